@@ -27,6 +27,10 @@ class ModelError(AdvisorError):
     """The model file cannot be loaded, or holds nothing that can be analysed."""
 
 
+class ScriptEndedError(ModelError):
+    """A script ended by itself before its first step; what it printed last says why."""
+
+
 class PlacementError(AdvisorError):
     """A placement does not fit the graph or the devices."""
 

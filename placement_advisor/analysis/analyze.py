@@ -54,6 +54,7 @@ from placement_advisor.analysis.run import (
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
 from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
 from placement_advisor.errors import AdvisorError, ModelError, TestbedError
 from placement_advisor.files.own_folders import scratch_folder
@@ -68,6 +69,7 @@ from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.costing import has_calibration
 from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.tf.answers import CAPTURED
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
@@ -276,7 +278,7 @@ def _by_running(
         return advised(subject, learned(forecast, results), results)
 
     if kept is None:
-        chosen = to_be_run(forecast, subject.options)
+        chosen = _that_can_run(to_be_run(forecast, subject.options), subject, course)
         brief = to_be_run_briefly(forecast, subject.options)
     else:
         placements = forecast.proposals.placements
@@ -349,6 +351,17 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
     return course.again(known, QUICK if options.quick else NO_RUN)
 
 
+def _that_can_run(
+    chosen: tuple[Placement, ...], subject: Subject, course: Course
+) -> tuple[Placement, ...]:
+    """Return the candidates without the copies of a script's model, which it makes by itself."""
+    if not subject.traced.chosen.startswith(CAPTURED):
+        return chosen
+    if any(placement.family == MIRRORED for placement in chosen):
+        course.watcher.note(f"{MIRRORED} is predicted, and does not run: it is of a script")
+    return tuple(placement for placement in chosen if placement.family != MIRRORED)
+
+
 def _forecast(
     subject: Subject,
     priced: Priced,
@@ -363,7 +376,14 @@ def _forecast(
     course.begin(Stage.SEARCH)
     course.watcher.working("searching placements", 0, 1)
     found = {} if kept is None else read_searched(options.folder, kept, subject.graph)
-    proposals = propose_all(subject.graph, priced, options.families, options.effort, found)
+    proposals = propose_all(
+        subject.graph,
+        priced,
+        options.families,
+        options.effort,
+        found,
+        subject.traced.requested_device_of,
+    )
     cluster = proposals.prices.cluster
     recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
     pair = replace(cluster, devices=cluster.devices[: batch_towers.GROUP])

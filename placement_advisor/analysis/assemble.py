@@ -27,6 +27,7 @@ from placement_advisor.analysis.findings.evidence import Evidence, gather
 from placement_advisor.analysis.findings.rules import find_all, what_to_time
 from placement_advisor.analysis.recorder import Review
 from placement_advisor.analysis.run import Results
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
@@ -227,6 +228,7 @@ def _model(subject: Subject) -> ModelSummary:
         parameter_bytes=graph.parameter_bytes,
         edge_bytes_known_share=graph.edge_bytes_known_share,
         chosen=traced.chosen,
+        is_made_up=traced.is_made_up,
         fingerprint=graph.fingerprint,
         left_out=traced.left_out.told(),
     )
@@ -295,7 +297,7 @@ def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> Ho
     """Return how to carry out what is recommended, None if no candidate is."""
     proposals = forecast.proposals
     placement = proposals.placements.get(recommendation.candidate or "")
-    if placement is None or placement.family in BAD_ON_PURPOSE:
+    if placement is None or placement.family in {*BAD_ON_PURPOSE, AS_WRITTEN}:
         return None
     split = proposals.splits.get(placement.family)
     if split is None:

@@ -163,7 +163,11 @@ def with_answer(found: MachineScaling, subject: Subject, elsewhere: Elsewhere) -
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
     options, cluster = subject.options, elsewhere.cluster
     priced = assume_prices(subject, elsewhere)
-    forecast = predict(propose_all(subject.graph, priced, options.families, options.effort))
+    own = subject.traced.requested_device_of
+    proposals = propose_all(
+        subject.graph, priced, options.families, options.effort, requested_device_of=own
+    )
+    forecast = predict(proposals)
     candidates = candidates_of(forecast, Results())
     answer = answer_of(subject, forecast, Results(), candidates, bound_of(forecast))
     split = next((c for c in candidates if c.name == answer.candidate), None)

@@ -15,7 +15,7 @@ from placement_advisor.machine.this_machine import digest
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.tf.load.model_source import ModelSource
@@ -26,10 +26,12 @@ T = TypeVar("T")
 NO_RUN, QUICK = "--no-run", "--quick"
 RESUME = "--resume"
 OPEN_PORTS = "--open-ports"
+_SECRET = re.compile(r"key|token|password|passwd|secret|credential", re.IGNORECASE)
 # What a name of hardware or of a function may hold that a folder's had better not.
 _NOT_IN_NAMES = re.compile(r"[^\w.+]+")
 # Of 255 bytes that file systems take, with room for a hash, and for names that are not ASCII.
 _MOST_CHARS = 100
+_FEW_CHARS = 6
 # What splits the batch is traced anew, at the size of each share: more than quick.
 _QUICK_FAMILIES = tuple(name for name in NAMES if name not in SPLITS)
 
@@ -85,11 +87,14 @@ class AnalyzeOptions:
             "--seed": _unless(0, self.effort.seed),
             "--batch-size": source.batch_size,
             "--mode": source.mode,
+            "--step": source.step,
             "--outputs": _listed(",", source.outputs),
             "--steps": _unless(defaults.STEPS, self.steps),
             "--rounds": self.rounds,
             "--refine": _unless(defaults.REFINE, self.refine),
             "--time-limit": _unless(defaults.TIME_LIMIT_S, source.time_limit_s),
+            "--capture-timeout": _unless(defaults.CAPTURE_TIMEOUT_S, source.capture_timeout_s),
+            "--": " ".join(shown_arguments(source.arguments)) or None,
             QUICK: "" if self.quick else None,
             NO_RUN: None if self.run or self.quick else "",
             OPEN_PORTS: "" if self.open_ports else None,
@@ -110,15 +115,42 @@ class AnalyzeOptions:
         """Return the command that asks the same at another batch, into a folder of its own name."""
         source = replace(self.source, batch_size=batch_size)
         model = source.path if source.name is None else f"{source.path}:{source.name}"
-        words = ["advisor", "analyze", model]
-        for option, value in replace(self, source=source).asked().items():
+        words = (
+            ["advisor", "analyze", model]
+            if source.module is None
+            else ["advisor", "analyze", "-m", source.module]
+        )
+        asked = replace(self, source=source).asked()
+        asked.pop("--", None)
+        for option, value in asked.items():
             words += [option, value] if value else [option]
+        if source.arguments:
+            words += ["--", *shown_arguments(source.arguments)]
         return shlex.join(words)
 
     @property
     def families(self) -> tuple[str, ...]:
         """The families of candidates to try."""
         return self.candidates or (_QUICK_FAMILIES if self.quick else NAMES)
+
+
+def shown_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a script's arguments as they may be shown: without what is a secret by its name.
+
+    >>> shown_arguments(["--data", "d", "--api-key", "k", "--token=t"])
+    ('--data', 'd', '--api-key', '***', '--token=***')
+    """
+    shown: list[str] = []
+    is_secret = False
+    for word in arguments:
+        name, equals, _ = word.partition("=")
+        named = word.startswith("-") and _SECRET.search(name) is not None
+        if is_secret and not word.startswith("-"):
+            shown.append("***")
+        else:
+            shown.append(f"{name}=***" if named and equals else word)
+        is_secret = named and not equals
+    return tuple(shown)
 
 
 def _unless(usual: T, value: T) -> T | None:
@@ -153,7 +185,9 @@ def _default_folder(options: AnalyzeOptions) -> Path:
         source.name,
         source.mode,
         None if source.batch_size is None else f"batch{source.batch_size}",
+        source.step,
         *source.outputs,
+        f"args-{digest(list(source.arguments))[:_FEW_CHARS]}" if source.arguments else None,
     ]
     if options.hosts is not None:
         parts.append(options.hosts.words)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.split_steps import SplitStep, split_steps
 from placement_advisor.candidates import searched
+from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import FAMILIES, placements_of, propose
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
@@ -55,14 +56,17 @@ def propose_all(
     families: Sequence[str],
     effort: Effort,
     known: Mapping[str, Placement] = MappingProxyType({}),
+    requested_device_of: Mapping[str, str] = MappingProxyType({}),
 ) -> Proposals:
     """Return the candidates of some families; the single device is always among them.
 
     Those that searches have found before are ``known``, by label, and taken as they are.
+    ``requested_device_of`` has the devices that the user's own scopes ask for.
     """
     prices = priced.prices
     simulator = Simulator(graph, prices.costs, prices.cluster)
-    answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
+    own = as_written(graph, requested_device_of, prices.cluster)
+    answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster, own)
     if SEARCHED in families and SEARCHED not in known:
         dearer = prices.doubt.copies
         found = searched.propose(answers, prices.costs, simulator, effort, dearer=dearer)

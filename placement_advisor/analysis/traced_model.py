@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.errors import ModelError
+from placement_advisor.errors import ModelError, ScriptEndedError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.processes.user_lines import is_user_code
@@ -42,16 +43,20 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
     Raises:
         ModelError: it cannot be loaded.
     """
-    watcher.working(f"loading {source.path}", 0, 1)
-    chosen = loader.call(
-        tracer.load_workload,
-        source.path,
-        source.name,
-        source.mode,
-        source.batch_size,
-        source.outputs,
-        time_limit_s=source.time_limit_s,
-    )
+    watcher.working(f"running {source.path} up to its steps", 0, 1)
+    try:
+        chosen = loader.call(tracer.load_workload, source, time_limit_s=source.capture_timeout_s)
+    except ScriptEndedError as error:
+        printed = loader.printed.strip()
+        said = f"; it printed:\n{printed}" if printed else ""
+        raise ScriptEndedError(f"{error.message}{said}", hint=error.hint) from None
+    if isinstance(chosen, CallFailure) and chosen.cause is FailureCause.TIMED_OUT:
+        place = _place(chosen, Path(source.path))
+        raise ModelError(
+            f"{place}: no step was seen within {source.capture_timeout_s:g} s",
+            hint="wait longer with --capture-timeout SECONDS, or have the script reach its first "
+            "step sooner",
+        )
     watcher.note(f"{source.path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
 
 
@@ -64,13 +69,14 @@ def trace_loaded(
         ModelError: it cannot be traced.
     """
     watcher.working("tracing", 0, 1)
-    traced = loader.call(
+    answer = loader.call(
         tracer.trace_workload,
         source.path,
         None if bundle is None else str(bundle),
         time_limit_s=source.time_limit_s,
     )
-    return expect(traced, partial(child_ended, source, "tracing"))
+    traced = expect(answer, partial(child_ended, source, "tracing"))
+    return replace(traced, printed=loader.printed)
 
 
 def trace_model(source: ModelSource, watcher: Watcher) -> Traced:

@@ -1,7 +1,8 @@
 """Which candidates are run for real: running costs seconds each, predicting milliseconds.
 
-All candidates are predicted. Rounds time the baseline, those that people make by hand (`towers`,
-`batch`, `mirrored`), and a few others that by prediction have the best chance to win.
+All candidates are predicted. Rounds time the baseline, what the user has written, those that people
+make by hand (`towers`, `batch`, `mirrored`), and a few others that by prediction have the best
+chance to win.
 What is there to be understood takes no time from these: it runs if it is asked for by name, and
 `alternating`, which shows what copies cost at worst, for a few rounds of its own at the end.
 """
@@ -12,6 +13,7 @@ import math
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import alternating, single, towers, towers_forward_only
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
@@ -20,7 +22,7 @@ from placement_advisor.simulator.belief import NINE_IN_TEN, REST
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, BATCH, MIRRORED})
+ALWAYS_RUN = frozenset({single.FAMILY, AS_WRITTEN, towers.FAMILY, BATCH, MIRRORED})
 TO_UNDERSTAND = BAD_ON_PURPOSE | {towers_forward_only.FAMILY}
 RUN_BRIEFLY = alternating.FAMILY
 # Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is

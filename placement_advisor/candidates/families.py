@@ -15,6 +15,7 @@ from placement_advisor.candidates import (
     towers,
     towers_forward_only,
 )
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.variable_places import BY_VARIABLES
 from placement_advisor.candidates.not_applicable import NotApplicable
@@ -58,8 +59,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 PER_DEVICE = (*BY_VARIABLES, MIRRORED)
 PER_PAIR = (batch_towers.FAMILY,)
 SPLITS = (*PER_DEVICE, *PER_PAIR)
-# Families are laid out by rule; a search goes on from all of these.
-NAMES = (*FAMILIES, SEARCHED, *SPLITS)
+# What the user has written, and families that are laid out by rule; a search goes on from all of
+# these.
+NAMES = (single.FAMILY, AS_WRITTEN, *list(FAMILIES)[1:], SEARCHED, *SPLITS)
 # They show what copies cost; nobody would want to use them.
 BAD_ON_PURPOSE = frozenset({alternating.FAMILY, alternating_ops.FAMILY})
 
@@ -76,18 +78,24 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def propose(
-    names: Sequence[str], graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+    names: Sequence[str],
+    graph: OpGraph,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    own: Placement | None = None,
 ) -> dict[str, Placement | NotApplicable]:
     """Return what each named family proposes, by label, in the order of the names.
 
-    `single` proposes a placement for each kind of device. A placement that an earlier family has
-    proposed already is not applicable.
+    `single` proposes a placement for each kind of device; the user's ``own`` split, if there is
+    one, stands behind it. A placement that an earlier family has proposed already is not
+    applicable.
     """
     found: dict[str, Placement | NotApplicable] = {}
     for name in names:
         found[name] = FAMILIES[name](graph, costs, cluster)
         if name == single.FAMILY:
             found |= {p.label: p for p in single.on_other_kinds(graph, costs, cluster)}
+            found |= {} if own is None else {own.label: own}
     return _each_once(found)
 
 

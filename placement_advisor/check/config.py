@@ -22,6 +22,7 @@ from placement_advisor.files.foreign_json import (
     as_object,
     content,
     integer,
+    list_of,
     shown,
     text,
     within,
@@ -53,8 +54,8 @@ class ModelConfig:
 
     ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
     `tf.device` scopes), ``auto`` (what is predicted to be best), or a placement file. ``graph`` is
-    a graph file of the same step, for checks that run no model code. ``place`` is where all this
-    stands.
+    a graph file of the same step, for checks that run no model code. A script runs with ``args``.
+    ``place`` is where all this stands.
     """
 
     path: str
@@ -62,6 +63,7 @@ class ModelConfig:
     batch_size: int | None = None
     mode: str | None = None
     graph: str | None = None
+    args: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     place: Place
 
@@ -145,6 +147,7 @@ def _model(place: Place, value: object) -> ModelConfig:
         "batch_size": lambda value: integer(value, "a number of samples", low=1),
         "mode": _mode,
         "graph": _words,
+        "args": partial(list_of, text),
         "max_transfer_bytes": partial(_parsed, parse_bytes),
         "max_peak_memory": partial(_parsed, parse_bytes),
         "max_step_regression": partial(_parsed, parse_share),

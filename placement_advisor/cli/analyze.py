@@ -23,11 +23,14 @@ from placement_advisor.cli.progress import progress
 from placement_advisor.cli.show import Verbose, print_analysis
 from placement_advisor.cli.source_options import (
     BatchSize,
+    CaptureTimeout,
     ModeChoice,
     Model,
+    Module,
     OpenPorts,
     Outputs,
     Quiet,
+    Step,
     TimeLimit,
     model_source,
     split_names,
@@ -102,6 +105,8 @@ def analyze(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random search.")] = 0,
+    module: Module = False,
+    step: Step = None,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,
     outputs: Outputs = None,
@@ -160,6 +165,7 @@ def analyze(
     verbose: Verbose = False,
     quiet: Quiet = False,
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
+    capture_timeout: CaptureTimeout = defaults.CAPTURE_TIMEOUT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
@@ -167,7 +173,16 @@ def analyze(
     from placement_advisor.report.analysis.analysis_json import analysis_as_json
     from placement_advisor.report.analysis_folder import analyze_into_folder
 
-    source = model_source(model, mode, batch_size, outputs, time_limit)
+    source = model_source(
+        model,
+        module=module,
+        step=step,
+        mode=mode,
+        batch_size=batch_size,
+        outputs=outputs,
+        time_limit=time_limit,
+        capture_timeout=capture_timeout,
+    )
     if hardware is not None and (devices is not None or testbed is not None):
         option = "--devices" if devices is not None else "--testbed"
         raise AdvisorError(

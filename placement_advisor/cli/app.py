@@ -26,6 +26,7 @@ from placement_advisor.cli.report import report
 from placement_advisor.cli.search import search
 from placement_advisor.cli.show import show
 from placement_advisor.cli.simulate import simulate
+from placement_advisor.cli.source_options import OfScript
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
 from placement_advisor.cli.view import view
@@ -50,19 +51,19 @@ app = typer.Typer(
     epilog="Exit codes: 0 done or passed · 1 a check failed · 2 usage error or could not run · "
     "130 interrupted.",
 )
-app.command()(analyze)
+app.command(cls=OfScript)(analyze)
 app.command()(show)
 app.command()(diff)
 app.command()(view)
 app.command()(report)
-app.command()(trace)
+app.command(cls=OfScript)(trace)
 app.command()(graph)
 app.command()(simulate)
 app.command()(search)
 app.command()(verify)
 app.command()(check)
-app.command()(balance)
-app.command()(compare_hardware)
+app.command(cls=OfScript)(balance)
+app.command(cls=OfScript)(compare_hardware)
 app.command()(profile)
 app.command()(calibrate)
 app.command()(doctor)

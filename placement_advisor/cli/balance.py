@@ -13,11 +13,14 @@ from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
+    CaptureTimeout,
     ModeChoice,
     Model,
+    Module,
     OpenPorts,
     Outputs,
     Quiet,
+    Step,
     TimeLimit,
     model_source,
     split_sizes,
@@ -27,6 +30,8 @@ from placement_advisor.cli.source_options import (
 def balance(
     model: Model,
     mode: ModeChoice = None,
+    module: Module = False,
+    step: Step = None,
     batch_size: BatchSize = None,
     outputs: Outputs = None,
     devices: Annotated[
@@ -49,12 +54,22 @@ def balance(
     ] = False,
     quiet: Quiet = False,
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
+    capture_timeout: CaptureTimeout = defaults.CAPTURE_TIMEOUT_S,
 ) -> None:
     """Time each device alone at several batch sizes, and say how to share a batch among them."""
     from placement_advisor.analysis.balance import balance as balanced
     from placement_advisor.machine.testbed_plan import TestbedKind
 
-    source = model_source(model, mode, batch_size, outputs, time_limit)
+    source = model_source(
+        model,
+        module=module,
+        step=step,
+        mode=mode,
+        batch_size=batch_size,
+        outputs=outputs,
+        time_limit=time_limit,
+        capture_timeout=capture_timeout,
+    )
     sizes = None if memory is None else split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:

@@ -12,14 +12,17 @@ from placement_advisor.cli.output_streams import print_json
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
+    CaptureTimeout,
     ModeChoice,
     Model,
+    Module,
     Outputs,
     Quiet,
+    Step,
     TimeLimit,
     model_source,
 )
-from placement_advisor.defaults import TIME_LIMIT_S
+from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
 
 
 def compare_hardware(
@@ -33,6 +36,8 @@ def compare_hardware(
         ),
     ],
     mode: ModeChoice = None,
+    module: Module = False,
+    step: Step = None,
     batch_size: BatchSize = None,
     outputs: Outputs = None,
     price: Annotated[
@@ -50,12 +55,22 @@ def compare_hardware(
     ] = False,
     quiet: Quiet = False,
     time_limit: TimeLimit = TIME_LIMIT_S,
+    capture_timeout: CaptureTimeout = CAPTURE_TIMEOUT_S,
 ) -> None:
     """Simulate a model on 1, 2, 4, … devices of machines: what does each further one bring?"""
     from placement_advisor.analysis.compare_hardware import compare_hardware as compared
     from placement_advisor.tf.load.model_source import source_kind
 
-    source = model_source(model, mode, batch_size, outputs, time_limit)
+    source = model_source(
+        model,
+        module=module,
+        step=step,
+        mode=mode,
+        batch_size=batch_size,
+        outputs=outputs,
+        time_limit=time_limit,
+        capture_timeout=capture_timeout,
+    )
     source_kind(Path(source.path))
     with progress(quiet=quiet) as watcher:
         found = compared(source, hardware, price or None, watcher)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.tf.load.model_source import ModelSource, split_name
+from placement_advisor.tf.load.model_source import ModelSource, module_path, split_name
 from placement_advisor.units import parse_bytes
 
 
@@ -23,8 +25,20 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="PATH[:NAME]",
-        help="Python file (NAME: what in it), .keras file, SavedModel directory (NAME: its "
-        "signature) or frozen graph (.pb).",
+        help="Python script, with its own arguments behind -- (NAME: what in it, without running "
+        "it as a script), .keras file, SavedModel directory (NAME: its signature) or frozen graph "
+        "(.pb).",
+    ),
+]
+Module = Annotated[
+    bool, typer.Option("-m", "--module", help="PATH names a module, as in python -m.")
+]
+Step = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Step of the script to take: a model or a function. Default: what trains, of several "
+        "the one that takes most time.",
     ),
 ]
 BatchSize = Annotated[
@@ -55,21 +69,51 @@ TimeLimit = Annotated[
     typer.Option(
         min=1,
         metavar="SECONDS",
-        help="Allowed for loading the model file, and again for tracing it.",
+        help="Allowed for tracing the step, and for loading a model that is no script.",
     ),
 ]
+CaptureTimeout = Annotated[
+    float,
+    typer.Option(
+        min=1, metavar="SECONDS", help="How long a script may run until its steps are seen."
+    ),
+]
+# Those of the command that runs.
+_arguments: ContextVar[tuple[str, ...]] = ContextVar("_arguments", default=())
+
+
+class OfScript(typer.core.TyperCommand):
+    """A command of a script, whose own arguments stand behind ``--``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the script's arguments away before the rest is parsed."""
+        at = args.index("--") if "--" in args else len(args)
+        _arguments.set(tuple(args[at + 1 :]))
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what the usage line has."""
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
 
 
 def model_source(
-    model: str, mode: Mode | None, batch_size: int | None, outputs: str | None, time_limit: float
+    model: str,
+    *,
+    module: bool,
+    step: str | None,
+    mode: Mode | None,
+    batch_size: int | None,
+    outputs: str | None,
+    time_limit: float,
+    capture_timeout: float,
 ) -> ModelSource:
     """Return where the model comes from.
 
     Raises:
-        ModelError: there is no path.
+        ModelError: there is no path, or no such module.
         AdvisorError: outputs are given, but none is named.
     """
-    path, name = split_name(model)
+    path, name = (module_path(model), None) if module else split_name(model)
     return ModelSource(
         path=path,
         name=name,
@@ -77,6 +121,10 @@ def model_source(
         batch_size=batch_size,
         outputs=split_names("--outputs", outputs) if outputs is not None else (),
         time_limit_s=time_limit,
+        arguments=_arguments.get(),
+        module=model if module else None,
+        step=step,
+        capture_timeout_s=capture_timeout,
     )
 
 

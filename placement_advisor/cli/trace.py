@@ -12,14 +12,17 @@ from placement_advisor.cli.output_streams import print_json
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
+    CaptureTimeout,
     ModeChoice,
     Model,
+    Module,
     Outputs,
     Quiet,
+    Step,
     TimeLimit,
     model_source,
 )
-from placement_advisor.defaults import TIME_LIMIT_S
+from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
@@ -34,6 +37,8 @@ def trace(
             "-o", "--output", help="Graph file to write. Default: <model>.graph.json.gz, here."
         ),
     ] = None,
+    module: Module = False,
+    step: Step = None,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,
     outputs: Outputs = None,
@@ -42,13 +47,23 @@ def trace(
     ] = False,
     quiet: Quiet = False,
     time_limit: TimeLimit = TIME_LIMIT_S,
+    capture_timeout: CaptureTimeout = CAPTURE_TIMEOUT_S,
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
     from placement_advisor.analysis.traced_model import trace_model
     from placement_advisor.files.output_file import output_file
     from placement_advisor.tf.load.model_source import source_kind
 
-    source = model_source(model, mode, batch_size, outputs, time_limit)
+    source = model_source(
+        model,
+        module=module,
+        step=step,
+        mode=mode,
+        batch_size=batch_size,
+        outputs=outputs,
+        time_limit=time_limit,
+        capture_timeout=capture_timeout,
+    )
     path = Path(source.path)
     file = output or Path(f"{path.resolve().stem}.graph.json.gz")
     source_kind(path)

@@ -30,6 +30,7 @@ CONTENT = (
     "report.txt",
     "how_to_split.py",
     "bound.json",
+    "script-output.txt",
     "graph.json.gz",
     "rounds.json",
     "timeline.png",

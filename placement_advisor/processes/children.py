@@ -28,8 +28,9 @@ import tempfile
 import threading
 import time
 import traceback
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.processes import orphan_guard
@@ -66,6 +67,8 @@ _CHUNK_BYTES = 65_536
 # graph of 210,000 ops has a tenth of that.
 _LONGEST_ANSWER_BYTES = 500_000_000
 _GRACE_S = 1.0
+# What was written before an answer is in the pipe already; its reader needs a moment.
+_QUIET_S = 0.1
 # The guard takes less, whatever it has to end.
 _END_LIMIT_S, _END_POLL_S = 3.0, 0.005
 # A stack is written in under a millisecond, unless the machine is out of memory.
@@ -105,6 +108,11 @@ class Child(Callee):
         """Process id."""
         assert self._process.pid is not None
         return self._process.pid
+
+    @property
+    def printed(self) -> str:
+        """The end of what it has printed so far."""
+        return self._printed.text(wait_s=_QUIET_S)
 
     def start(
         self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
@@ -325,7 +333,6 @@ def _serve(connection: Connection, output: Connection, stacks: Connection) -> No
     _leave_fork_server()
     if os.environ.get(_SAFE_PATH) == _OURS:
         del os.environ[_SAFE_PATH]  # What the user's own code starts is as it is without us.
-    pid = os.getpid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # Let the kernel end this process before the user's others.
@@ -339,16 +346,9 @@ def _serve(connection: Connection, output: Connection, stacks: Connection) -> No
     faulthandler.enable(stacks.fileno())
     faulthandler.register(_STACK_SIGNAL, stacks.fileno())
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
-    pickled = pickle.dumps  # The user's code may put another one there.
-    while True:
-        try:
-            module, name, args = connection.recv()
-        except (EOFError, ConnectionResetError):
-            os._exit(0)
-        answer = _answer(module, name, args, pickled)
-        if os.getpid() != pid:
-            os._exit(0)  # A copy that the user's code has forked; the original answers.
-        connection.send_bytes(answer)
+    global _calls
+    _calls = _Calls(connection)
+    _calls.answer_all()
 
 
 def _leave_fork_server() -> None:
@@ -359,16 +359,63 @@ def _leave_fork_server() -> None:
     forkserver._forkserver._forkserver_alive_fd = None  # type: ignore[attr-defined]
 
 
-def _answer(
-    module: str, name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]
-) -> bytes:
-    try:
-        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-        return pickled(("returned", function(*args)))
-    except AdvisorError as error:
-        return pickled(("raised", error))
-    except Exception:
-        return pickled(("raised", traceback.format_exc()))
+class _Calls:
+    """Calls of a child, which one thread answers, one after the other."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+        self._pickled = pickle.dumps  # The user's code may put another one there.
+        self._thread = threading.get_ident()
+
+    def answer_all(self) -> NoReturn:
+        """Answer calls until the other side hangs up."""
+        while True:
+            try:
+                module, name, args = self._connection.recv()
+            except (EOFError, ConnectionResetError):
+                os._exit(0)
+            self._answer(partial(_called, module, name, args))
+
+    def go_on_within(self, answer: Callable[[], Any]) -> NoReturn:
+        """Answer the call that is under way, and all that follow, from within it."""
+        self._thread = threading.get_ident()
+        self._answer(answer)
+        self.answer_all()
+
+    def _answer(self, function: Callable[[], Any]) -> None:
+        try:
+            outcome = "returned", function()
+        except AdvisorError as error:
+            outcome = "raised", error
+        except Exception:
+            outcome = "raised", traceback.format_exc()
+        try:
+            answer = self._pickled(outcome)
+        except Exception:
+            answer = self._pickled(("raised", traceback.format_exc()))
+        if os.getpid() != self._pid:
+            os._exit(0)  # A copy that the user's code has forked; the original answers.
+        if threading.get_ident() != self._thread:  # Answered from within, by another thread.
+            threading.Event().wait()
+        self._connection.send_bytes(answer)
+
+
+def _called(module: str, name: str, args: tuple[Any, ...]) -> Any:
+    return getattr(importlib.import_module(module), name)(*args)
+
+
+_calls: _Calls | None = None
+
+
+def go_on_within(answer: Callable[[], Any]) -> NoReturn:
+    """Answer the call that is under way with what ``answer`` returns, and go on from where this is.
+
+    It never returns: the code that has called it stands still for as long as the child lives. Runs
+    in a child.
+    """
+    assert _calls is not None, "there are calls in children alone"
+    _calls.go_on_within(answer)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from placement_advisor.report.analysis.tables import (
     FULL_TEXT,
     GRAPH,
     HOW_TO_SPLIT,
+    SCRIPT_OUTPUT,
     failure_file,
     verdict_is_split,
 )
@@ -83,6 +84,8 @@ class TextFolder:
     def __init__(self, folder: Path, traced: Traced) -> None:
         """Write into a folder, about a step."""
         self._folder, self._traced_as = folder, traced.traced_as
+        if traced.printed:
+            (folder / SCRIPT_OUTPUT).write_text(traced.printed, encoding="utf-8")
 
     def placements(self, graph: OpGraph, cluster: Cluster, placements: Sequence[Placement]) -> None:
         """Write placements, each with the devices, and the hosts that it uses."""

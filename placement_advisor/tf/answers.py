@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from placement_advisor.profile.timeline.worker_steps import Crossing
 
 
+# What was taken of a script that ran begins with it.
+CAPTURED = "captured "
 AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
 _UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 
@@ -82,7 +84,9 @@ class Traced:
     first, where there are any; ``created_at`` those that led to the creation of a variable.
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
-    ``left_out`` is what the user's program has beside the graph.
+    ``is_made_up``: it has no batch of its own. ``printed`` is the end of what the script printed.
+    ``left_out`` is what the user's program has beside
+    the graph.
     """
 
     graph: OpGraph
@@ -93,6 +97,8 @@ class Traced:
     batch_size: int | None
     tensorflow_version: str
     takes_batch_size: bool = True
+    is_made_up: bool = False
+    printed: str = ""
     traced_as: TracedAs | None = None
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
     scope_of: Mapping[str, SourceLine] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from placement_advisor.errors import BatchSplitError
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import TIMES, StepGrowth
 from placement_advisor.tf.calls import splitter, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 _LIMIT_S = 600.0
 
@@ -34,7 +35,11 @@ def _hold(path: str, batches: list[int]) -> None:
     growth = None
     for batch in (None, *batches):
         with Child("loader") as child:
-            child.call(tracer.load_workload, path, None, None, batch, (), time_limit_s=_LIMIT_S)
+            child.call(
+                tracer.load_workload,
+                ModelSource(path=path, batch_size=batch),
+                time_limit_s=_LIMIT_S,
+            )
             traced = child.call(tracer.trace_workload, path, None, time_limit_s=_LIMIT_S)
             if batch is None:
                 larger = {

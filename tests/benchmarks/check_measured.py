@@ -30,6 +30,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ def main() -> None:
         bundle.mkdir()
         preload()
         with Child("loader") as child:
-            child.call(tracer.load_workload, path, None, None, None)
+            child.call(tracer.load_workload, ModelSource(path=path))
             graph = child.call(tracer.trace_workload, path, str(bundle)).graph
         costs = roofline_by_place(graph, cluster)
         locked, slower = (

@@ -17,6 +17,7 @@ from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_gra
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.grappler.cluster import Cluster
 
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:{}:0"
@@ -29,7 +30,7 @@ def main() -> None:
     arguments.add_argument("mode", choices=("train", "infer"))
     arguments.add_argument("--capability", default="7.0")
     asked = arguments.parse_args()
-    tracer.load_workload(asked.model, None, asked.mode, None, ())
+    tracer.load_workload(ModelSource(path=asked.model, mode=asked.mode))
     tracer.trace_workload(asked.model, None)
     flat = tracer.traced_step().flat
     before = Counter(node.op for node in flat.graph_def().node)

@@ -50,6 +50,7 @@ from placement_advisor.machine.presets import read_hardware
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -170,11 +171,7 @@ def traced(model: str, batch: int) -> SplitTraces | str:
         with Child("loader") as child:
             answer: Any = child.call(
                 tracer.load_workload,
-                str(path),
-                None,
-                "train",
-                None,
-                None,
+                ModelSource(path=str(path), mode="train"),
                 time_limit_s=_TIME_LIMIT_S,
             )
             if not isinstance(answer, CallFailure):

@@ -14,6 +14,7 @@ from statistics import median
 
 from placement_advisor.cost.batch import Throughput, fit_batch_time
 from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.run import as_is
 from placement_advisor.tf.trace import tracer
 from placement_advisor.units import NS_PER_S
@@ -27,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
     path = parser.parse_args().model
-    tracer.load_workload(path, None, "train", max(_TIMES) * _BATCH, ())
+    tracer.load_workload(ModelSource(path=path, mode="train", batch_size=max(_TIMES) * _BATCH))
     tracer.trace_workload(path, None)
     small = [_BATCH // part for part in _PARTS]
     large = [_BATCH * times for times in _TIMES]

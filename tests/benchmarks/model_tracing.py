@@ -8,6 +8,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
     """Return the traced model, what runs it in ``bundle``; None if it has no such mode."""
     with Child("loader") as loader:
         try:
-            called(loader, tracer.load_workload, str(path), None, mode, None, None)
+            called(loader, tracer.load_workload, ModelSource(path=str(path), mode=mode))
         except ModelError:
             return None
         traced: Traced = called(loader, tracer.trace_workload, str(path), str(bundle))

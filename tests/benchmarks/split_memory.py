@@ -189,7 +189,7 @@ def _ran(path: Path, batch: int, folder: Path) -> _Ran | BatchSplitError:
     scratch.mkdir(parents=True)
     (bundle / BATCH).mkdir(parents=True)
     with Child("loader") as loader:
-        called(loader, tracer.load_workload, str(path), None, "train", None, None)
+        called(loader, tracer.load_workload, ModelSource(path=str(path), mode="train"))
         traced = called(loader, tracer.trace_workload, str(path), str(bundle))
         shares = shares_of(batch, [1.0] * _DEVICES)
         try:

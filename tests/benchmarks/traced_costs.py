@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import inlining, tracer
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def measure(path: str, size: str | None, graph_file: str | None) -> dict[str, An
     """Trace a model and return the costs and the shares that the graph knows."""
     if size is not None:
         os.environ["SAMPLE_SIZE"] = size
-    tracer.load_workload(path, None, None, None)
+    tracer.load_workload(ModelSource(path=path))
     meter = _Meter()
     before = _status_bytes("VmRSS")
     pass_ = inlining.tf_optimizer

@@ -32,6 +32,7 @@ from placement_advisor.processes.children import Child, preload
 from placement_advisor.report.balance_text import render_balance
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import splitter, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +64,7 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=scratch)
     with Child("loader") as loader:
         path = str(asked.model)
-        _call(loader, tracer.load_workload, path, None, None, asked.batch)
+        _call(loader, tracer.load_workload, ModelSource(path=path, batch_size=asked.batch))
         traced = _call(loader, tracer.trace_workload, path, None)
         sizes = sizes_to_time(traced.batch_size)
         shares = _call(loader, splitter.trace_shares, sizes, str(scratch))

@@ -24,6 +24,7 @@ from placement_advisor.profile.xspace.xplane import read_planes
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import PROFILED_STEPS, Trial
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,10 +69,7 @@ def profiled(path: Path, profiles: int) -> Profiled:
             _call(
                 loader,
                 tracer.load_workload,
-                str(path),
-                None,
-                None,
-                None,
+                ModelSource(path=str(path)),
             )
             traced, within = _call(loader, loop_ops.trace, str(path), str(bundle))
         plan = plan_testbed(TestbedKind.WORKERS, 1)

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from placement_advisor.graph.elementwise_trees import with_trees_as_one
 from placement_advisor.graph.roles import COMPUTING_ROLES
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="+")
     for path in parser.parse_args().models:
-        tracer.load_workload(path, None, "train", None, ())
+        tracer.load_workload(ModelSource(path=path, mode="train"))
         graph = tracer.trace_workload(path, None).graph
         before, after = (_computing(each) for each in (graph, with_trees_as_one(graph)))
         theirs = _kernels(tracer.loaded_workload())

@@ -31,6 +31,7 @@ placement = "placements/ranker.json"
 batch_size = 256
 mode = "infer"
 graph = "ranker.graph.json.gz"
+args = ["--data", "a b"]
 max_transfer_bytes = "40 MB"
 max_peak_memory = "14 GiB"
 max_step_regression = "7.5%"
@@ -71,6 +72,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
             placement="placements/ranker.json",
             batch_size=256,
             mode="infer",
+            args=("--data", "a b"),
             graph="ranker.graph.json.gz",
             limits=Limits(
                 max_transfer_bytes=40_000_000,
@@ -79,7 +81,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
             ),
             place=Place("pyproject.toml", 7),
         ),
-        ModelConfig(path="models/words.py", place=Place("pyproject.toml", 17)),
+        ModelConfig(path="models/words.py", place=Place("pyproject.toml", 18)),
     )
 
 
@@ -167,6 +169,8 @@ def test_a_file_without_the_table_says_what_to_add(
         (MODEL + '"a\\u001b[2J" = 1', ", line 3: tool.advisor.models[0].'a\\x1b[2J': unknown key"),
         (MODEL + "placement = 1", AT + ".placement: 1 is not a string"),
         (MODEL + 'graph = "a\\u0000"', AT + ".graph: 'a\\x00' is not a"),
+        (MODEL + "args = 'x'", AT + ".args: "),
+        (MODEL + "args = [3]", AT + ".args"),
         (MODEL + "batch_size = 0", AT + ".batch_size: 0 is not a number"),
         (MODEL + "batch_size = '8'", AT + ".batch_size: '8' is not a nu"),
         (MODEL + "batch_size = true", AT + ".batch_size: True is not"),

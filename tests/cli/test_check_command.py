@@ -617,7 +617,7 @@ def test_ctrl_c_while_models_are_traced_ends_everything(locked: Project, tmp_pat
     before = locked.lock.read_bytes()
     words = ("check", "--update", "--jobs", "2", "--format", "json=report.json")
     with Command(*words, temp=tmp_path / "temp", cwd=locked.root) as command:
-        command.wait_for_line("loading")
+        command.wait_for_line("running")
         assert wait_until(lambda: len(command.processes()) >= 4)
         time.sleep(0.3)
         os.killpg(command.process.pid, signal.SIGINT)

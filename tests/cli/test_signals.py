@@ -66,7 +66,7 @@ def test_ctrl_c_in_the_users_endless_loop_ends_everything(tmp_path: Path) -> Non
     model.write_text(ENDLESS)
     output = str(tmp_path / "out")
     with Command("analyze", str(model), "-o", output, temp=tmp_path / "temp") as command:
-        command.wait_for_line("loading")
+        command.wait_for_line("running")
         time.sleep(0.3)
         assert_interrupted(command, tmp_path)
 

@@ -71,13 +71,13 @@ def test_one_device_is_too_few_to_split_over(refused: Callable[..., str]) -> Non
 def test_an_unknown_candidate_is_answered_with_the_known(refused: Callable[..., str]) -> None:
     error = refused("model.py", "--candidates", "towers,towrs")
     assert "'towrs'" in error
-    assert "single, towers, towers-forward-only, pipeline, parameters-on-host" in error
+    assert "single, as-written, towers, towers-forward-only, pipeline, parameters-on-host" in error
 
 
 def test_the_help_of_candidates_names_every_family() -> None:
     option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
     listed = option.help.partition("try: ")[2].partition(".")[0].split(", ")
-    assert listed == [name for name in NAMES if name != "single"]
+    assert listed == [name for name in NAMES if name not in ("single", "as-written")]
 
 
 def test_an_empty_list_of_candidates_is_refused(refused: Callable[..., str]) -> None:

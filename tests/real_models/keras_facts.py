@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
 
 
@@ -49,7 +50,7 @@ def _multiply_adds(layer: Any) -> int:
 
 def save(source: str, path: str, form: str) -> None:
     """Save the model of a file as ``saved_model``, which only infers, or whole as ``keras``."""
-    tracer.load_workload(source, None, None, None)
+    tracer.load_workload(ModelSource(path=source))
     model = tracer.loaded_workload().model
     assert model is not None
     if form == "saved_model":

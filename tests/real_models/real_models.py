@@ -10,6 +10,7 @@ from placement_advisor.processes.children import Child
 from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ def load_and_trace(
         def ask(function: Callable[..., Any], *arguments: object) -> Any:
             return loader.call(function, *arguments, time_limit_s=_TIME_LIMIT_S)
 
-        ask(tracer.load_workload, str(path), None, None, batch_size)
+        ask(tracer.load_workload, ModelSource(path=str(path), batch_size=batch_size))
         traced = ask(tracer.trace_workload, str(path), str(folder))
         assert isinstance(traced, Traced), traced
         return RealModel(traced=traced, facts=ask(keras_facts.facts) if facts else None)

@@ -39,6 +39,7 @@ from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,7 +217,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
         folder = tmp_path_factory.mktemp(name)
         path = str(FOLDER / f"{name}.py")
         with children.Child("loader") as loader:
-            loader.call(tracer.load_workload, path, None, None, None, time_limit_s=TIME_LIMIT_S)
+            loader.call(tracer.load_workload, ModelSource(path=path), time_limit_s=TIME_LIMIT_S)
             answer = loader.call(
                 tracer.trace_workload, path, str(folder), time_limit_s=TIME_LIMIT_S
             )

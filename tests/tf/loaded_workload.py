@@ -1,11 +1,14 @@
 """What a loader has found, seen from inside its process."""
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from placement_advisor.tf.load.made_up_batches import make_batches
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.captures import array
 
@@ -21,7 +24,14 @@ def load(
 
     Where batches are yet to be made up, the shapes are those of the specs, once.
     """
-    tracer.load_workload(path, name, mode, batch_size, outputs)
+    tracer.load_workload(
+        ModelSource(path=path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
+    )
+    return seen()
+
+
+def seen() -> dict[str, Any]:
+    """Return what this process has loaded; see `load`."""
     found = tracer.loaded_workload()
     return {
         "name": found.name,
@@ -59,7 +69,23 @@ def file_of_module(name: str) -> str | None:
 
 def another_batch(path: str) -> list[Any] | None:
     """Load and trace; return the second example batch of the traced step, if it has one."""
-    tracer.load_workload(path, None, None, None)
+    tracer.load_workload(ModelSource(path=path))
     tracer.trace_workload(path, None)
     rest = tracer.loaded_workload().batches[1:]
     return [array(tensor) for tensor in tf.nest.flatten(rest[0])] if rest else None
+
+
+def first_batch() -> list[Any]:
+    """Return the tensors of the last batch that a script was given, as arrays."""
+    return [array(tensor) for tensor in tf.nest.flatten(tracer.loaded_workload().batches[-1])]
+
+
+def alive() -> tuple[list[int], str]:
+    """Return the children of this process, and which module is `__main__`."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return list(map(int, children)), str(sys.modules["__main__"].__file__)
+
+
+def change_folder(path: str) -> None:
+    """Make a folder the current one of this process."""
+    os.chdir(path)

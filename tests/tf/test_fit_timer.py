@@ -9,6 +9,7 @@ import pytest
 from placement_advisor.measurement.loop_timing import LoopTiming
 from placement_advisor.testbed.training_loop import loop_timing
 from placement_advisor.tf.calls import as_is, fit_timer, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ model.compile("sgd", "mse")
 def _loaded(child: Child, folder: Path, compiled: str) -> Child:
     path = folder / "model_file.py"
     path.write_text(_MODEL.format(compiled=compiled))
-    child.call(tracer.load_workload, str(path), None, None, None, time_limit_s=_LIMIT_S)
+    child.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
     return child
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.tf.load.loaded_step import leading_size
 from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.run.input_timer import (
     MAX_BATCHES,
     MAX_FIRST_PASS_NS,
@@ -154,6 +156,15 @@ def step(x):
 MODEL = "model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])\n"
 
 
+def loaded(path, **asked):
+    """Load a file that runs no step, in this process, whose main module stays as it is."""
+    main = sys.modules["__main__"]
+    try:
+        return load(ModelSource(path=str(path), **asked), lambda find: None)
+    finally:
+        sys.modules["__main__"] = main
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -166,7 +177,7 @@ MODEL = "model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])\n"
 )
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_the_dataset_of_a_model_file_is_kept_as_it_was_written(write_model, code, batch_size):
-    found = load(str(write_model(ROWS + code)), name=None, mode=None, batch_size=batch_size)
+    found = loaded(write_model(ROWS + code), batch_size=batch_size)
     assert [len(batch) for batch in found.dataset] == [4] * 4
     assert found.batch_size == (batch_size or 4)
     answer = timed(found.dataset, leading_size(found.specs), clock(MS))
@@ -174,10 +185,5 @@ def test_the_dataset_of_a_model_file_is_kept_as_it_was_written(write_model, code
 
 
 def test_a_model_file_without_a_dataset_has_none_to_time(write_model):
-    found = load(
-        str(write_model(ROWS + STEP + "inputs = np.zeros((4, 3), np.float32)\n")),
-        name=None,
-        mode=None,
-        batch_size=None,
-    )
+    found = loaded(write_model(ROWS + STEP + "inputs = np.zeros((4, 3), np.float32)\n"))
     assert found.dataset is None

@@ -10,6 +10,7 @@ from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import LeftOut
 from placement_advisor.tf.calls import as_is, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +119,6 @@ def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path: Path, opti
         path = tmp_path / f"model_{bool(compiled)}.py"
         path.write_text(_TELLING.format(tell=_TELLS[option], option=compiled))
         with Child("loader") as loader:
-            loader.call(tracer.load_workload, str(path), None, None, None, time_limit_s=_LIMIT_S)
+            loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
             answer = loader.call(as_is.run_as_is, 0, 30, time_limit_s=_LIMIT_S)
         assert isinstance(answer, CallFailure) == bool(compiled)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.tf.calls import splitter, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ def _repeated(
     path.write_text(step.format(more=more))
     child.call(
         tracer.load_workload,
-        str(path), None, None, None, time_limit_s=_LIMIT_S,
+        ModelSource(path=str(path)), time_limit_s=_LIMIT_S,
     )  # fmt: skip
     child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
     return child.call(splitter.trace_repeated, times, time_limit_s=_LIMIT_S)

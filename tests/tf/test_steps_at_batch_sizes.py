@@ -10,6 +10,7 @@ from finding_evidence import graph_of, growing_of, op
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.batch_sizes import batch_points
 from placement_advisor.tf.calls import as_is, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def _loaded(child: Child, folder: Path, *, shape: str = "(-1,)") -> Child:
     path.write_text(_STEP.format(shape=shape))
     child.call(
         tracer.load_workload,
-        str(path), None, None, None, time_limit_s=_LIMIT_S,
+        ModelSource(path=str(path)), time_limit_s=_LIMIT_S,
     )  # fmt: skip
     return child
 

@@ -9,6 +9,7 @@ import pytest
 from placement_advisor.errors import ModelError
 from placement_advisor.processes import children
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def test_an_error_while_tracing_names_the_line_and_the_way_out(
     expression, error, hint = ERRORS[what]
     path = tmp_path / "model_file.py"
     path.write_text(STEP.format(expression))
-    loader.call(tracer.load_workload, str(path), None, None, None, time_limit_s=_LIMIT_S)
+    loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
     with pytest.raises(ModelError) as caught:
         loader.call(tracer.trace_workload, str(path), str(tmp_path), time_limit_s=_LIMIT_S)
     message = caught.value.message

@@ -14,6 +14,7 @@ from placement_advisor.processes.children import Child
 from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.verify.rounding import relative_difference
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
     """
     reference = None
     with Child("loader") as loader:
-        loader.call(tracer.load_workload, str(path), None, None, None, time_limit_s=_TIME_LIMIT_S)
+        loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_TIME_LIMIT_S)
         traced = loader.call(
             tracer.trace_workload, str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
         )

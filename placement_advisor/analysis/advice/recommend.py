@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,11 @@ from placement_advisor.analysis.advice.ruling import (
 from placement_advisor.analysis.advice.settling import RealRun, RunElsewhere, in_words, next_run
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.cost.table import CostSource
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.verdict import WORTHWHILE_SPEEDUP
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -87,7 +90,10 @@ def recommend(
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
         opening = opening.replace("single", f"single, {proof_text(proof, candidates)}")
-    adds = ruling.adds + in_words(ruling.settling, again)
+    own = next((c for c in candidates if c.family == AS_WRITTEN), None)
+    if own is not None and own is ruling.split and ruling.verdict is AdviceVerdict.SPLIT:
+        ruling = replace(ruling, says=ruling.says.replace(own.name, f"keep your own ({own.name})"))
+    adds = ruling.adds + _about_own(own, ruling) + in_words(ruling.settling, again)
     headline = f"{opening}{ruling.says}, {ground}{adds}"
     caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
     if as_is:
@@ -127,6 +133,32 @@ def recommend(
         others=tuple(filter(None, others)),
         next_run=next_run(ruling.settling, again),
     )
+
+
+def _about_own(own: Candidate | None, ruling: Ruling) -> str:
+    """Return what to say of the user's own split beside the answer, if that is another one."""
+    if own is None or own is ruling.split:
+        return ""
+    if own.failure is not None:
+        return f"; your own split has no result: {own.failure.kind.value.replace('-', ' ')}"
+    if own.comparison is not None:
+        speedup = own.comparison.speedup
+        median_, low, high = speedup.median, speedup.low, speedup.high
+    elif own.predicted_ratio is not None and own.predicted_ratio.low > 0:
+        ratio = own.predicted_ratio
+        median_, low, high = 1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low
+    else:
+        return ""
+    if low >= WORTHWHILE_SPEEDUP:
+        means = "it pays, and less" if ruling.verdict is AdviceVerdict.SPLIT else "it pays"
+    elif high < 1:
+        means = "one device is faster"
+    elif high < WORTHWHILE_SPEEDUP:
+        means = "one device is as fast"
+    else:
+        means = "too close to one device to tell"
+    how = "" if own.comparison is not None else ", simulated"
+    return f"; your own split is {median_:.2f}× ({low:.2f}–{high:.2f}{how}): {means}"
 
 
 def _splits(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -4,7 +4,8 @@ A split that tears layers, goes over the host or copies more is more to write, d
 is recommended only over what it is surely faster than: measured, if it wins in the same rounds;
 simulated, if the ranges of their ratios do not overlap. Of those that are alike in all of that, one
 that a search found stands behind those that follow a rule, which says it in a sentence. One that is
-bad on purpose tears nothing, and stands behind all others.
+bad on purpose tears nothing, and stands behind all others. What the user has written is there
+already, and simpler than any other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.name_patterns import listed
@@ -36,6 +38,7 @@ class Complexity:
     """
 
     is_bad_on_purpose: bool
+    is_new: bool
     torn_layers: int
     over_host: int
     copies: int
@@ -49,6 +52,7 @@ class Complexity:
             copies = candidate.predicted.transfers
         return cls(
             is_bad_on_purpose=candidate.family in BAD_ON_PURPOSE,
+            is_new=candidate.family != AS_WRITTEN,
             torn_layers=candidate.torn_layers,
             over_host=sum(copy.source in hosts or copy.target in hosts for copy in copies),
             copies=len(copies),
@@ -59,6 +63,8 @@ class Complexity:
         """Return in which way it is more complicated than another one."""
         if self.is_bad_on_purpose > simpler.is_bad_on_purpose:
             return "is laid out badly on purpose"
+        if self.is_new > simpler.is_new:
+            return "is not what you have"
         if self.torn_layers > simpler.torn_layers:
             return f"tears {counted(self.torn_layers, 'layer')} against {simpler.torn_layers}"
         if self.over_host > simpler.over_host:

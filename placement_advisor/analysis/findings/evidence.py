@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run
 from placement_advisor.candidates import single
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 from placement_advisor.cost.roofline import roofline_by_place
@@ -87,8 +88,9 @@ class AssumedStep:
         return by_ops(self.now_ns, step_ns, self.within, scale=1)
 
 
-# What rules would say of these, nobody would act on; a split of the batch is of another graph.
-_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, *SPLITS}
+# What rules would say of these, nobody would act on; a split of the batch is of another graph. The
+# user's own split is looked at in any case.
+_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, AS_WRITTEN, *SPLITS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,8 @@ class Evidence:
     def is_hypothetical(self, candidate: str) -> bool:
         """Whether the user neither runs a candidate nor is told to: not the single device."""
         alone = self.alone
-        return candidate != self.recommended and (alone is None or candidate != alone.name)
+        theirs = (self.recommended, AS_WRITTEN, None if alone is None else alone.name)
+        return candidate not in theirs
 
     @property
     def alone(self) -> Candidate | None:
@@ -261,15 +264,9 @@ def gather(
     splits = []
     own = as_written(graph, requested_device_of, cluster)
     if own is not None:
-        scales = [scale_of(c) for c in candidates if c.family == single.FAMILY]
-        splits.append(
-            Split(
-                YOUR_SPLIT,
-                own,
-                simulator.schedule(own),
-                scales[0] if scales else 1.0,
-            )
-        )
+        scales = {c.family: scale_of(c) for c in candidates if c.measured is not None}
+        scale = scales.get(AS_WRITTEN, scales.get(single.FAMILY, 1.0))
+        splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own), scale))
     best = best_split([c for c in candidates if recommended is None or c.name == recommended])
     if best is not None and best.placement is not None and best.predicted is not None:
         splits.append(

@@ -89,7 +89,9 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "model": {
             "path": model.path,
             "mode": model.mode,
+            "chosen": model.chosen,
             "batch_size": model.batch_size,
+            "batch_is_made_up": model.is_made_up,
             "ops": model.ops,
             "edges": model.edges,
             "parameter_bytes": model.parameter_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 # The single device and three others: more cannot be compared at a glance.
 _SIDE_BY_SIDE = 4
+
+
+_BEFORE_OTHERS = {BASELINE: 0, AS_WRITTEN: 1}
 
 
 def did_run(candidate: Candidate) -> bool:
@@ -28,13 +32,13 @@ def any_ran(analysis: Analysis) -> bool:
 def fastest_first(analysis: Analysis) -> tuple[Candidate, ...]:
     """Return the candidates that ran, or all that were predicted if none did.
 
-    The single device comes first, then the fastest first.
+    The single device comes first, then the user's own split, then the fastest first.
     """
     if any_ran(analysis):
         chosen = filter(did_run, analysis.candidates)
-        return tuple(sorted(chosen, key=lambda c: (c.name != BASELINE, *_measured_order(c))))
+        return tuple(sorted(chosen, key=lambda c: (_place(c), *_measured_order(c))))
     foreseen = [(c, c.predicted.step_ns) for c in analysis.candidates if c.predicted is not None]
-    foreseen.sort(key=lambda entry: (entry[0].name != BASELINE, entry[1]))
+    foreseen.sort(key=lambda entry: (_place(entry[0]), entry[1]))
     return tuple(candidate for candidate, _ in foreseen)
 
 
@@ -47,6 +51,10 @@ def in_own_timelines(analysis: Analysis) -> tuple[Candidate, ...]:
     """Return those with a picture each in ``timelines/``: all others that were predicted."""
     names = {candidate.name for candidate in in_timeline(analysis)}
     return tuple(c for c in analysis.candidates if c.predicted is not None and c.name not in names)
+
+
+def _place(candidate: Candidate) -> int:
+    return _BEFORE_OTHERS.get(candidate.name, len(_BEFORE_OTHERS))
 
 
 def _measured_order(candidate: Candidate) -> tuple[bool, float]:

@@ -89,11 +89,16 @@ class FindingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecord:
-    """What was analysed; ``left_out`` is what of the user's program was not, in words."""
+    """What was analysed: ``chosen``, in words; ``left_out`` is what of the user's program was not.
+
+    ``is_made_up``: its batch is none of the user's.
+    """
 
     path: str
     mode: str
+    chosen: str
     batch_size: int | None
+    is_made_up: bool
     ops: int
     parameter_bytes: int
     graph_fingerprint: str

@@ -100,7 +100,9 @@ def _model(value: object) -> ModelRecord:
     return ModelRecord(
         path=field(document, "path", text),
         mode=field(document, "mode", text),
+        chosen=field(document, "chosen", _prose),
         batch_size=field(document, "batch_size", _or_none(_count)),
+        is_made_up=field(document, "batch_is_made_up", boolean),
         ops=field(document, "ops", _count),
         parameter_bytes=field(document, "parameter_bytes", _count),
         graph_fingerprint=field(document, "graph_fingerprint", text),

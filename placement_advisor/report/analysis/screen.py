@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.expected_errors import expected_error
 from placement_advisor.report.analysis.tables import (
@@ -35,6 +36,7 @@ from placement_advisor.report.analysis.tables import (
     with_range,
 )
 from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.tf.answers import CAPTURED
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
@@ -117,9 +119,12 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
     """Yield where the answer comes from, the answer, how to do it, and what speaks against it."""
     model, testbed, answer = record.model, record.testbed, record.answer
     ground = "Measured on" if answer.basis == "measured" else "Simulated for"
-    ground += f" {testbed.description}, batch {model.batch_size or 'unknown'}, {model.mode}"
+    batch = "a made-up batch of" if model.is_made_up else "batch"
+    ground += f" {testbed.description}, {batch} {model.batch_size or 'unknown'}, {model.mode}"
     if testbed.not_run is not None:
         ground += f" ({testbed.not_run})"
+    if model.chosen.startswith(CAPTURED):
+        yield from _paragraph(f"{model.chosen[0].upper()}{model.chosen[1:]}", width, most)
     yield from _paragraph(f"{ground}:", width, most)
     yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])
     if answer.how is not None:
@@ -132,7 +137,7 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
 
 
 def _ranked(candidates: Iterable[CandidateRecord], basis: str) -> list[CandidateRecord]:
-    """Return the candidates that have a result, best first."""
+    """Return the candidates that have a result, best first, the user's own split under `single`."""
 
     def place(candidate: CandidateRecord) -> tuple[bool, float, int]:
         step = candidate.step(basis)
@@ -140,16 +145,22 @@ def _ranked(candidates: Iterable[CandidateRecord], basis: str) -> list[Candidate
         ratio = 1.0 if candidate.name == BASELINE else step.ratio and step.ratio.median
         return ratio is None, ratio or 0.0, step.step_ns
 
-    return sorted((c for c in candidates if c.step(basis) is not None), key=place)
+    ranked = sorted((c for c in candidates if c.step(basis) is not None), key=place)
+    names = [candidate.name for candidate in ranked]
+    if {BASELINE, AS_WRITTEN} <= set(names):
+        own = ranked.pop(names.index(AS_WRITTEN))
+        names.remove(AS_WRITTEN)
+        ranked.insert(names.index(BASELINE) + 1, own)
+    return ranked
 
 
 def _table(
     ranked: Sequence[CandidateRecord], record: AnalysisRecord, basis: str, width: int, room: int
 ) -> Iterator[Line]:
-    """Yield a heading and the best candidates; `single` and that of the answer are among them."""
+    """Yield a heading and the best candidates; the answer and what it is about are among them."""
     if not ranked:
         return
-    kept = {BASELINE, record.answer.candidate}
+    kept = {BASELINE, AS_WRITTEN, record.answer.candidate}
     by_need = sorted(ranked, key=lambda candidate: candidate.name not in kept)
     chosen = by_need[: max(room, 1)] if len(ranked) > room + 1 else by_need
     shown = [candidate for candidate in ranked if candidate in chosen]

@@ -42,6 +42,8 @@ FULL_TEXT = "report.txt"
 NOT_RECOMMENDED = "It is the best that was tried, not a recommendation."
 CERTIFICATE = "bound.json"
 GRAPH = "graph.json.gz"
+# The end of what a script printed up to the step that was captured.
+SCRIPT_OUTPUT = "script-output.txt"
 # The file with the code of a recommended split.
 HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.

@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.tf.load.example_batches import Examples
 
-_MADE_WITHOUT = (
-    "make it without: where ops run is for the advisor to find out, and it runs copies under "
-    "tf.distribute as well (candidate mirrored)"
-)
-_FIT_FAILS = (
-    "; mind that Keras 3.15's fit fails under MultiWorkerMirroredStrategy, while strategy.run("
-    "model.train_step, args=(batch,)) in a tf.function works"
-)
 _NO_INPUTS_HINT = (
     "give the file example batches in `dataset` (a tf.data.Dataset) or `inputs` (one batch), or "
     "describe the step in workload()"
@@ -52,13 +44,6 @@ def keras_step(
     if mode == "train" and not compiled:
         raise ModelError(
             f"{path}: {label} is not compiled", hint="call model.compile(...), or use --mode infer"
-        )
-    strategy = getattr(model, "_distribute_strategy", None)
-    if strategy not in (None, tf.distribute.get_strategy()):
-        is_of_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        raise ModelError(
-            f"{path}: {label} was made under a {type(strategy).__name__}",
-            hint=_MADE_WITHOUT + (_FIT_FAILS if is_of_workers else ""),
         )
     if found is None:
         specs, origin = _declared_inputs(path, model, label)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,8 @@ class LoadedStep:
     if ``step`` does not. ``trace`` turns specs into a concrete function, for a step that a
     `tf.function` cannot hold. ``dataset`` is the user's own, if the batches come from one.
     ``takes_batch_size``: it can be loaded with another batch than its file has.
-    ``has_devices``: a frozen graph says where its ops run.
+    ``has_devices``: a frozen graph says where its ops run. ``origin`` has the ops of the user's own
+    graph, by name, where the step is a copy of them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class LoadedStep:
     dataset: Any | None = None
     takes_batch_size: bool = True
     has_devices: bool = False
+    origin: Mapping[str, Any] | None = None
 
     @property
     def is_for_xla(self) -> bool:

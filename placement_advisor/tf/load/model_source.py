@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
 from placement_advisor.errors import ModelError
 
 _KINDS = (
@@ -38,14 +39,21 @@ class ModelSource:
     ``name`` is the object of a Python file or the signature of a SavedModel, ``mode`` "train" or
     "infer"; None leaves the choice to the loader. ``outputs`` name ops or tensors of a frozen
     graph. ``time_limit_s`` holds for loading and for tracing, each.
+
+    A Python file runs with ``arguments``, as ``module`` if one is named, for ``capture_timeout_s``
+    at most until its steps are seen, of which ``step`` is taken; None takes the dearest.
     """
 
     path: str
-    name: str | None
-    mode: str | None
-    batch_size: int | None
-    outputs: tuple[str, ...]
-    time_limit_s: float
+    name: str | None = None
+    mode: str | None = None
+    batch_size: int | None = None
+    outputs: tuple[str, ...] = ()
+    time_limit_s: float = TIME_LIMIT_S
+    arguments: tuple[str, ...] = ()
+    module: str | None = None
+    step: str | None = None
+    capture_timeout_s: float = CAPTURE_TIMEOUT_S
 
 
 def split_name(words: str) -> tuple[str, str | None]:
@@ -60,6 +68,22 @@ def split_name(words: str) -> tuple[str, str | None]:
     if not path:
         raise ModelError(f"{words!r}: no file given", hint="advisor analyze model.py")
     return path, name or None
+
+
+def module_path(name: str) -> str:
+    """Return the file that `python -m` would run, of a module below the current folder.
+
+    Raises:
+        ModelError: there is none.
+    """
+    base = Path(*name.split("."))
+    for path in (base.with_name(f"{base.name}.py"), base / "__main__.py"):
+        if path.is_file():
+            return str(path)
+    raise ModelError(
+        f"-m {name}: no such module below {Path.cwd()}",
+        hint="run it from the folder above the package",
+    )
 
 
 def source_kind(path: Path) -> SourceKind:

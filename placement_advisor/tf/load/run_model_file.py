@@ -6,26 +6,29 @@ Runs in a child: the file is foreign code.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import importlib.util
 import inspect
 import re
 import sys
 import traceback
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.errors import ModelError
+from placement_advisor.errors import ModelError, ScriptEndedError
 from placement_advisor.processes.user_lines import is_ours, is_user_code
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
+    from types import CodeType
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n')
-_NO_ARGUMENTS = (
-    'the file is loaded without arguments: read them under `if __name__ == "__main__":`, or give '
-    "them defaults"
-)
+_NOT_MAIN = 'put what should only run as a script under `if __name__ == "__main__":`'
+_EXITED = "give the script's own arguments behind --: advisor analyze train.py -- --data FILE"
+_NO_ARGUMENTS = _EXITED
 _PYTORCH = (
     "models are read from TensorFlow and Keras, not from PyTorch; where a PyTorch program's time "
     "went tells `advisor profile`, of the trace that its profiler saved"
@@ -56,8 +59,8 @@ _HINTS = {
 }
 
 
-def run_file(path: Path, wanted: str) -> dict[str, Any]:
-    """Run a Python file and return its names. ``wanted`` says what should be in it.
+def run_file(path: Path, wanted: str, *, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Import a Python file and return its names. ``wanted`` says what should be in it.
 
     Raises:
         ModelError: the file fails.
@@ -66,19 +69,70 @@ def run_file(path: Path, wanted: str) -> dict[str, Any]:
     spec = importlib.util.spec_from_file_location(f"_model_file_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ModelError(f"{path}: not a Python file", hint=wanted)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    with _as_theirs(path, wanted, "loaded"):
+        _run(module, [str(path), *arguments], spec.loader.get_code(spec.name))  # type: ignore[attr-defined]
+    return vars(module)
+
+
+def run_program(
+    path: Path, wanted: str, *, arguments: Sequence[str], module: str | None
+) -> dict[str, Any]:
+    """Run a file as `python FILE ARGUMENTS` would, or ``module`` as `python -m`; return its names.
+
+    It stays `__main__`, where its functions and classes look names up for as long as they are used.
+
+    Raises:
+        ModelError: it fails.
+    """
+    main = ModuleType("__main__")
+    with _as_theirs(path, wanted, "run"):
+        if module is None:
+            sys.path.insert(0, str(path.resolve().parent))
+            code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        else:
+            sys.path.insert(0, str(Path.cwd()))
+            spec = importlib.util.find_spec(module)
+            if spec is not None and spec.submodule_search_locations is not None:
+                spec = importlib.util.find_spec(f"{module}.__main__")
+            if spec is None or spec.loader is None:
+                raise ModelError(f"-m {module}: no such module")
+            code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
+            main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
+        main.__file__ = str(path)
+        vars(main)["__builtins__"] = builtins
+        _run(main, [str(path), *arguments], code)
+    return vars(main)
+
+
+def _run(module: ModuleType, argv: list[str], code: CodeType) -> None:
+    sys.argv = argv
+    sys.modules[module.__name__] = module
+    exec(code, vars(module))
+
+
+@contextlib.contextmanager
+def _as_theirs(path: Path, wanted: str, what: str) -> Iterator[None]:
+    """Turn errors of the user's code into ones that show their lines."""
     if _holds_null_bytes(path):  # Pythons differ in what they say of it.
         raise ModelError(f"{path}: not a Python file: it holds null bytes", hint=wanted)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.argv = [str(path)]
     try:
-        spec.loader.exec_module(module)
+        yield
+    except ModelError:
+        raise
     except SystemExit as error:
+        if what == "run" and error.code in (None, 0):
+            return
+        if what == "run":
+            raise ScriptEndedError(
+                f"{path}: the script ended with sys.exit({error.code!r}) before its first step",
+                hint=_EXITED,
+            ) from None
         raise ModelError(
-            f"{path}: the file called sys.exit({error.code!r}) while it was loaded"
+            f"{path}: the file called sys.exit({error.code!r}) while it was {what}"
             f"{_where(error, path)}",
-            hint='put what should only run as a script under `if __name__ == "__main__":`',
+            hint=_NOT_MAIN,
         ) from None
     except SyntaxError as error:
         where = f"{error.filename}:{error.lineno}" if error.filename else str(path)
@@ -87,7 +141,6 @@ def run_file(path: Path, wanted: str) -> dict[str, Any]:
         raise ModelError(f"{path}: out of memory while loading{_where(error, path)}") from None
     except BaseException as error:
         raise ModelError(f"{path}: {describe(error, path)}", hint=_loading_hint(error)) from None
-    return vars(module)
 
 
 def _holds_null_bytes(path: Path) -> bool:
@@ -117,6 +170,31 @@ def hint_for_none(path: Path, namespace: dict[str, Any]) -> str | None:
 def _module_of(value: Any) -> str:
     name = value.__name__ if inspect.ismodule(value) else type(value).__module__
     return name if isinstance(name, str) else ""
+
+
+def declares(path: Path, name: str) -> bool:
+    """Return whether a file makes something of that name at its top level, without running it."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):  # What runs it says what is wrong.
+        return False
+    made = [
+        *(each.name for each in body if isinstance(each, ast.FunctionDef)),
+        *(
+            target.id
+            for each in body
+            if isinstance(each, ast.Assign)
+            for target in each.targets
+            if isinstance(target, ast.Name)
+        ),
+        *(
+            alias.asname or alias.name
+            for each in body
+            if isinstance(each, ast.ImportFrom)
+            for alias in each.names
+        ),
+    ]
+    return name in made
 
 
 def _is_guarded(path: Path) -> bool:

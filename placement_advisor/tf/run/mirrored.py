@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.calibration import OP_THREADS
+from placement_advisor.processes import children
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_events import COLLECTIVE_KINDS
 from placement_advisor.tf.answers import Prepared
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.machine.slots import Slot
     from placement_advisor.measurement.verification import Results
+    from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
 
 _REDUCTION = "CollectiveReduce"
@@ -150,18 +152,18 @@ def _leave_graphs_alone() -> None:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+def _refuse(_: Callable[[], LoadedStep]) -> None:
+    """Refuse a script that trains: its step is captured where it runs, and only there."""
+    message = "the copies of a script's model cannot be run"
+    children.go_on_within(lambda: CallFailure(cause=FailureCause.CRASHED, message=message))
+
+
 class _MirroredStep:
     def __init__(self, source: ModelSource, bundle: Bundle, created: Mapping[str, int]) -> None:
         seed_everything()
         log = VariableLog()
         with _strategy.scope(), log.recording():
-            loaded = load(
-                source.path,
-                name=source.name,
-                mode=source.mode,
-                batch_size=source.batch_size,
-                outputs=source.outputs,
-            )
+            loaded = load(source, _refuse)
             batches = tuple(
                 tf.nest.pack_sequence_as(loaded.specs, list(map(tf.constant, batch)))
                 for batch in bundle.batches

@@ -23,6 +23,7 @@ from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.traced_as import TracedAs
+from placement_advisor.processes import children
 from placement_advisor.tf.answers import AUTO_JIT, LeftOut, Traced
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.load.made_up_batches import make_batches, resampled
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.load.loaded_step import LoadedStep
+    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.trace.bodies import Composite
     from placement_advisor.tf.trace.flat_step import FlatStep
 
@@ -129,23 +131,24 @@ def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None
     )
 
 
-def load_workload(
-    path: str,
-    name: str | None,
-    mode: str | None,
-    batch_size: int | None,
-    outputs: tuple[str, ...] = (),
-) -> str:
+def load_workload(source: ModelSource) -> str:
     """Load what the user points at, keep it in this process, and say what was chosen.
+
+    A program that trains is left standing within a step; all calls are answered from there on.
 
     Raises:
         ModelError: the file fails or holds nothing that can be analysed.
     """
     global _workload
     seed_everything()
+
+    def keep(loaded: LoadedStep) -> str:
+        global _workload
+        _workload = loaded
+        return loaded.chosen
+
     with _log.recording():
-        _workload = load(path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
-    return _workload.chosen
+        return keep(load(source, lambda find: children.go_on_within(lambda: keep(find()))))
 
 
 def trace_workload(path: str, folder: str | None) -> Traced:
@@ -157,6 +160,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         ModelError: the step cannot be traced, or holds state that cannot be moved.
     """
     global _workload, _step
+    is_made_up = not loaded_workload().batches
     with _log.recording():
         _step = step = trace_step(Path(path), loaded_workload())
     _workload = workload = step.loaded
@@ -171,7 +175,15 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     requested = requested_devices(step.flat.ops) | {
         name: short_device(device) for name, device in _log.devices(handles).items()
     }
-    stack_of = source_stacks(step.function.graph, own, lines)
+    operations = {op.name: op for op in step.function.graph.get_operations()}
+    if workload.origin is not None:
+        operations |= workload.origin
+        requested |= {
+            name: short_device(operations[name].device)
+            for name in handles
+            if name in operations and operations[name].device
+        }
+    stack_of = source_stacks(operations, own, lines)
     created_at = {
         name: found
         for name, frames in _log.frames(handles).items()
@@ -185,6 +197,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         chosen=workload.chosen,
         batch_size=workload.batch_size,
         takes_batch_size=workload.takes_batch_size,
+        is_made_up=is_made_up,
         tensorflow_version=tf.__version__,
         traced_as=step.traced_as(),
         requested_device_of=requested,

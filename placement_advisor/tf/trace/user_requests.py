@@ -73,10 +73,9 @@ class UserLines:
 
 
 def source_stacks(
-    graph: Any, names: Iterable[str], lines: UserLines
+    operations: Mapping[str, Any], names: Iterable[str], lines: UserLines
 ) -> dict[str, tuple[SourceLine, ...]]:
     """Return the user's lines that led to ops of a traced graph, innermost first, where known."""
-    operations = {op.name: op for op in graph.get_operations()}
 
     @cache
     def stack(name: str) -> tuple[SourceLine, ...]:

@@ -1,0 +1,527 @@
+"""A training program, stopped within its first steps: what it trains, and on which batch.
+
+The program runs as `python train.py` would run it. Hooks see its steps at places that public names
+lead to: what Keras' `fit`, `evaluate`, `predict` and `train_on_batch` call for each batch, calls
+of `tf.function`s, and runs of TF1 sessions. A step that assigns trainable variables trains. Once
+one of them is called again, the program stands still in that call for good: what it would do
+afterwards, `finally` and `except` included, never happens, and its variables hold what they held.
+
+Strategies of `tf.distribute` give way to the default one, so that the step is that of one replica
+with that replica's batch. They stay classes, as Keras and users ask `isinstance`.
+
+A step of `fit` is called over and over, so its second call is enough. Other steps may take turns:
+the program goes on until each of them was called twice, for some calls or some seconds at most.
+
+Left out: steps that run op by op in Python, without `fit` or a `tf.function`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from placement_advisor.tf.answers import SourceLine
+from placement_advisor.tf.load import session_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+# Different batches show state that changes from step to step; few are enough to keep in memory.
+KEPT_BATCHES = 4
+# Other steps may follow the one that was called again: the five of a critic before the one of its
+# generator, sixteen batches whose gradients are added up.
+_MOST_CALLS = 40
+_LONGEST_S = 2.0
+# A program that has done nothing but infer for so long is taken for one that never trains.
+ONLY_INFERS_S = 60.0
+_STRATEGIES = (
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "OneDeviceStrategy",
+    "ParameterServerStrategy",
+    "TPUStrategy",
+    "experimental.CentralStorageStrategy",
+    "experimental.MultiWorkerMirroredStrategy",
+    "experimental.ParameterServerStrategy",
+    "experimental.TPUStrategy",
+)
+# Keras' methods that make what is called for each batch, the attribute that holds it, and the step
+# that it runs.
+_KERAS = (
+    ("make_train_function", "train_function", "train_step"),
+    ("make_test_function", "test_function", "test_step"),
+    ("make_predict_function", "predict_function", "predict_step"),
+)
+_KERAS_CALLS = frozenset(
+    {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"}
+)
+_LOOPS = frozenset({"fit", "evaluate", "predict"})
+_ASSIGNING = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touches:
+    """What a `tf.function` does to variables, which are told apart by the `id` of their handle.
+
+    One that ``updates`` assigns trainable ones; one that ``differentiates`` has gradients, which it
+    may add up in other variables for somebody else to update with.
+    """
+
+    reads: frozenset[Any]
+    assigns: frozenset[Any]
+    updates: bool
+    differentiates: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is part of a training step."""
+        return self.updates or (self.differentiates and bool(self.assigns))
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """A step that the program called: of a Keras model, a `tf.function`, or fetches of a session.
+
+    ``call`` is what the user calls it: ``model.fit``, the function's name, ``Session.run``.
+    ``target`` is the model, the `tf.function`, or the session. ``run`` runs the step on what it was
+    given, of a function its arguments.
+    ``calls`` include the one that is under way. ``batches`` are the last ones that it was given,
+    ``seconds`` what each call took, ``dataset`` is what `fit` was given, if it is one.
+    """
+
+    call: str
+    target: Any
+    run: Any
+    trains: bool
+    is_loop: bool = False
+    where: SourceLine | None = None
+    touches: Touches | None = None
+    dataset: Any | None = None
+    batches: deque[Any] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    calls: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a user may call it: the call, or the model."""
+        return self.call, str(getattr(self.target, "name", self.call))
+
+    @property
+    def total_s(self) -> float:
+        """What it took in all; the first call also traces, and counts as the others did."""
+        rest = self.seconds[1:] or self.seconds
+        return self.calls * sum(rest) / max(1, len(rest))
+
+
+class Capture:
+    """What is seen of a program. ``stop`` is called within the step that is analysed."""
+
+    def __init__(
+        self,
+        is_users: Callable[[str], bool],
+        stop: Callable[[Capture], None],
+        wanted: str | None = None,
+    ) -> None:
+        """Begin with nothing; ``is_users`` tells files of the program from installed ones.
+
+        ``wanted`` names the step to wait for; None waits for those that train.
+        """
+        self.steps: dict[Any, Step] = {}
+        self.strategies: list[tuple[str, SourceLine | None]] = []
+        self._is_users = is_users
+        self._stop = stop
+        self._wanted = wanted
+        self.order: list[Step] = []
+        self._pid = os.getpid()
+        self._began_s: float | None = None  # When the first training step was done.
+        self._infers_s: float | None = None  # When the first other step was.
+        self._lock = threading.RLock()
+        self._within = threading.local()
+        self._is_over = False
+        self._undo: list[tuple[Any, str, Any]] = []
+        self._fitted: Any | None = None
+
+    def chosen(self) -> Step | None:
+        """Return the step to analyse: that asked for, else the dearest; None if none was seen.
+
+        A step that trains goes before all that do not.
+        """
+        steps = [step for step in self.steps.values() if self._wanted in (None, *step.names)]
+        training = [step for step in steps if step.trains]
+        return max(training or steps, key=lambda step: step.total_s, default=None)
+
+    @contextmanager
+    def watching(self, *, steps: bool = True) -> Iterator[None]:
+        """Hook what the program calls, until the block or the program is left.
+
+        Without ``steps`` strategies give way, and nothing else is seen.
+        """
+        self._is_over = not steps
+        self._hook_strategies(self._put)
+        if steps:
+            self._hook_steps(self._put)
+        try:
+            yield
+        finally:
+            self.unhook()
+
+    def _put(self, owner: Any, name: str, value: Any) -> None:
+        self._undo.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
+        for make, attribute, step in _KERAS:
+            original = getattr(keras.Model, make)
+            put(keras.Model, make, self._keras_hook(original, attribute, step))
+        put(keras.Model, "fit", self._fit_hook(keras.Model.fit))
+        function = type(tf.function(lambda: None))
+        put(function, "__call__", self._function_hook(function.__call__))
+        session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
+        put(session, "run", self._session_hook(session.run))
+        put(session, "__init__", _with_soft_placement(session.__init__))
+        # The package and its attribute are two modules.
+        for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
+            for name in ("disable_v2_behavior", "disable_resource_variables"):
+                put(module, name, _with_resource_variables(getattr(module, name)))
+
+    def unhook(self) -> None:
+        """Put back what was hooked."""
+        self._is_over = True
+        while self._undo:
+            setattr(*self._undo.pop())
+
+    def _keras_hook(self, original: Any, attribute: str, step: str) -> Any:
+        capture = self
+
+        def make(model: Any, force: bool = False) -> Any:
+            made = original(model, force=force)
+            inner = getattr(model, attribute)
+            if not getattr(inner, "is_watched", False):
+
+                def watched(given: Any) -> Any:
+                    return capture._keras_call(model, step, inner, given)
+
+                watched.is_watched = True  # type: ignore[attr-defined]
+                setattr(model, attribute, watched)
+            return made
+
+        return make
+
+    def _fit_hook(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def fit(model: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+            self._fitted = x if isinstance(x, tf.data.Dataset) else None
+            return original(model, x, *args, **kwargs)
+
+        return fit
+
+    def _keras_call(self, model: Any, step: str, inner: Any, given: Any) -> Any:
+        if self._is_elsewhere():
+            return inner(given)
+        if step == "predict_step":
+            batches = list(given)
+        else:
+            batches = _taken(given, model.steps_per_execution)
+            given = iter(batches)
+        call, where = self._called_from()
+        name = call or step
+        with self._seen(
+            (id(model), step),
+            lambda: Step(
+                call=f"model.{name}",
+                target=model,
+                run=getattr(model, step),
+                trains=step == "train_step",
+                is_loop=name in _LOOPS,
+                where=where,
+                dataset=self._fitted if name == "fit" else None,
+            ),
+            batches,
+        ):
+            return inner(given)
+
+    def _function_hook(self, original: Any) -> Any:
+        capture = self
+
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if capture._is_elsewhere() or not tf.executing_eagerly():
+                return original(function, *args, **kwargs)
+            given, changed = _with_batches((args, kwargs))
+            if changed is not None:
+                args, kwargs = changed
+            known = capture.steps.get(id(function))
+            _, where = capture._called_from()
+            step = known or Step(
+                call=getattr(function, "__name__", None) or type(function).__name__,
+                target=function,
+                run=_called(function.python_function),
+                trains=False,
+                where=where,
+            )
+            with capture._seen(id(function), lambda: step, [given]):
+                returned = original(function, *args, **kwargs)
+            if known is None:
+                step.touches = _touches(function, args, kwargs)
+                step.trains = step.touches.trains
+            return returned
+
+        return call
+
+    def _session_hook(self, original: Any) -> Any:
+        capture = self
+        known: dict[Any, Any] = {}
+
+        def run(
+            session: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
+        ) -> Any:
+            feeds = feed_dict or {}
+            if capture._is_elsewhere():
+                return original(session, fetches, feed_dict, *args, **kwargs)
+            try:
+                key = session_step.key(session, fetches, feeds)
+                step = known.get(key) or session_step.fetched(session, fetches, feeds)
+            except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.
+                return original(session, fetches, feed_dict, *args, **kwargs)
+            known[key] = step
+            if step.prepares:
+                return original(session, fetches, feed_dict, *args, **kwargs)
+            with capture._seen(
+                key,
+                lambda: Step(
+                    call="Session.run",
+                    target=SessionRun(session, original, step),
+                    run=None,
+                    trains=step.trains,
+                    where=capture._called_from()[1],
+                ),
+                [feeds],
+            ):
+                return original(session, fetches, feed_dict, *args, **kwargs)
+
+        return run
+
+    def _hook_strategies(self, put: Callable[[Any, str, Any], None]) -> None:
+        plain = tf.distribute.get_strategy()
+
+        def made(name: str) -> Any:
+            def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+                self.strategies.append((name, self._called_from()[1]))
+                return plain
+
+            return new
+
+        for path in _STRATEGIES:
+            *folders, name = path.split(".")
+            owner = tf.distribute
+            for folder in folders:
+                owner = getattr(owner, folder)
+            original = getattr(owner, name, None)
+            if original is not None:
+                put(owner, name, type(name, (original,), {"__new__": made(name)}))
+
+    def _is_elsewhere(self) -> bool:
+        """Whether a call is none of the program's own: within a step, a copy, or afterwards."""
+        return self._is_over or getattr(self._within, "step", False) or os.getpid() != self._pid
+
+    @contextmanager
+    def _seen(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Iterator[None]:
+        """Note a call; does not return where it is the last one."""
+        with self._lock:
+            step = self.steps.get(key)
+            if step is None:
+                step = self.steps[key] = make()
+            step.calls += 1
+            step.batches.extend(batches)
+            self.order.append(step)
+            if self._is_enough(step):
+                self._stand_still()
+        self._within.step = True
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            step.seconds.append(time.monotonic() - began_s)
+            self._within.step = False
+            now_s = time.monotonic()
+            if self._infers_s is None:
+                self._infers_s = now_s
+            if self._began_s is None and step.trains:
+                self._began_s = now_s
+
+    def _stand_still(self) -> None:
+        """Have the step analysed from here, for good."""
+        step = self.chosen()
+        assert step is not None
+        self.unhook()
+        _stop_started()
+        if not isinstance(step.target, SessionRun):
+            self._stop(self)
+        step.target.read(step.batches)
+        # Eager execution cannot be switched on in a thread whose graph is in use.
+        threading.Thread(target=self._stop_eagerly).start()
+        threading.Event().wait()
+
+    def _stop_eagerly(self) -> None:
+        tf.compat.v1.enable_v2_behavior()
+        self._stop(self)
+
+    def _is_enough(self, step: Step) -> bool:
+        if self._wanted is not None:
+            return self._wanted in step.names and step.calls > 1
+        now_s = time.monotonic()
+        training = [each for each in self.steps.values() if each.trains]
+        if not training:
+            return self._infers_s is not None and now_s - self._infers_s > ONLY_INFERS_S
+        if not step.trains or step.calls == 1:
+            return False
+        if step.is_loop or (len(training) > 1 and all(each.calls > 1 for each in training)):
+            return True
+        calls = sum(each.calls for each in training)
+        return calls > _MOST_CALLS or now_s - (self._began_s or now_s) > _LONGEST_S
+
+    def _called_from(self) -> tuple[str, SourceLine | None]:
+        """Return the method of Keras that the user's code has called, and the line that did."""
+        frame: FrameType | None = sys._getframe(1)
+        called = ""
+        while frame is not None:
+            if self._is_users(frame.f_code.co_filename):
+                return called, SourceLine(frame.f_code.co_filename, frame.f_lineno)
+            if frame.f_code.co_name in _KERAS_CALLS:
+                called = frame.f_code.co_name
+            frame = frame.f_back
+        return called, None
+
+
+class SessionRun:
+    """A run of a session, and what it needs to be run without that session, once it was `read`."""
+
+    def __init__(self, session: Any, run: Any, step: session_step.Fetched) -> None:
+        self._session, self._run, self.step = session, run, step
+        self.batches: tuple[Any, ...] = ()
+        self.held: session_step.Held | None = None
+
+    def read(self, feeds: Sequence[Any]) -> None:
+        """Keep batches, and what variables hold."""
+        self.batches = tuple(
+            session_step.values(self._session, self._run, self.step, each) for each in feeds
+        )
+        self.held = session_step.held(self._session, self._run, self.step)
+
+
+def _stop_started() -> None:
+    """Have the processes that the program has started stand still, too: they end with this one."""
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in path.read_text(encoding="ascii").split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGSTOP)
+
+
+def _called(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    def run(given: Any) -> Any:
+        args, kwargs = given
+        return function(*args, **kwargs)
+
+    return run
+
+
+def _with_soft_placement(original: Any) -> Any:
+    """Return how sessions are made, here of devices that this machine need not have."""
+
+    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        ours = tf.compat.v1.ConfigProto()
+        if config is not None:
+            ours.CopyFrom(config)
+        ours.allow_soft_placement = True
+        original(session, target, graph, ours)
+
+    return made
+
+
+def _with_resource_variables(disable: Any) -> Any:
+    """Return a switch to TF1 that leaves variables of TF2: others cannot be placed anew."""
+
+    def disabled() -> None:
+        disable()
+        tf.compat.v1.enable_resource_variables()
+
+    return disabled
+
+
+def _taken(iterator: Any, count: int) -> list[Any]:
+    """Return the next batches of an iterator, at most ``count``.
+
+    Raises:
+        StopIteration: there is none.
+    """
+    batches = []
+    for _ in range(count):
+        try:
+            batches.append(next(iterator))
+        except (StopIteration, tf.errors.OutOfRangeError):
+            break
+    if not batches:
+        raise StopIteration
+    return batches
+
+
+def _with_batches(given: Any) -> tuple[Any, Any]:
+    """Return arguments with batches in place of iterators, and what is called with them.
+
+    None is returned in place of the second where there is no iterator.
+    """
+    flat = tf.nest.flatten(given)
+    if not any(isinstance(each, tf.data.Iterator) for each in flat):
+        return given, None
+    taken = [next(each) if isinstance(each, tf.data.Iterator) else each for each in flat]
+    again = [
+        Again(batch) if isinstance(each, tf.data.Iterator) else each
+        for each, batch in zip(flat, taken, strict=True)
+    ]
+    return tuple(tf.nest.pack_sequence_as(given, which) for which in (again, again))
+
+
+class Again:
+    """An iterator over one batch, again and again: what a step that takes the next one is given."""
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+
+    def __iter__(self) -> Again:
+        return self
+
+    def __next__(self) -> Any:
+        return self.batch
+
+
+def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
+    """Return what a call of a function does to variables; it was traced before."""
+    graph = function.get_concrete_function(*args, **kwargs).graph
+    bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
+    outer = {id(inner): id(outer) for outer, inner in graph.captures}
+    assigning = [op for op in graph.get_operations() if op.type.startswith(_ASSIGNING)]
+    if any(node.op.startswith(_ASSIGNING) for node in bodies):  # Within a loop or conditional.
+        assigned = {id(variable.handle) for variable in graph.variables}
+    else:
+        assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}
+    trainable = {id(variable.handle) for variable in graph.variables if variable.trainable}
+    names = (op.name for op in graph.get_operations())
+    return Touches(
+        reads=frozenset(outer.values()),
+        assigns=frozenset(assigned),
+        updates=bool(assigned & trainable),
+        differentiates=any("gradient_tape/" in name or "gradients/" in name for name in names),
+    )

@@ -1,0 +1,282 @@
+"""What was captured of a program -> a step that can be traced, on the batches that it was given.
+
+A batch keeps its structure: its tensors are the inputs, those within ragged and sparse ones too,
+and all else that a step was given (flags, models, None) stays as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.answers import CAPTURED
+from placement_advisor.tf.load import session_step
+from placement_advisor.tf.load.capture import Again, SessionRun
+from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
+from placement_advisor.units import format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from placement_advisor.tf.load.capture import Capture, Step
+    from placement_advisor.tf.load.model_source import ModelSource
+
+# Those of English with an ending of their own; 11th to 13th have none.
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+_TEENS = range(11, 14)
+
+
+def captured(capture: Capture, source: ModelSource) -> LoadedStep:
+    """Return the step that is analysed of those that were seen.
+
+    Raises:
+        ModelError: none is called as was asked for, none is of the mode that was asked for, or it
+            takes no other batch than it was given.
+    """
+    step = capture.chosen()
+    if step is None:
+        names = sorted({name for each in capture.steps.values() for name in each.names})
+        raise ModelError(
+            f"{source.path}: no step is called {source.step!r}; it has run {', '.join(names)}"
+        )
+    loaded = _in_mode(_loaded(_cycle(capture, step) or step), source)
+    size = source.batch_size
+    if size is not None and size != loaded.batch_size:
+        if not loaded.takes_batch_size:
+            raise ModelError(
+                f"{source.path}: {loaded.name} takes no other batch than the script gave it",
+                hint="leave --batch-size out, or have the script make another batch",
+            )
+        loaded = loaded.of_size(size)
+    return replace(loaded, chosen=_chosen(capture, step, loaded))
+
+
+def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
+    """Say what was captured, where, and what else was seen."""
+    what = [] if loaded.model is None else [type(loaded.model).__name__, loaded.name]
+    if loaded.batch_size is not None:
+        what.append(f"batch {loaded.batch_size}")
+    call = step.call if loaded.model is not None else loaded.name
+    of = f" ({', '.join(dict.fromkeys(what))})" if what else ""
+    said = f"{CAPTURED}{call}{of}{_at(step)}, at its {_ordinal(step.calls)} step"
+    for name, where in dict(capture.strategies).items():
+        line = "" if where is None else f" at {_place(where.file)}:{where.line}"
+        said += f"; one replica of your {name}{line}"
+    others = [each for each in capture.steps.values() if each.trains and each is not step]
+    if others and loaded.name == step.names[-1]:
+        total_s = sum(each.total_s for each in (step, *others)) or 1.0
+        shares = ", ".join(
+            f"{each.names[-1]} {each.calls} times, {format_share(each.total_s / total_s)}"
+            for each in (step, *others)
+        )
+        said += f"; the dearest of its steps ({shares} of the time): --step names another"
+    return said
+
+
+def _at(step: Step) -> str:
+    return "" if step.where is None else f" at {_place(step.where.file)}:{step.where.line}"
+
+
+def _place(file: str) -> str:
+    """Return a file as seen from here, if it is below."""
+    with suppress(ValueError):
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    return file
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in _TEENS else _ENDINGS.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _cycle(capture: Capture, step: Step) -> Step | None:
+    """Return all calls up to an update as one step, where gradients are added up before it.
+
+    None if the step updates by its own gradients.
+    """
+    if step.touches is None:
+        return None
+    seen = [each for each in capture.order if each.touches is not None and each.trains]
+    update = next((each for each in seen if _adds_up_for(step, each)), None)
+    ends = [i for i, each in enumerate(seen) if each is update]
+    if update is None or len(ends) == 1:
+        return None
+    calls = seen[ends[-2] + 1 : ends[-1] + 1]
+    counts: Counter[str] = Counter()
+    given = []
+    for each in calls:
+        given.append(each.batches[counts[each.call] % len(each.batches)])
+        counts[each.call] += 1
+
+    def run(parts: Any) -> Any:
+        return [each.run(part) for each, part in zip(calls, parts, strict=True)][-1]
+
+    named = (f"{name} {count} times" if count > 1 else name for name, count in counts.items())
+    return replace(step, call=", ".join(named), run=run, batches=deque([tuple(given)]))
+
+
+def _adds_up_for(step: Step, update: Step) -> bool:
+    """Whether a step leaves in variables what another one updates with, or is such an update."""
+    own, other = step.touches, update.touches
+    if own is None or other is None or not other.updates:
+        return False
+    if step is update:
+        return not own.differentiates
+    return not own.updates and not own.assigns.isdisjoint(other.reads)
+
+
+def _in_mode(loaded: LoadedStep, source: ModelSource) -> LoadedStep:
+    """Return the step in the mode that was asked for: a model that trains can infer as well."""
+    if source.mode in (None, loaded.mode):
+        return loaded
+    if loaded.model is None or source.mode == "train":
+        raise ModelError(
+            f"{source.path}: {loaded.name} does not {source.mode}", hint="leave --mode out"
+        )
+    model, step = loaded.model, loaded.step
+    assert isinstance(step, _Around)
+    inner = step.batch
+
+    def infer(tensors: Sequence[Any]) -> Any:
+        given = inner.around(tensors)
+        return model(given[0] if isinstance(given, tuple) else given, training=False)
+
+    return replace(loaded, mode="infer", step=infer)
+
+
+def _loaded(step: Step) -> LoadedStep:
+    """Return the step as it was captured."""
+    if isinstance(step.target, SessionRun):
+        return _of_session(step, step.target)
+    model = step.target if isinstance(step.target, keras.Model) else None
+    batches = [_Batch(batch) for batch in step.batches]
+    last = batches[-1]
+    alike = [batch for batch in batches if batch.shapes == last.shapes]
+    return LoadedStep(
+        name=step.call if model is None else model.name,
+        mode="train" if step.trains else "infer",
+        chosen="",
+        step=_Around(step.run, last),
+        specs=tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in last.tensors),
+        batches=tuple(batch.tensors for batch in alike),
+        batch_size=last.size,
+        input_names=tuple(_names(step, last, model)),
+        model=model,
+        dataset=step.dataset,
+        takes_batch_size=last.is_dense and last.size is not None,
+    )
+
+
+def _of_session(step: Step, target: SessionRun) -> LoadedStep:
+    assert target.held is not None
+    inputs = target.step.inputs
+    batches = [
+        tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs)
+        for batch in target.batches
+    ]
+    run, trace = session_step.runner_of(target.step, target.held)
+    last = batches[-1]
+    shapes = [tensor.shape for tensor in last]
+    size = leading_size(last)
+    return LoadedStep(
+        name=step.call,
+        mode="train" if step.trains else "infer",
+        chosen="",
+        step=run,
+        trace=trace,
+        specs=tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in last),
+        batches=tuple(batch for batch in batches if [t.shape for t in batch] == shapes),
+        batch_size=size,
+        input_names=tuple(tensor.op.name for tensor in inputs),
+        owner=target,
+        origin={op.name: op for op in target.step.graph.get_operations()},
+        takes_batch_size=size is not None,
+    )
+
+
+class _Batch:
+    """What a step was given: its tensors, flat, and what stands around them."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self.flat = [
+            each.batch if isinstance(each, Again) else _plain(each)
+            for each in tf.nest.flatten(given)
+        ]
+        self._leaves = tf.nest.flatten(self.flat, expand_composites=True)
+        tensors = [each for each in self._leaves if is_tensor(each)]
+        self.tensors = tuple(map(tf.convert_to_tensor, tensors))
+        self.shapes = [(tensor.dtype, tensor.shape.as_list()) for tensor in self.tensors]
+        self.is_dense = not any(
+            isinstance(each, tf.RaggedTensor | tf.SparseTensor)
+            for each in tf.nest.flatten(self.flat)
+        )
+
+    @property
+    def size(self) -> int | None:
+        """How many samples it has: the first size of what first has one."""
+        for each in tf.nest.flatten(self.flat):
+            shape = getattr(each, "shape", None)
+            if isinstance(shape, tuple | tf.TensorShape) and len(shape) and shape[0] is not None:
+                return int(shape[0])
+        return None
+
+    def around(self, tensors: Sequence[Any]) -> Any:
+        """Return what was given, with other tensors in place of its own."""
+        left = iter(tensors)
+        leaves = [next(left) if is_tensor(each) else each for each in self._leaves]
+        whole = tf.nest.pack_sequence_as(self.flat, leaves, expand_composites=True)
+        flat = [
+            Again(each) if isinstance(was, Again) else each
+            for was, each in zip(tf.nest.flatten(self._given), whole, strict=True)
+        ]
+        return tf.nest.pack_sequence_as(self._given, flat)
+
+
+class _Around:
+    """A step that takes the tensors of a batch, flat."""
+
+    def __init__(self, run: Any, batch: _Batch) -> None:
+        self._run, self.batch = run, batch
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        return self._run(self.batch.around(tensors))
+
+
+def _plain(value: Any) -> Any:
+    """Return None for what Keras hands over in place of it: a dataset cannot hold it."""
+    return None if isinstance(value, tf.experimental.Optional) else value
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is one that a step computes with."""
+    return isinstance(value, tf.Tensor | np.ndarray | np.generic)
+
+
+def _names(step: Step, batch: _Batch, model: Any) -> Iterator[str]:
+    """Yield a name for each tensor: of a model's input, of an argument, or of the batch's part."""
+    count = len(batch.tensors)
+    if model is not None:
+        inputs = [tensor.name for tensor in getattr(model, "inputs", None) or ()]
+        inputs = inputs if len(inputs) < count else inputs[:count]
+        yield from inputs
+        yield from numbered("target" if inputs else "input", count - len(inputs))
+        return
+    names: list[str] = []
+    with suppress(TypeError, ValueError):  # Written in C, or several calls in one step.
+        args, kwargs = step.batches[-1]
+        function = getattr(step.target, "python_function", step.target)
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            parts = tf.nest.flatten(value, expand_composites=True)
+            names += numbered(name, sum(map(is_tensor, parts)))
+    yield from names if len(names) == count else numbered("input", count)

@@ -1,0 +1,206 @@
+"""What a TF1 session was asked to run -> a step: its graph with feeds as inputs, on its variables.
+
+What is fed, and what comes out of iterators and queues, is the batch. Variables of the session
+become `tf.Variable`s of the same values; they are resource variables, which `capture` sees to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.load import v1_graphs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_SOURCES = ("IteratorGetNext", "QueueDequeue", "ReaderRead")
+_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
+_EFFECTS = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "Assign")
+_ASSIGNMENTS = ("Assign", "ResourceScatter", "Scatter")
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "VariableV2", "Variable"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one run of a session computes: ops and tensors, and what comes in from outside.
+
+    One that ``prepares`` gives variables their first values.
+    """
+
+    graph: Any
+    wanted: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    trains: bool
+    prepares: bool
+
+
+def key(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
+    """Return what tells a run from others."""
+    names = (session.graph.as_graph_element(each).name for each in _flat(fetches))
+    fed = (session.graph.as_graph_element(each).name for each in feeds)
+    return id(session.graph), tuple(sorted(names)), tuple(sorted(fed))
+
+
+def fetched(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Fetched:
+    """Return what a run computes."""
+    graph = session.graph
+    wanted = tuple(
+        graph.as_graph_element(each, allow_tensor=True, allow_operation=True)
+        for each in _flat(fetches)
+    )
+    fed = [graph.as_graph_element(each) for each in feeds]
+    before = ancestors((getattr(each, "op", each) for each in wanted), fed)
+    sources = [
+        tensor
+        for op in sorted(before, key=lambda op: op.name)
+        if op.type.startswith(_SOURCES)
+        for tensor in op.outputs
+        if tensor not in fed
+    ]
+    trains = _trains(before)
+    prepares = not trains and any(op.type.startswith(_ASSIGNMENTS) for op in before)
+    return Fetched(graph, wanted, (*fed, *sources), trains, prepares)
+
+
+def values(session: Any, run: Callable[..., Any], step: Fetched, feeds: Mapping[Any, Any]) -> Any:
+    """Return the batch of a run: what is fed, and the next that iterators give."""
+    graph = session.graph
+    fed = {graph.as_graph_element(key).name: value for key, value in feeds.items()}
+    drawn = [tensor for tensor in step.inputs if tensor.name not in fed]
+    found = dict(zip((t.name for t in drawn), run(session, drawn), strict=True)) if drawn else {}
+    return {
+        tensor.name: np.asarray(
+            (fed | found)[tensor.name],
+            None if tensor.dtype == tf.string else tensor.dtype.as_numpy_dtype,
+        )
+        for tensor in step.inputs
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session's variables, with what they held."""
+
+    handles: tuple[str, ...]
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
+    trainable: tuple[bool, ...]
+
+
+def held(session: Any, run: Callable[..., Any], step: Fetched) -> Held:
+    """Return the variables that a run touches.
+
+    Raises:
+        ModelError: some are of the old kind, whose place nobody can choose.
+    """
+    before = ancestors((getattr(each, "op", each) for each in step.wanted), step.inputs)
+    old = next((op.name for op in before if op.type in ("VariableV2", "Variable")), None)
+    if old is not None:
+        raise ModelError(
+            f"variable {old!r} is a reference variable (use_resource=False)",
+            hint="leave use_resource=False out",
+        )
+    known = {
+        variable.handle.op.name: variable
+        for collection in ("variables", "local_variables")
+        for variable in session.graph.get_collection(collection)
+    }
+    found = [known[op.name] for op in before if op.type == "VarHandleOp" and op.name in known]
+    found.sort(key=lambda variable: variable.name)
+    read = run(session, found) if found else []
+    return Held(
+        tuple(variable.handle.name for variable in found),
+        tuple(variable.op.name for variable in found),
+        tuple(read),
+        tuple(bool(variable.trainable) for variable in found),
+    )
+
+
+def runner_of(
+    step: Fetched, state: Held
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any] | None]:
+    """Return what computes the step of a batch within a graph of TF2.
+
+    And what traces it at specs, where a `tf.function` cannot hold its loops and conditionals.
+    """
+    wanted = [getattr(each, "op", each).name for each in step.wanted]
+    graph_def = tf.compat.v1.graph_util.extract_sub_graph(step.graph.as_graph_def(), wanted)
+    variables = [
+        tf.Variable(value, name=name, trainable=trainable)
+        for name, value, trainable in zip(state.names, state.values, state.trainable, strict=True)
+    ]
+    # What is given from outside is no part of the graph.
+    given = {tensor.op.name for tensor in step.inputs}.union(state.names)
+    kept = [node for node in graph_def.node if node.name not in given]
+    for node in kept:  # Ops that stand with others have their device as well.
+        node.attr.pop("_class", None)
+    del graph_def.node[:]
+    graph_def.node.extend(kept)
+    tensors = [each.name for each in step.wanted if isinstance(each, tf.Tensor)]
+    operations = [each.name for each in step.wanted if not isinstance(each, tf.Tensor)]
+
+    def compute(batch: Any) -> Any:
+        inner = ops.get_default_graph()
+        feeds = dict(zip((tensor.name for tensor in step.inputs), batch, strict=True))
+        for handle, variable in zip(state.handles, variables, strict=True):
+            inner.watch_variable(variable)  # It has its name by that.
+            feeds[handle] = inner.capture(variable.handle)
+        found = tf.graph_util.import_graph_def(
+            graph_def, input_map=feeds, return_elements=[*tensors, *operations], name=""
+        )
+        with tf.control_dependencies(found[len(tensors) :]):
+            return [tf.identity(tensor) for tensor in found[: len(tensors)]] or tf.constant(0.0)
+
+    def trace(specs: Any) -> Any:
+        function = tf.compat.v1.wrap_function(lambda *given: compute(given), tf.nest.flatten(specs))
+        effects = (op for op in function.graph.get_operations() if op.op_def.is_stateful)
+        function.graph.control_outputs = [op for op in effects if op.type.startswith(_EFFECTS)]
+        return function
+
+    return compute, trace if v1_graphs.has_v1_control_flow(step.graph) else None
+
+
+def ancestors(wanted: Iterable[Any], fed: Iterable[Any]) -> set[Any]:
+    """Return the ops that these need, themselves included; what is fed needs none."""
+    given = {tensor.name for tensor in fed}
+    found: set[Any] = set()
+    ahead = list(wanted)
+    while ahead:
+        op = ahead.pop()
+        if op in found:
+            continue
+        found.add(op)
+        ahead += [tensor.op for tensor in op.inputs if tensor.name not in given]
+        ahead += op.control_inputs
+    return found
+
+
+def _trains(before: set[Any]) -> bool:
+    """Say whether ops update variables by what variables hold, which initializers do not."""
+    if any(op.type.startswith(_UPDATES) for op in before):
+        return True
+    return any(
+        op.type.startswith(_ASSIGNMENTS)
+        and not _READS.isdisjoint(each.type for each in ancestors([op], ()))
+        and "global_step" not in op.name
+        for op in before
+    )
+
+
+def _flat(fetches: Any) -> list[Any]:
+    """Return fetches as a list; those of monitored sessions have hooks for keys."""
+    if isinstance(fetches, dict):
+        return [leaf for each in fetches.values() for leaf in _flat(each)]
+    if isinstance(fetches, list | tuple):
+        return [leaf for each in fetches for leaf in _flat(each)]
+    if isinstance(fetches, tf.SparseTensor | tf.IndexedSlices):
+        return [
+            each for each in tf.nest.flatten(fetches, expand_composites=True) if each is not None
+        ]
+    return [] if fetches is None else [fetches]

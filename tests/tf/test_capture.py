@@ -1,0 +1,440 @@
+"""Scripts as people have them: each runs as a program, and stands still within a training step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from placement_advisor.errors import ModelError
+from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource, module_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from placement_advisor.processes.children import Child
+
+loaded_workload = RemoteModule("loaded_workload")
+_LIMIT_S = 120.0
+# What a step of a script was given is written down by the script itself, beside it.
+_MODEL = """
+import os, sys
+import numpy as np, keras, tensorflow as tf
+HERE = os.path.dirname(os.path.abspath(__file__))
+def model(width=3):
+    made = keras.Sequential([keras.Input((width,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+    made.compile("adam", "mse")
+    return made
+def rows(count, width=3):
+    return np.arange(count * width, dtype="float32").reshape(count, width)
+"""
+_STEP = """
+import numpy as np, tensorflow as tf
+weight = tf.Variable(tf.ones((4, 2)), name="weight")
+def update(x, rate=0.1):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weight) ** 2)
+    weight.assign_sub(rate * tape.gradient(loss, weight))
+    return loss
+"""
+
+
+@pytest.fixture
+def capture(child: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a script up to its step, and says what was seen."""
+
+    def run(text: str, *arguments: str, **asked: Any) -> dict[str, Any]:
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        source = ModelSource(path=str(path), arguments=arguments, **asked)
+        child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+        found: dict[str, Any] = child.call(loaded_workload.seen, time_limit_s=_LIMIT_S)
+        return found
+
+    return run
+
+
+def _traced(child: Child, tmp_path: Path) -> Traced:
+    path = str(tmp_path / "train.py")
+    traced = child.call(tracer.trace_workload, path, None, time_limit_s=_LIMIT_S)
+    assert isinstance(traced, Traced), traced
+    return traced
+
+
+@pytest.mark.parametrize(
+    ("call", "names", "shapes"),
+    [
+        ("fit(rows(40), rows(40, 1), batch_size=8)", 1, [(8, 3), (8, 1)]),
+        ("fit(rows(40), rows(40, 1), batch_size=8, validation_split=0.5)", 1, [(8, 3), (8, 1)]),
+        (
+            "fit(tf.data.Dataset.from_tensor_slices((rows(30), rows(30, 1))).batch(6))",
+            1,
+            [(6, 3), (6, 1)],
+        ),
+        (
+            "fit(rows(40), rows(40, 1), batch_size=8, sample_weight=np.ones(40))",
+            2,
+            [(8, 3), (8, 1), (8,)],
+        ),
+        (
+            "fit(rows(40), np.zeros((40, 1), int), batch_size=8, class_weight={0: 2.0})",
+            2,
+            [(8, 3), (8, 1), (8,)],
+        ),
+        (
+            "fit(((rows(5), rows(5, 1)) for _ in range(9)), steps_per_epoch=4)",
+            1,
+            [(5, 3), (5, 1)],
+        ),
+    ],
+)
+def test_fit_is_seen_with_the_batch_that_it_gives(
+    capture: Callable[..., Any], call: str, names: int, shapes: list[Any]
+) -> None:
+    text = f"{_MODEL}\nmodel().{call}\nopen(HERE + '/ended', 'w')\n"
+    found = capture(text)
+    line = text[: text.index("\nmodel()")].count("\n") + 2
+    assert found["chosen"].startswith(
+        f"captured model.fit (Sequential, sequential, batch {shapes[0][0]}) at "
+    )
+    assert found["chosen"].endswith(f"train.py:{line}, at its 2nd step")
+    assert (found["mode"], found["batch_size"]) == ("train", shapes[0][0])
+    assert set(map(tuple, found["shapes"])) == {tuple(shapes)}
+    assert len(found["input_names"]) == 1 + names
+
+
+def test_the_batch_is_the_one_that_the_scripts_own_step_sees(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _MODEL
+        + """
+made = model()
+for i in range(9):
+    x, y = rows(4) + i, rows(4, 1) - i
+    np.savez(HERE + "/given.npz", x=x, y=y)
+    made.train_on_batch(x, y)
+    if i > 2: import time; time.sleep(1)
+"""
+    )
+    given = np.load(tmp_path / "given.npz")
+    x, y = child.call(loaded_workload.first_batch, time_limit_s=_LIMIT_S)
+    np.testing.assert_array_equal(x, given["x"])
+    np.testing.assert_array_equal(y, given["y"])
+
+
+def test_nothing_that_stands_behind_the_step_ever_runs(
+    capture: Callable[..., Any], tmp_path: Path
+) -> None:
+    found = capture(
+        _MODEL
+        + """
+import atexit
+def leave(name): open(HERE + "/" + name, "w").close()
+atexit.register(leave, "atexit")
+while True:
+    try:
+        model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=1000)
+    except BaseException:
+        leave("caught")
+    finally:
+        leave("finally")
+"""
+    )
+    assert found["mode"] == "train"
+    assert not {"atexit", "caught", "finally"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_script_that_trains_in_a_thread_is_seen(capture: Callable[..., Any]) -> None:
+    found = capture(
+        _MODEL
+        + """
+import threading
+def work(): model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+    )
+    assert found["batch_size"] == 8
+
+
+def test_a_script_has_its_arguments_and_is_the_main_module(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _MODEL
+        + """
+import argparse
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, required=True)
+    asked = parser.parse_args()
+    model(asked.width).fit(rows(40, asked.width), rows(40, 1), batch_size=4)
+if __name__ == "__main__":
+    main()
+""",
+        "--width",
+        "7",
+    )
+    assert found["shapes"][0][0] == (4, 7)
+    _, main = child.call(loaded_workload.alive, time_limit_s=_LIMIT_S)
+    assert main == str(tmp_path / "train.py")
+
+
+def test_a_module_of_a_package_is_run_with_its_relative_imports(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "models.py").write_text(_MODEL)
+    (package / "train.py").write_text(
+        "import os\nfrom . import models\n"
+        "models.model().fit(models.rows(40), models.rows(40, 1), batch_size=5)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert module_path("package.train") == "package/train.py"
+    with pytest.raises(ModelError, match=r"-m package\.other: no such module below"):
+        module_path("package.other")
+    child.call(loaded_workload.change_folder, str(tmp_path), time_limit_s=_LIMIT_S)
+    source = ModelSource(path="package/train.py", module="package.train")
+    chosen = child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+    assert "batch 5" in str(chosen)
+
+
+def test_a_function_is_seen_with_its_arguments(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _STEP
+        + """
+step = tf.function(update)
+for i in range(100):
+    step(tf.fill((6, 4), float(i)), rate=0.5)
+"""
+    )
+    assert (found["name"], found["mode"], found["batch_size"]) == ("update", "train", 6)
+    assert (found["input_names"], found["shapes"][0]) == (("x",), [(6, 4)])
+    assert "/train.py:12, at its " in found["chosen"]
+    kinds = {op.kind for op in _traced(child, tmp_path).graph.ops}
+    assert {"MatMul", "AssignSubVariableOp"} <= kinds
+
+
+def test_a_step_that_takes_the_next_batch_itself_has_that_batch(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _STEP
+        + """
+@tf.function
+def train(iterator):
+    return update(next(iterator))
+data = iter(tf.data.Dataset.from_tensors(tf.ones((5, 4))).repeat())
+for _ in range(100):
+    train(data)
+"""
+    )
+    assert (found["batch_size"], found["shapes"][0]) == (5, [(5, 4)])
+    assert _traced(child, tmp_path).graph
+
+
+def test_steps_that_take_turns_are_listed_and_the_dearest_is_taken(
+    capture: Callable[..., Any],
+) -> None:
+    text = (
+        _MODEL
+        + """
+small, large = model(), model(900)
+small.name, large.name = "critic", "generator"
+for _ in range(100):
+    for _ in range(3):
+        small.train_on_batch(rows(4), rows(4, 1))
+    large.train_on_batch(rows(400, 900), rows(400, 1))
+"""
+    )
+    found = capture(text)
+    assert found["name"] == "generator"
+    assert "the dearest of its steps (generator " in found["chosen"]
+    assert ", critic 6 times, " in found["chosen"]
+
+
+def test_another_step_can_be_named(capture: Callable[..., Any]) -> None:
+    text = (
+        _MODEL
+        + """
+small, large = model(), model(900)
+small.name, large.name = "critic", "generator"
+for _ in range(100):
+    large.train_on_batch(rows(400, 900), rows(400, 1))
+    small.train_on_batch(rows(4), rows(4, 1))
+"""
+    )
+    assert capture(text, step="critic")["name"] == "critic"
+
+
+def test_gradients_that_are_added_up_make_one_step_with_their_update(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _STEP
+        + """
+total = tf.Variable(tf.zeros((4, 2)), trainable=False)
+@tf.function
+def add(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weight) ** 2)
+    total.assign_add(tape.gradient(loss, weight))
+@tf.function
+def apply():
+    weight.assign_sub(0.1 * total)
+    total.assign(tf.zeros_like(total))
+for _ in range(100):
+    for _ in range(3):
+        add(tf.ones((6, 4)))
+    apply()
+"""
+    )
+    assert found["name"] == "add 3 times, apply"
+    assert found["shapes"][0] == [(6, 4)] * 3
+    products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
+    assert len(products) == 6
+
+
+@pytest.mark.parametrize(
+    ("more", "call"), [("", "predict"), ("made.fit(rows(40), rows(40, 1))", "fit")]
+)
+def test_what_only_infers_is_taken_from_a_script_that_never_trains(
+    capture: Callable[..., Any], more: str, call: str
+) -> None:
+    found = capture(f"{_MODEL}\nmade = model()\nmade.predict(rows(12), batch_size=6)\n{more}\n")
+    assert found["chosen"].startswith(f"captured model.{call} (")
+    assert found["mode"] == ("train" if more else "infer")
+
+
+def test_a_script_that_runs_no_step_is_read_for_its_model(capture: Callable[..., Any]) -> None:
+    found = capture(f"{_MODEL}\nmade = model()\n")
+    assert found["chosen"].startswith("made (compiled Sequential), batches made up")
+
+
+def test_strategies_give_way_to_one_replica_and_stay_classes(
+    capture: Callable[..., Any],
+) -> None:
+    found = capture(
+        _STEP
+        + """
+strategy = tf.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"])
+assert isinstance(strategy, tf.distribute.Strategy)
+assert not isinstance(3, tf.distribute.MirroredStrategy)
+size = 5 * strategy.num_replicas_in_sync
+data = strategy.experimental_distribute_dataset(
+    tf.data.Dataset.from_tensors(tf.ones((size, 4))).repeat()
+)
+@tf.function
+def train(batch):
+    return strategy.reduce("SUM", strategy.run(update, args=(batch,)), axis=None)
+for batch in data:
+    train(batch)
+"""
+    )
+    assert found["batch_size"] == 5
+    assert "; one replica of your MirroredStrategy at " in found["chosen"]
+
+
+def test_ragged_and_sparse_tensors_are_parts_of_a_batch(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _STEP
+        + """
+words = tf.ragged.constant([[1, 2, 3], [0], [2, 1]])
+flags = tf.sparse.from_dense([[1.0, 0.0, 0.0, 2.0]] * 3)
+@tf.function
+def train(batch, training=True):
+    x = tf.sparse.sparse_dense_matmul(batch["flags"], weight)
+    with tf.GradientTape() as tape:
+        rows = tf.gather(weight, batch["words"].values)
+        loss = tf.reduce_sum(rows ** 2) + tf.reduce_sum(x)
+    weight.assign_sub(0.1 * tf.convert_to_tensor(tape.gradient(loss, weight)))
+for _ in range(100):
+    train({"words": words, "flags": flags}, training=True)
+"""
+    )
+    assert found["batch_size"] == 3
+    assert _traced(child, tmp_path).graph
+
+
+_SESSION = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+"""
+
+
+def test_a_session_is_seen_with_its_feeds_its_devices_and_what_variables_hold(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _SESSION
+        + """
+x = tf.placeholder(tf.float32, [None, 4], name="x")
+with tf.device("/gpu:0"):
+    left = tf.matmul(x, tf.get_variable("left", [4, 3]))
+with tf.device("/gpu:1"):
+    right = tf.matmul(x, tf.get_variable("right", [4, 3]))
+loss = tf.reduce_mean(tf.square(left + right))
+train = tf.train.AdamOptimizer(0.1).minimize(loss, colocate_gradients_with_ops=True)
+session = tf.Session()
+session.run(tf.global_variables_initializer())
+for _ in range(1000):
+    session.run([train, loss], {x: np.ones((7, 4))})
+"""
+    )
+    assert found["chosen"].startswith("captured Session.run (batch 7) at ")
+    assert (found["mode"], found["input_names"]) == ("train", ("x",))
+    traced = _traced(child, tmp_path)
+    asked = traced.requested_device_of
+    assert (asked["left"], asked["right"]) == ("GPU:0", "GPU:1")
+    assert {line.line for line in traced.stack_of["MatMul"]} == {8}
+    assert sum(op.kind == "ResourceApplyAdam" for op in traced.graph.ops) == 2
+
+
+def test_a_monitored_session_over_a_dataset_is_seen_with_a_batch_of_it(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    found = capture(
+        _SESSION
+        + """
+data = tf.data.Dataset.from_tensors(np.ones((9, 4), "float32")).repeat()
+x = tf.data.make_one_shot_iterator(data).get_next()
+loss = tf.reduce_mean(tf.square(tf.matmul(x, tf.get_variable("w", [4, 3]))))
+step = tf.train.get_or_create_global_step()
+train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(10**6)]) as session:
+    while not session.should_stop():
+        session.run(train)
+"""
+    )
+    assert (found["batch_size"], found["shapes"][0]) == (9, [(9, 4)])
+    assert _traced(child, tmp_path).graph
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise SystemExit(3)", r"the script ended with sys.exit\(3\) before its first step"),
+        ("raise ValueError('no data')", "ValueError: no data"),
+        ("import nothing_like_it", "No module named 'nothing_like_it'"),
+        ("import sys; sys.exit()", "no model found"),
+    ],
+)
+def test_a_script_that_ends_before_its_first_step_says_why(
+    capture: Callable[..., Any], text: str, message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        capture(text)
