@@ -268,6 +268,7 @@ def _evidence(
         candidates=candidates,
         requested_device_of=traced.requested_device_of,
         scope_of=traced.scope_of,
+        dropped_scopes=traced.dropped_scopes,
         line_of=traced.line_of,
         batch_size=traced.batch_size,
         batch_points=results.batch_points,

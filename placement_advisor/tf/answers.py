@@ -27,6 +27,18 @@ class SourceLine(NamedTuple):
     line: int
 
 
+class DroppedScope(NamedTuple):
+    """A `tf.device` scope around layers of a functional model, which Keras has forgotten.
+
+    ``layers`` are in the step, and none of their ops asks for ``device``. ``line`` is that of the
+    scope, None where it cannot be told.
+    """
+
+    device: str
+    layers: tuple[str, ...]
+    line: SourceLine | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """What the user's program has and its step, as it is analysed and placed, has not.
@@ -82,6 +94,7 @@ class Traced:
     variables that were created within them; ``scope_of`` has the line of the user's own scope,
     where it can be told. ``stack_of`` has the lines of the user's code that led to an op, innermost
     first, where there are any; ``created_at`` those that led to the creation of a variable.
+    ``dropped_scopes`` are scopes of theirs that no op of the step stands in.
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
     ``is_made_up``: it has no batch of its own. ``printed`` is the end of what the script printed.
@@ -103,6 +116,7 @@ class Traced:
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
     scope_of: Mapping[str, SourceLine] = field(default_factory=dict)
     stack_of: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
+    dropped_scopes: tuple[DroppedScope, ...] = ()
     created: Mapping[str, int] = field(default_factory=dict)
     created_at: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
     left_out: LeftOut = LeftOut()

@@ -11,6 +11,7 @@ from finding_evidence import told
 from traced_models import trace
 
 from placement_advisor.analysis.analysis_result import Candidate
+from placement_advisor.analysis.findings import scope_without_effect
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, gather
 from placement_advisor.analysis.findings.rules import RULES, find_all
 from placement_advisor.candidates.families import propose
@@ -102,6 +103,25 @@ inputs = random.normal(size=(256, 512)).astype("float32")
 """
 )
 
+# A functional model of two towers, the second of which is meant for another device.
+_TWO_TOWERS = """
+import keras, numpy as np, tensorflow as tf
+class OnDevice(keras.layers.Layer):
+    def __init__(self, part, device):
+        super().__init__()
+        self.part, self.device = part, device
+    def call(self, inputs):
+        with tf.device(self.device):
+            return self.part(inputs)
+left, right = keras.Input((64,)), keras.Input((64,))
+low = keras.layers.Dense(8, name="low")(left)
+item = keras.Sequential([keras.layers.Dense(8, name="high")], name="tower")
+{high}
+model = keras.Model([left, right], keras.layers.Dense(1)(keras.layers.concatenate([low, high])))
+model.compile("sgd", "mse")
+inputs = (np.ones((16, 64), "float32"), np.ones((16, 64), "float32")), np.ones((16, 1), "float32")
+"""
+
 
 def branches(
     devices: str, *, width: int = 64, batch: int = 32, in_chain: bool = False, follows: bool = True
@@ -189,6 +209,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
             candidates=candidates,
             requested_device_of=step.requested_device_of,
             scope_of=step.scope_of,
+            dropped_scopes=step.dropped_scopes,
             line_of=step.line_of,
             left_out=left_out or LeftOut(),
             batch_size=step.batch_size,
@@ -416,3 +437,34 @@ def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., E
     assert gathered.requested_device_of == {}
     assert YOUR_SPLIT not in [split.name for split in gathered.splits]
     assert "PA101" not in [finding.code for finding in find_all(gathered)]
+
+
+def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
+    evidence: Callable[..., Evidence],
+) -> None:
+    lines = 'with tf.device("/gpu:1"):\n    high = keras.layers.Dense(8, name="high")(right)'
+    in_vain = evidence(_TWO_TOWERS.format(high=lines))
+    (finding,) = told(scope_without_effect, in_vain)
+    assert finding.finding == (
+        "your tf.device scope puts high on GPU:1, but Keras forgets it when a functional model is "
+        "built: their ops have no device and run on GPU:0"
+    )
+    line = 1 + _TWO_TOWERS[: _TWO_TOWERS.index("{high}")].count("\n")
+    assert finding.where["line"] == line
+    assert str(finding.where["file"]).endswith("model_file.py")
+    assert "MatMul" not in _kinds_on(in_vain, "GPU:1")
+
+    followed = evidence(_TWO_TOWERS.format(high='high = OnDevice(item, "/gpu:1")(right)'))
+    assert told(scope_without_effect, followed) == ()
+    assert "MatMul" in _kinds_on(followed, "GPU:1")
+
+
+def test_a_scope_of_the_default_device_is_not_told(evidence: Callable[..., Evidence]) -> None:
+    lines = 'with tf.device("/gpu:0"):\n    high = keras.layers.Dense(8, name="high")(right)'
+    assert told(scope_without_effect, evidence(_TWO_TOWERS.format(high=lines))) == ()
+
+
+def _kinds_on(evidence: Evidence, device: str) -> set[str]:
+    """Return the kinds of the ops that ask for a device."""
+    asked = evidence.requested_device_of
+    return {op.kind for op in evidence.graph.ops if asked.get(op.name) == device}

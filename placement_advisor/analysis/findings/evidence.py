@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.sensitivity import Doubt
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.testbed.trial import Timed
-    from placement_advisor.tf.answers import LeftOut
+    from placement_advisor.tf.answers import DroppedScope, LeftOut
 
 YOUR_SPLIT = "your own split"
 # What gains less cannot be told from nothing in any measurement.
@@ -98,7 +98,8 @@ class Evidence:
     """What is known of a model, its splits and its input.
 
     ``requested_device_of`` has the devices that ops ask for, ``scope_of`` file and line of the
-    user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops.
+    user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops;
+    ``dropped_scopes`` are those that no op stands in.
     ``costs`` are those of ops by device and host, ``doubt`` is how wrong they may be;
     ``costs_are_assumed`` says that they rest on figures of devices alone. ``batch_points`` are
     measurements of the user's own step at several batch sizes, none where it was not run so;
@@ -118,6 +119,7 @@ class Evidence:
     splits: tuple[Split, ...]
     requested_device_of: Mapping[str, str]
     scope_of: Mapping[str, tuple[str, int]]
+    dropped_scopes: tuple[DroppedScope, ...]
     line_of: Mapping[str, tuple[str, int]]
     batch_size: int | None
     batch_points: tuple[Throughput, ...]
@@ -242,6 +244,7 @@ def gather(
     requested_device_of: Mapping[str, str],
     scope_of: Mapping[str, tuple[str, int]],
     line_of: Mapping[str, tuple[str, int]],
+    dropped_scopes: Sequence[DroppedScope] = (),
     left_out: LeftOut,
     batch_size: int | None,
     batch_points: Sequence[Throughput] = (),
@@ -287,6 +290,7 @@ def gather(
         splits=tuple(splits),
         requested_device_of=requested_device_of,
         scope_of=scope_of,
+        dropped_scopes=tuple(dropped_scopes),
         line_of=line_of,
         batch_size=batch_size,
         batch_points=tuple(batch_points),

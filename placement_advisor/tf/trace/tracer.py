@@ -35,6 +35,7 @@ from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.trace.oprows import composites_of, op_graph
 from placement_advisor.tf.trace.user_requests import (
     UserLines,
+    dropped_scopes,
     requested_devices,
     scopes,
     short_device,
@@ -203,6 +204,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         requested_device_of=requested,
         scope_of=scopes(requested, stack_of | created_at),
         stack_of=stack_of,
+        dropped_scopes=dropped_scopes(_log.built(), step.graph, requested, lines),
         created=_log.places(handles),
         created_at=created_at,
         left_out=_left_out(step),

@@ -10,6 +10,7 @@ which get those of the call.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.files.source_files import SourceFiles
+from placement_advisor.graph.op_graph import Role
 from placement_advisor.processes.user_lines import is_user_code
-from placement_advisor.tf.answers import SourceLine
+from placement_advisor.tf.answers import DroppedScope, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.trace.nodes import Node
 
 _HERE = (None, "localhost")
@@ -111,6 +114,36 @@ def scopes(
 
     found = {op: scope(device, lines_of.get(op, ())) for op, device in requested_device_of.items()}
     return {op: line for op, line in found.items() if line is not None}
+
+
+def dropped_scopes(
+    built: Mapping[str, tuple[str, Iterable[tuple[str, int]]]],
+    graph: OpGraph,
+    requested_device_of: Mapping[str, str],
+    lines: UserLines,
+) -> tuple[DroppedScope, ...]:
+    """Return the scopes in which layers of the step were called, and in which none of its ops is.
+
+    ``built`` has device and lines of the call of each layer that was called in a scope.
+    """
+    ops_of: defaultdict[str, list[str]] = defaultdict(list)
+    for op in graph.ops:
+        if op.role is not Role.VARIABLE:
+            for part in (op.layer or "").split("/"):
+                ops_of[part].append(op.name)
+    device_of = {
+        layer: short_device(device)
+        for layer, (device, _) in built.items()
+        if layer in ops_of
+        and all(requested_device_of.get(op) != short_device(device) for op in ops_of[layer])
+    }
+    line_of = scopes(device_of, {layer: lines.among(built[layer][1]) for layer in device_of})
+    layers_of: defaultdict[tuple[str, SourceLine | None], list[str]] = defaultdict(list)
+    for layer, device in device_of.items():
+        layers_of[device, line_of.get(layer)].append(layer)
+    return tuple(
+        DroppedScope(device, tuple(layers), line) for (device, line), layers in layers_of.items()
+    )
 
 
 def _is(named: str, device: str) -> bool:

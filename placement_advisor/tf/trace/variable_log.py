@@ -1,7 +1,8 @@
 """Which variables a program created, in order, where in its code, and on which devices.
 
-By their order those of two runs of a program find each other. Left out: devices that a graph of
-TensorFlow 1 asks for, which its ops have.
+By their order those of two runs of a program find each other. Layers that were called in a device
+scope while a functional model was built are kept beside them: Keras forgets the scope. Left out:
+devices that a graph of TensorFlow 1 asks for, which its ops have.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import keras
 import tensorflow as tf
 from tensorflow.python.eager import context
 
@@ -33,6 +35,7 @@ class VariableLog:
     def __init__(self) -> None:
         """Begin with none."""
         self._created: list[_Created] = []
+        self._built: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -40,13 +43,25 @@ class VariableLog:
 
         def create(next_creator: Any, **arguments: Any) -> Any:
             variable = next_creator(**arguments)
-            device = context.context().device_name or "" if tf.executing_eagerly() else ""
+            device = _scope()
             frames = tuple(_frames(sys._getframe(1)))
             self._created.append(_Created(weakref.ref(variable), device, frames))
             return variable
 
-        with tf.variable_creator_scope(create):
-            yield
+        original = keras.Layer.symbolic_call
+
+        def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            device = _scope()
+            if device:
+                self._built[layer.name] = device, tuple(_frames(sys._getframe(1)))
+            return original(layer, *args, **kwargs)
+
+        keras.Layer.symbolic_call = call
+        try:
+            with tf.variable_creator_scope(create):
+                yield
+        finally:
+            keras.Layer.symbolic_call = original
 
     def places(self, handles: Mapping[str, Any]) -> dict[str, int]:
         """Return the place in the order of each variable that was recorded, by its handle."""
@@ -64,6 +79,13 @@ class VariableLog:
         named = self._named(handles)
         return {name: created.device for _, name, created in named if created.device}
 
+    def built(self) -> dict[str, tuple[str, tuple[tuple[str, int], ...]]]:
+        """Return the layers of functional models that were called in a scope, by name.
+
+        Each with the device, in TensorFlow's spelling, and the files and lines of the call.
+        """
+        return dict(self._built)
+
     def variables(self) -> list[Any | None]:
         """Return them in order, None for those that are gone."""
         return [created.reference() for created in self._created]
@@ -75,6 +97,11 @@ class VariableLog:
             name = names.get(id(getattr(created.reference(), "handle", None)))
             if name is not None:
                 yield place, name, created
+
+
+def _scope() -> str:
+    """Return the device of the scope around eager code, nothing if there is none."""
+    return context.context().device_name or "" if tf.executing_eagerly() else ""
 
 
 def _frames(frame: FrameType | None) -> Iterator[tuple[str, int]]:
