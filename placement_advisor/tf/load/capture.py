@@ -142,7 +142,7 @@ class Capture:
         """
         self.steps: dict[Any, Step] = {}
         self.strategies: list[tuple[str, SourceLine | None]] = []
-        self._is_users = is_users
+        self._is_users = functools.cache(is_users)  # It asks the disk.
         self._stop = stop
         self._wanted = wanted
         self.order: list[Step] = []
@@ -264,13 +264,12 @@ class Capture:
             if changed is not None:
                 args, kwargs = changed
             known = capture.steps.get(id(function))
-            _, where = capture._called_from()
             step = known or Step(
                 call=getattr(function, "__name__", None) or type(function).__name__,
                 target=function,
                 run=_called(function.python_function),
                 trains=False,
-                where=where,
+                where=capture._called_from()[1],
             )
             with capture._seen(id(function), lambda: step, [given]):
                 returned = original(function, *args, **kwargs)
