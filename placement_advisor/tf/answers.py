@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # What was taken of a script that ran begins with it.
 CAPTURED = "captured "
 AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
-_UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+# Kinds of ops that assign variables begin with these.
+UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 
 
 class SourceLine(NamedTuple):
@@ -98,8 +99,7 @@ class Traced:
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
     ``is_made_up``: it has no batch of its own. ``printed`` is the end of what the script printed.
-    ``left_out`` is what the user's program has beside
-    the graph.
+    ``left_out`` is what the user's program has beside the graph.
     """
 
     graph: OpGraph
@@ -131,7 +131,7 @@ class Traced:
         return {
             op.variable: self.stack_of[op.name][0]
             for op in self.graph.ops
-            if op.variable is not None and op.kind.startswith(_UPDATES) and op.name in self.stack_of
+            if op.variable is not None and op.kind.startswith(UPDATES) and op.name in self.stack_of
         }
 
 

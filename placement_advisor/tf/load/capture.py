@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.tf.answers import SourceLine
+from placement_advisor.tf.answers import UPDATES, SourceLine
 from placement_advisor.tf.load import session_step
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ _KERAS_CALLS = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"}
 )
 _LOOPS = frozenset({"fit", "evaluate", "predict"})
-_ASSIGNING = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,11 +236,11 @@ class Capture:
         else:
             batches = _taken(given, model.steps_per_execution)
             given = iter(batches)
-        call, where = self._called_from()
-        name = call or step
-        with self._seen(
-            (id(model), step),
-            lambda: Step(
+
+        def first() -> Step:
+            call, where = self._called_from()
+            name = call or step
+            return Step(
                 call=f"model.{name}",
                 target=model,
                 run=getattr(model, step),
@@ -249,9 +248,9 @@ class Capture:
                 is_loop=name in _LOOPS,
                 where=where,
                 dataset=self._fitted if name == "fit" else None,
-            ),
-            batches,
-        ):
+            )
+
+        with self._seen((id(model), step), first, batches):
             return inner(given)
 
     def _function_hook(self, original: Any) -> Any:
@@ -511,8 +510,8 @@ def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
     graph = function.get_concrete_function(*args, **kwargs).graph
     bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
     outer = {id(inner): id(outer) for outer, inner in graph.captures}
-    assigning = [op for op in graph.get_operations() if op.type.startswith(_ASSIGNING)]
-    if any(node.op.startswith(_ASSIGNING) for node in bodies):  # Within a loop or conditional.
+    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATES)]
+    if any(node.op.startswith(UPDATES) for node in bodies):  # Within a loop or conditional.
         assigned = {id(variable.handle) for variable in graph.variables}
     else:
         assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}

@@ -27,6 +27,7 @@ from placement_advisor.units import format_share
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from placement_advisor.tf.answers import SourceLine
     from placement_advisor.tf.load.capture import Capture, Step
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -67,10 +68,9 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
         what.append(f"batch {loaded.batch_size}")
     call = step.call if loaded.model is not None else loaded.name
     of = f" ({', '.join(dict.fromkeys(what))})" if what else ""
-    said = f"{CAPTURED}{call}{of}{_at(step)}, at its {_ordinal(step.calls)} step"
+    said = f"{CAPTURED}{call}{of}{_at(step.where)}, at its {_ordinal(step.calls)} step"
     for name, where in dict(capture.strategies).items():
-        line = "" if where is None else f" at {_place(where.file)}:{where.line}"
-        said += f"; one replica of your {name}{line}"
+        said += f"; one replica of your {name}{_at(where)}"
     others = [each for each in capture.steps.values() if each.trains and each is not step]
     if others and loaded.name == step.names[-1]:
         total_s = sum(each.total_s for each in (step, *others)) or 1.0
@@ -82,8 +82,8 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
     return said
 
 
-def _at(step: Step) -> str:
-    return "" if step.where is None else f" at {_place(step.where.file)}:{step.where.line}"
+def _at(where: SourceLine | None) -> str:
+    return "" if where is None else f" at {_place(where.file)}:{where.line}"
 
 
 def _place(file: str) -> str:
@@ -213,7 +213,7 @@ class _Batch:
             for each in tf.nest.flatten(given)
         ]
         self._leaves = tf.nest.flatten(self.flat, expand_composites=True)
-        tensors = [each for each in self._leaves if is_tensor(each)]
+        tensors = [each for each in self._leaves if _is_tensor(each)]
         self.tensors = tuple(map(tf.convert_to_tensor, tensors))
         self.shapes = [(tensor.dtype, tensor.shape.as_list()) for tensor in self.tensors]
         self.is_dense = not any(
@@ -233,7 +233,7 @@ class _Batch:
     def around(self, tensors: Sequence[Any]) -> Any:
         """Return what was given, with other tensors in place of its own."""
         left = iter(tensors)
-        leaves = [next(left) if is_tensor(each) else each for each in self._leaves]
+        leaves = [next(left) if _is_tensor(each) else each for each in self._leaves]
         whole = tf.nest.pack_sequence_as(self.flat, leaves, expand_composites=True)
         flat = [
             Again(each) if isinstance(was, Again) else each
@@ -257,7 +257,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, tf.experimental.Optional) else value
 
 
-def is_tensor(value: Any) -> bool:
+def _is_tensor(value: Any) -> bool:
     """Whether a value is one that a step computes with."""
     return isinstance(value, tf.Tensor | np.ndarray | np.generic)
 
@@ -278,5 +278,5 @@ def _names(step: Step, batch: _Batch, model: Any) -> Iterator[str]:
         bound = inspect.signature(function).bind(*args, **kwargs)
         for name, value in bound.arguments.items():
             parts = tf.nest.flatten(value, expand_composites=True)
-            names += numbered(name, sum(map(is_tensor, parts)))
+            names += numbered(name, sum(map(_is_tensor, parts)))
     yield from names if len(names) == count else numbered("input", count)

@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n')
 _NOT_MAIN = 'put what should only run as a script under `if __name__ == "__main__":`'
-_EXITED = "give the script's own arguments behind --: advisor analyze train.py -- --data FILE"
-_NO_ARGUMENTS = _EXITED
+_ARGUMENTS = "give the script's own arguments behind --: advisor analyze train.py -- --data FILE"
 _PYTORCH = (
     "models are read from TensorFlow and Keras, not from PyTorch; where a PyTorch program's time "
     "went tells `advisor profile`, of the trace that its profiler saved"
 )
 _LOCAL = (
-    'what main() or `if __name__ == "__main__":` makes is not seen from outside: build the model '
-    "in a function build_model() at the top of the file, or return the step and its batches from "
-    "workload(), and call that from main(), too"
+    "what main() makes is not seen from outside: build the model in a function build_model() at "
+    "the top of the file, or return the step and its batches from workload(), and call that from "
+    "main(), too"
 )
 # What TensorFlow says when Python code cannot become a graph, and what to do about it.
 _HINTS = {
@@ -127,7 +126,7 @@ def _as_theirs(path: Path, wanted: str, what: str) -> Iterator[None]:
         if what == "run":
             raise ScriptEndedError(
                 f"{path}: the script ended with sys.exit({error.code!r}) before its first step",
-                hint=_EXITED,
+                hint=_ARGUMENTS,
             ) from None
         raise ModelError(
             f"{path}: the file called sys.exit({error.code!r}) while it was {what}"
@@ -154,7 +153,7 @@ def _loading_hint(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         return _PYTORCH if name == "torch" else "install it beside advisor, in the same environment"
-    return _NO_ARGUMENTS if "sys.argv" in "".join(traceback.format_exception(error)) else None
+    return _ARGUMENTS if "sys.argv" in "".join(traceback.format_exception(error)) else None
 
 
 def hint_for_none(path: Path, namespace: dict[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from placement_advisor.errors import ModelError
+from placement_advisor.tf.answers import UPDATES
 from placement_advisor.tf.load import v1_graphs
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _SOURCES = ("IteratorGetNext", "QueueDequeue", "ReaderRead")
 _UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
-_EFFECTS = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "Assign")
 _ASSIGNMENTS = ("Assign", "ResourceScatter", "Scatter")
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "VariableV2", "Variable"})
 
@@ -160,7 +160,7 @@ def runner_of(
     def trace(specs: Any) -> Any:
         function = tf.compat.v1.wrap_function(lambda *given: compute(given), tf.nest.flatten(specs))
         effects = (op for op in function.graph.get_operations() if op.op_def.is_stateful)
-        function.graph.control_outputs = [op for op in effects if op.type.startswith(_EFFECTS)]
+        function.graph.control_outputs = [op for op in effects if op.type.startswith(UPDATES)]
         return function
 
     return compute, trace if v1_graphs.has_v1_control_flow(step.graph) else None
