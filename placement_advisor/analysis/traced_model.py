@@ -12,6 +12,7 @@ from placement_advisor.processes.call_failure import CallFailure, FailureCause, 
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.processes.user_lines import is_user_code
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import SourceKind, source_kind
 
 if TYPE_CHECKING:
     from placement_advisor.testbed.trial import Watcher
@@ -43,21 +44,24 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
     Raises:
         ModelError: it cannot be loaded.
     """
-    watcher.working(f"running {source.path} up to its steps", 0, 1)
+    is_script = source_kind(Path(source.path)) is SourceKind.PYTHON
+    limit_s = source.capture_timeout_s if is_script else source.time_limit_s
+    path = source.path
+    watcher.working(f"running {path} up to its steps" if is_script else f"loading {path}", 0, 1)
     try:
-        chosen = loader.call(tracer.load_workload, source, time_limit_s=source.capture_timeout_s)
+        chosen = loader.call(tracer.load_workload, source, time_limit_s=limit_s)
     except ScriptEndedError as error:
         printed = loader.printed.strip()
         said = f"; it printed:\n{printed}" if printed else ""
         raise ScriptEndedError(f"{error.message}{said}", hint=error.hint) from None
-    if isinstance(chosen, CallFailure) and chosen.cause is FailureCause.TIMED_OUT:
-        place = _place(chosen, Path(source.path))
+    if is_script and isinstance(chosen, CallFailure) and chosen.cause is FailureCause.TIMED_OUT:
+        place = _place(chosen, Path(path))
         raise ModelError(
-            f"{place}: no step was seen within {source.capture_timeout_s:g} s",
-            hint="wait longer with --capture-timeout SECONDS, or have the script reach its first "
-            "step sooner",
+            f"{place}: no step was seen within {limit_s:g} s",
+            hint="wait longer with --capture-timeout SECONDS (advisor check: --time-limit), or "
+            "have the script reach its first step sooner",
         )
-    watcher.note(f"{source.path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
+    watcher.note(f"{path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
 
 
 def trace_loaded(

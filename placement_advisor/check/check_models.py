@@ -233,6 +233,7 @@ class _Checking:
             batch_size=model.batch_size,
             outputs=(),
             time_limit_s=self._options.time_limit_s,
+            capture_timeout_s=self._options.time_limit_s,
             arguments=model.args,
         )
         with self._starting:
