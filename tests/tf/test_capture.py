@@ -424,6 +424,50 @@ with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(10**6)]) a
     assert _traced(child, tmp_path).graph
 
 
+_INFERENCE = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+data = tf.data.Dataset.from_tensors(np.ones((9, 4), "float32")).repeat(3)
+drawn = tf.data.make_one_shot_iterator(data).get_next()
+given = tf.placeholder(tf.float32, [None, 4])
+weight = tf.get_variable("w", [4, 3])
+seen = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "size"),
+    [
+        (
+            "with tf.Session() as session:\n"
+            "    session.run(weight.initializer)\n"
+            "    for _ in range(3):\n"
+            "        session.run(tf.matmul(given, weight), {given: np.ones((7, 4))})\n",
+            7,
+        ),
+        (
+            "session = tf.Session()\n"
+            "session.run(weight.initializer)\n"
+            "product = tf.matmul(drawn, weight)\n"
+            "while True:\n"
+            "    try:\n"
+            "        seen.append(session.run(product).shape)\n"
+            "    except tf.errors.OutOfRangeError:\n"
+            "        break\n"
+            "assert seen == [(9, 3)] * 3, seen\n",
+            9,
+        ),
+    ],
+)
+def test_a_session_that_only_infers_is_seen_though_it_is_closed_or_at_the_end_of_its_data(
+    capture: Callable[..., Any], child: Child, tmp_path: Path, loop: str, size: int
+) -> None:
+    found = capture(f"{_INFERENCE}{loop}")
+    assert (found["batch_size"], found["mode"]) == (size, "infer")
+    assert _traced(child, tmp_path).graph
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

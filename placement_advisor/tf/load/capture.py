@@ -37,7 +37,7 @@ from placement_advisor.tf.answers import UPDATES, SourceLine
 from placement_advisor.tf.load import session_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 # Different batches show state that changes from step to step; few are enough to keep in memory.
@@ -178,6 +178,12 @@ class Capture:
         finally:
             self.unhook()
 
+    def end(self) -> None:
+        """Have a step of a session analysed, for good, whose program has ended by itself."""
+        step = self.chosen()
+        if step is not None and isinstance(step.target, SessionRun):
+            self._stand_still()
+
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._undo.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
@@ -191,6 +197,7 @@ class Capture:
         put(function, "__call__", self._function_hook(function.__call__))
         session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
         put(session, "run", self._session_hook(session.run))
+        put(session, "close", self._close_hook(session.close))
         put(session, "__init__", _with_soft_placement(session.__init__))
         # The package and its attribute are two modules.
         for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
@@ -306,11 +313,26 @@ class Capture:
                     trains=step.trains,
                     where=capture._called_from()[1],
                 ),
-                [feeds],
+                [] if step.drawn else [step.batch(feeds, ())],
             ):
-                return original(session, fetches, feed_dict, *args, **kwargs)
+                if not step.drawn:
+                    return original(session, fetches, feed_dict, *args, **kwargs)
+                both = [fetches, list(step.drawn)]  # In one run, so that no batch is lost.
+                returned, drawn = original(session, both, feed_dict, *args, **kwargs)
+            capture.steps[key].batches.append(step.batch(feeds, drawn))
+            return returned
 
         return run
+
+    def _close_hook(self, original: Any) -> Any:
+        def close(session: Any) -> None:
+            if not self._is_elsewhere():
+                for step in self.steps.values():
+                    if isinstance(step.target, SessionRun) and step.target.is_of(session):
+                        step.target.read()
+            original(session)
+
+        return close
 
     def _hook_strategies(self, put: Callable[[Any, str, Any], None]) -> None:
         plain = tf.distribute.get_strategy()
@@ -368,7 +390,7 @@ class Capture:
         _stop_started()
         if not isinstance(step.target, SessionRun):
             self._stop(self)
-        step.target.read(step.batches)
+        step.target.read()
         # Eager execution cannot be switched on in a thread whose graph is in use.
         threading.Thread(target=self._stop_eagerly).start()
         threading.Event().wait()
@@ -405,19 +427,20 @@ class Capture:
 
 
 class SessionRun:
-    """A run of a session, and what it needs to be run without that session, once it was `read`."""
+    """A run of a session, and what variables hold: it is `read` while the session is open."""
 
     def __init__(self, session: Any, run: Any, step: session_step.Fetched) -> None:
         self._session, self._run, self.step = session, run, step
-        self.batches: tuple[Any, ...] = ()
         self.held: session_step.Held | None = None
 
-    def read(self, feeds: Sequence[Any]) -> None:
-        """Keep batches, and what variables hold."""
-        self.batches = tuple(
-            session_step.values(self._session, self._run, self.step, each) for each in feeds
-        )
-        self.held = session_step.held(self._session, self._run, self.step)
+    def is_of(self, session: Any) -> bool:
+        """Whether it is a run of that session."""
+        return self._session is session
+
+    def read(self) -> None:
+        """Keep what variables hold, unless the session was closed: then that is known."""
+        if self.held is None:
+            self.held = session_step.held(self._session, self._run, self.step)
 
 
 def _stop_started() -> None:

@@ -181,7 +181,7 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
     inputs = target.step.inputs
     batches = [
         tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs)
-        for batch in target.batches
+        for batch in step.batches
     ]
     run, trace = session_step.runner_of(target.step, target.held)
     last = batches[-1]

@@ -74,6 +74,7 @@ def _of_python(
             return find(run_file(file, WANTED, arguments=source.arguments))
     with capture.watching():
         namespace = run_program(file, WANTED, arguments=source.arguments, module=source.module)
+        capture.end()
     if capture.chosen() is not None:
         return captured(capture, source)
     return find(namespace)

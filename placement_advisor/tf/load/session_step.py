@@ -18,7 +18,7 @@ from placement_advisor.tf.answers import UPDATES
 from placement_advisor.tf.load import v1_graphs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _SOURCES = ("IteratorGetNext", "QueueDequeue", "ReaderRead")
 _UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
@@ -30,14 +30,33 @@ _READS = frozenset({"ReadVariableOp", "ResourceGather", "VariableV2", "Variable"
 class Fetched:
     """What one run of a session computes: ops and tensors, and what comes in from outside.
 
-    One that ``prepares`` gives variables their first values.
+    ``inputs`` are what is fed, then what is ``drawn`` from iterators and queues. One that
+    ``prepares`` gives variables their first values.
     """
 
     graph: Any
     wanted: tuple[Any, ...]
-    inputs: tuple[Any, ...]
+    fed: tuple[Any, ...]
+    drawn: tuple[Any, ...]
     trains: bool
     prepares: bool
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The tensors that come in from outside."""
+        return (*self.fed, *self.drawn)
+
+    def batch(self, feeds: Mapping[Any, Any], drawn: Sequence[Any]) -> dict[str, Any]:
+        """Return the batch of a run by the names of its tensors."""
+        given = {self.graph.as_graph_element(key).name: value for key, value in feeds.items()}
+        given |= {tensor.name: value for tensor, value in zip(self.drawn, drawn, strict=True)}
+        return {
+            tensor.name: np.asarray(
+                given[tensor.name],
+                None if tensor.dtype == tf.string else tensor.dtype.as_numpy_dtype,
+            )
+            for tensor in self.inputs
+        }
 
 
 def key(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
@@ -65,22 +84,7 @@ def fetched(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Fetched:
     ]
     trains = _trains(before)
     prepares = not trains and any(op.type.startswith(_ASSIGNMENTS) for op in before)
-    return Fetched(graph, wanted, (*fed, *sources), trains, prepares)
-
-
-def values(session: Any, run: Callable[..., Any], step: Fetched, feeds: Mapping[Any, Any]) -> Any:
-    """Return the batch of a run: what is fed, and the next that iterators give."""
-    graph = session.graph
-    fed = {graph.as_graph_element(key).name: value for key, value in feeds.items()}
-    drawn = [tensor for tensor in step.inputs if tensor.name not in fed]
-    found = dict(zip((t.name for t in drawn), run(session, drawn), strict=True)) if drawn else {}
-    return {
-        tensor.name: np.asarray(
-            (fed | found)[tensor.name],
-            None if tensor.dtype == tf.string else tensor.dtype.as_numpy_dtype,
-        )
-        for tensor in step.inputs
-    }
+    return Fetched(graph, wanted, tuple(fed), tuple(sources), trains, prepares)
 
 
 @dataclass(frozen=True, slots=True)
