@@ -180,6 +180,8 @@ def analyze(
     batch_size: int | None = None,
     mode: str | None = None,
     outputs: Sequence[str] = (),
+    arguments: Sequence[str] = (),
+    step: str | None = None,
     steps: int = defaults.STEPS,
     rounds: int | None = None,
     refine: int = defaults.REFINE,
@@ -188,6 +190,7 @@ def analyze(
     open_ports: bool = False,
     resume: bool = False,
     time_limit_s: float = defaults.TIME_LIMIT_S,
+    capture_timeout_s: float = defaults.CAPTURE_TIMEOUT_S,
 ) -> Report:
     """Analyse a model as `advisor analyze` does, write its reports, and return what it found.
 
@@ -198,8 +201,9 @@ def analyze(
     there as Keras saves it, anything else as the graph of its step. A step that calls Python while
     it runs (`tf.py_function`) is refused.
 
-    The other arguments are the options of the command. In a notebook a bar shows the progress; a
-    script that calls this needs ``if __name__ == "__main__":``.
+    A script of ``PATH`` runs with ``arguments``, its own. The others are the options of the
+    command. In a notebook a bar shows the progress; a script that calls this needs
+    ``if __name__ == "__main__":``.
 
     Raises:
         AdvisorError: anything that the user can fix; no report is written then.
@@ -224,6 +228,9 @@ def analyze(
         batch_size=batch_size,
         outputs=tuple(outputs),
         time_limit_s=time_limit_s,
+        arguments=tuple(arguments),
+        step=step,
+        capture_timeout_s=capture_timeout_s,
     )
     options = AnalyzeOptions(
         source=source,

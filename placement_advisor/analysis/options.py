@@ -15,7 +15,7 @@ from placement_advisor.machine.this_machine import digest
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.tf.load.model_source import ModelSource
@@ -26,7 +26,6 @@ T = TypeVar("T")
 NO_RUN, QUICK = "--no-run", "--quick"
 RESUME = "--resume"
 OPEN_PORTS = "--open-ports"
-_SECRET = re.compile(r"key|token|password|passwd|secret|credential", re.IGNORECASE)
 # What a name of hardware or of a function may hold that a folder's had better not.
 _NOT_IN_NAMES = re.compile(r"[^\w.+]+")
 # Of 255 bytes that file systems take, with room for a hash, and for names that are not ASCII.
@@ -94,7 +93,7 @@ class AnalyzeOptions:
             "--refine": _unless(defaults.REFINE, self.refine),
             "--time-limit": _unless(defaults.TIME_LIMIT_S, source.time_limit_s),
             "--capture-timeout": _unless(defaults.CAPTURE_TIMEOUT_S, source.capture_timeout_s),
-            "--": " ".join(shown_arguments(source.arguments)) or None,
+            "--": " ".join(source.shown_arguments()) or None,
             QUICK: "" if self.quick else None,
             NO_RUN: None if self.run or self.quick else "",
             OPEN_PORTS: "" if self.open_ports else None,
@@ -125,32 +124,13 @@ class AnalyzeOptions:
         for option, value in asked.items():
             words += [option, value] if value else [option]
         if source.arguments:
-            words += ["--", *shown_arguments(source.arguments)]
+            words += ["--", *source.shown_arguments()]
         return shlex.join(words)
 
     @property
     def families(self) -> tuple[str, ...]:
         """The families of candidates to try."""
         return self.candidates or (_QUICK_FAMILIES if self.quick else NAMES)
-
-
-def shown_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return a script's arguments as they may be shown: without what is a secret by its name.
-
-    >>> shown_arguments(["--data", "d", "--api-key", "k", "--token=t"])
-    ('--data', 'd', '--api-key', '***', '--token=***')
-    """
-    shown: list[str] = []
-    is_secret = False
-    for word in arguments:
-        name, equals, _ = word.partition("=")
-        named = word.startswith("-") and _SECRET.search(name) is not None
-        if is_secret and not word.startswith("-"):
-            shown.append("***")
-        else:
-            shown.append(f"{name}=***" if named and equals else word)
-        is_secret = named and not equals
-    return tuple(shown)
 
 
 def _unless(usual: T, value: T) -> T | None:
@@ -187,7 +167,7 @@ def _default_folder(options: AnalyzeOptions) -> Path:
         None if source.batch_size is None else f"batch{source.batch_size}",
         source.step,
         *source.outputs,
-        f"args-{digest(list(source.arguments))[:_FEW_CHARS]}" if source.arguments else None,
+        f"args-{digest(list(source.shown_arguments()))[:_FEW_CHARS]}" if source.arguments else None,
     ]
     if options.hosts is not None:
         parts.append(options.hosts.words)

@@ -51,9 +51,12 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
     try:
         chosen = loader.call(tracer.load_workload, source, time_limit_s=limit_s)
     except ScriptEndedError as error:
-        printed = loader.printed.strip()
+        printed = source.without_secrets(loader.printed).strip()
         said = f"; it printed:\n{printed}" if printed else ""
         raise ScriptEndedError(f"{error.message}{said}", hint=error.hint) from None
+    except ModelError as error:
+        message = source.without_secrets(error.message)
+        raise ModelError(message, hint=error.hint) from None
     if is_script and isinstance(chosen, CallFailure) and chosen.cause is FailureCause.TIMED_OUT:
         place = _place(chosen, Path(path))
         raise ModelError(
@@ -80,7 +83,7 @@ def trace_loaded(
         time_limit_s=source.time_limit_s,
     )
     traced = expect(answer, partial(child_ended, source, "tracing"))
-    return replace(traced, printed=loader.printed)
+    return replace(traced, printed=source.without_secrets(loader.printed))
 
 
 def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
@@ -97,7 +100,8 @@ def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
 
 def child_ended(source: ModelSource, stage: str, failure: CallFailure) -> ModelError:
     """Return what to say of a child that runs the user's file and has ended."""
-    place, printed = _place(failure, Path(source.path)), failure.output_tail.strip()
+    place = _place(failure, Path(source.path))
+    printed = source.without_secrets(failure.output_tail).strip()
     tail = f"\nIt last printed:\n{printed}" if printed else ""
     return ModelError(
         f"{place}: {stage} failed: {failure.message}{tail}", hint=_HINTS[failure.cause]

@@ -154,20 +154,20 @@ def test_a_keras_model_that_cannot_be_traced_is_shown_at_the_users_line(
     assert 'model.py", line 11, in train_step' in error
 
 
-def test_a_script_that_keeps_its_model_to_itself_is_told_how_to_show_it(
+def test_a_script_that_runs_no_step_is_told_what_was_waited_for(
     failing: Callable[..., str],
 ) -> None:
     error = failing(
         "import keras\ndef main():\n    model = keras.Sequential([keras.layers.Dense(1)])\nmain()\n"
     )
-    assert "no model found" in error
-    assert "build the model in a function build_model() at the top of the file" in error
+    assert "the script ran to its end without a step, and no model found in it" in error
+    assert "looked for a call of fit, a tf.function or Session.run" in error
 
 
 def test_a_file_without_a_model_is_told_what_was_looked_for(failing: Callable[..., str]) -> None:
     error = failing("import tensorflow as tf\ninputs = tf.zeros((2, 2))\n")
     assert "no model found" in error
-    assert "a tf.function named train_step, training_step or step, a keras.Model" in error
+    assert "tf.function named train_step, training_step or step, a keras.Model" in error
 
 
 def test_a_model_whose_inputs_are_unknown_is_told_how_to_give_some(

@@ -482,3 +482,10 @@ def test_a_script_that_ends_before_its_first_step_says_why(
 ) -> None:
     with pytest.raises(ModelError, match=message):
         capture(text)
+
+
+def test_arguments_of_what_is_no_script_are_refused(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "frozen.pb").touch()
+    source = ModelSource(path=str(tmp_path / "frozen.pb"), arguments=("--data", "d"))
+    with pytest.raises(ModelError, match="it is no script, so it takes no arguments behind --"):
+        child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)

@@ -34,10 +34,10 @@ _BUILDER_NAMES = ("build_model", "make_model", "create_model", "get_model")
 # How people call functions that train, where nothing else says so.
 _TRAINING_WORDS = ("train", "step", "update", "fit")
 WANTED = (
-    "looked for workload(), a tf.function named train_step, training_step or step, a keras.Model, "
-    "a function build_model(), make_model(), create_model() or get_model(), and a tf.Module or a "
-    "tf.function with an input_signature, with example batches in `dataset` (a tf.data.Dataset) "
-    "or `inputs` (one batch)"
+    "looked for a call of fit, a tf.function or Session.run while it ran, then for workload(), a "
+    "tf.function named train_step, training_step or step, a keras.Model, a function build_model(), "
+    "make_model(), create_model() or get_model(), and a tf.Module or a tf.function with an "
+    "input_signature, with example batches in `dataset` (a tf.data.Dataset) or `inputs` (one batch)"
 )
 
 
@@ -109,7 +109,10 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
         return _one_of(path, others, "candidate", lambda value: signature_of(value) is not None)
     if functions:
         return _one_of(path, functions, "tf.function", lambda _: False)
-    raise ModelError(f"{path}: no model found", hint=hint_for_none(path, namespace) or WANTED)
+    raise ModelError(
+        f"{path}: the script ran to its end without a step, and no model found in it",
+        hint=hint_for_none(namespace) or WANTED,
+    )
 
 
 def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tuple[Any, str] | None:

@@ -44,6 +44,11 @@ def load(source: ModelSource, go_on: Callable[[Callable[[], LoadedStep]], None])
             f"{file}: --outputs names what a frozen graph (.pb) computes",
             hint=f"name an object of a Python file, or a signature, like this: {file}:NAME",
         )
+    if kind is not SourceKind.PYTHON and (source.arguments or source.step or source.module):
+        raise ModelError(
+            f"{file}: it is no script, so it takes no arguments behind --, no -m and no --step",
+            hint="leave them out, or give the .py file of a script",
+        )
     match kind:
         case SourceKind.PYTHON:
             return _of_python(file, source, go_on)

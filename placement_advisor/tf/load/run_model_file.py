@@ -32,11 +32,6 @@ _PYTORCH = (
     "models are read from TensorFlow and Keras, not from PyTorch; where a PyTorch program's time "
     "went tells `advisor profile`, of the trace that its profiler saved"
 )
-_LOCAL = (
-    "what main() makes is not seen from outside: build the model in a function build_model() at "
-    "the top of the file, or return the step and its batches from workload(), and call that from "
-    "main(), too"
-)
 # What TensorFlow says when Python code cannot become a graph, and what to do about it.
 _HINTS = {
     r"has no attribute 'numpy'|numpy\(\) is only available|symbolic tf\.Tensor.*to a numpy array": (
@@ -153,17 +148,15 @@ def _loading_hint(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         return _PYTORCH if name == "torch" else "install it beside advisor, in the same environment"
-    return _ARGUMENTS if "sys.argv" in "".join(traceback.format_exception(error)) else None
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    lacks = isinstance(error, IndexError) and any("argv" in (frame.line or "") for frame in last)
+    return _ARGUMENTS if lacks else None
 
 
-def hint_for_none(path: Path, namespace: dict[str, Any]) -> str | None:
+def hint_for_none(namespace: dict[str, Any]) -> str | None:
     """Return why a file seems to hold no model, None if that is unclear."""
     modules = {_module_of(value).partition(".")[0] for value in namespace.values()}
-    if "torch" in modules:
-        return _PYTORCH
-    if inspect.isfunction(namespace.get("main")) or _is_guarded(path):
-        return _LOCAL
-    return None
+    return _PYTORCH if "torch" in modules else None
 
 
 def _module_of(value: Any) -> str:
@@ -194,15 +187,6 @@ def declares(path: Path, name: str) -> bool:
         ),
     ]
     return name in made
-
-
-def _is_guarded(path: Path) -> bool:
-    """Return whether some of a file runs only where it is the program."""
-    return any(
-        isinstance(statement, ast.If)
-        and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test))
-        for statement in ast.parse(path.read_bytes()).body
-    )
 
 
 def describe(error: BaseException, path: Path) -> str:
