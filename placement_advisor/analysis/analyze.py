@@ -69,7 +69,6 @@ from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.costing import has_calibration
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.tf.answers import CAPTURED
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
@@ -355,7 +354,7 @@ def _that_can_run(
     chosen: tuple[Placement, ...], subject: Subject, course: Course
 ) -> tuple[Placement, ...]:
     """Return the candidates without the copies of a script's model, which it makes by itself."""
-    if not subject.traced.chosen.startswith(CAPTURED):
+    if not subject.traced.is_captured:
         return chosen
     if any(placement.family == MIRRORED for placement in chosen):
         course.watcher.note(f"{MIRRORED} is predicted, and does not run: it is of a script")

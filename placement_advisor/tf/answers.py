@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from placement_advisor.profile.timeline.worker_steps import Crossing
 
 
-# What was taken of a script that ran begins with it.
-CAPTURED = "captured "
 AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
 # Kinds of ops that assign variables begin with these.
 UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
@@ -98,7 +96,8 @@ class Traced:
     ``dropped_scopes`` are scopes of theirs that no op of the step stands in.
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
-    ``is_made_up``: it has no batch of its own. ``printed`` is the end of what the script printed.
+    ``is_captured``: it was seen in a script that ran. ``is_made_up``: it has no batch of its own.
+    ``printed`` is the end of what the script printed.
     ``left_out`` is what the user's program has beside the graph.
     """
 
@@ -110,6 +109,7 @@ class Traced:
     batch_size: int | None
     tensorflow_version: str
     takes_batch_size: bool = True
+    is_captured: bool = False
     is_made_up: bool = False
     printed: str = ""
     traced_as: TracedAs | None = None

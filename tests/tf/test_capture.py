@@ -306,6 +306,33 @@ for _ in range(100):
     assert len(products) == 6
 
 
+def test_an_update_that_runs_in_some_steps_alone_is_named(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _STEP
+        + """
+count = tf.Variable(0)
+added = tf.Variable(tf.zeros((4, 2)), trainable=False)
+@tf.function
+def train(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weight) ** 2)
+    added.assign_add(tape.gradient(loss, weight))
+    count.assign_add(1)
+    if count % 4 == 0:
+        weight.assign_sub(added)
+    for _ in tf.range(3):
+        count.assign_add(4)
+    return tf.cond(count > 0, lambda: loss, lambda: 2 * loss)
+while True:
+    train(tf.ones((6, 4)))
+"""
+    )
+    chosen = _traced(child, tmp_path).chosen
+    assert chosen.endswith("; in some steps alone: the update at " + str(tmp_path / "train.py:18"))
+
+
 @pytest.mark.parametrize(
     ("more", "call"), [("", "predict"), ("made.fit(rows(40), rows(40, 1))", "fit")]
 )

@@ -91,12 +91,13 @@ class FindingRecord:
 class ModelRecord:
     """What was analysed: ``chosen``, in words; ``left_out`` is what of the user's program was not.
 
-    ``is_made_up``: its batch is none of the user's.
+    ``is_captured``: of a script that ran. ``is_made_up``: its batch is none of the user's.
     """
 
     path: str
     mode: str
     chosen: str
+    is_captured: bool
     batch_size: int | None
     is_made_up: bool
     ops: int

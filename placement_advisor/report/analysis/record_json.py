@@ -101,6 +101,7 @@ def _model(value: object) -> ModelRecord:
         path=field(document, "path", text),
         mode=field(document, "mode", text),
         chosen=field(document, "chosen", _prose),
+        is_captured=field(document, "is_captured", boolean),
         batch_size=field(document, "batch_size", _or_none(_count)),
         is_made_up=field(document, "batch_is_made_up", boolean),
         ops=field(document, "ops", _count),

@@ -36,7 +36,6 @@ from placement_advisor.report.analysis.tables import (
     with_range,
 )
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.tf.answers import CAPTURED
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
     ground += f" {testbed.description}, {batch} {model.batch_size or 'unknown'}, {model.mode}"
     if testbed.not_run is not None:
         ground += f" ({testbed.not_run})"
-    if model.chosen.startswith(CAPTURED):
+    if model.is_captured:
         yield from _paragraph(f"{model.chosen[0].upper()}{model.chosen[1:]}", width, most)
     yield from _paragraph(f"{ground}:", width, most)
     yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])

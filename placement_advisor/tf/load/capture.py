@@ -10,7 +10,8 @@ Strategies of `tf.distribute` give way to the default one, so that the step is t
 with that replica's batch. They stay classes, as Keras and users ask `isinstance`.
 
 A step of `fit` is called over and over, so its second call is enough. Other steps may take turns:
-the program goes on until each of them was called twice, for some calls or some seconds at most.
+the program goes on until each of them was called twice, for some calls or some seconds at most
+behind the one that was new last.
 
 Left out: steps that run op by op in Python, without `fit` or a `tf.function`.
 """
@@ -46,6 +47,9 @@ KEPT_BATCHES = 4
 # generator, sixteen batches whose gradients are added up.
 _MOST_CALLS = 40
 _LONGEST_S = 2.0
+# Slow steps take turns, too: so many calls are waited for longer, as those five and one more.
+_FEWEST_CALLS = 7
+_LONGEST_OF_SLOW_S = 30.0
 # A program that has done nothing but infer for so long is taken for one that never trains.
 ONLY_INFERS_S = 60.0
 _STRATEGIES = (
@@ -146,7 +150,9 @@ class Capture:
         self._wanted = wanted
         self.order: list[Step] = []
         self._pid = os.getpid()
-        self._began_s: float | None = None  # When the first training step was done.
+        # When the newest of the training steps was done for the first time, and the calls before.
+        self._newest_s: float | None = None
+        self._calls_before = 0
         self._infers_s: float | None = None  # When the first other step was.
         self._lock = threading.RLock()
         self._within = threading.local()
@@ -379,8 +385,8 @@ class Capture:
             now_s = time.monotonic()
             if self._infers_s is None:
                 self._infers_s = now_s
-            if self._began_s is None and step.trains:
-                self._began_s = now_s
+            if step.trains and len(step.seconds) == 1:
+                self._newest_s, self._calls_before = now_s, len(self.order)
 
     def _stand_still(self) -> None:
         """Have the step analysed from here, for good."""
@@ -410,8 +416,10 @@ class Capture:
             return False
         if step.is_loop or (len(training) > 1 and all(each.calls > 1 for each in training)):
             return True
-        calls = sum(each.calls for each in training)
-        return calls > _MOST_CALLS or now_s - (self._began_s or now_s) > _LONGEST_S
+        calls = len(self.order) - self._calls_before
+        waited_s = now_s - (self._newest_s or now_s)
+        longest_s = _LONGEST_S if calls > _FEWEST_CALLS else _LONGEST_OF_SLOW_S
+        return calls > _MOST_CALLS or waited_s > longest_s
 
     def _called_from(self) -> tuple[str, SourceLine | None]:
         """Return the method of Keras that the user's code has called, and the line that did."""

@@ -10,7 +10,6 @@ import inspect
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -18,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.answers import CAPTURED
 from placement_advisor.tf.load import session_step
 from placement_advisor.tf.load.capture import Again, SessionRun
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
+from placement_advisor.tf.load.run_model_file import seen_from_here
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
                 hint="leave --batch-size out, or have the script make another batch",
             )
         loaded = loaded.of_size(size)
-    return replace(loaded, chosen=_chosen(capture, step, loaded))
+    return replace(loaded, chosen=_chosen(capture, step, loaded), is_captured=True)
 
 
 def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
@@ -68,7 +67,7 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
         what.append(f"batch {loaded.batch_size}")
     call = step.call if loaded.model is not None else loaded.name
     of = f" ({', '.join(dict.fromkeys(what))})" if what else ""
-    said = f"{CAPTURED}{call}{of}{_at(step.where)}, at its {_ordinal(step.calls)} step"
+    said = f"captured {call}{of}{_at(step.where)}, at its {_ordinal(step.calls)} step"
     for name, where in dict(capture.strategies).items():
         said += f"; one replica of your {name}{_at(where)}"
     others = [each for each in capture.steps.values() if each.trains and each is not step]
@@ -83,14 +82,7 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
 
 
 def _at(where: SourceLine | None) -> str:
-    return "" if where is None else f" at {_place(where.file)}:{where.line}"
-
-
-def _place(file: str) -> str:
-    """Return a file as seen from here, if it is below."""
-    with suppress(ValueError):
-        return str(Path(file).resolve().relative_to(Path.cwd()))
-    return file
+    return "" if where is None else f" at {seen_from_here(where.file)}:{where.line}"
 
 
 def _ordinal(number: int) -> str:

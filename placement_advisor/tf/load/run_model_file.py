@@ -199,6 +199,13 @@ def describe(error: BaseException, path: Path) -> str:
     return f"{text}{_where(error, path)}"
 
 
+def seen_from_here(file: str) -> str:
+    """Return a file's path as seen from the current folder, if it is below."""
+    with contextlib.suppress(ValueError):
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    return file
+
+
 def hint_for(error: BaseException) -> str | None:
     """Return what to do about an error while a step is built or traced, None if that is unclear."""
     text = str(error)

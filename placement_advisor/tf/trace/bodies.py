@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
 from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.graph.op_work.signature import NO_WORK, Work, WorkBasis
+from placement_advisor.tf.answers import UPDATES
 from placement_advisor.tf.trace import inside as insides
 from placement_advisor.tf.trace.body_graphs import imported_body, traced_body
 from placement_advisor.tf.trace.constant_values import constant_values
@@ -39,21 +40,26 @@ class Composite:
     """What one run of a loop or conditional takes; ``trips`` of its body, for a loop, if known.
 
     ``members`` names the ops that run within, also within what is within; ``inside`` is what they
-    come to on a GPU, None if that is not known.
+    come to on a GPU, None if that is not known. A conditional ``may_update`` variables.
     """
 
     work: Work
     trips: int | None
     members: frozenset[str] = frozenset()
     inside: Inside | None = None
+    may_update: bool = False
 
 
 class _Content(NamedTuple):
-    """What one run of a body takes, the names of its ops, and what these come to on a GPU."""
+    """What one run of a body takes, the names of its ops, and what these come to on a GPU.
+
+    It ``updates`` variables, at least in some runs.
+    """
 
     work: Work
     members: frozenset[str]
     inside: Inside | None
+    updates: bool
 
 
 class Bodies:
@@ -91,6 +97,7 @@ class Bodies:
             trips=None,
             members=_members(contents),
             inside=insides.largest([content.inside for content in contents]),
+            may_update=any(content.updates for content in contents),
         )
 
     def _loop(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
@@ -157,7 +164,7 @@ class Bodies:
 
     def _content(self, body: Body | None) -> _Content:
         if body is None:
-            return _Content(_UNKNOWN, frozenset(), None)
+            return _Content(_UNKNOWN, frozenset(), None, updates=False)
         return self._together(body.nodes, body.returned, body.lists)
 
     def _together(
@@ -166,6 +173,7 @@ class Bodies:
         values = constant_values(nodes)
         works = []
         members = {node.name for node in nodes}
+        updates = any(node.kind.startswith(UPDATES) for node in nodes)
         opened: dict[str, Inside | None] = {}
         for node in nodes:
             note_list(node, lists, values)
@@ -173,17 +181,20 @@ class Bodies:
                 composite = self.composite(node, values, lists)
                 works.append(composite.work)
                 members |= composite.members
+                updates = updates or composite.may_update
                 opened[node.name] = composite.inside
             elif node.kind in CALL_KINDS or node.kind in self._functions:
                 # TensorFlow 1 calls a function by its name.
                 called = node.attribute("f") if node.kind in CALL_KINDS else node.kind
                 content = self._content(self.body(called, *handed(node.inputs, lists)))
                 works.append(content.work)
+                updates = updates or content.updates
                 opened[node.name] = content.inside
             else:
                 works.append(work_of(signature_of(node)))
         own = insides.inside_of(nodes, returned, opened)
-        return _Content(_sum(works), frozenset(members), insides.together([own, *opened.values()]))
+        inside = insides.together([own, *opened.values()])
+        return _Content(_sum(works), frozenset(members), inside, updates)
 
 
 def _members(contents: Iterable[_Content]) -> frozenset[str]:

@@ -27,7 +27,7 @@ from placement_advisor.processes import children
 from placement_advisor.tf.answers import AUTO_JIT, LeftOut, Traced
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.load.made_up_batches import make_batches, resampled
-from placement_advisor.tf.load.run_model_file import describe, hint_for
+from placement_advisor.tf.load.run_model_file import describe, hint_for, seen_from_here
 from placement_advisor.tf.trace import captures, inlining
 from placement_advisor.tf.trace.flat_step import flatten
 from placement_advisor.tf.trace.large_fills import filled_in, large_fills
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.answers import SourceLine
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.trace.bodies import Composite
@@ -195,9 +196,10 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         members=step.members(),
         name=workload.name,
         mode=workload.mode,
-        chosen=workload.chosen,
+        chosen=f"{workload.chosen}{_in_some_steps(step, stack_of)}",
         batch_size=workload.batch_size,
         takes_batch_size=workload.takes_batch_size,
+        is_captured=workload.is_captured,
         is_made_up=is_made_up,
         tensorflow_version=tf.__version__,
         traced_as=step.traced_as(),
@@ -209,6 +211,17 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         created_at=created_at,
         left_out=_left_out(step),
     )
+
+
+def _in_some_steps(step: TracedStep, stack_of: Mapping[str, tuple[SourceLine, ...]]) -> str:
+    """Say which updates stand under a condition, which the step that was taken need not meet."""
+    lines = dict.fromkeys(
+        stack_of[name][0]
+        for name, composite in step.composites.items()
+        if composite.may_update and name in stack_of
+    )
+    places = ", ".join(f"{seen_from_here(line.file)}:{line.line}" for line in lines)
+    return f"; in some steps alone: the update at {places}" if places else ""
 
 
 def _left_out(step: TracedStep) -> LeftOut:
