@@ -25,8 +25,8 @@ INSTALLED := $(VENV)/.installed-$(VERSION)
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(INSTALLED)  ## analyze the sample model: should it be split over two devices?
-	$(BIN)/advisor analyze sample_models/deepconn.py
+demo: $(INSTALLED)  ## analyze a training script: does its split over two devices pay?
+	$(BIN)/advisor analyze sample_models/train_deepconn.py
 
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time; what a file's tests share is made once, by one of the two processes.

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "README.md"
 _IMAGES = ROOT / "docs" / "images"
 # What the first command leaves of what the page shows.
-_PICTURES = ("advisor-out/deepconn/timeline.png", "advisor-out/deepconn/comparison.png")
+_PICTURES = ("advisor-out/train_deepconn/timeline.png", "advisor-out/train_deepconn/comparison.png")
 _BLOCK = re.compile(
     r"^<!-- (?P<command>advisor [^;]+?)(?:; from: (?P<first>.+?))? -->\n\n```\n(?:.*\n)*?```\n",
     re.MULTILINE,

@@ -43,6 +43,6 @@ def test_a_line_that_is_not_put_out_any_more_is_an_error() -> None:
 
 def test_the_readme_shows_an_analysis_and_what_else_it_promises() -> None:
     shown = readme_page.commands(readme_page.PAGE.read_text(encoding="utf-8"))
-    assert shown[0] == "advisor analyze sample_models/deepconn.py"
+    assert shown[0] == "advisor analyze sample_models/train_deepconn.py"
     last = [command.split(" && ")[-1] for command in shown]
     assert {command.split()[1] for command in last} >= {"analyze", "show", "diff", "trace"}

@@ -102,6 +102,7 @@ def crowded(long: str) -> AnalysisRecord:
     return replace(
         plain,
         answer=answer,
+        model=replace(plain.model, chosen=long * 9, is_captured=True),
         testbed=replace(plain.testbed, description=long * 9, not_run=long * 9),
         candidates=(*many, ran("single", 1.0), *failed, only_simulated("x")),
         findings=tuple(map(finding, range(100, 120))),
@@ -129,6 +130,14 @@ def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width: int, l
     assert len(lines) <= MOST_LINES
     assert max(map(cell_len, lines)) <= width
     assert not any(ESCAPE in line for line in lines)
+
+
+def test_what_was_captured_is_said_first_with_its_line_and_step() -> None:
+    plain = crowded("long words of many a name ")
+    said = "captured model.fit (SplitRanker, ranker, batch 50) at here/train.py:14, at its 2nd step"
+    of = replace(plain, model=replace(plain.model, chosen=said))
+    first, second, *_ = text(of).splitlines()
+    assert f"{first} {second}" == f"C{said[1:]}"
 
 
 def test_what_is_cut_says_so() -> None:

@@ -183,6 +183,15 @@ EXPECTED = {
         weights=25_636_712 - dense(2_048, 1_000) + dense(2_048, 10),
         layers=("conv1_conv", "conv2_block1_0_conv", "conv5_block3_out", "predictions"),
     ),
+    "train_deepconn": Expected(
+        batch_size=32,
+        weights=10_001 * 50 + 2 * (dense(3 * 50, 10) + dense(397 * 10, 64)),
+        layers=("deepconn/word_ids", "deepconn/word_embedding@2", "deepconn/rating"),
+        towers=(
+            ("deepconn/user/user_conv", "deepconn/user/user_pool", "deepconn/user/user_dense"),
+            ("deepconn/item/item_conv", "deepconn/item/item_pool", "deepconn/item/item_dense"),
+        ),
+    ),
     "transformer": Expected(
         batch_size=8,
         weights=2_000 * 128

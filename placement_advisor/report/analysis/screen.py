@@ -123,7 +123,8 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
     if testbed.not_run is not None:
         ground += f" ({testbed.not_run})"
     if model.is_captured:
-        yield from _paragraph(f"{model.chosen[0].upper()}{model.chosen[1:]}", width, most)
+        said = f"{model.chosen[0].upper()}{model.chosen[1:]}"
+        yield from _paragraph(said, width, max(most, _MOST_OF_A_TITLE))
     yield from _paragraph(f"{ground}:", width, most)
     yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])
     if answer.how is not None:
