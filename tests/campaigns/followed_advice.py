@@ -24,8 +24,9 @@ import tempfile
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles, stdev
 from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
@@ -413,9 +414,37 @@ def table(results: list[dict[str, Any]]) -> str:
     codes = sorted({finding["code"] for finding in findings})
     rows += [_row(code, [f for f in findings if f["code"] == code]) for code in codes]
     rows.append(_row("all", findings))
+    rows += ["", *_spreads(findings)]
     reasons = [f"- {f['code']}: {f['why']}" for f in findings if "why" in f]
     reasons += [f"- {result['case']}: {result['why']}" for result in results if "why" in result]
     return "\n".join([*rows, *(["", "Not followed:", "", *reasons] if reasons else [])])
+
+
+def _spreads(findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how far what came is off what was said, in milliseconds and as a share of the step.
+
+    Where both steps are written down: that which it was said of, and that in which it came.
+    """
+    both = [f for f in findings if "said_of_ns" in f and f.get("came_ns", 0) > 0]
+    few = 2
+    if len(both) < few:
+        return []
+    in_time = [f["came_ns"] / f["said_ns"][1] for f in both]
+    as_share = [
+        ratio * f["said_of_ns"] / f["step_ns"] for ratio, f in zip(in_time, both, strict=True)
+    ]
+    codes = ", ".join(sorted({f["code"] for f in both}))
+    rows = [
+        f"Of {len(both)} ({codes}) both steps are kept. How far what came is off what was said there, "
+        f"in logarithms:",
+        "",
+        "| | standard deviation | nine in ten within |",
+        "|---|---|---|",
+    ]
+    for name, ratios in (("in milliseconds", in_time), ("as a share of the step", as_share)):
+        off = sorted(abs(log(ratio)) for ratio in ratios)
+        rows.append(f"| {name} | {stdev(map(log, ratios)):.0%} | {quantiles(off, n=10)[-1]:.0%} |")
+    return rows
 
 
 def _row(name: str, findings: Sequence[Mapping[str, Any]]) -> str:
