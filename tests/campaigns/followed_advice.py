@@ -435,8 +435,8 @@ def _spreads(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     codes = ", ".join(sorted({f["code"] for f in both}))
     rows = [
-        f"Of {len(both)} ({codes}) both steps are kept. How far what came is off what was said there, "
-        f"in logarithms:",
+        f"Of {len(both)} ({codes}) both steps are kept. How far what came is off what was said "
+        "there, in logarithms:",
         "",
         "| | standard deviation | nine in ten within |",
         "|---|---|---|",
