@@ -459,6 +459,29 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
     assert "MatMul" in _kinds_on(followed, "GPU:1")
 
 
+def test_a_model_that_two_scopes_call_in_vain_is_told_by_its_layers(
+    evidence: Callable[..., Evidence],
+) -> None:
+    given = evidence(
+        """
+import keras, numpy as np, tensorflow as tf
+given = keras.Input((4,))
+inner = keras.Model(given, keras.layers.Dense(3, name="inner_dense")(given))
+rows = keras.Input((4,))
+with tf.device("/gpu:0"):
+    left = inner(rows)
+with tf.device("/gpu:1"):
+    right = inner(rows)
+model = keras.Model(rows, keras.layers.Add()([left, right]))
+model.compile("sgd", "mse")
+inputs = (np.ones((8, 4), "float32"), np.ones((8, 3), "float32"))
+"""
+    )
+    (finding,) = told(scope_without_effect, given)
+    assert finding.finding.startswith("your tf.device scope puts inner_dense on GPU:1, but Keras")
+    assert finding.where["line"] == 8
+
+
 def test_a_scope_of_the_default_device_is_not_told(evidence: Callable[..., Evidence]) -> None:
     lines = 'with tf.device("/gpu:0"):\n    high = keras.layers.Dense(8, name="high")(right)'
     assert told(scope_without_effect, evidence(_TWO_TOWERS.format(high=lines))) == ()

@@ -117,30 +117,26 @@ def scopes(
 
 
 def dropped_scopes(
-    built: Mapping[str, tuple[str, Iterable[tuple[str, int]]]],
+    built: Mapping[tuple[str, str], Iterable[tuple[str, int]]],
     graph: OpGraph,
     requested_device_of: Mapping[str, str],
     lines: UserLines,
 ) -> tuple[DroppedScope, ...]:
     """Return the scopes in which layers of the step were called, and in which none of its ops is.
 
-    ``built`` has device and lines of the call of each layer that was called in a scope.
+    ``built`` has the lines that called a layer in the scope of a device.
     """
     ops_of: defaultdict[str, list[str]] = defaultdict(list)
     for op in graph.ops:
         if op.role is not Role.VARIABLE:
-            for part in (op.layer or "").split("/"):
-                ops_of[part].append(op.name)
-    device_of = {
-        layer: short_device(device)
-        for layer, (device, _) in built.items()
-        if layer in ops_of
-        and all(requested_device_of.get(op) != short_device(device) for op in ops_of[layer])
-    }
-    line_of = scopes(device_of, {layer: lines.among(built[layer][1]) for layer in device_of})
+            for part in (op.layer or "").split("/"):  # A second call of a layer is layer@2.
+                ops_of[part.partition("@")[0]].append(op.name)
     layers_of: defaultdict[tuple[str, SourceLine | None], list[str]] = defaultdict(list)
-    for layer, device in device_of.items():
-        layers_of[device, line_of.get(layer)].append(layer)
+    for (layer, named), frames in built.items():
+        device = short_device(named)
+        if layer in ops_of and all(requested_device_of.get(op) != device for op in ops_of[layer]):
+            line = scopes({layer: device}, {layer: lines.among(frames)}).get(layer)
+            layers_of[device, line].append(layer)
     return tuple(
         DroppedScope(device, tuple(layers), line) for (device, line), layers in layers_of.items()
     )

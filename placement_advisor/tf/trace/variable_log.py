@@ -35,7 +35,7 @@ class VariableLog:
     def __init__(self) -> None:
         """Begin with none."""
         self._created: list[_Created] = []
-        self._built: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
+        self._built: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -53,7 +53,9 @@ class VariableLog:
         def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
             device = _scope()
             if device:
-                self._built[layer.name] = device, tuple(_frames(sys._getframe(1)))
+                frames = tuple(_frames(sys._getframe(1)))
+                for part in layer._flatten_layers():  # Of a model, what its layers are called.
+                    self._built[part.name, device] = frames
             return original(layer, *args, **kwargs)
 
         keras.Layer.symbolic_call = call
@@ -79,10 +81,10 @@ class VariableLog:
         named = self._named(handles)
         return {name: created.device for _, name, created in named if created.device}
 
-    def built(self) -> dict[str, tuple[str, tuple[tuple[str, int], ...]]]:
-        """Return the layers of functional models that were called in a scope, by name.
+    def built(self) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+        """Return the files and lines that called a layer of a functional model in a device scope.
 
-        Each with the device, in TensorFlow's spelling, and the files and lines of the call.
+        By the layer's name and the device, in TensorFlow's spelling.
         """
         return dict(self._built)
 
