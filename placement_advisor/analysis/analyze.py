@@ -353,11 +353,15 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
 def _that_can_run(
     chosen: tuple[Placement, ...], subject: Subject, course: Course
 ) -> tuple[Placement, ...]:
-    """Return the candidates without the copies of a script's model, which it makes by itself."""
-    if not subject.traced.is_captured:
+    """Return the candidates without copies of a model whose step no second run would find."""
+    captured = subject.traced.captured
+    if captured is None or captured.repeat:
         return chosen
     if any(placement.family == MIRRORED for placement in chosen):
-        course.watcher.note(f"{MIRRORED} is predicted, and does not run: it is of a script")
+        course.watcher.note(
+            f"{MIRRORED} is predicted, and does not run: no second run of the script would find "
+            f"{captured.call}"
+        )
     return tuple(placement for placement in chosen if placement.family != MIRRORED)
 
 

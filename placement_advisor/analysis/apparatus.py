@@ -69,6 +69,7 @@ def set_up(
             subject.options.source,
             bundles,
             subject.traced.created,
+            captured=subject.traced.captured,
             program=PER_DEVICE[0],
             draws=split.draws,
             statistics=split.statistics,

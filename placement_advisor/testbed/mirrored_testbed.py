@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.processes.callee import Callee, Pending
     from placement_advisor.testbed.testbed import Testbed
-    from placement_advisor.tf.answers import Prepared
+    from placement_advisor.tf.answers import CapturedCall, Prepared
     from placement_advisor.tf.load.model_source import ModelSource
 
 _Returned = TypeVar("_Returned")
@@ -62,19 +62,21 @@ class MirroredTestbed:
         bundle: Path,
         created: Mapping[str, int],
         *,
+        captured: CapturedCall | None,
         program: str,
         draws: bool,
         statistics: Collection[str],
     ) -> None:
         """Take the step's source, its bundle, and the order in which it creates its variables.
 
-        ``program`` is the same split of the batch on the testbed; ``draws`` says that replicas of
-        it draw random numbers, and of ``statistics``, variables, each replica may keep its own.
+        A script runs up to the call that was ``captured``. ``program`` is the same split of the
+        batch on the testbed; ``draws`` says that replicas of it draw random numbers, and of
+        ``statistics``, variables, each replica may keep its own.
         """
         self._statistics = frozenset(statistics)
         self._program, self._draws = program, draws
         self._testbed, self._source = testbed, source
-        self._bundle, self._created = bundle, created
+        self._bundle, self._created, self._captured = bundle, created, captured
         self._children: tuple[Callee, ...] = ()
         self._failure: CallFailure | None = None
 
@@ -223,7 +225,10 @@ class MirroredTestbed:
         except AdvisorError as error:
             return crash(error)
         prepared = self._first(
-            lambda child: child.start(mirrored.prepare, *sent[child.name], self._created)
+            lambda child: child.start(
+                mirrored.prepare, *sent[child.name], self._created, self._captured
+            ),
+            max(CALL_LIMIT_S, self._source.capture_timeout_s),
         )
         if isinstance(prepared, CallFailure):
             return prepared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,19 @@ class SourceLine(NamedTuple):
 
     file: str
     line: int
+
+
+class CapturedCall(NamedTuple):
+    """The call of a script's step, by which a second run of the script finds it again.
+
+    ``call`` is what the user calls: ``model.fit``, or a function's name. ``structure`` is that of a
+    model's batch: True stands for a tensor. One that another run cannot find is not to ``repeat``.
+    """
+
+    call: str
+    where: SourceLine | None = None
+    structure: Any = None
+    repeat: bool = False
 
 
 class DroppedScope(NamedTuple):
@@ -96,7 +109,7 @@ class Traced:
     ``dropped_scopes`` are scopes of theirs that no op of the step stands in.
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
-    ``is_captured``: it was seen in a script that ran. ``is_made_up``: it has no batch of its own.
+    ``captured`` is the call of a script that ran. ``is_made_up``: it has no batch of its own.
     ``printed`` is the end of what the script printed.
     ``left_out`` is what the user's program has beside the graph.
     """
@@ -109,7 +122,7 @@ class Traced:
     batch_size: int | None
     tensorflow_version: str
     takes_batch_size: bool = True
-    is_captured: bool = False
+    captured: CapturedCall | None = None
     is_made_up: bool = False
     printed: str = ""
     traced_as: TracedAs | None = None

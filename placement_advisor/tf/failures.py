@@ -35,6 +35,9 @@ _SENTENCE_END = re.compile(r"[.!]\s+(?=[A-Z`'\"(])")
 _MEANINGS = {
     "merge_call": "an optimizer is applied, or a gradient exchanged, within a conditional, a loop "
     "or a tf.function, which tf.distribute refuses",
+    # What TensorFlow calls a step that has to look whether its variables are there.
+    "fn_with_cond": "the step makes variables in its first call, which replicas of one process "
+    "cannot: make them before, those of an optimizer by optimizer.build(model.trainable_variables)",
 }
 
 

@@ -208,7 +208,7 @@ def _ran(path: Path, batch: int, folder: Path) -> _Ran | BatchSplitError:
     testbed.add_program(BATCH, bundle / BATCH / SPLIT, split.graphs[BATCH].graph)
     mirrored = MirroredTestbed(
         testbed, _source(path), bundle, traced.created,
-        program=BATCH, draws=split.draws, statistics=split.statistics,
+        captured=None, program=BATCH, draws=split.draws, statistics=split.statistics,
     )  # fmt: skip
     try:
         testbed.start()

@@ -12,7 +12,7 @@ from unittest import mock
 
 import jsonschema
 import pytest
-from command_runs import Ran, few_rounds, run_here
+from command_runs import Command, Ran, few_rounds, run_here
 from real_runs import needs_workers
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
@@ -736,3 +736,29 @@ def test_inference_of_another_batch_size_can_be_asked_for(
     refused = advisor("simulate", graph, "--placement", towers)
     assert refused.code == 2
     assert "this one: the batch was 16, and is 32 here\n" in refused.err
+
+
+@pytest.mark.slow
+def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import sys, os, keras, numpy as np\n"
+        "print(sys.argv, os.environ['STORE_PASSWORD'])\n"
+        "model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.ones((64, 3)), np.ones((64, 1)), epochs=100)\n"
+    )
+    monkeypatch.setenv("STORE_PASSWORD", "correct-horse")
+    words = ("--api-key=battery-staple", "--epochs", "3")
+    folder = tmp_path / "out"
+    asked = ("analyze", str(path), "-o", str(folder), "--no-run", "--", *words)
+    # The environment is that of a process of its own.
+    with Command(*asked, temp=tmp_path / "temp") as command:
+        ran = command.wait()
+    assert ran.code == 0, ran.err
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    texts = [ran.out, ran.err, *(each.read_bytes().decode(errors="replace") for each in files)]
+    assert not [text for text in texts if "battery-staple" in text or "correct-horse" in text]
+    assert "'--api-key=***', '--epochs', '3'] ***" in (folder / "script-output.txt").read_text()

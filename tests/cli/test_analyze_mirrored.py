@@ -99,6 +99,44 @@ model.compile(keras.optimizers.SGD(0.01, global_clipnorm={norm}), "mse")
 x, y = tf.random.stateless_normal((320, 6), (1, 2)), tf.random.stateless_normal((320, 1), (3, 4))
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 """
+# Scripts under a strategy of their own: the first makes its optimizer's variables in `fit`, before
+# its first step, the second in that step, unless they are `built`.
+FIT = """
+import numpy as np, keras, tensorflow as tf
+strategy = tf.distribute.MirroredStrategy()
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Dense(64, activation="relu"), keras.layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae"])
+x = np.random.rand(640, 32).astype("float32")
+model.fit(x, x[:, :1], batch_size=32 * strategy.num_replicas_in_sync, epochs=1000, verbose=0)
+"""
+LOOP = """
+import numpy as np, keras, tensorflow as tf
+strategy = tf.distribute.MirroredStrategy()
+size = 32 * strategy.num_replicas_in_sync
+x = np.random.rand(640, 32).astype("float32")
+data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(size)
+data = strategy.experimental_distribute_dataset(data)
+with strategy.scope():
+    net = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam()
+    {built}
+def one(batch):
+    x, y = batch
+    with tf.GradientTape() as tape:
+        losses = tf.reduce_sum((net(x, training=True) - y) ** 2, -1)
+        loss = tf.nn.compute_average_loss(losses, global_batch_size=size)
+    gradients = tape.gradient(loss, net.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, net.trainable_variables))
+    return loss
+@tf.function
+def train(batch):
+    return strategy.reduce("SUM", strategy.run(one, args=(batch,)), axis=None)
+while True:
+    for batch in data:
+        train(batch)
+"""
+BUILT = "optimizer.build(net.trainable_variables)"
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 
 
@@ -355,3 +393,42 @@ def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
         assert candidates[name]["failure"] is None, name
         verification = candidates[name]["measured"]["verification"]
         assert (verification["unverified"], verification["held_equal"]) == ([], True), name
+
+
+@pytest.mark.slow
+@needs_workers
+@pytest.mark.parametrize(
+    ("script", "testbed"),
+    [
+        (FIT, "workers"),
+        (FIT, "logical-cpus"),
+        (LOOP.format(built=""), "workers"),
+        (LOOP.format(built=BUILT), "logical-cpus"),
+    ],
+)
+def test_a_script_runs_once_more_as_replicas_up_to_its_step(
+    advisor: Callable[..., Ran], tmp_path: Path, script: str, testbed: str
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(script)
+    words = ("--testbed", testbed, *FEW, "-q", "--json")
+    ran = advisor("analyze", str(path), "-o", str(tmp_path / "out"), *words)
+    assert ran.code == 0, ran.err
+    mirrored = candidate_in(json.loads(ran.out))
+    assert mirrored["failure"] is None
+    assert mirrored["samples"] == [16, 16]
+    verification = mirrored["measured"]["verification"]
+    assert (verification["unverified"], verification["held_equal"]) == ([], False)
+
+
+@pytest.mark.slow
+@needs_workers
+def test_variables_that_replicas_of_one_process_cannot_make_are_told_with_a_remedy(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(LOOP.format(built=""))
+    words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
+    ran = advisor("analyze", str(path), "-o", str(tmp_path / "out"), *words)
+    failure = candidate_in(json.loads(ran.out))["failure"]
+    assert "those of an optimizer by optimizer.build(model.trainable_variables)" in str(failure)

@@ -117,6 +117,7 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
         SOURCE,
         tmp_path,
         {},
+        captured=None,
         program="batch",
         draws=False,
         statistics=("mean",),

@@ -6,8 +6,8 @@ of `tf.function`s, and runs of TF1 sessions. A step that assigns trainable varia
 one of them is called again, the program stands still in that call for good: what it would do
 afterwards, `finally` and `except` included, never happens, and its variables hold what they held.
 
-Strategies of `tf.distribute` give way to the default one, so that the step is that of one replica
-with that replica's batch. They stay classes, as Keras and users ask `isinstance`.
+Strategies of `tf.distribute` give way to one of a single replica, so that the step is that of one
+replica with that replica's batch.
 
 A step of `fit` is called over and over, so its second call is enough. Other steps may take turns:
 the program goes on until each of them was called twice, for some calls or some seconds at most
@@ -35,7 +35,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.tf.answers import UPDATES, SourceLine
-from placement_advisor.tf.load import session_step
+from placement_advisor.tf.load import one_replica, session_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,17 +52,6 @@ _FEWEST_CALLS = 7
 _LONGEST_OF_SLOW_S = 30.0
 # A program that has done nothing but infer for so long is taken for one that never trains.
 ONLY_INFERS_S = 60.0
-_STRATEGIES = (
-    "MirroredStrategy",
-    "MultiWorkerMirroredStrategy",
-    "OneDeviceStrategy",
-    "ParameterServerStrategy",
-    "TPUStrategy",
-    "experimental.CentralStorageStrategy",
-    "experimental.MultiWorkerMirroredStrategy",
-    "experimental.ParameterServerStrategy",
-    "experimental.TPUStrategy",
-)
 # Keras' methods that make what is called for each batch, the attribute that holds it, and the step
 # that it runs.
 _KERAS = (
@@ -279,7 +268,7 @@ class Capture:
             step = known or Step(
                 call=getattr(function, "__name__", None) or type(function).__name__,
                 target=function,
-                run=_called(function.python_function),
+                run=called(function.python_function),
                 trains=False,
                 where=capture._called_from()[1],
             )
@@ -341,23 +330,11 @@ class Capture:
         return close
 
     def _hook_strategies(self, put: Callable[[Any, str, Any], None]) -> None:
-        plain = tf.distribute.get_strategy()
+        def note(name: str) -> None:
+            self.strategies.append((name, self._called_from()[1]))
 
-        def made(name: str) -> Any:
-            def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-                self.strategies.append((name, self._called_from()[1]))
-                return plain
-
-            return new
-
-        for path in _STRATEGIES:
-            *folders, name = path.split(".")
-            owner = tf.distribute
-            for folder in folders:
-                owner = getattr(owner, folder)
-            original = getattr(owner, name, None)
-            if original is not None:
-                put(owner, name, type(name, (original,), {"__new__": made(name)}))
+        for owner, name, original in one_replica.strategies():
+            put(owner, name, one_replica.in_place_of(original, functools.partial(note, name)))
 
     def _is_elsewhere(self) -> bool:
         """Whether a call is none of the program's own: within a step, a copy, or afterwards."""
@@ -393,7 +370,7 @@ class Capture:
         step = self.chosen()
         assert step is not None
         self.unhook()
-        _stop_started()
+        stop_started()
         if not isinstance(step.target, SessionRun):
             self._stop(self)
         step.target.read()
@@ -451,7 +428,7 @@ class SessionRun:
             self.held = session_step.held(self._session, self._run, self.step)
 
 
-def _stop_started() -> None:
+def stop_started() -> None:
     """Have the processes that the program has started stand still, too: they end with this one."""
     for path in Path("/proc/self/task").glob("*/children"):
         for pid in path.read_text(encoding="ascii").split():
@@ -459,7 +436,9 @@ def _stop_started() -> None:
                 os.kill(int(pid), signal.SIGSTOP)
 
 
-def _called(function: Callable[..., Any]) -> Callable[[Any], Any]:
+def called(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a function as one of its positional and its keyword arguments."""
+
     def run(given: Any) -> Any:
         args, kwargs = given
         return function(*args, **kwargs)

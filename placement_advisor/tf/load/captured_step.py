@@ -17,9 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
+from placement_advisor.tf.answers import CapturedCall
 from placement_advisor.tf.load import session_step
 from placement_advisor.tf.load.capture import Again, SessionRun
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
+from placement_advisor.tf.load.rerun import REPEATED
 from placement_advisor.tf.load.run_model_file import seen_from_here
 from placement_advisor.units import format_share
 
@@ -57,7 +59,39 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
                 hint="leave --batch-size out, or have the script make another batch",
             )
         loaded = loaded.of_size(size)
-    return replace(loaded, chosen=_chosen(capture, step, loaded), is_captured=True)
+    return replace(
+        loaded, chosen=_chosen(capture, step, loaded), captured=_call(step, loaded, source)
+    )
+
+
+def _call(step: Step, loaded: LoadedStep, source: ModelSource) -> CapturedCall:
+    """Return the call, and whether another run of the script finds that step by it."""
+    given = step.batches[-1] if step.batches else ()
+    leaves = tf.nest.flatten(given)
+    structure = tf.nest.map_structure(lambda leaf: _is_tensor(_plain(leaf)), given)
+    repeat = (
+        loaded.mode == "train"
+        and step.where is not None
+        and loaded.takes_batch_size
+        and loaded.name in step.names  # It is no cycle of several calls.
+        and not isinstance(step.target, SessionRun)
+        and not any(isinstance(leaf, Again) for leaf in leaves)
+    )
+    if loaded.model is None:
+        structure = None  # A function is called with its own arguments.
+    elif step.call not in REPEATED or not _is_plain(structure):
+        repeat = False
+    return CapturedCall(step.call, step.where, structure if repeat else None, repeat)
+
+
+def _is_plain(structure: Any) -> bool:
+    """Whether a structure is of Python's own classes, which every process knows."""
+    if isinstance(structure, bool):
+        return True
+    if type(structure) not in (tuple, list, dict):
+        return False
+    parts = structure.values() if isinstance(structure, dict) else structure
+    return all(map(_is_plain, parts))
 
 
 def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:

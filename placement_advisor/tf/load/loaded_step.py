@@ -10,6 +10,8 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from placement_advisor.tf.answers import CapturedCall
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedStep:
@@ -21,7 +23,7 @@ class LoadedStep:
     the Keras model, None for a step of another kind. ``owner`` keeps the step's variables alive
     if ``step`` does not. ``trace`` turns specs into a concrete function, for a step that a
     `tf.function` cannot hold. ``dataset`` is the user's own, if the batches come from one.
-    ``is_captured``: it was seen in a script that ran.
+    ``captured`` is the call of a script that ran.
     ``takes_batch_size``: it can be loaded with another batch than its file has.
     ``has_devices``: a frozen graph says where its ops run. ``origin`` has the ops of the user's own
     graph, by name, where the step is a copy of them.
@@ -39,7 +41,7 @@ class LoadedStep:
     owner: Any | None = None
     trace: Callable[[Any], Any] | None = None
     dataset: Any | None = None
-    is_captured: bool = False
+    captured: CapturedCall | None = None
     takes_batch_size: bool = True
     has_devices: bool = False
     origin: Mapping[str, Any] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes.user_lines import is_user_code
@@ -17,21 +17,28 @@ from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.find_step import WANTED, find_step
 from placement_advisor.tf.load.frozen_graph import load_frozen_graph
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
+from placement_advisor.tf.load.rerun import Rerun
 from placement_advisor.tf.load.run_model_file import declares, run_file, run_program
 from placement_advisor.tf.load.saved_models import load_keras_file, load_saved_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
 
 
-def load(source: ModelSource, go_on: Callable[[Callable[[], LoadedStep]], None]) -> LoadedStep:
+def load(
+    source: ModelSource,
+    go_on: Callable[[Callable[[], LoadedStep]], None],
+    again: tuple[CapturedCall, Sequence[Any]] | None = None,
+) -> LoadedStep:
     """Load what the path holds.
 
     A program that trains is left standing within a step: ``go_on`` is called there with what
-    returns that step, and is not to return.
+    returns that step, and is not to return. What was captured of it before, and the tensors of its
+    batch, have it run ``again`` up to that call.
 
     Raises:
         ModelError: it fails, or holds nothing that can be analysed.
@@ -51,7 +58,7 @@ def load(source: ModelSource, go_on: Callable[[Callable[[], LoadedStep]], None])
         )
     match kind:
         case SourceKind.PYTHON:
-            return _of_python(file, source, go_on)
+            return _of_python(file, source, go_on, again)
         case SourceKind.KERAS:
             return load_keras_file(file, name=name, mode=mode, batch_size=batch_size)
         case SourceKind.SAVED_MODEL:
@@ -63,16 +70,24 @@ def load(source: ModelSource, go_on: Callable[[Callable[[], LoadedStep]], None])
 
 
 def _of_python(
-    file: Path, source: ModelSource, go_on: Callable[[Callable[[], LoadedStep]], None]
+    file: Path,
+    source: ModelSource,
+    go_on: Callable[[Callable[[], LoadedStep]], None],
+    again: tuple[CapturedCall, Sequence[Any]] | None,
 ) -> LoadedStep:
     """Return what a file names, or what it does when it runs, or the model that it has then."""
     find = partial(
         find_step, file, name=source.name, mode=source.mode, batch_size=source.batch_size
     )
-    capture = Capture(
-        lambda name: is_user_code(name, file),
-        lambda seen: go_on(lambda: captured(seen, source)),
-        source.step,
+
+    def is_users(name: str) -> bool:
+        return is_user_code(name, file)
+
+    def stop(seen: Capture) -> None:
+        go_on(lambda: captured(seen, source))
+
+    capture = (
+        Capture(is_users, stop, source.step) if again is None else Rerun(is_users, stop, *again)
     )
     if source.name is not None or declares(file, "workload"):
         with capture.watching(steps=False):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.machine.slots import Slot
     from placement_advisor.measurement.verification import Results
+    from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -88,24 +89,42 @@ def time_collectives() -> CollectiveTimes | CallFailure:
         return run_failure(error)
 
 
-def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Prepared | CallFailure:
+def prepare(
+    source: ModelSource,
+    folder: str,
+    created: Mapping[str, int],
+    captured: CapturedCall | None,
+) -> Prepared | CallFailure:
     """Run the user's file under the strategy, and one step; ``folder`` has the step's bundle.
 
-    ``created`` has the place of each variable of the bundle among all that the file creates.
+    ``created`` has the place of each variable of the bundle among all that the file creates. A
+    script runs up to the call of it that was ``captured``; the rest is answered from within.
     """
-    global _step
-    try:
-        _step = _MirroredStep(source, Bundle.load(Path(folder)), created)
-        return Prepared(
-            moved_ops=(),
-            crossings=(),
-            exchanged_bytes=_step.exchanged_bytes(),
-            unexchanged=_step.unexchanged(),
-        )
-    except AdvisorError as error:
-        return CallFailure(cause=FailureCause.CRASHED, message=error.message)
-    except Exception as error:  # It is the user's code: anything can come out of it.
-        return run_failure(error)
+    bundle = Bundle.load(Path(folder))
+    log = VariableLog()
+
+    def prepared(load_step: Callable[[], LoadedStep]) -> Prepared | CallFailure:
+        global _step
+        try:
+            _step = _MirroredStep(load_step(), bundle, created, log)
+            return Prepared(
+                moved_ops=(),
+                crossings=(),
+                exchanged_bytes=_step.exchanged_bytes(),
+                unexchanged=_step.unexchanged(),
+            )
+        except AdvisorError as error:
+            return CallFailure(cause=FailureCause.CRASHED, message=error.message)
+        except Exception as error:  # It is the user's code: anything can come out of it.
+            return run_failure(error)
+
+    def from_within(find: Callable[[], LoadedStep]) -> None:
+        children.go_on_within(lambda: prepared(find))
+
+    again = None if captured is None else (captured, bundle.batches[0])
+    seed_everything()
+    with _strategy.scope(), log.recording():
+        return prepared(lambda: load(source, from_within, again))
 
 
 def run_steps(batch: int, steps: int) -> list[int] | CallFailure:
@@ -152,29 +171,22 @@ def _leave_graphs_alone() -> None:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
-def _refuse(_: Callable[[], LoadedStep]) -> None:
-    """Refuse a script that trains: its step is captured where it runs, and only there."""
-    message = "the copies of a script's model cannot be run"
-    children.go_on_within(lambda: CallFailure(cause=FailureCause.CRASHED, message=message))
-
-
 class _MirroredStep:
-    def __init__(self, source: ModelSource, bundle: Bundle, created: Mapping[str, int]) -> None:
-        seed_everything()
-        log = VariableLog()
-        with _strategy.scope(), log.recording():
-            loaded = load(source, _refuse)
-            batches = tuple(
-                tf.nest.pack_sequence_as(loaded.specs, list(map(tf.constant, batch)))
-                for batch in bundle.batches
-            )
-            self._loaded = replace(loaded, batches=batches)
+    """A step, made under the strategy; ``log`` records its variables."""
+
+    def __init__(
+        self, loaded: LoadedStep, bundle: Bundle, created: Mapping[str, int], log: VariableLog
+    ) -> None:
+        batches = tuple(
+            tf.nest.pack_sequence_as(loaded.specs, list(map(tf.constant, batch)))
+            for batch in bundle.batches
+        )
+        self._loaded = replace(loaded, batches=batches)
         self._run = tf.function(
             lambda batch: _strategy.run(loaded.step, args=(batch,)), autograph=loaded.model is None
         )
         self._put_batch(0)
-        with log.recording():
-            self._step()
+        self._step()
         self._initial = bundle.variables
         self._watching: dict[bool, WatchedStep] = {}
         self._variables = _matched(bundle.variables, created, log.variables())

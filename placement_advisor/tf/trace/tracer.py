@@ -199,7 +199,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         chosen=f"{workload.chosen}{_in_some_steps(step, stack_of)}",
         batch_size=workload.batch_size,
         takes_batch_size=workload.takes_batch_size,
-        is_captured=workload.is_captured,
+        captured=workload.captured,
         is_made_up=is_made_up,
         tensorflow_version=tf.__version__,
         traced_as=step.traced_as(),
