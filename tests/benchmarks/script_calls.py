@@ -3,7 +3,7 @@
     python tests/benchmarks/script_calls.py ASKED SCRIPT [ARGUMENTS...]
 
 ``ASKED`` is JSON: the ``call`` as the advisor names it, whether the advisor's ``hooks`` watch, the
-file that is ``kept``, and when it ends: after ``most`` calls, or ``seconds`` after the first one. The
+file that is ``kept``, and when it ends: after ``most`` calls, or ``seconds`` after the first. The
 file gets the clock at the beginning of each call, of the step with the most of them, and last the
 clock at the end. That clock counts from the start of the machine, for all processes.
 
