@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 import random
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,15 +28,18 @@ STYLES = ("function", "fit", "session")
 KINDS = ("dense", "conv", "embedding")
 DEVICES = ("/GPU:0", "/GPU:1")
 SIDES = ("left", "right")
-# What a tower takes in a training step, in ms on one core, at the rates below. They are rough: a
-# light one takes longer, as each of its ops has to be started.
-_HEAVY_MS, _LIGHT_MS = (10.0, 30.0), (0.1, 1.0)
+# What a tower takes in a training step on one core. It is roughly so: a light one takes longer, as
+# each of its ops has to be started.
+_HEAVY_MS, _LIGHT_MS = (12.0, 35.0), (0.1, 1.0)
 _FLOP_PER_MS = {"dense": 90e6, "conv": 45e6, "embedding": 90e6}
 # Forward pass, gradients of the inputs, gradients of the weights; an addition for each product.
 _FLOP_PER_WEIGHT = 6
+# Weights, their gradients and slots come from memory; wide layers at a small batch wait for them.
+_MS_PER_WEIGHT = {"SGD": 6e-6, "Adam": 12e-6}
 # Odds of what makes a split worse: of three heavy ones about two are left as they are.
 _ON_ONE_DEVICE, _UNEQUAL, _SENDS_MUCH = 0.15, 0.25, 0.2
 _VOCABULARY = (500, 1_000, 2_000)
+_NARROWEST, _WIDEST = 4, 4_000
 _OPTIMIZERS = {"SGD": "GradientDescentOptimizer", "Adam": "AdamOptimizer"}
 
 
@@ -90,14 +94,15 @@ def split_script(seed: int) -> SplitScript:
     """Return the script of a seed."""
     draw = random.Random(f"split script {seed}")
     is_heavy = seed % 2 == 0
-    batch = 2 ** (draw.randint(5, 7) if is_heavy else draw.randint(4, 8))
+    batch = 2 ** (draw.randint(6, 8) if is_heavy else draw.randint(4, 8))
     least, most = _HEAVY_MS if is_heavy else _LIGHT_MS
     took_ms = least * (most / least) ** draw.random()
     other_ms = took_ms * draw.uniform(0.2, 0.5) if draw.random() < _UNEQUAL else took_ms
-    top = draw.choice((512, 1_024, 2_048) if draw.random() < _SENDS_MUCH else (4, 8, 16, 32))
+    top = draw.choice((512, 1_024) if draw.random() < _SENDS_MUCH else (4, 8, 16, 32))
     kinds = [draw.choice(KINDS)] * 2 if draw.random() < 0.5 else draw.choices(KINDS, k=2)
+    optimizer = draw.choice(list(_OPTIMIZERS))
     towers = [
-        _tower(draw, kind, batch, each, top)
+        _tower(draw, kind, batch, optimizer, each, top)
         for kind, each in zip(kinds, draw.sample((took_ms, other_ms), 2), strict=True)
     ]
     fields = {
@@ -109,7 +114,7 @@ def split_script(seed: int) -> SplitScript:
         "right": towers[1],
         "batch": batch,
         "head": draw.choice((*DEVICES, None)),
-        "optimizer": draw.choice(list(_OPTIMIZERS)),
+        "optimizer": optimizer,
     }
     drawn = SplitScript(**fields)
     lines = {"function": _function_lines, "fit": _fit_lines, "session": _session_lines}
@@ -117,22 +122,38 @@ def split_script(seed: int) -> SplitScript:
     return SplitScript(**fields, text=text)
 
 
-def _tower(draw: random.Random, kind: str, batch: int, took_ms: float, top: int) -> Tower:
-    """Return a tower as wide as it takes for so long a training step."""
-    depth = draw.randint(2, 4)
-    size = draw.choice({"dense": (64, 128), "conv": (6, 8), "embedding": (10, 30)}[kind])
-    # How often a weight is used for each sample, in a kernel of so many places.
-    uses, places = (size * size, 9) if kind == "conv" else (1, 1)
-    flop = took_ms * _FLOP_PER_MS[kind]
-    width = (flop / (_FLOP_PER_WEIGHT * batch * depth * uses * places)) ** 0.5
-    return Tower(
+def _tower(
+    draw: random.Random, kind: str, batch: int, optimizer: str, took_ms: float, top: int
+) -> Tower:
+    """Return the widest tower that takes so long a training step, at most."""
+    drawn = Tower(
         kind=kind,
-        size=size,
-        width=max(4, round(width)),
-        depth=depth,
+        size=draw.choice({"dense": (64, 128), "conv": (6, 8), "embedding": (10, 30)}[kind]),
+        width=_NARROWEST,
+        depth=draw.randint(2, 4),
         top=top,
         vocabulary=draw.choice(_VOCABULARY),
     )
+    widths = range(_NARROWEST, _WIDEST)
+
+    def estimate_ms(width: int) -> float:
+        return estimated_ms(replace(drawn, width=width), batch, optimizer)
+
+    return replace(drawn, width=widths[max(0, bisect_right(widths, took_ms, key=estimate_ms) - 1)])
+
+
+def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
+    """Return what a training step of a tower takes on one core, roughly."""
+    width, is_conv = tower.width, tower.kind == "conv"
+    first = {"conv": 3, "dense": tower.size, "embedding": width}[tower.kind]
+    inner = (first + (tower.depth - 1) * width) * width * (9 if is_conv else 1)
+    last = width * tower.top
+    # A kernel is used at each place of a picture.
+    uses = tower.size**2 if is_conv else 1
+    flop = _FLOP_PER_WEIGHT * batch * (inner * uses + last)
+    table = tower.vocabulary * width if tower.kind == "embedding" else 0
+    weights = inner + last + table
+    return flop / _FLOP_PER_MS[tower.kind] + weights * _MS_PER_WEIGHT[optimizer]
 
 
 def _indented(lines: Sequence[str], levels: int = 1) -> list[str]:
