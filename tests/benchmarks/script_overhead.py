@@ -53,14 +53,13 @@ from typing import TYPE_CHECKING
 
 from command_runs import LAUNCH
 from machine_facts import machine_facts
+from script_calls import LEFT_OUT
 from split_scripts import split_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _CAPTURED = re.compile(r"captured (?P<call>\S+).* at its (?P<number>\d+)(?:st|nd|rd|th) step")
-# A step is traced in its first calls, and again where a batch has another shape.
-_LEFT_OUT = 10
 _FEWEST_STEPS = 20
 _ALL = 10**9
 _LIMIT_S = 600.0
@@ -128,8 +127,8 @@ def captured(program: Program) -> Captured:
 def calls(program: Program, call: str, *, hooks: bool, most: int, seconds: float) -> list[float]:
     """Run a script alone; return when each call of a step began, and last when the run ended.
 
-    In seconds after the start of its process. It ends after so many calls, or seconds from the
-    first.
+    In seconds after the start of its process. It ends after so many calls, or seconds past the
+    first ones.
     """
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "calls.json"
@@ -179,7 +178,7 @@ def waiting_row(program: Program, seen: Captured, turns: int, seconds: float) ->
         # In turn, so that what else the machine does meets both.
         for hooks in (False, True) if turn % 2 == 0 else (True, False):
             began = calls(program, seen.call, hooks=hooks, most=_ALL, seconds=seconds)
-            between = [b - a for a, b in pairwise(began[:-1])][_LEFT_OUT:]
+            between = [b - a for a, b in pairwise(began[:-1])][LEFT_OUT:]
             if len(between) < _FEWEST_STEPS:
                 return f"| {program.path.name} | {seen.call} | fewer than {_FEWEST_STEPS} steps |"
             taken[hooks].append(median(between) * 1e3)
