@@ -1,7 +1,7 @@
 """What a training script takes longer under `advisor`: to its captured step, and in each step.
 
     PYTHONPATH=tests python tests/benchmarks/script_overhead.py FOLDER... [--seeds SEED...]
-        [--turns 3] [--seconds 8]
+        [--turns 3] [--seconds 8] [--only start|waiting]
 
 Scripts are those of the folders, and some of `tests/split_scripts.py`. Arguments of `train.py`
 stand in a file `train.args` beside it, one a line; paths are absolute there. Each program runs in a
@@ -221,6 +221,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=_SEEDS, help="of split scripts")
     parser.add_argument("--turns", type=int, default=3, help="of each (3)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of steps in a turn (8)")
+    parser.add_argument("--only", choices=("start", "waiting"), help="one of the two tables")
     asked = parser.parse_args()
     print(machine_facts(), flush=True)
     with tempfile.TemporaryDirectory() as made:
