@@ -226,15 +226,19 @@ def main() -> None:
     print(machine_facts(), flush=True)
     with tempfile.TemporaryDirectory() as made:
         scripts = programs(asked.folders, asked.seeds, Path(made))
-        print(
-            "\n| script | step, call | advisor | script | longer (each) | of that script: waited |"
-        )
-        print("|---|---|---|---|---|---|", flush=True)
         seen = []
-        for program in scripts:
-            row, step = start_row(program, asked.turns)
-            seen.append(step)
-            print(row, flush=True)
+        if asked.only != "waiting":
+            print(
+                "\n| script | step, call | advisor | script | longer (each) | waited, of script |"
+            )
+            print("|---|---|---|---|---|---|", flush=True)
+            for program in scripts:
+                row, step = start_row(program, asked.turns)
+                seen.append(step)
+                print(row, flush=True)
+        if asked.only == "start":
+            return
+        seen = seen or [captured(program) for program in scripts]
         print("\n| script | step | without hooks | with hooks | longer (least, most) | steps |")
         print("|---|---|---|---|---|---|", flush=True)
         for program, step in zip(scripts, seen, strict=True):
