@@ -1,0 +1,280 @@
+"""Scripts with a split of their own: what `advisor analyze` says of it, and a second measurement.
+
+    PYTHONPATH=tests python tests/benchmarks/own_splits.py FILE --first-seed SEED [--count 8]
+    PYTHONPATH=tests python tests/benchmarks/own_splits.py FILE --summary
+
+The scripts are those of `tests/split_scripts.py`. For each, the command analyzes it on workers, as
+a user would call it. Of its `analysis.json` this is taken: the ratio of `as-written` to `single` as
+measured, with its 95 % interval, and as predicted. The split *wins* if the interval lies below the
+ratio that is worth a split (0.97), *loses* if it lies above, and else the command *cannot tell*.
+
+The second measurement shares nothing with the first but the machine, and what links were calibrated
+to: in another process the script runs up to its step again, is traced and placed again, and on new
+workers the split and `single` take turns, without any other candidate. Turns are longer, half a
+second instead of five steps, so that they are nearer to training. Its interval is made by the same
+rule. A verdict is *contradicted* if both are firm and differ. Whether the median of the second
+measurement lies in the interval of the first is told as well, and contradicts nothing.
+
+A line of JSON for each script, as soon as it is known; a run that was cut short goes on. A script
+that failed has a line that says why, and counts as not firm.
+
+Left out: that two measurements may be wrong alike, as by what the workers stand in for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from command_runs import LAUNCH
+from machine_facts import machine_facts
+from model_tracing import traced_model
+from silent import Silent
+from split_scripts import split_script
+
+from placement_advisor import defaults
+from placement_advisor.candidates import as_written, single
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, compare
+from placement_advisor.processes.children import preload
+from placement_advisor.testbed.added_rounds import time_in_rounds
+from placement_advisor.testbed.costing import calibrated, calibrated_cluster
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import BASELINE, SilentWatcher, Trial
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WINS, LOSES, CANNOT_TELL = "wins", "loses", "cannot tell"
+_TURN_S, _ROUNDS = 0.5, 30
+_MOST_STEPS = 400
+_LIMIT_S = 1_800.0
+_TAIL_CHARS = 600
+
+
+def verdict(interval: Sequence[float]) -> str:
+    """Return what an interval of the ratio to one device says."""
+    low, high = interval
+    if high < WORTHWHILE_RATIO:
+        return WINS
+    return LOSES if low > WORTHWHILE_RATIO else CANNOT_TELL
+
+
+def examine(seed: int) -> dict[str, Any]:
+    """Return what was said of a script's split, and what came of it once more."""
+    script = split_script(seed)
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"split_{seed}.py"
+        path.write_text(script.text)
+        line = {"seed": seed, **script.features, **_said(path, Path(folder) / "out")}
+        if "said" in line:
+            line |= _once_more(path)
+    if "again" in line:
+        low, high = line["interval"]
+        firm = {line["said"], line["again"]} - {CANNOT_TELL}
+        line["contradicted"] = len(firm) > 1
+        line["is_within"] = low <= line["ratio_again"] <= high
+    return line | {"took_s": round(time.monotonic() - began_s)}
+
+
+def _said(path: Path, out: Path) -> dict[str, Any]:
+    """Analyze a script with the command, and return what it says of the split."""
+    words = ["analyze", path.name, "--testbed", "workers", "-o", str(out)]
+    ran = _ran([sys.executable, "-c", LAUNCH, *words], path.parent)
+    if isinstance(ran, str):
+        return {"why": ran}
+    analysis = json.loads((out / "analysis.json").read_text())
+    found = {each["name"]: each for each in analysis["candidates"]}.get(as_written.FAMILY)
+    if found is None:
+        return {"why": f"{as_written.FAMILY} is no candidate"}
+    measured, predicted = found["measured"], found["predicted"]
+    if found["failure"] is not None or measured is None or measured["ratio_to_single"] is None:
+        return {"why": (found["failure"] or {}).get("message", "the split was not timed")}
+    interval = measured["ratio_to_single"]["ci95"]
+    return {
+        "ratio": measured["ratio_to_single"]["median"],
+        "interval": interval,
+        "predicted": predicted and predicted["ratio_to_single"],
+        "step_ns": measured["step_ns"]["median"],
+        "said": verdict(interval),
+        "recommended": [
+            analysis["recommendation"]["verdict"],
+            analysis["recommendation"]["candidate"],
+        ],
+    }
+
+
+def _once_more(path: Path) -> dict[str, Any]:
+    """Measure in another process; return that interval, too."""
+    ran = _ran([sys.executable, __file__, "--again", path.name], path.parent)
+    if isinstance(ran, str):
+        return {"why": ran}
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    if "interval_again" in found:
+        found["again"] = verdict(found["interval_again"])
+    return found
+
+
+def _ran(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str] | str:
+    """Run a program in a folder; return what came of it, or why nothing did."""
+    try:
+        ran = subprocess.run(
+            words, cwd=folder, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it took more than {_LIMIT_S:g} s"
+    return ran.stderr[-_TAIL_CHARS:] if ran.returncode else ran
+
+
+def measured_again(path: Path) -> dict[str, Any]:
+    """Run a script up to its step, and time its split and one device in long turns."""
+    preload()
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "bundle"
+        bundle.mkdir()
+        traced = traced_model(path, "train", bundle)
+        if traced is None:
+            return {"why": "it does not train"}
+        plan = plan_testbed(TestbedKind.WORKERS, defaults.DEVICES)
+        testbed = Testbed(plan, scratch=Path(folder))
+        testbed.add_program(STEP, bundle, traced.graph)
+        try:
+            testbed.start()
+            cluster = calibrated_cluster(plan.devices, calibrated(testbed, Silent()))
+            own = as_written.as_written(traced.graph, traced.requested_device_of, cluster)
+            if own is None:
+                return {"why": f"{as_written.FAMILY} is no placement"}
+            trial = Trial(testbed, steps=defaults.STEPS, watcher=SilentWatcher())
+            entries = {
+                placement.label: trial.enter(placement)
+                for placement in (single.on_device(traced.graph, plan.devices[0].name), own)
+            }
+            failed = [each.failure.message for each in entries.values() if each.failure]
+            if failed:
+                return {"why": failed[0]}
+            step_s = min(entry.warmup_ns[-1] for entry in entries.values()) / NS_PER_S
+            steps = max(defaults.STEPS, min(round(_TURN_S / step_s), _MOST_STEPS))
+            longer = Trial(testbed, steps=steps, watcher=SilentWatcher())
+            longer.entries |= {name: replace(each, rounds=[]) for name, each in entries.items()}
+            time_in_rounds(longer, _ROUNDS, lambda _: None)
+            alone, split = (longer.entries[name].rounds for name in (BASELINE, own.label))
+        finally:
+            testbed.close()
+    found = compare(BASELINE, alone, split, among=1)
+    if found is None:
+        return {"why": "there are too few rounds"}
+    return {
+        "ratio_again": found.ratio.median,
+        "interval_again": [found.ratio.low, found.ratio.high],
+        "rounds_again": found.rounds,
+        "steps_again": steps,
+        "step_ns_again": round(median(ns for turn in split for ns in turn)),
+    }
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table in Markdown, and what it comes to."""
+    rows = [
+        "| seed | script | towers | backward | predicted | measured | said | once more | then "
+        "| contradicted | within |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    examined = [line for line in lines if "seed" in line]
+    for line in examined:
+        of = "heavy" if line["heavy"] else "light"
+        cells = [
+            str(line["seed"]),
+            f"{line['style']}, batch {line['batch']}",
+            f"{of} {' + '.join(line['towers'])}, tops {line['tops'][0]}",
+            "with its tower" if line["backward_apart"] else "on one device",
+        ]
+        if "said" in line:
+            predicted = line["predicted"]
+            cells += [
+                f"{predicted['ratio']:.2f}" if predicted else "–",
+                _interval(line["ratio"], line["interval"]),
+                line["said"],
+            ]
+        if "again" in line:
+            cells += [
+                _interval(line["ratio_again"], line["interval_again"]),
+                line["again"],
+                "**yes**" if line["contradicted"] else "no",
+                "yes" if line["is_within"] else "no",
+            ]
+        else:
+            cells.append(f"failed: {' '.join(line['why'].split())}")
+        rows.append(f"| {' | '.join(cells)} |")
+    said = [line.get("said") for line in examined]
+    both = [line for line in examined if "again" in line]
+    return "\n".join(rows) + (
+        "\n\nRatios to one device, below 1 is faster; in brackets 95 % intervals.\n\n"
+        f"{len(examined)} scripts: {said.count(WINS) + said.count(LOSES)} firm, "
+        f"{said.count(WINS)} win, {said.count(LOSES)} lose; "
+        f"{sum(line['contradicted'] for line in both)} of {len(both)} contradicted, "
+        f"{sum(line['is_within'] for line in both)} measured again within the first interval."
+    )
+
+
+def _interval(ratio: float, interval: Sequence[float]) -> str:
+    return f"{ratio:.2f} ({interval[0]:.2f}–{interval[1]:.2f})"
+
+
+def main() -> None:
+    """Examine scripts, or say what has come of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path, help="results, a line of JSON for each script")
+    parser.add_argument("--first-seed", type=int, help="seeds are in a row from here")
+    parser.add_argument("--count", type=int, default=8, help="of scripts (8)")
+    parser.add_argument("--summary", action="store_true", help="say what the file comes to")
+    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.again:  # FILE is a script, in a process of its own.
+        try:
+            print(json.dumps(measured_again(asked.file)))
+        except AdvisorError as error:
+            print(json.dumps({"why": error.message}))
+        return
+    if not asked.summary:
+        if asked.first_seed is None:
+            parser.error("name a --first-seed that no change was tried on")
+        _examine_all(asked.file, range(asked.first_seed, asked.first_seed + asked.count))
+    print(summary(_lines(asked.file)))
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _examine_all(file: Path, seeds: range) -> None:
+    """Examine the seeds that the file does not have, and write each down at once."""
+    known = _lines(file)
+    if not known:
+        _add(file, machine_facts())
+    done = {line.get("seed") for line in known}
+    for seed in seeds:
+        if seed in done:
+            continue
+        line = examine(seed)
+        _add(file, line)
+        print({key: line[key] for key in ("seed", "said", "again", "why") if key in line})
+
+
+def _add(file: Path, line: Mapping[str, Any]) -> None:
+    with file.open("a") as opened:
+        opened.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
