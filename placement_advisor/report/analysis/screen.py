@@ -32,6 +32,7 @@ from placement_advisor.report.analysis.tables import (
     left_out_text,
     no_findings,
     one_line,
+    own_process_text,
     saving_text,
     with_range,
 )
@@ -79,7 +80,8 @@ class Line:
 
 def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
     """Return the lines for an analysis whose files lie in ``folder``."""
-    basis = "measured" if any(c.step("measured") for c in record.candidates) else "simulated"
+    has_run = record.testbed.not_run is None and any(c.step("measured") for c in record.candidates)
+    basis = "measured" if has_run else "simulated"
     ranked = _ranked(record.candidates, basis)
     last = _commands(record, folder)
     for most, rows in _WITHIN:
@@ -206,6 +208,9 @@ def _beside(
         own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
     if record.testbed.not_run:
+        alone = next((c.step("measured") for c in record.candidates if c.name == BASELINE), None)
+        if alone is not None:
+            yield from _paragraph(own_process_text(alone.step_ns), width, most, _ASIDE_STYLE)
         with_step = (c.name for c in record.candidates if c.step(basis) is not None)
         stand_in = record.testbed.stand_in
         if told_of := expected_error(with_step, record.assumed_times, stand_in=stand_in):
@@ -251,7 +256,8 @@ def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> It
     yield Line("")
     if not findings:
         alone = next((c.measured for c in record.candidates if c.name == BASELINE), None)
-        none = no_findings(is_sure=alone is None or alone.parts is not None)
+        is_sure = alone is None or alone.parts is not None or record.testbed.not_run is not None
+        none = no_findings(is_sure=is_sure)
         yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
         title = f"{finding.code} {finding.name}"
