@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 MOST_LINES = 30
 # The verdict is what all the rest is about.
 _MOST_OF_THE_ANSWER = 3
+# Why nothing ran is not cut, either.
+_MOST_OF_THE_GROUND = 3
 _REASONS, _FINDINGS, _FAILURES = 3, 2, 2
 _MOST_OF_A_TITLE = 2
 # How many lines a sentence may have, and how many candidates are worth more than its end.
@@ -123,11 +125,13 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
     ground = "Measured on" if answer.basis == "measured" else "Simulated for"
     batch = "a made-up batch of" if model.is_made_up else "batch"
     ground += f" {testbed.description}, {batch} {model.batch_size or 'unknown'}, {model.mode}"
+    lines = most
     if testbed.not_run is not None:
         ground += f" ({testbed.not_run})"
+        lines = max(most, _MOST_OF_THE_GROUND)
     if model.chosen.startswith(CAPTURED):
         yield from _paragraph(f"{model.chosen[0].upper()}{model.chosen[1:]}", width, most)
-    yield from _paragraph(f"{ground}:", width, most)
+    yield from _paragraph(f"{ground}:", width, lines)
     yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])
     if answer.how is not None:
         how = f"{answer.candidate}: {answer.how}"

@@ -55,18 +55,7 @@ class FlatStep:
     _source: Callable[[], Any]
 
     def bundle(self, batches: tuple[tuple[Any, ...], ...]) -> Bundle:
-        """Return the step with the values of its state, ready to be run by anyone.
-
-        Raises:
-            ModelError: it calls Python.
-        """
-        found = self.python_call()
-        if found is not None:
-            raise ModelError(
-                f"the step calls Python ({found[0]} {found[1]!r}), which stays with the process "
-                "that made it",
-                hint="replace tf.py_function and tf.numpy_function by TensorFlow ops",
-            )
+        """Return the step with the values of its state, ready to be run by anyone."""
         return Bundle(
             graph_def=self.graph_def(),
             inputs=self.inputs,

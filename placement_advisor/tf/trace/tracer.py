@@ -214,11 +214,16 @@ def trace_workload(path: str, folder: str | None) -> Traced:
 def _python_in_words(
     kind: str, name: str, step: TracedStep, operations: Mapping[str, Any], lines: UserLines
 ) -> str:
-    """Return an op that calls Python with its line; within a loop that of the loop."""
+    """Return an op that calls Python with its line, short enough for a sentence.
+
+    Within a loop it is the line of that.
+    """
     around = [loop for loop, found in step.composites.items() if name in found.members]
     stacks = source_stacks(operations, (name, *around), lines)
     stack = next((stacks[each] for each in (name, *around) if each in stacks), None)
-    return f"`{kind}` ({name})" if stack is None else f"`{kind}` at {stack[0].file}:{stack[0].line}"
+    if stack is None:
+        return f"`{kind}` ({name})"
+    return f"`{kind}` at {Path(stack[0].file).name}:{stack[0].line}"
 
 
 def _left_out(step: TracedStep) -> LeftOut:
