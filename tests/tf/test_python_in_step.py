@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from placement_advisor.errors import BatchSplitError
 from placement_advisor.profile.recorded.recorded import read_recorded
 from placement_advisor.tf.answers import OwnSteps, Traced
-from placement_advisor.tf.calls import as_is, tracer
+from placement_advisor.tf.calls import as_is, splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -63,6 +64,23 @@ def train_step(x):
     return total
 for _ in range(50):
     train_step(tf.ones((4, 3)))
+"""
+
+_SESSION = """
+import numpy as np, tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_v2_behavior()
+x = tf1.placeholder(tf.float32, (4, 3))
+w = tf1.get_variable("w", (3, 2), initializer=tf1.ones_initializer())
+def body(i, y):
+    return i + 1, tf.ensure_shape(tf1.py_func(lambda a: a / 2, [y], tf.float32), (4, 2))
+_, y = tf1.while_loop(lambda i, y: i < 3, body, [tf.constant(0), x @ w])
+loss = tf.reduce_mean((tf.stop_gradient(y) - x @ w) ** 2)
+train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+with tf1.Session() as session:
+    session.run(tf1.global_variables_initializer())
+    for _ in range(50):
+        session.run(train, {x: np.ones((4, 3), "float32")})
 """
 
 
@@ -120,3 +138,16 @@ def test_it_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
     (python,) = [op for op in recorded.ops if op.kind == "EagerPyFunc"]
     assert len(python.step_ns) == 10
     assert 15 * _MS <= python.median_ns <= max(steps.step_ns) * 2
+
+
+def test_a_loop_of_a_session_is_recorded_as_well(
+    trace: Callable[[str], Traced], child: Child, tmp_path: Path
+) -> None:
+    assert trace(_SESSION).python_call == "`PyFunc` at train.py:8"
+    # The shape that it says of the batch is not that of a share.
+    split = child.call(splitter.split_workload, (2, 2), None, time_limit_s=_LIMIT_S)
+    assert isinstance(split, BatchSplitError)
+    assert "it takes no batch of 2" in split.message
+    steps = child.call(as_is.record, str(tmp_path / "profile"), 0, time_limit_s=_LIMIT_S)
+    assert isinstance(steps, OwnSteps), steps
+    assert "PyFunc" in {op.kind for op in read_recorded(tmp_path / "profile").ops}

@@ -69,7 +69,7 @@ def _recorded(folder: str, core: int) -> OwnSteps:
     step = traced_step()
     function, batches = step.function, step.loaded.batches
     if step.loaded.trace is not None:  # It takes its tensors one by one.
-        function = tf.function(step.loaded.step, autograph=False)
+        function = lambda batch: step.function(*tf.nest.flatten(batch))  # noqa: E731
     # What is placed has not been rewritten either, and ops keep their names.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     for thread in Path("/proc/self/task").iterdir():
