@@ -34,10 +34,12 @@ from placement_advisor.analysis.kept import (
     read_searched,
 )
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
+from placement_advisor.analysis.own_process import own_plan, recorded_here
 from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
 from placement_advisor.analysis.price import (
     assume_prices,
     measure_prices,
+    priced_as,
     priced_by,
     start_again,
 )
@@ -153,7 +155,11 @@ def analyze(
         onlookers = _Onlookers(recorder=recording(subject.traced), course=course)
         if plan.not_run is not None:
             loader.close()
-            return _by_predicting(subject, elsewhere, onlookers)
+            return _by_predicting(subject, assume_prices(subject, elsewhere), Results(), onlookers)
+        if subject.traced.python_call is not None:
+            subject = replace(subject, plan=own_plan(plan, subject.traced.python_call))
+            course.known = replace(course.known, is_run=False)
+            return _by_own_process(subject, loader, scratch, onlookers)
         site = None
         if connected is not None:
             site = connected.site(scratch, stack)
@@ -223,7 +229,7 @@ def _traced(
     traced = trace_loaded(options.source, bundle, loader, course.watcher)
     course.known = replace(course.known, ops=len(traced.graph))
     course.begin(Stage.SPLIT)
-    folder = bundle if plan.not_run is None else None
+    folder = bundle if plan.not_run is None and traced.python_call is None else None
     splits = split_batch(options, len(plan.devices), traced, folder, loader, course.watcher)
     growth = None
     if not options.quick:
@@ -232,14 +238,27 @@ def _traced(
     return Subject(options=options, plan=plan, traced=traced, splits=splits, growth=growth)
 
 
-def _by_predicting(
-    subject: Subject, elsewhere: Elsewhere | None, onlookers: _Onlookers
+def _by_own_process(
+    subject: Subject, loader: Child, scratch: Path, onlookers: _Onlookers
 ) -> Analysis:
-    """Analyse the subject by assumed costs; nothing runs."""
+    """Analyse the subject by what it costs in the process that has loaded it, where it can run."""
+    onlookers.course.begin(Stage.MEASURE)
+    onlookers.recorder.review(review_so_far(subject, "measuring costs"))
+    recorded = recorded_here(subject, loader, scratch / "own-process", onlookers.course.watcher)
+    loader.close()
+    if recorded is None:
+        return _by_predicting(subject, assume_prices(subject, None), Results(), onlookers)
+    prices, results = recorded
+    return _by_predicting(subject, priced_as(subject, prices), results, onlookers)
+
+
+def _by_predicting(
+    subject: Subject, priced: Priced, results: Results, onlookers: _Onlookers
+) -> Analysis:
+    """Analyse the subject by its prices; no candidate runs."""
     onlookers.course.begin(Stage.SEARCH)
     onlookers.recorder.review(review_so_far(subject, "predicting"))
-    forecast = _forecast(subject, assume_prices(subject, elsewhere), onlookers)
-    return _conclude(subject, forecast, Results(), onlookers)
+    return _conclude(subject, _forecast(subject, priced, onlookers), results, onlookers)
 
 
 def _by_running(
@@ -342,7 +361,8 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
     if not plan.is_declined and not options.quick:
         return None
     chosen, brief = to_be_run(forecast, options), to_be_run_briefly(forecast, options)
-    known = replace(course.known, is_run=plan.is_declined)
+    is_run = plan.is_declined and subject.traced.python_call is None
+    known = replace(course.known, is_run=is_run)
     known = _known_of(known, forecast, chosen, brief)
     if options.quick:
         splits = known_at_first(replace(options, quick=False)).splits

@@ -111,7 +111,14 @@ def answer_of(
 ) -> Recommendation:
     """Return the answer that these candidates give; see `recommend` for ``again``."""
     as_is = results.beside.as_is_ns or None
-    return recommend(candidates, _testbed(subject, forecast), as_is, bound, again)
+    return recommend(
+        candidates,
+        _testbed(subject, forecast),
+        as_is,
+        bound,
+        again,
+        calls_python=subject.traced.python_call is not None,
+    )
 
 
 def advised(subject: Subject, forecast: Forecast, results: Results) -> list[Placement]:
@@ -282,6 +289,7 @@ def _evidence(
         takes_batch_size=traced.takes_batch_size,
         break_even=break_even,
         left_out=traced.left_out,
+        calls_python=traced.python_call is not None,
         doubt=proposals.prices.doubt,
         timed=results.timed,
     )

@@ -14,7 +14,7 @@ from placement_advisor.analysis.batch_times import (
     time_devices,
     with_every_device,
 )
-from placement_advisor.analysis.traced_model import child_ended, traced_model
+from placement_advisor.analysis.traced_model import check_runs, child_ended, traced_model
 from placement_advisor.candidates.batch_split.plan import check_no_pairs
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.candidates.batch_split.shares import shares_of
@@ -82,6 +82,7 @@ def balance(
         preload()
         loader = stack.enter_context(Child("loader"))
         traced = traced_model(source, None, loader, watcher)
+        check_runs(traced, source)
         batch = traced.batch_size
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import ASSUMED_WITHIN
@@ -23,6 +24,8 @@ ASSUMED_DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True
 RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
 MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+# Ops were measured here, and copies were not.
+OWN_PROCESS_DOUBT = replace(MEASURED_DOUBT, copies=ASSUMED_DOUBT.copies)
 
 
 def assumed_doubt(costs: Mapping[str, CostTable], cluster: Cluster) -> Doubt:

@@ -79,6 +79,15 @@ def assume_prices(subject: Subject, elsewhere: Elsewhere | None) -> Priced:
             source=CostSource.ASSUMED,
             doubt=assumed_doubt(costs, cluster),
         )
+    call = subject.traced.python_call
+    if call is not None and prices.source is CostSource.ASSUMED:
+        unknown = f"{call} calls Python, and how long that takes is not known: nothing ran"
+        prices = replace(prices, notes=(*prices.notes, unknown))
+    return priced_as(subject, prices)
+
+
+def priced_as(subject: Subject, prices: Prices) -> Priced:
+    """Return these prices of the step, with those that follow of the splits of its batch."""
     splits = {
         families: split
         if isinstance(split, BatchSplitError)

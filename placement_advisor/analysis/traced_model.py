@@ -32,10 +32,28 @@ def traced_model(
     """Load and trace a model in the child; what is needed to run it goes into the folder, if any.
 
     Raises:
-        ModelError: it cannot be loaded or traced.
+        ModelError: it cannot be loaded or traced, or not be run by others if that is asked for.
     """
     load_model(source, loader, watcher)
-    return trace_loaded(source, bundle, loader, watcher)
+    traced = trace_loaded(source, bundle, loader, watcher)
+    if bundle is not None:
+        check_runs(traced, source)
+    return traced
+
+
+def check_runs(traced: Traced, source: ModelSource) -> None:
+    """Check that processes other than the one that has loaded a step can run it.
+
+    Raises:
+        ModelError: it calls Python.
+    """
+    if traced.python_call is not None:
+        raise ModelError(
+            f"{source.path}: {traced.name}: {traced.python_call} calls Python, which stays with "
+            "the process that made it: no placement of this step can run",
+            hint="replace tf.py_function and tf.numpy_function by TensorFlow ops; `advisor "
+            "analyze` predicts such a step",
+        )
 
 
 def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:

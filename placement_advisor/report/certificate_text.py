@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 COSTS = {
     CostSource.MEASURED: "costs of ops, links and starts that were measured on these devices",
-    CostSource.RECORDED: "op times from a profile recorded elsewhere, links in part assumed",
+    CostSource.RECORDED: "op times from a recorded profile, links assumed where it shows none",
     CostSource.ASSUMED: "assumed costs: no op and no link was measured",
 }
 

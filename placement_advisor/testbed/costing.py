@@ -138,14 +138,10 @@ def measure_costs(
         )
     calibration = calibration.at_speed(trial.speed() or calibration.reference_ns)
     costs = measured_costs(traced.graph, with_members(entry.profile.op_ns, traced.members))
-    in_ops_ns = step_ns - calibration.step_overhead_ns
-    overhead_ns = dispatch_overhead_ns(
-        in_ops_ns=in_ops_ns, compute_ns=costs.total_ns, op_count=len(costs.costs)
-    )
-    launch_ns = min(overhead_ns, MAX_DISPATCH_NS)
+    costs, launch_ns = with_launches(costs, step_ns - calibration.step_overhead_ns)
     cluster = calibrated_cluster(plan.devices, calibration, launch_overhead_ns=launch_ns)
     return Costing(
-        costs=_filling(costs, in_ops_ns, launch_ns),
+        costs=costs,
         cluster=cluster,
         step_overhead_ns=calibration.step_overhead_ns,
     )
@@ -219,6 +215,15 @@ def _split_costs(
             time_ns = round((op.bytes_accessed or 0) * per_byte)
             found[op.name] = OpCost(time_ns=time_ns, basis=CostBasis.GUESSED)
     return CostTable(costs=found)
+
+
+def with_launches(costs: CostTable, in_ops_ns: int) -> tuple[CostTable, int]:
+    """Return op times that fill the ops of a step together with launches, and what one takes."""
+    overhead_ns = dispatch_overhead_ns(
+        in_ops_ns=in_ops_ns, compute_ns=costs.total_ns, op_count=len(costs.costs)
+    )
+    launch_ns = min(overhead_ns, MAX_DISPATCH_NS)
+    return _filling(costs, in_ops_ns, launch_ns), launch_ns
 
 
 def _filling(costs: CostTable, in_ops_ns: int, launch_ns: int) -> CostTable:

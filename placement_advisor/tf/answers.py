@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
 # Kinds of ops that assign variables begin with these.
 UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+# Ops that call a function of Python, which only the process can do that has traced it.
+PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 class SourceLine(NamedTuple):
@@ -111,7 +113,8 @@ class Traced:
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
     ``captured`` is the call of a script that ran. ``is_made_up``: it has no batch of its own.
     ``printed`` is the end of what the script printed.
-    ``left_out`` is what the user's program has beside the graph.
+    ``left_out`` is what the user's program has beside the graph. ``python_call`` is the first op
+    that calls Python, with the user's line, in words; None if there is none.
     """
 
     graph: OpGraph
@@ -133,6 +136,7 @@ class Traced:
     created: Mapping[str, int] = field(default_factory=dict)
     created_at: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
     left_out: LeftOut = LeftOut()
+    python_call: str | None = None
 
     @property
     def line_of(self) -> dict[str, SourceLine]:
@@ -146,6 +150,13 @@ class Traced:
             for op in self.graph.ops
             if op.variable is not None and op.kind.startswith(UPDATES) and op.name in self.stack_of
         }
+
+
+class OwnSteps(NamedTuple):
+    """Times of steps in the process that has loaded them: the first ones, and those that count."""
+
+    warmup_ns: tuple[int, ...]
+    step_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,6 +245,18 @@ def test_nor_is_it_where_they_were_only_simulated():
     assert recommend([alone, bad, good], NOT_RUN, None).verdict is AdviceVerdict.STAY_SINGLE
 
 
+def test_of_a_step_that_calls_python_splits_are_simulated_beside_a_measured_device():
+    alone = candidate("single", ms=10, predicted=10)
+    unsure = simulated("towers", 0.8, 0.95, 1.1)
+    answer = recommend([alone, unsure], NOT_RUN, None, calls_python=True)
+    assert (answer.verdict, answer.basis) == (AdviceVerdict.CANNOT_TELL, "simulated")
+    assert answer.speedup is None
+    assert answer.answer.endswith("; a step without Python could run, which would settle it")
+    sure = simulated("towers", 0.5, 0.6, 0.7)
+    answer = recommend([alone, sure], NOT_RUN, None, calls_python=True)
+    assert (answer.verdict, answer.basis) == (AdviceVerdict.SPLIT, "simulated")
+
+
 def test_a_proof_is_a_ground_beside_splits_that_are_bad_on_purpose():
     answer = recommend([SINGLE, ABSENT, SLOWEST], TESTBED, None, bound(9_900_000))
     assert answer.verdict is AdviceVerdict.STAY_SINGLE

@@ -11,6 +11,7 @@ from placement_advisor.analysis.advice.settling import (
     RealRun,
     RunElsewhere,
     Settling,
+    WithoutPython,
     in_words,
     next_run,
 )
@@ -47,6 +48,8 @@ S = 1_000_000_000
         # 40 + 15 * 2 s
         (RealRun(), NOT_RUN, "; a real run (without --quick, about 70 s) would settle it"),
         (RealRun(), None, "; a real run would settle it"),
+        # The same command without --quick would tell more, and run nothing either.
+        (WithoutPython(), NOT_RUN, "; a step without Python could run, which would settle it"),
         # What is not here cannot run, but be looked at for longer.
         (
             RunElsewhere(is_recorded=False),

@@ -53,6 +53,13 @@ def test_what_is_written_is_read_back(analysis: Analysis, tmp_path: Path) -> Non
     assert alternating.step("simulated") is None
 
 
+def test_a_saving_at_a_batch_that_did_not_run_is_read_back(document: dict[str, Any]) -> None:
+    found = next(each for each in document["findings"] if "saving_basis" in each)
+    found["saving_basis"] = "extrapolated"
+    savings = [finding.saving for finding in record_of(document).findings]
+    assert "extrapolated" in {saving.basis for saving in savings if saving is not None}
+
+
 def test_parts_of_a_step_are_those_of_the_device_that_computes_most(analysis: Analysis) -> None:
     towers = record_of(analysis_as_json(analysis)).candidates[1]
     assert towers.predicted is not None

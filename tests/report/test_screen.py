@@ -86,7 +86,7 @@ def finding(number: int) -> FindingRecord:
 
 
 def crowded(long: str) -> AnalysisRecord:
-    """An analysis in which everything that can be long is."""
+    """An analysis in which everything that can be long is, of which nothing ran."""
     plain = record(sample_analysis.sample())
     many = [ran(f"{long}{number}", 1 + number / 100) for number in range(60)]
     many = [replace(each, is_unverified=True) for each in many]
@@ -99,12 +99,13 @@ def crowded(long: str) -> AnalysisRecord:
         how=long * 9,
         deciding=(long * 9,) * 30,
     )
+    predicted = [replace(c, predicted=c.measured) for c in (*many, ran("single", 1.0), *failed)]
     return replace(
         plain,
         answer=answer,
         model=replace(plain.model, chosen=long * 9, is_captured=True),
         testbed=replace(plain.testbed, description=long * 9, not_run=long * 9),
-        candidates=(*many, ran("single", 1.0), *failed, only_simulated("x")),
+        candidates=(*predicted, only_simulated("x")),
         findings=tuple(map(finding, range(100, 120))),
         warnings=90,
     )
@@ -226,7 +227,20 @@ def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_t
     names = [row.split()[0] for row in rows]
     assert {"single", "c0", "c7"} <= set(names)
     (counted,) = [line for line in lines if line.startswith("and ")]
-    assert counted == f"and {61 - len(rows)} more ran"
+    assert counted == f"and {62 - len(rows)} more simulated"
+
+
+def test_what_one_device_took_in_the_process_of_the_step_is_told_beside_what_is_simulated() -> None:
+    of = with_candidates(
+        replace(only_simulated("single"), measured=ran("single", 1.5).measured),
+        only_simulated("towers"),
+    )
+    of = replace(of, testbed=replace(of.testbed, not_run="no candidate ran: Python"))
+    lines = text(of).splitlines()
+    assert any(re.match(r"candidate +simulated", line) for line in lines), lines
+    assert any(re.match(r"single +10\.0 ms +baseline", line) for line in lines), lines
+    assert "single: 15.0 ms, measured on one core in the process that made the step" in lines
+    assert not any("ran" in line.split() for line in lines if line.startswith("and "))
 
 
 def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> None:

@@ -474,14 +474,6 @@ def step(x):
 """,
         "used by IteratorGetNext",
     ),
-    "a call of Python": (
-        """
-@tf.function
-def step(x):
-    return tf.numpy_function(lambda a: a * 2, [x], tf.float32) + x
-""",
-        "calls back into Python",
-    ),
     "nothing to do": (
         """
 @tf.function

@@ -29,7 +29,13 @@ from placement_advisor.analysis.advice.ruling import (
     rule_unfit,
     with_as_is,
 )
-from placement_advisor.analysis.advice.settling import RealRun, RunElsewhere, in_words, next_run
+from placement_advisor.analysis.advice.settling import (
+    RealRun,
+    RunElsewhere,
+    WithoutPython,
+    in_words,
+    next_run,
+)
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
 from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
@@ -42,7 +48,7 @@ from placement_advisor.units import format_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from placement_advisor.analysis.advice.settling import Again
+    from placement_advisor.analysis.advice.settling import Again, Settling
     from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
 
 # Testbeds whose step times say nothing about a split.
@@ -65,11 +71,14 @@ def recommend(
     as_is: Sequence[int] | None,
     bound: Bound | None = None,
     again: Again | None = None,
+    *,
+    calls_python: bool = False,
 ) -> Recommendation:
     """Return the answer for these candidates.
 
     ``as_is`` holds the step times of the unmodified step in ns, as many of each round. ``again`` is
-    what a run that tells more would take, None where there can be none.
+    what a run that tells more would take, None where there can be none. A step that
+    ``calls_python`` does not run.
     ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
     that was tried. ``speedup`` is None where nothing was measured.
     """
@@ -84,7 +93,7 @@ def recommend(
         ruling = _rule_run(alone, candidates, testbed, as_is, is_proved=proof is not None)
         basis, ground = "measured", f"measured on {testbed.description}"
     else:
-        ruling = _rule_not_run(alone, candidates, testbed, bound)
+        ruling = _rule_not_run(alone, candidates, testbed, bound, calls_python=calls_python)
         basis, ground = "simulated", f"simulated for {testbed.description}, not run"
 
     opening = _OPENINGS[ruling.verdict]
@@ -189,11 +198,15 @@ def _rule_not_run(
     candidates: Sequence[Candidate],
     testbed: TestbedSummary,
     bound: Bound | None,
+    *,
+    calls_python: bool,
 ) -> Ruling:
     is_proved = bound is not None and bound.proves_single_if_wrong
     is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
     is_recorded = bound is not None and bound.source is CostSource.RECORDED
-    settling = RealRun() if is_here else RunElsewhere(is_recorded=is_recorded)
+    settling: Settling = RunElsewhere(is_recorded=is_recorded)
+    if is_here:
+        settling = WithoutPython() if calls_python else RealRun()
     return rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
 
 

@@ -32,6 +32,11 @@ class RealRun:
     """Running steps at all would settle it."""
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutPython:
+    """Running steps that call no Python: those that do cannot be placed and run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunElsewhere:
     """Running steps on devices that are not here; ``is_recorded``: a profile of them was given."""
@@ -39,7 +44,7 @@ class RunElsewhere:
     is_recorded: bool
 
 
-Settling = MoreRounds | RealRun | RunElsewhere
+Settling = MoreRounds | RealRun | WithoutPython | RunElsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,8 @@ def in_words(settling: Settling | None, again: Again | None) -> str:
             can_run = again is not None and again.round_s is not None
             how = f" ({run.change}{takes})" if run is not None and can_run else ""
             return f"; a real run{how} would settle it"
+        case WithoutPython():
+            return "; a step without Python could run, which would settle it"
         case RunElsewhere(is_recorded=True):
             return "; a run on such devices would settle it"
         case RunElsewhere():

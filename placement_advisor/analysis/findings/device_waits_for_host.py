@@ -97,8 +97,8 @@ def _slow_host(evidence: Evidence) -> Finding | None:
         finding=f"{device} computes for {format_share(compute_ns / step_ns)} of a step "
         f"({format_ns(compute_ns)} of {format_ns(step_ns)}, simulated); the rest goes to launching "
         "ops, to the host and to the call",
-        action="have fewer and larger ops first: a larger batch, fused layers and optimizers, "
-        "jit_compile=True on one device"
+        action="have fewer and larger ops first: a larger batch, fused layers and optimizers"
+        + (", jit_compile=True on one device" * (not evidence.calls_python))
         + (", several steps per call (steps_per_execution)" * (left_out.steps_per_call == 1)),
         where={"device": device},
     )

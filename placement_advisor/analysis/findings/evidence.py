@@ -108,7 +108,7 @@ class Evidence:
     fit. ``break_even`` is None where nothing was swept. ``own_of_replicas`` are ops that compute
     something of a replica's own where the batch is split. ``recommended`` is the candidate to use,
     None if none is. ``left_out`` is what the user's program has beside all that: no advice names
-    what is there.
+    what is there. ``calls_python``: some op does, which XLA cannot compile.
     """
 
     graph: OpGraph
@@ -133,6 +133,7 @@ class Evidence:
     takes_batch_size: bool
     break_even: BreakEven | None
     left_out: LeftOut
+    calls_python: bool
     timed: tuple[Timed, ...]
 
     def is_of_batch(self, candidate: str | None) -> bool:
@@ -257,6 +258,7 @@ def gather(
     growing: GrowingStep | None = None,
     takes_batch_size: bool = True,
     break_even: BreakEven | None = None,
+    calls_python: bool = False,
     timed: Sequence[Timed] = (),
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge.
@@ -304,6 +306,7 @@ def gather(
         takes_batch_size=takes_batch_size,
         break_even=break_even,
         left_out=left_out,
+        calls_python=calls_python,
         timed=tuple(timed),
     )
 

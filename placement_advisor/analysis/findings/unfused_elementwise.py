@@ -27,7 +27,7 @@ _NAMED = 3
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """Return a finding if one device would gain by fusing elementwise ops."""
     assumed = evidence.assumed
-    if assumed is None:
+    if assumed is None or evidence.calls_python:
         return ()
     fused = with_trees_as_one(evidence.graph)
     fused_ns = assumed.step_ns(fused)

@@ -72,8 +72,11 @@ class Recorded:
     graph: OpGraph | None = None
 
 
-def read_recorded(path: Path) -> Recorded:
+def read_recorded(path: Path, *, shares_core: bool = False) -> Recorded:
     """Read a profile: an ``.xplane.pb`` file, a run folder, or a logdir, of which the newest run.
+
+    ``shares_core``: all threads of a process had one core between them, as they have in profiles
+    of this program's own.
 
     Raises:
         AdvisorError: there is no profile, a file is corrupt (the graph of a logdir among them), or
@@ -88,7 +91,8 @@ def read_recorded(path: Path) -> Recorded:
             "reads this one",
         )
     is_own = any(file.name == CLIENT_FILE for file in files)
-    processes = tuple(_processes([space_file(file) for file in files], shares_core=is_own))
+    spaces = [space_file(file) for file in files]
+    processes = tuple(_processes(spaces, shares_core=is_own or shares_core))
     seen = [run for process in processes for run in runs(process)]
     if not any(run.on_device and run.op for run in seen):
         raise AdvisorError(

@@ -87,15 +87,7 @@ def recorded_costs(
             graph.
     """
     members = members or {}
-    kinds: dict[str, str | None] = {
-        name: None for inside in members.values() for name in inside
-    } | {op.name: op.kind for op in graph.ops if op.role in COMPUTING_ROLES}
-    same = same_ops(kinds, [(op.name, op.kind) for op in recorded.ops])
-    joined = [
-        (same[op.name, op.kind], op)
-        for op in recorded.ops
-        if (op.name, op.kind) in same and _counts(op, same[op.name, op.kind], graph)
-    ]
+    joined = joined_ops(graph, recorded, members)
     op_ns = {name: op.median_ns for name, op in joined}
     for name, op in joined:
         op_ns |= dict.fromkeys(_fused_into(graph, name, op.kind, op_ns), 0)
@@ -113,6 +105,24 @@ def recorded_costs(
             hint="record the same model, in the same mode (training or inference)",
         )
     return costs, coverage
+
+
+def joined_ops(
+    graph: OpGraph, recorded: Recorded, members: Mapping[str, Collection[str]]
+) -> list[tuple[str, RecordedOp]]:
+    """Return the recorded ops that are ops of the graph, or within its loops, by their name there.
+
+    ``members`` names the ops within each loop and conditional.
+    """
+    kinds: dict[str, str | None] = {
+        name: None for inside in members.values() for name in inside
+    } | {op.name: op.kind for op in graph.ops if op.role in COMPUTING_ROLES}
+    same = same_ops(kinds, [(op.name, op.kind) for op in recorded.ops])
+    return [
+        (same[op.name, op.kind], op)
+        for op in recorded.ops
+        if (op.name, op.kind) in same and _counts(op, same[op.name, op.kind], graph)
+    ]
 
 
 def recorded_links(recorded: Recorded) -> dict[tuple[str, str], Link]:

@@ -25,8 +25,8 @@ def did_run(candidate: Candidate) -> bool:
 
 
 def any_ran(analysis: Analysis) -> bool:
-    """Whether any candidate did."""
-    return any(map(did_run, analysis.candidates))
+    """Whether any candidate did, on the testbed."""
+    return analysis.testbed.not_run is None and any(map(did_run, analysis.candidates))
 
 
 def fastest_first(analysis: Analysis) -> tuple[Candidate, ...]:

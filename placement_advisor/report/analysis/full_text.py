@@ -45,6 +45,7 @@ from placement_advisor.report.analysis.tables import (
     left_out_text,
     no_findings_text,
     one_line,
+    own_process_line,
     predicted_lines,
     predicted_range,
     predicted_speedup,
@@ -141,7 +142,7 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if ranked := ranked_findings(analysis):
         yield _findings(ranked)
     else:
-        yield Text(f"Findings: {no_findings_text(analysis.candidates)}")
+        yield Text(f"Findings: {no_findings_text(analysis)}")
     if hypothetical := hypothetical_findings(analysis):
         names = dict.fromkeys(f"{finding.code} {finding.name}" for finding in hypothetical)
         yield Text(f"{OF_OTHER_SPLITS}: {', '.join(names)} (report.md)")
@@ -227,7 +228,10 @@ def _footnotes(analysis: Analysis) -> Text:
             f"copies and compute: profiled{bytes_basis_text(analysis)}."
         )
     else:
-        lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
+        if (alone := own_process_line(analysis)) is None:
+            lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
+        else:
+            lines += [f"Simulated ({testbed.not_run}).", f"{alone}."]
         if (told_of := analysis_error(analysis)) is not None:
             lines.append(told_of)
     lines.append("exposed: copies to the device that waits longest, while it computes nothing.")

@@ -71,7 +71,7 @@ MAX_LISTING_LINES = 80
 def render_markdown(analysis: Analysis) -> str:
     """Return the whole report."""
     findings = [_finding(finding) for finding in ranked_findings(analysis)]
-    findings = findings or [no_findings_text(analysis.candidates)]
+    findings = findings or [no_findings_text(analysis)]
     if hypothetical := hypothetical_findings(analysis):
         findings += [f"{OF_OTHER_SPLITS}:", *map(_finding, hypothetical)]
     parts = [

@@ -22,6 +22,7 @@ from placement_advisor.report.analysis.tables import (
     copy_share,
     error_text,
     longer_text,
+    own_process_line,
 )
 from placement_advisor.simulator.events import carried
 from placement_advisor.units import (
@@ -202,9 +203,11 @@ def testbed(analysis: Analysis) -> Iterable[str]:
 def method(analysis: Analysis) -> Iterable[str]:
     """Yield how steps were timed, and what the profiler did to them."""
     runs = [(c.name, c.measured) for c in analysis.candidates if c.measured and c.measured.step_ns]
-    if not runs:
-        reason = analysis.testbed.not_run or "no candidate ran"
-        yield f"No step was timed ({escape(reason)}). Every step time above is simulated."
+    alone = own_process_line(analysis)
+    if not runs or alone is not None:
+        reason = escape(analysis.testbed.not_run or "no candidate ran")
+        timed = "No step was timed" if alone is None else f"{alone[0].upper()}{alone[1:]}"
+        yield f"{timed} ({reason}). Every step time above is simulated."
         if (told_of := analysis_error(analysis)) is not None:
             yield escape(told_of)
         return

@@ -9,7 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun, Saving
+from placement_advisor.analysis.analysis_result import (
+    EXTRAPOLATED,
+    AdviceVerdict,
+    NextRun,
+    Saving,
+)
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import (
     MisfitError,
@@ -45,7 +50,7 @@ from placement_advisor.report.analysis.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from enum import StrEnum
     from pathlib import Path
 
@@ -232,7 +237,7 @@ def _answer(value: object) -> AnswerRecord:
     return AnswerRecord(
         verdict=field(document, "verdict", partial(_member, AdviceVerdict)),
         candidate=field(document, "candidate", _or_none(text)),
-        basis=field(document, "basis", _basis),
+        basis=field(document, "basis", partial(_one_of, _BASES)),
         answer=field(document, "answer", _prose),
         caveat=field(document, "caveat", _or_none(_prose)),
         how=field(document, "how", _or_none(_prose)),
@@ -266,7 +271,7 @@ def _saving(document: dict[str, object]) -> Saving:
     low_ns, saving_ns, high_ns = (
         field(document, f"saving_{end}ns", _time) for end in ("low_", "", "high_")
     )
-    basis = field(document, "saving_basis", _basis)
+    basis = field(document, "saving_basis", partial(_one_of, (*_BASES, EXTRAPOLATED)))
     try:
         return Saving(saving_ns=saving_ns, low_ns=low_ns, high_ns=high_ns, basis=basis)
     except ValueError as error:
@@ -289,9 +294,9 @@ def _prose(value: object) -> str:
     return text(value, most_chars=_MAX_PROSE_CHARS)
 
 
-def _basis(value: object) -> str:
-    if value not in _BASES:
-        raise MisfitError(f"{shown(value)} is not {' or '.join(_BASES)}")
+def _one_of(words: Sequence[str], value: object) -> str:
+    if value not in words:
+        raise MisfitError(f"{shown(value)} is not {' or '.join(words)}")
     return text(value)
 
 

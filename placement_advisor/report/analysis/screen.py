@@ -32,6 +32,7 @@ from placement_advisor.report.analysis.tables import (
     left_out_text,
     no_findings,
     one_line,
+    own_process_text,
     saving_text,
     with_range,
 )
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 MOST_LINES = 30
 # The verdict is what all the rest is about.
 _MOST_OF_THE_ANSWER = 3
+# Why nothing ran is not cut, either.
+_MOST_OF_THE_GROUND = 3
 _REASONS, _FINDINGS, _FAILURES = 3, 2, 2
 _MOST_OF_A_TITLE = 2
 # How many lines a sentence may have, and how many candidates are worth more than its end.
@@ -78,7 +81,8 @@ class Line:
 
 def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
     """Return the lines for an analysis whose files lie in ``folder``."""
-    basis = "measured" if any(c.step("measured") for c in record.candidates) else "simulated"
+    has_run = record.testbed.not_run is None and any(c.step("measured") for c in record.candidates)
+    basis = "measured" if has_run else "simulated"
     ranked = _ranked(record.candidates, basis)
     last = _commands(record, folder)
     for most, rows in _WITHIN:
@@ -120,12 +124,14 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
     ground = "Measured on" if answer.basis == "measured" else "Simulated for"
     batch = "a made-up batch of" if model.is_made_up else "batch"
     ground += f" {testbed.description}, {batch} {model.batch_size or 'unknown'}, {model.mode}"
+    lines = most
     if testbed.not_run is not None:
         ground += f" ({testbed.not_run})"
+        lines = max(most, _MOST_OF_THE_GROUND)
     if model.is_captured:
         said = f"{model.chosen[0].upper()}{model.chosen[1:]}"
         yield from _paragraph(said, width, max(most, _MOST_OF_A_TITLE))
-    yield from _paragraph(f"{ground}:", width, most)
+    yield from _paragraph(f"{ground}:", width, lines)
     yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])
     if answer.how is not None:
         how = f"{answer.candidate}: {answer.how}"
@@ -206,6 +212,9 @@ def _beside(
         own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
     if record.testbed.not_run:
+        alone = next((c.step("measured") for c in record.candidates if c.name == BASELINE), None)
+        if alone is not None:
+            yield from _paragraph(own_process_text(alone.step_ns), width, most, _ASIDE_STYLE)
         with_step = (c.name for c in record.candidates if c.step(basis) is not None)
         stand_in = record.testbed.stand_in
         if told_of := expected_error(with_step, record.assumed_times, stand_in=stand_in):
@@ -251,7 +260,8 @@ def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> It
     yield Line("")
     if not findings:
         alone = next((c.measured for c in record.candidates if c.name == BASELINE), None)
-        none = no_findings(is_sure=alone is None or alone.parts is not None)
+        is_sure = alone is None or alone.parts is not None or record.testbed.not_run is not None
+        none = no_findings(is_sure=is_sure)
         yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
         title = f"{finding.code} {finding.name}"

@@ -143,10 +143,11 @@ def how_title(analysis: Analysis | Review) -> str:
     return "How to split" if verdict_is_split(analysis) else "How the best split goes"
 
 
-def no_findings_text(candidates: Iterable[Candidate]) -> str:
+def no_findings_text(analysis: Analysis | Review) -> str:
     """Return what to say where no rule has found anything."""
-    alone = next((c for c in candidates if c.name == BASELINE), None)
+    alone = next((c for c in analysis.candidates if c.name == BASELINE), None)
     has_run = alone is not None and alone.measured is not None and bool(alone.measured.step_ns)
+    has_run = has_run and _ran_on_testbed(analysis)
     return no_findings(is_sure=not has_run or alone is None or alone.profile is not None)
 
 
@@ -172,10 +173,35 @@ def how_in_short(how: HowToSplit) -> str:
 
 
 def was_measured(analysis: Analysis) -> bool:
-    """Whether any step was timed, the user's own included."""
-    return bool(analysis.as_is) or any(
-        candidate.measured and candidate.measured.step_ns for candidate in analysis.candidates
+    """Whether any step was timed on the testbed, or the user's own beside it."""
+    return _ran_on_testbed(analysis) and (
+        bool(analysis.as_is)
+        or any(
+            candidate.measured and candidate.measured.step_ns for candidate in analysis.candidates
+        )
     )
+
+
+def own_process_line(analysis: Analysis) -> str | None:
+    """Return what one device took where the step ran in its own process alone; None elsewhere."""
+    alone = next((c for c in analysis.candidates if c.name == BASELINE), None)
+    if _ran_on_testbed(analysis) or alone is None or alone.measured is None:
+        return None
+    return own_process_text(median(alone.measured.step_ns))
+
+
+def own_process_text(step_ns: float) -> str:
+    """Return what one device took in the step's own process.
+
+    >>> own_process_text(1_500_000)
+    'single: 1.50 ms, measured on one core in the process that made the step'
+    """
+    where = "on one core in the process that made the step"
+    return f"{BASELINE}: {format_ns(step_ns)}, measured {where}"
+
+
+def _ran_on_testbed(analysis: Analysis | Review) -> bool:
+    return analysis.testbed is not None and analysis.testbed.not_run is None
 
 
 def as_is_interval(analysis: Analysis | Review) -> Interval | None:

@@ -81,7 +81,7 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "expected_errors": analysis_error(review),
         "graph": _graph(layers),
         "findings": [_finding(finding) for finding in review.findings],
-        "no_findings": no_findings_text(review.candidates),
+        "no_findings": no_findings_text(review),
         "warnings": list(review.warnings),
         "how": None if review.how is None else _how(review, review.how),
         "break_even": None if review.break_even is None else _break_even(review.break_even),

@@ -21,6 +21,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
+from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.own_step.place import live_model_step, live_step
 from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.tracer import owned_variables
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _MODEL, _STEP, _BATCH = "model.keras", "step", "batch.pickle"
 _WITHOUT_MODULE = frozenset({"__none__", "__keras_tensor__", "__tensor__", "__numpy__"})
-_CALLS_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _GIVE_FILE = "put it into a file, and give its path: analyze('model.py')"
 _KERAS_FILE = '''"""A Keras model that was handed to `placement_advisor.analyze`, with its batch."""
 
@@ -132,7 +132,7 @@ def _write_step(live: TracedStep, mode: str | None, folder: Path, name: str) -> 
             f"{loaded.name}: mode is {mode!r}, and the step is one to {loaded.mode}",
             hint="hand over the step that you want, or leave mode out",
         )
-    own = sorted(_kinds(live.function.graph) & _CALLS_PYTHON)
+    own = sorted(_kinds(live.function.graph) & PYTHON_CALLS)
     if own:
         raise ModelError(
             f"{loaded.name} calls Python while it runs ({own[0]}), which stays in this process",

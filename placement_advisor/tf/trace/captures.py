@@ -2,7 +2,7 @@
 
 Variables become VarHandleOps, which carry their shape; lookup tables that the step only reads
 become HashTableV2s; other captured tensors become constants. Anything else that lives outside the
-graph (iterators, summary writers, tables that the step changes, Python functions) is refused.
+graph (iterators, summary writers, tables that the step changes) is refused.
 Values are read only when they are asked for.
 """
 
@@ -30,7 +30,6 @@ _LOOKUP = "LookupTableFindV2"
 _TABLE_CHANGES = frozenset(
     {"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2", "InitializeTableV2"}
 )
-_PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_./-]")
 _TABLE = "HashTableV2"
 
@@ -145,21 +144,6 @@ def find_state(captures: Mapping[str, Any], variables: Container[int], graph_def
             raise _cannot_move(graph_def(), name)
         state.tables[name] = table
     return state
-
-
-def refuse_python(ops: Iterable[tuple[str, str]]) -> None:
-    """Refuse ops, given as (kind, name), that call back into Python.
-
-    Raises:
-        ModelError: there is one.
-    """
-    for kind, name in ops:
-        if kind in _PYTHON_CALLS:
-            raise ModelError(
-                f"the step calls back into Python ({kind} {name!r}), which only the "
-                f"process that made it can do",
-                hint="replace tf.py_function and tf.numpy_function by TensorFlow ops",
-            )
 
 
 def array(tensor: Any) -> Any:

@@ -12,6 +12,9 @@ one by one only where it first lowers the loop to single ops, which tracing swit
 says what that comes to.) The same holds for a call: TensorFlow can place its body op by op, but on
 the host it always runs.
 
+An op that calls Python stands on the host of its process, whatever kernel it has: what the function
+computes is not in the graph, and Python computes there.
+
 An op kind that no device has a kernel for is rewritten by TensorFlow before it is placed
 (AccumulateNV2, say), so both device kinds are given. An op kind with kernels of which none allows
 the op's types has no device kind: it cannot run. Left out: kernels of XLA and TPUs, the memory in
@@ -30,6 +33,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import kernels, op_def_registry
+
+from placement_advisor.tf.answers import PYTHON_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -160,6 +165,8 @@ def _placement(kind: str, values: tuple[bytes | None, ...]) -> KernelPlacement:
             attributes[name] = attr_value_pb2.AttrValue.FromString(value)
     if not registered.kernels:
         return KernelPlacement(device_kinds=DEVICE_KINDS)
+    if kind in PYTHON_CALLS:
+        return KernelPlacement(device_kinds=frozenset({"CPU"}))
     kernel_of = {
         device_kind: _kernel(registered.kernels, attributes, device_kind)
         for device_kind in DEVICE_KINDS

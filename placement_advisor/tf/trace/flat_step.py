@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
+from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.trace import captures, inlining, loop_values, rewrites
 from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.trace.nodes import Node, needed
@@ -54,14 +55,7 @@ class FlatStep:
     _source: Callable[[], Any]
 
     def bundle(self, batches: tuple[tuple[Any, ...], ...]) -> Bundle:
-        """Return the step with the values of its state, ready to be run by anyone.
-
-        Raises:
-            ModelError: it calls back into Python.
-        """
-        bodies = [body for function in self.functions.values() for body in function.node_def]
-        captures.refuse_python((node.kind, node.name) for node in self.nodes)
-        captures.refuse_python((node.op, node.name) for node in bodies)
+        """Return the step with the values of its state, ready to be run by anyone."""
         return Bundle(
             graph_def=self.graph_def(),
             inputs=self.inputs,
@@ -72,6 +66,16 @@ class FlatStep:
             loops=self.loops,
             batches=batches,
         )
+
+    def python_call(self) -> tuple[str, str] | None:
+        """Return kind and name of the first op that calls Python, those within loops last.
+
+        None if there is none.
+        """
+        ops = [(node.kind, node.name) for node in self.nodes]
+        for function in self.functions.values():
+            ops += [(node.op, node.name) for node in function.node_def]
+        return next((op for op in ops if op[0] in PYTHON_CALLS), None)
 
     def graph_def(self) -> Any:
         """Return the nodes as a GraphDef."""

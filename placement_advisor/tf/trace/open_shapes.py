@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from placement_advisor.errors import ModelError
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS
 from placement_advisor.tf.trace.list_contents import list_made
 from placement_advisor.tf.trace.read_graph import spec as spec_of
@@ -95,7 +96,11 @@ def _give(node: Node, shape: tuple[int, ...] | None) -> None:
 
 
 def infer(step: FlatStep, lists: Lists) -> None:
-    """Infer open shapes anew from what is settled by now; ``lists`` says what lists hold."""
+    """Infer open shapes anew from what is settled by now; ``lists`` says what lists hold.
+
+    Raises:
+        ModelError: the step has shapes of another batch than its own in it.
+    """
     given = step.graph_def()
     varying: set[str] = set()
     while True:
@@ -167,8 +172,11 @@ def _inferred(step: FlatStep, given: Any, lists: Lists, varying: Collection[str]
         for name in inputs:
             proto.input.append(settled.get(name if ":" in name else f"{name}:0", name))
     graph = tf.Graph()
-    with graph.as_default():
-        tf.graph_util.import_graph_def(written, name="")
+    try:
+        with graph.as_default():
+            tf.graph_util.import_graph_def(written, name="")
+    except ValueError as error:
+        raise ModelError(f"its shapes do not fit one another: {error}") from None
     return {op.name: tuple(map(spec_of, op.outputs)) for op in graph.get_operations()}
 
 

@@ -156,7 +156,8 @@ def load_workload(source: ModelSource) -> str:
 def trace_workload(path: str, folder: str | None) -> Traced:
     """Trace the loaded workload and return its op graph.
 
-    Its bundle, for those who run it, is written into ``folder`` if one is given.
+    Its bundle, for those who run it, is written into ``folder`` if one is given, unless it calls
+    Python: such a step runs here alone.
 
     Raises:
         ModelError: the step cannot be traced, or holds state that cannot be moved.
@@ -166,11 +167,9 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     with _log.recording():
         _step = step = trace_step(Path(path), loaded_workload())
     _workload = workload = step.loaded
-    if folder is not None:
-        try:
-            step.flat.bundle(step.batches()).save(Path(folder))
-        except ModelError as error:
-            raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
+    in_python = step.flat.python_call()
+    if folder is not None and in_python is None:
+        step.flat.bundle(step.batches()).save(Path(folder))
     own = {op.name for op in step.graph.ops}
     handles = {name: held.handle for name, held in step.flat.state.variables.items()}
     lines = UserLines(Path(path))
@@ -210,6 +209,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         created=_log.places(handles),
         created_at=created_at,
         left_out=_left_out(step),
+        python_call=in_python and _python_in_words(*in_python, step, operations, lines),
     )
 
 
@@ -222,6 +222,21 @@ def _in_some_steps(step: TracedStep, stack_of: Mapping[str, tuple[SourceLine, ..
     )
     places = ", ".join(f"{seen_from_here(line.file)}:{line.line}" for line in lines)
     return f"; in some steps alone: the update at {places}" if places else ""
+
+
+def _python_in_words(
+    kind: str, name: str, step: TracedStep, operations: Mapping[str, Any], lines: UserLines
+) -> str:
+    """Return an op that calls Python with its line, short enough for a sentence.
+
+    Within a loop it is the line of that.
+    """
+    around = [loop for loop, found in step.composites.items() if name in found.members]
+    stacks = source_stacks(operations, (name, *around), lines)
+    stack = next((stacks[each] for each in (name, *around) if each in stacks), None)
+    if stack is None:
+        return f"`{kind}` ({name})"
+    return f"`{kind}` at {Path(stack[0].file).name}:{stack[0].line}"
 
 
 def _left_out(step: TracedStep) -> LeftOut:

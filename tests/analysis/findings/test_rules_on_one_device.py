@@ -61,6 +61,11 @@ def test_what_launches_cost_in_a_program_that_xla_compiles_is_not_told(left_out)
     assert device_waits_for_host.find(_evidence(launch_ns=15, left_out=left_out)) == ()
 
 
+def test_xla_is_not_advised_for_a_step_that_calls_python():
+    (finding,) = device_waits_for_host.find(_evidence(launch_ns=15, calls_python=True))
+    assert "jit_compile" not in finding.action
+
+
 def test_several_steps_for_each_call_are_not_advised_where_there_are_several():
     (finding,) = device_waits_for_host.find(_evidence(launch_ns=15))
     assert "steps_per_execution" in finding.action

@@ -370,7 +370,10 @@ def test_the_command_tells_programs_what_is_shown(files: tuple[Path, Path]) -> N
     ("source", "words"),
     [
         (CostSource.MEASURED, "costs of ops, links and starts that were measured on these devices"),
-        (CostSource.RECORDED, "op times from a profile recorded elsewhere, links in part assumed"),
+        (
+            CostSource.RECORDED,
+            "op times from a recorded profile, links assumed where it shows none",
+        ),
         (CostSource.ASSUMED, "assumed costs: no op and no link was measured"),
     ],
 )
