@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MOST_LINES = 30
 # The verdict is what all the rest is about.
 _MOST_OF_THE_ANSWER = 3
-# Why nothing ran is not cut, either.
+# Why nothing ran is cut last.
 _MOST_OF_THE_GROUND = 3
 _REASONS, _FINDINGS, _FAILURES = 3, 2, 2
 _MOST_OF_A_TITLE = 2
@@ -127,7 +127,8 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
     lines = most
     if testbed.not_run is not None:
         ground += f" ({testbed.not_run})"
-        lines = max(most, _MOST_OF_THE_GROUND)
+        lines = _MOST_OF_THE_GROUND if most > 1 else _MOST_OF_A_TITLE
+        lines = max(most, lines)
     if model.is_captured:
         said = f"{model.chosen[0].upper()}{model.chosen[1:]}"
         yield from _paragraph(said, width, max(most, _MOST_OF_A_TITLE))
