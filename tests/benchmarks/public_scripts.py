@@ -48,6 +48,8 @@ GUIDES = (
     "examples/demo_*.py",
 )
 _OTHER_BACKENDS = ("_jax_", "_torch_")
+_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATH = re.compile(r"/\S*/(?=\w[\w-]*\.py)")
 _ROWS = "public_scripts.jsonl"
 _ROOT = Path(__file__).parents[2]
@@ -70,9 +72,13 @@ class Run:
 
     @property
     def last_line(self) -> str:
-        """The last line that says something: of a Python error what it is."""
-        lines = [line.strip() for line in self.err.splitlines()]
-        return next((line for line in reversed(lines) if line), "")
+        """What a Python error says, of that of a layer the cause; else the last line."""
+        lines = [line.strip() for line in _COLOURS.sub("", self.err).splitlines() if line.strip()]
+        errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+        if not errors:
+            return lines[-1] if lines else ""
+        line, *rest = lines[errors[-1] :]
+        return f"{line} {rest[0]}" if rest and "Exception encountered" in line else line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
