@@ -49,6 +49,8 @@ GUIDES = (
 )
 _OTHER_BACKENDS = ("_jax_", "_torch_")
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+# What errors within layers and graphs begin with; a further line says what happened.
+_NO_CAUSE = (".call().", "Graph execution error:")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATH = re.compile(r"/\S*/(?=\w[\w-]*\.py)")
 _ROWS = "public_scripts.jsonl"
@@ -78,7 +80,10 @@ class Run:
         if not errors:
             return lines[-1] if lines else ""
         line, *rest = lines[errors[-1] :]
-        return f"{line} {rest[0]}" if rest and "Exception encountered" in line else line
+        if rest and line.endswith(_NO_CAUSE):
+            nodes = [number for number, each in enumerate(rest) if each.startswith("[[{{node")]
+            return f"{line} {rest[nodes[0] - 1] if nodes else rest[0]}"
+        return line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,19 @@ def _texts(module: ModuleType) -> None:
     module.text_dataset_from_directory = text_dataset_from_directory  # type: ignore[attr-defined]
 
 
+def _records(module: ModuleType) -> None:
+    original = module.data.TFRecordDataset  # type: ignore[attr-defined]
+
+    def records(names: Any, *args: Any, **kwargs: Any) -> Any:
+        import public_sets
+
+        if "ChestXRay2017" in str(names):
+            return public_sets.x_rays(str(names))
+        return original(names, *args, **kwargs)
+
+    module.data.TFRecordDataset = records  # type: ignore[attr-defined]
+
+
 def _plots_nothing(module: ModuleType) -> None:
     module.plot_model = lambda *_, **__: None  # type: ignore[attr-defined]
 
@@ -146,6 +159,7 @@ _CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "keras.src.utils.model_visualization": _plots_nothing,
     "keras.src.utils.text_dataset_utils": _texts,
     "pandas": _tables,
+    "tensorflow": _records,
 }
 if _STOPS:
     _CHANGES["keras.src.backend.tensorflow.trainer"] = _stops

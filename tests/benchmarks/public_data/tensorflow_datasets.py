@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +31,7 @@ _SETS = {
         shape=(96, 96, 3),
         classes=10,
     ),
+    "tf_flowers": _Set(samples={"train": 3_670}, shape=(333, 500, 3), classes=5),
 }
 
 
@@ -43,16 +45,24 @@ def load(
     *,
     as_supervised: bool = False,
     batch_size: int | None = None,
+    with_info: bool = False,
     **_: Any,
 ) -> Any:
-    """Return a data set for each split, or for the one that is asked for."""
+    """Return a data set for each split, or for the one that is asked for; a share is the whole."""
     if name not in _SETS:
         raise OSError(f"not downloaded: data set {name}")
     splits = [split] if isinstance(split, str) else split
     made = [_made(_SETS[name], each, as_supervised) for each in splits]
     if batch_size == -1:
         made = [next(iter(each.batch(each.cardinality()))) for each in made]
-    return made[0] if isinstance(split, str) else made
+    found = made[0] if isinstance(split, str) else made
+    classes = _SETS[name].classes
+    info = SimpleNamespace(
+        features={
+            "label": SimpleNamespace(num_classes=classes, names=list(map(str, range(classes))))
+        }
+    )
+    return (found, info) if with_info else found
 
 
 def as_numpy(given: Any) -> Any:
@@ -61,7 +71,7 @@ def as_numpy(given: Any) -> Any:
 
 
 def _made(wanted: _Set, split: str, as_supervised: bool) -> Any:
-    count = sum(wanted.samples[each.strip()] for each in split.split("+"))
+    count = sum(wanted.samples[each.strip().partition("[")[0]] for each in split.split("+"))
 
     def image(number: Any) -> Any:
         return tf.cast(tf.random.uniform(wanted.shape, 0, 256, tf.int32), tf.uint8), number
