@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -72,17 +71,6 @@ def _zipped(name: str, content: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
-    return file.getvalue()
-
-
-def _speech() -> bytes:
-    """Return an archive of texts alone: recordings are looked for after them."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        content = "".join(f"LJ{number}|{text}|{text}\n" for number, text in enumerate(texts(100)))
-        member = tarfile.TarInfo("LJSpeech-1.1/metadata.csv")
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content.encode()))
     return file.getvalue()
 
 
@@ -224,7 +212,7 @@ def _jena() -> bytes:
 
 
 _MADE: dict[str, Callable[[], bytes]] = {
-    "LJSpeech-1.1.tar.bz2": _speech,
+    "LJSpeech-1.1.tar.bz2": bytes,  # Its script fails before it is read.
     "adult.data": lambda: _adult(32_561, "", ""),
     "adult.test": lambda: _adult(16_281, "|1x3 Cross validator\n", "."),
     "bank+marketing.zip": _bank,
