@@ -60,6 +60,7 @@ _DATA = Path(__file__).parent / "public_data"
 _PLAIN_S = 60.0
 # The advisor has limits of its own, which come first.
 _ADVISOR_S = 1_000.0
+_WIDEST = 150  # Characters of a message in a table.
 # A script that asks for more would take the machine with it.
 _MEMORY_BYTES = 12 * 2**30
 
@@ -240,18 +241,26 @@ def _print(rows: Sequence[Row]) -> None:
         ours = [row for row in rows if row.drawn is drawn]
         taken = [row for row in ours if not row.excluded]
         reached = sum(row.captured is not None for row in taken)
-        print(f"\n{title}: {reached} of {len(taken)}, {len(ours) - len(taken)} excluded\n")
+        print(f"\n**{title}: {reached} of {len(taken)}**, {len(ours) - len(taken)} left out\n")
         print("| script | what was seen | s |\n|---|---|---|")
         for row in taken:
-            print(f"| {_name(row)} | {row.captured or row.refused} | {row.seconds:.0f} |")
-        print("\n| excluded | its last line under plain Python |\n|---|---|")
+            print(f"| {_name(row)} | {_seen(row)} | {row.seconds:.0f} |")
+        print("\n| left out | what it says under plain Python |\n|---|---|")
         for row in ours:
             if row.excluded:
-                print(f"| {_name(row)} | {row.plain} |")
+                print(f"| {_name(row)} | {row.plain[:_WIDEST]} |")
 
 
 def _name(row: Row) -> str:
     return Path(row.script).stem
+
+
+def _seen(row: Row) -> str:
+    """Return what was captured, its lines without their file, or the refusal."""
+    if row.captured is None:
+        return f"**missed**: {row.refused}"
+    seen = row.captured.removeprefix("captured ").removesuffix(", at its 2nd step")
+    return re.sub(r" at [\w-]+\.py:(\d+)", r", line \1", seen)
 
 
 if __name__ == "__main__":
