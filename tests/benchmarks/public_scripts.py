@@ -57,7 +57,7 @@ _ROWS = "public_scripts.jsonl"
 _ROOT = Path(__file__).parents[2]
 _DATA = Path(__file__).parent / "public_data"
 # Long enough for a step of each script on two cores; what has not failed until then does not fail.
-_PLAIN_S = 60.0
+_PLAIN_S = 180.0
 # The advisor has limits of its own, which come first.
 _ADVISOR_S = 1_000.0
 _WIDEST = 150  # Characters of a message in a table.

@@ -48,7 +48,7 @@ def load(
     with_info: bool = False,
     **_: Any,
 ) -> Any:
-    """Return a data set for each split, or for the one that is asked for; a share is the whole."""
+    """Return a data set for each split, or for the one that is asked for."""
     if name not in _SETS:
         raise OSError(f"not downloaded: data set {name}")
     splits = [split] if isinstance(split, str) else split
@@ -70,8 +70,15 @@ def as_numpy(given: Any) -> Any:
     return tf.nest.map_structure(lambda each: each.numpy(), given)
 
 
+def _count(wanted: _Set, part: str) -> int:
+    """Return the samples of a split, or of a share of it, as in `train[:90%]`."""
+    name, _, share = part.partition("[")
+    first, _, last = share.rstrip("]").replace("%", "").partition(":")
+    return wanted.samples[name] * (int(last or 100) - int(first or 0)) // 100
+
+
 def _made(wanted: _Set, split: str, as_supervised: bool) -> Any:
-    count = sum(wanted.samples[each.strip().partition("[")[0]] for each in split.split("+"))
+    count = sum(_count(wanted, each.strip()) for each in split.split("+"))
 
     def image(number: Any) -> Any:
         return tf.cast(tf.random.uniform(wanted.shape, 0, 256, tf.int32), tf.uint8), number
