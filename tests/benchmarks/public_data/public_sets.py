@@ -1,0 +1,221 @@
+"""Data sets that public example scripts fetch, made up: same names, shapes and kinds of values."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_WORDS = np.array([f"word{number}" for number in range(20_000)])
+_REVIEW_WORDS = 230  # The mean of the film reviews.
+_REVIEWS = 25_000
+
+
+def images(
+    count: int, shape: Sequence[int], labels: Sequence[int], classes: int
+) -> tuple[Any, Any]:
+    """Return images of bytes and their classes."""
+    rng = np.random.default_rng(count)
+    drawn = rng.integers(0, 256, (count, *shape), np.uint8)
+    return drawn, rng.integers(0, classes, (count, *labels), np.uint8)
+
+
+def word_lists(words: int) -> tuple[Any, Any]:
+    """Return reviews as lists of numbers, and whether they praise."""
+    rng = np.random.default_rng(words)
+    reviews = np.empty(_REVIEWS, object)
+    for number, length in enumerate(rng.poisson(_REVIEW_WORDS, _REVIEWS)):
+        reviews[number] = rng.integers(1, words, length).tolist()
+    return reviews, rng.integers(0, 2, _REVIEWS)
+
+
+def texts(count: int) -> list[str]:
+    """Return reviews as text."""
+    rng = np.random.default_rng(count)
+    return [" ".join(rng.choice(_WORDS, length)) for length in rng.poisson(_REVIEW_WORDS, count)]
+
+
+def lay_texts(directory: str) -> None:
+    """Write the film reviews as files into a folder, unless it is there."""
+    folder = Path(directory)
+    if folder.exists() or folder.parent.name != "aclImdb":
+        return
+    for name in ("neg", "pos"):
+        (folder / name).mkdir(parents=True)
+    for number, text in enumerate(texts(_REVIEWS)):
+        (folder / ("neg", "pos")[number % 2] / f"{number}_5.txt").write_text(text)
+
+
+def fetched(address: str) -> Path:
+    """Return a file with what is made up for an address.
+
+    Raises:
+        OSError: nothing is.
+    """
+    name = address.rpartition("/")[2]
+    if name not in _MADE:
+        raise OSError(f"not downloaded: {address}")
+    path = Path(tempfile.mkdtemp()) / name
+    path.write_bytes(_MADE[name]())
+    return path
+
+
+def _zipped(name: str, content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
+def x_rays(address: str) -> Any:
+    """Return a data set of pictures as JPEG, or of their paths, as an address names them."""
+    import tensorflow as tf
+
+    count = 5_232 if "/train/" in address else 624
+    if "paths" in address:
+        return tf.data.Dataset.from_tensor_slices(["NORMAL/1.jpeg", "PNEUMONIA/2.jpeg"]).repeat(
+            count // 2
+        )
+    picture = tf.cast(tf.random.uniform((970, 1_330, 1), 0, 256, tf.int32), tf.uint8)
+    return tf.data.Dataset.from_tensors(tf.io.encode_jpeg(picture)).repeat(count)
+
+
+def _table(rows: int, **columns: Any) -> Any:
+    """Return a table: numbers up to a whole number, or some of the words of a tuple."""
+    import pandas as pd
+
+    rng = np.random.default_rng(rows)
+    return pd.DataFrame(
+        {
+            name: rng.integers(0, values, rows)
+            if isinstance(values, int)
+            else rng.choice(values, rows)
+            for name, values in columns.items()
+        }
+    )
+
+
+def _csv(table: Any, **how: Any) -> bytes:
+    text: str = table.to_csv(index=False, **how)
+    return text.encode()
+
+
+def _kinds(count: int) -> tuple[str, ...]:
+    return tuple(f" kind{number}" for number in range(count))
+
+
+def _adult(rows: int, first: str, end: str) -> bytes:
+    table = _table(
+        rows,
+        age=90,
+        workclass=_kinds(9),
+        fnlwgt=1_000_000,
+        education=_kinds(16),
+        education_num=16,
+        marital_status=_kinds(7),
+        occupation=_kinds(15),
+        relationship=_kinds(6),
+        race=_kinds(5),
+        gender=_kinds(2),
+        capital_gain=100_000,
+        capital_loss=4_000,
+        hours_per_week=99,
+        native_country=_kinds(42),
+        income_bracket=(f" <=50K{end}", f" >50K{end}"),
+    )
+    return first.encode() + _csv(table, header=False)
+
+
+def _heart() -> bytes:
+    table = _table(
+        303,
+        age=80,
+        sex=2,
+        cp=5,
+        trestbps=200,
+        chol=560,
+        fbs=2,
+        restecg=3,
+        thalach=200,
+        exang=2,
+        oldpeak=6,
+        slope=4,
+        ca=4,
+        thal=("fixed", "normal", "reversible"),
+        target=2,
+    )
+    return _csv(table)
+
+
+def _bank() -> bytes:
+    words = {
+        "job": 12,
+        "marital": 4,
+        "education": 8,
+        "default": 3,
+        "housing": 3,
+        "loan": 3,
+        "contact": 2,
+        "month": 10,
+        "day_of_week": 5,
+    }
+    table = _table(
+        4_119,
+        age=90,
+        **{name: _kinds(count) for name, count in words.items()},
+        duration=3_000,
+        campaign=35,
+        pdays=1_000,
+        previous=7,
+        poutcome=_kinds(3),
+        **dict.fromkeys(
+            ("emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"),
+            (0.5, 1.5, 2.5),
+        ),
+        y=("no", "yes"),
+    )
+    inner = _zipped("bank-additional/bank-additional.csv", _csv(table, sep=";"))
+    return _zipped("bank-additional.zip", inner)
+
+
+def _jena() -> bytes:
+    import pandas as pd
+
+    measured = (
+        "p (mbar)",
+        "T (degC)",
+        "Tpot (K)",
+        "Tdew (degC)",
+        "rh (%)",
+        "VPmax (mbar)",
+        "VPact (mbar)",
+        "VPdef (mbar)",
+        "sh (g/kg)",
+        "H2OC (mmol/mol)",
+        "rho (g/m**3)",
+        "wv (m/s)",
+        "max. wv (m/s)",
+        "wd (deg)",
+    )
+    rows = 420_551
+    table = _table(rows, **dict.fromkeys(measured, 100))
+    times = pd.date_range("2009-01-01 00:10", periods=rows, freq="10min")
+    table.insert(0, "Date Time", times.strftime("%d.%m.%Y %H:%M:%S"))
+    return _zipped("jena_climate_2009_2016.csv", _csv(table))
+
+
+_MADE: dict[str, Callable[[], bytes]] = {
+    "LJSpeech-1.1.tar.bz2": bytes,  # Its script fails before it is read.
+    "adult.data": lambda: _adult(32_561, "", ""),
+    "adult.test": lambda: _adult(16_281, "|1x3 Cross validator\n", "."),
+    "bank+marketing.zip": _bank,
+    "heart.csv": _heart,
+    "jena_climate_2009_2016.csv.zip": _jena,
+}

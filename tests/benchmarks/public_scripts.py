@@ -1,0 +1,267 @@
+"""Public example scripts of Keras, unedited: which of them the advisor takes as training scripts.
+
+    python tests/benchmarks/public_scripts.py FOLDER
+
+FOLDER holds checkouts of keras-team/keras and keras-team/keras-io, as `keras` and `keras-io`. Tried
+are guides and demos of the first, and `DRAWN` of the examples of the second, in an order that
+``SEED`` draws. Each runs under plain Python, then under `advisor trace`. A script that fails under
+plain Python is excluded, with its last line as the proof: of the examples the next one that was
+drawn is tried in its place. Data sets are arrays of the same shape, from `public_data/`. Weights
+are not there, so what loads them fails.
+
+Under plain Python a script is stopped at the second call of a step of `fit`, or after a time limit.
+Rows are kept in FOLDER as they come, so that a further call goes on where one has ended. Printed
+are tables in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Committed before any script was tried.
+SEED = 20_261_128
+DRAWN = 20
+GUIDES = (
+    "guides/*tensorflow*.py",
+    "guides/functional_api.py",
+    "guides/sequential_model.py",
+    "guides/training_with_built_in_methods.py",
+    "guides/writing_your_own_callbacks.py",
+    "guides/understanding_masking_and_padding.py",
+    "guides/making_new_layers_and_models_via_subclassing.py",
+    "examples/demo_*.py",
+)
+_OTHER_BACKENDS = ("_jax_", "_torch_")
+_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+# What errors within layers and graphs begin with; a further line says what happened.
+_NO_CAUSE = (".call().", "Graph execution error:")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PATH = re.compile(r"/\S*/(?=\w[\w-]*\.py)")
+_ROWS = "public_scripts.jsonl"
+_ROOT = Path(__file__).parents[2]
+_DATA = Path(__file__).parent / "public_data"
+# Long enough for a step of each script on two cores; what has not failed until then does not fail.
+_PLAIN_S = 180.0
+# The advisor has limits of its own, which come first.
+_ADVISOR_S = 1_000.0
+_WIDEST = 150  # Characters of a message in a table.
+# A script that asks for more would take the machine with it.
+_MEMORY_BYTES = 12 * 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a child ended: its exit code, None where the time limit came first, and what it wrote."""
+
+    code: int | None
+    seconds: float
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        """What a Python error says, of that of a layer the cause; else the last line."""
+        lines = [line.strip() for line in _COLOURS.sub("", self.err).splitlines() if line.strip()]
+        errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+        if not errors:
+            return lines[-1] if lines else ""
+        line, *rest = lines[errors[-1] :]
+        if rest and line.endswith(_NO_CAUSE):
+            nodes = [number for number, each in enumerate(rest) if each.startswith("[[{{node")]
+            return f"{line} {rest[nodes[0] - 1] if nodes else rest[0]}"
+        return line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A script and what came of it; one that failed under plain Python was not captured."""
+
+    script: str
+    drawn: bool
+    plain: str
+    excluded: bool
+    captured: str | None = None
+    mode: str | None = None
+    refused: str | None = None
+    seconds: float | None = None
+
+
+def main() -> None:
+    """Try what has no row yet, and print all rows."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--list", action="store_true", help="print the order only")
+    asked = parser.parse_args()
+    folder: Path = asked.folder.resolve()
+    if asked.list:
+        print("\n".join([*listed(folder), *drawn(folder)]))
+        return
+    rows = _kept(folder)
+    for script, is_drawn in _wanted(folder, rows):
+        row = rows[script] = tried(folder, script, drawn=is_drawn)
+        with (folder / _ROWS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+        print(row, file=sys.stderr, flush=True)
+    _print(list(rows.values()))
+
+
+def listed(folder: Path) -> list[str]:
+    """Return the scripts that are named, relative to the folder."""
+    paths = [path for pattern in GUIDES for path in sorted((folder / "keras").glob(pattern))]
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return [name for name in names if not any(other in name for other in _OTHER_BACKENDS)]
+
+
+def drawn(folder: Path) -> list[str]:
+    """Return all examples in the order in which they are tried."""
+    paths = (folder / "keras-io" / "examples").rglob("*.py")
+    names = sorted(path.relative_to(folder).as_posix() for path in paths)
+    return random.Random(SEED).sample(names, len(names))
+
+
+def _wanted(folder: Path, rows: dict[str, Row]) -> Iterator[tuple[str, bool]]:
+    """Go over the scripts that have no row, as long as some are wanted; rows come meanwhile."""
+    yield from ((script, False) for script in listed(folder) if script not in rows)
+    for script in drawn(folder):
+        if sum(row.drawn and not row.excluded for row in rows.values()) == DRAWN:
+            return
+        if script not in rows:
+            yield script, True
+
+
+def _kept(folder: Path) -> dict[str, Row]:
+    path = folder / _ROWS
+    if not path.exists():
+        return {}
+    rows = [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {row.script: row for row in rows}
+
+
+def tried(folder: Path, script: str, *, drawn: bool) -> Row:
+    """Run a script by itself, and under the advisor."""
+    path = str(folder / script)
+    plain = _run([path], _PLAIN_S, PUBLIC_SCRIPTS_STOP="1")
+    if plain.code not in (0, None):
+        said = plain.last_line or f"ended by signal {-plain.code}"
+        return Row(script=script, drawn=drawn, plain=said, excluded=True)
+    said = "runs" if plain.code == 0 else f"runs for {_PLAIN_S:.0f} s"
+    graph = "--output=step.graph.json.gz"
+    command = ["-m", "placement_advisor.cli.app", "trace", path, "--json", graph]
+    with tempfile.TemporaryFile("w+") as out:
+        run = _run(command, _ADVISOR_S, out=out)
+        out.seek(0)
+        model = json.load(out)["model"] if run.code == 0 else {}
+    return Row(
+        script=script,
+        drawn=drawn,
+        plain=said,
+        excluded=False,
+        captured=_PATH.sub("", model["chosen"]) if model else None,
+        mode=model.get("mode"),
+        refused=None if model else _refusal(run),
+        seconds=round(run.seconds, 1),
+    )
+
+
+def _refusal(run: Run) -> str:
+    """Return what the advisor has said against it."""
+    if run.code is None:
+        return f"no answer after {_ADVISOR_S:.0f} s"
+    _, found, said = run.err.partition("error: ")
+    return _PATH.sub("", " / ".join(said.split("\n"))) if found else run.last_line
+
+
+def _run(words: Sequence[str], limit_s: float, out: object = None, **variables: str) -> Run:
+    """Run Python in a folder of its own, with stubs of data sets, and end all that it started."""
+    paths = os.pathsep.join(map(str, (_DATA, _ROOT)))
+    with (
+        tempfile.TemporaryDirectory() as here,
+        tempfile.TemporaryFile("w+", errors="replace") as err,
+    ):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            "KERAS_BACKEND": "tensorflow",
+            "KERAS_HOME": here,
+            "MPLBACKEND": "Agg",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            **variables,
+        }
+        began_s = time.monotonic()
+        child = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=here,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out or subprocess.DEVNULL,  # type: ignore[call-overload]
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=_limit_memory,
+        )
+        try:
+            code: int | None = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        seconds = time.monotonic() - began_s
+        _end(child.pid)
+        child.wait()
+        err.seek(0)
+        return Run(code=code, seconds=seconds, err=err.read())
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+
+
+def _end(pid: int) -> None:
+    """End a session of processes, if any is left."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _print(rows: Sequence[Row]) -> None:
+    for drawn, title in ((False, "Guides and demos"), (True, "Examples that were drawn")):
+        ours = [row for row in rows if row.drawn is drawn]
+        taken = [row for row in ours if not row.excluded]
+        reached = sum(row.captured is not None for row in taken)
+        print(f"\n**{title}: {reached} of {len(taken)}**, {len(ours) - len(taken)} left out\n")
+        print("| script | what was seen | s |\n|---|---|---|")
+        for row in taken:
+            print(f"| {_name(row)} | {_seen(row)} | {row.seconds:.0f} |")
+        print("\n| left out | what it says under plain Python |\n|---|---|")
+        for row in ours:
+            if row.excluded:
+                print(f"| {_name(row)} | {row.plain[:_WIDEST]} |")
+
+
+def _name(row: Row) -> str:
+    return Path(row.script).stem
+
+
+def _seen(row: Row) -> str:
+    """Return what was captured, its lines without their file, or the refusal."""
+    if row.captured is None:
+        return f"**missed**: {row.refused}"
+    seen = row.captured.removeprefix("captured ").removesuffix(", at its 2nd step")
+    return re.sub(r" at [\w-]+\.py:(\d+)", r", line \1", seen)
+
+
+if __name__ == "__main__":
+    main()
