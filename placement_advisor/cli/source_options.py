@@ -37,8 +37,8 @@ Step = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Step of the script to take: a model or a function. Default: what trains, of several "
-        "the one that takes most time.",
+        help="Step of the script to take: a model, a function, or a line, as train.py:14. Default: "
+        "what trains, of several the one that takes most time.",
     ),
 ]
 BatchSize = Annotated[

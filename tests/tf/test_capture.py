@@ -278,6 +278,38 @@ for _ in range(100):
     assert capture(text, step="critic")["name"] == "critic"
 
 
+def test_a_model_that_is_compiled_again_has_another_step(capture: Callable[..., Any]) -> None:
+    text = (
+        _MODEL
+        + """
+made = model()
+made.fit(rows(4), rows(4, 1), verbose=0)
+made.compile("sgd", "mae")
+made.fit(rows(6), rows(6, 1), epochs=100, verbose=0)
+"""
+    )
+    found = capture(text)
+    assert found["batch_size"] == 6
+    assert "/train.py:15, at its 2nd step" in found["chosen"]
+
+
+def test_a_step_can_be_named_by_its_line(capture: Callable[..., Any]) -> None:
+    text = (
+        _MODEL
+        + """
+first, second = model(), model()
+first.name = second.name = "alike"
+for _ in range(1000):
+    first.train_on_batch(rows(4), rows(4, 1))
+    second.train_on_batch(rows(6), rows(6, 1))
+"""
+    )
+    assert capture(text, step="train.py:16")["batch_size"] == 6
+    chosen = capture(text)["chosen"]
+    assert "train.py:15 2 times" in chosen
+    assert "train.py:16 " in chosen
+
+
 def test_gradients_that_are_added_up_make_one_step_with_their_update(
     capture: Callable[..., Any], child: Child, tmp_path: Path
 ) -> None:

@@ -108,9 +108,20 @@ class Step:
     seconds: list[float] = field(default_factory=list)
 
     @property
+    def name(self) -> str:
+        """That of the model, else what the user calls it."""
+        return str(getattr(self.target, "name", self.call))
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """What a user may call it: the call, or the model."""
-        return self.call, str(getattr(self.target, "name", self.call))
+        """What a user may name it by: the call, the model, and where it was called first."""
+        place = self.where and (f"{Path(self.where.file).name}:{self.where.line}",)
+        return tuple(dict.fromkeys((self.call, self.name, *(place or ()))))
+
+    @property
+    def is_one_batch(self) -> bool:
+        """Whether it is a `fit` of a single batch, or was stopped in its first."""
+        return self.is_loop and self.calls == 1
 
     @property
     def total_s(self) -> float:
@@ -152,11 +163,12 @@ class Capture:
     def chosen(self) -> Step | None:
         """Return the step to analyse: that asked for, else the dearest; None if none was seen.
 
-        A step that trains goes before all that do not.
+        A step that trains goes before all that do not, and a `fit` of one batch behind all others.
         """
         steps = [step for step in self.steps.values() if self._wanted in (None, *step.names)]
         training = [step for step in steps if step.trains]
-        return max(training or steps, key=lambda step: step.total_s, default=None)
+        repeated = [step for step in training if not step.is_one_batch]
+        return max(repeated or training or steps, key=lambda step: step.total_s, default=None)
 
     @contextmanager
     def watching(self, *, steps: bool = True) -> Iterator[None]:
@@ -212,9 +224,10 @@ class Capture:
             made = original(model, force=force)
             inner = getattr(model, attribute)
             if not getattr(inner, "is_watched", False):
+                key = object()  # A model that is compiled again has another step.
 
                 def watched(given: Any) -> Any:
-                    return capture._keras_call(model, step, inner, given)
+                    return capture._keras_call(key, model, step, inner, given)
 
                 watched.is_watched = True  # type: ignore[attr-defined]
                 setattr(model, attribute, watched)
@@ -230,7 +243,7 @@ class Capture:
 
         return fit
 
-    def _keras_call(self, model: Any, step: str, inner: Any, given: Any) -> Any:
+    def _keras_call(self, key: object, model: Any, step: str, inner: Any, given: Any) -> Any:
         if self._is_elsewhere():
             return inner(given)
         if step == "predict_step":
@@ -252,7 +265,7 @@ class Capture:
                 dataset=self._fitted if name == "fit" else None,
             )
 
-        with self._seen((id(model), step), first, batches):
+        with self._seen(key, first, batches):
             return inner(given)
 
     def _function_hook(self, original: Any) -> Any:

@@ -73,7 +73,7 @@ def _call(step: Step, loaded: LoadedStep, source: ModelSource) -> CapturedCall:
         loaded.mode == "train"
         and step.where is not None
         and loaded.takes_batch_size
-        and loaded.name in step.names  # It is no cycle of several calls.
+        and loaded.name == step.name  # It is no cycle of several calls.
         and not isinstance(step.target, SessionRun)
         and not any(isinstance(leaf, Again) for leaf in leaves)
     )
@@ -104,15 +104,27 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
     said = f"captured {call}{of}{_at(step.where)}, at its {_ordinal(step.calls)} step"
     for name, where in dict(capture.strategies).items():
         said += f"; one replica of your {name}{_at(where)}"
-    others = [each for each in capture.steps.values() if each.trains and each is not step]
-    if others and loaded.name == step.names[-1]:
-        total_s = sum(each.total_s for each in (step, *others)) or 1.0
+    others = [
+        each
+        for each in capture.steps.values()
+        if each.trains and each is not step and not each.is_one_batch
+    ]
+    if others and loaded.name == step.name:
+        all_steps = (step, *others)
+        total_s = sum(each.total_s for each in all_steps) or 1.0
         shares = ", ".join(
-            f"{each.names[-1]} {each.calls} times, {format_share(each.total_s / total_s)}"
-            for each in (step, *others)
+            f"{_told_apart(each, all_steps)} {each.calls} times, "
+            f"{format_share(each.total_s / total_s)}"
+            for each in all_steps
         )
         said += f"; the dearest of its steps ({shares} of the time): --step names another"
     return said
+
+
+def _told_apart(step: Step, steps: Sequence[Step]) -> str:
+    """Return a name by which a step can be asked for, and none of the other steps."""
+    known = [name for each in steps if each is not step for name in each.names]
+    return next((name for name in (step.name, *step.names) if name not in known), step.name)
 
 
 def _at(where: SourceLine | None) -> str:
