@@ -58,7 +58,7 @@ def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
         time_limit_s=_LIMIT_S,
     )
     call(mirrored.open_devices, "CPU", 2)
-    call(mirrored.prepare, source, str(model.bundle), model.traced.created)
+    call(mirrored.prepare, source, str(model.bundle), model.traced.created, None)
     assert batches_of(mirrored.run_steps, 0, 1) == {"6"}
     assert batches_of(mirrored.run_weak_steps, 0, 1) == {"12"}
     assert batches_of(mirrored.run_marked_steps, 1) == {"6"}

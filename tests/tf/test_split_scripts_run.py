@@ -10,7 +10,7 @@ from split_scripts import split_script
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.graph.op_graph import Role
-from placement_advisor.tf.answers import CAPTURED, Traced
+from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
@@ -29,7 +29,7 @@ def is_split(child: Child, folder: Path, seed: int) -> None:
     path.write_text(script.text)
     said = child.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
     assert isinstance(said, str), f"seed {seed}: {said}\n{script.text}"
-    assert said.startswith(CAPTURED)
+    assert said.startswith("captured ")
     traced = child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
     assert isinstance(traced, Traced), f"seed {seed}: {traced}"
     assert traced.batch_size == script.batch
