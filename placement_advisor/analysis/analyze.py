@@ -373,15 +373,19 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
 def _that_can_run(
     chosen: tuple[Placement, ...], subject: Subject, course: Course
 ) -> tuple[Placement, ...]:
-    """Return the candidates without copies of a model whose step no second run would find."""
+    """Return the candidates without `mirrored`, if a script would have to run for it once more.
+
+    Unless another run finds its step, and the script has a strategy, or that candidate is named.
+    """
     captured = subject.traced.captured
-    if captured is None or captured.repeat:
+    is_asked = MIRRORED in (subject.options.candidates or ())
+    if captured is None or (captured.repeat and (captured.is_replica or is_asked)):
         return chosen
     if any(placement.family == MIRRORED for placement in chosen):
-        course.watcher.note(
-            f"{MIRRORED} is predicted, and does not run: no second run of the script would find "
-            f"{captured.call}"
-        )
+        why = f"no second run of the script would find {captured.call}"
+        if captured.repeat:
+            why = f"the script would run once more for it (--candidates {MIRRORED})"
+        course.watcher.note(f"{MIRRORED} is predicted, and does not run: {why}")
     return tuple(placement for placement in chosen if placement.family != MIRRORED)
 
 

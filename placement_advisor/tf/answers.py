@@ -33,12 +33,14 @@ class CapturedCall(NamedTuple):
 
     ``call`` is what the user calls: ``model.fit``, or a function's name. ``structure`` is that of a
     model's batch: True stands for a tensor. One that another run cannot find is not to ``repeat``.
+    ``is_replica``: the script has made a strategy, and would run several of it.
     """
 
     call: str
     where: SourceLine | None = None
     structure: Any = None
     repeat: bool = False
+    is_replica: bool = False
 
 
 class DroppedScope(NamedTuple):

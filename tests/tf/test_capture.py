@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,6 +163,35 @@ thread.join()
 """
     )
     assert found["batch_size"] == 8
+
+
+def test_a_script_that_forks_prints_much_and_has_arguments_of_its_own_is_seen(
+    capture: Callable[..., Any], tmp_path: Path
+) -> None:
+    found = capture(
+        _MODEL
+        + """
+import threading, time
+sys.argv = ["another", "--name"]
+print("much " * 10**6)
+if (pid := os.fork()) == 0:
+    while True:
+        time.sleep(0.01)
+        with open(HERE + "/beats", "a") as file:
+            file.write(".")
+def beat():
+    while True:
+        time.sleep(0.01)
+threading.Thread(target=beat).start()
+while not os.path.exists(HERE + "/beats"):
+    time.sleep(0.01)
+model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
+"""
+    )
+    assert found["batch_size"] == 8
+    beats = (tmp_path / "beats").stat().st_size
+    time.sleep(0.5)
+    assert (tmp_path / "beats").stat().st_size == beats  # What was forked stands still, too.
 
 
 def test_a_script_has_its_arguments_and_is_the_main_module(

@@ -60,11 +60,11 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
             )
         loaded = loaded.of_size(size)
     return replace(
-        loaded, chosen=_chosen(capture, step, loaded), captured=_call(step, loaded, source)
+        loaded, chosen=_chosen(capture, step, loaded), captured=_call(capture, step, loaded)
     )
 
 
-def _call(step: Step, loaded: LoadedStep, source: ModelSource) -> CapturedCall:
+def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
     """Return the call, and whether another run of the script finds that step by it."""
     given = step.batches[-1] if step.batches else ()
     leaves = tf.nest.flatten(given)
@@ -81,7 +81,13 @@ def _call(step: Step, loaded: LoadedStep, source: ModelSource) -> CapturedCall:
         structure = None  # A function is called with its own arguments.
     elif step.call not in REPEATED or not _is_plain(structure):
         repeat = False
-    return CapturedCall(step.call, step.where, structure if repeat else None, repeat)
+    return CapturedCall(
+        step.call,
+        step.where,
+        structure if repeat else None,
+        repeat=repeat,
+        is_replica=bool(capture.strategies),
+    )
 
 
 def _is_plain(structure: Any) -> bool:
