@@ -125,8 +125,7 @@ def own_op_ns(
     joined = joined_ops(graph, recorded, members)
     op_ns = {name: op.median_ns for name, op in joined}
     calls = [name for name, op in joined if op.kind in PYTHON_CALLS]
-    known = [op for _, op in joined]
-    others_ns = sum(op.median_ns for op in recorded.ops if op not in known)
+    others_ns = sum(op.median_ns for op in recorded.ops) - sum(op.median_ns for _, op in joined)
     calls_ns = sum(op_ns[name] for name in calls)
     for name in calls:
         op_ns[name] += others_ns * op_ns[name] // max(1, calls_ns)

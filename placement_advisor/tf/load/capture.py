@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+# The class of what `tf.function` returns.
+FUNCTION = type(tf.function(lambda: None))
 # Different batches show state that changes from step to step; few are enough to keep in memory.
 KEPT_BATCHES = 4
 # Other steps may follow the one that was called again: the five of a critic before the one of its
@@ -115,8 +117,10 @@ class Step:
     @property
     def names(self) -> tuple[str, ...]:
         """What a user may name it by: the call, the model, and where it was called first."""
-        place = self.where and (f"{Path(self.where.file).name}:{self.where.line}",)
-        return tuple(dict.fromkeys((self.call, self.name, *(place or ()))))
+        names = [self.call, self.name]
+        if self.where is not None:
+            names.append(f"{Path(self.where.file).name}:{self.where.line}")
+        return tuple(dict.fromkeys(names))
 
     @property
     def is_one_batch(self) -> bool:
@@ -200,8 +204,7 @@ class Capture:
             original = getattr(keras.Model, make)
             put(keras.Model, make, self._keras_hook(original, attribute, step))
         put(keras.Model, "fit", self._fit_hook(keras.Model.fit))
-        function = type(tf.function(lambda: None))
-        put(function, "__call__", self._function_hook(function.__call__))
+        put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
         session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
         put(session, "run", self._session_hook(session.run))
         put(session, "close", self._close_hook(session.close))
@@ -279,7 +282,7 @@ class Capture:
                 args, kwargs = changed
             known = capture.steps.get(id(function))
             step = known or Step(
-                call=getattr(function, "__name__", None) or type(function).__name__,
+                call=function_name(function),
                 target=function,
                 run=called(function.python_function),
                 trains=False,
@@ -383,7 +386,7 @@ class Capture:
         step = self.chosen()
         assert step is not None
         self.unhook()
-        stop_started()
+        _stop_started()
         if not isinstance(step.target, SessionRun):
             self._stop(self)
         step.target.read()
@@ -441,12 +444,17 @@ class SessionRun:
             self.held = session_step.held(self._session, self._run, self.step)
 
 
-def stop_started() -> None:
+def _stop_started() -> None:
     """Have the processes that the program has started stand still, too: they end with this one."""
     for path in Path("/proc/self/task").glob("*/children"):
         for pid in path.read_text(encoding="ascii").split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGSTOP)
+
+
+def function_name(function: Any) -> str:
+    """Return what the user calls a `tf.function`."""
+    return getattr(function, "__name__", None) or type(function).__name__
 
 
 def called(function: Callable[..., Any]) -> Callable[[Any], Any]:

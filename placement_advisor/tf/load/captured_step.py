@@ -66,7 +66,7 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
 
 def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
     """Return the call, and whether another run of the script finds that step by it."""
-    given = step.batches[-1] if step.batches else ()
+    given = step.batches[-1]
     leaves = tf.nest.flatten(given)
     structure = tf.nest.map_structure(lambda leaf: _is_tensor(_plain(leaf)), given)
     repeat = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.tf.load.capture import Capture, Step, called, stop_started
+from placement_advisor.tf.load.capture import FUNCTION, Capture, Step, called, function_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,8 +43,7 @@ class Rerun(Capture):
     def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
         for name in _METHODS:
             put(keras.Model, name, self._method_hook(getattr(keras.Model, name)))
-        function = type(tf.function(lambda: None))
-        put(function, "__call__", self._function_hook(function.__call__))
+        put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
 
     def _method_hook(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -61,7 +60,7 @@ class Rerun(Capture):
         rerun = self
 
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            name = getattr(function, "__name__", None) or type(function).__name__
+            name = function_name(function)
             if tf.executing_eagerly() and (where := rerun._is_there(name)) is not None:
                 rerun._stand_in(function, called(function.python_function), (args, kwargs), where)
             return original(function, *args, **kwargs)
@@ -70,8 +69,10 @@ class Rerun(Capture):
 
     def _is_there(self, call: str) -> SourceLine | None:
         """Return the line of a call if it is the one that was captured."""
+        if self._is_elsewhere() or call != self._call.call:
+            return None
         wanted, where = self._call.where, self._called_from()[1]
-        if self._is_elsewhere() or call != self._call.call or wanted is None or where is None:
+        if wanted is None or where is None:
             return None
         # On another host the file lies elsewhere.
         same = wanted.line == where.line and Path(wanted.file).name == Path(where.file).name
@@ -89,9 +90,7 @@ class Rerun(Capture):
         step.batches.append(given)
         step.calls = 1
         self.steps[id(target)] = step
-        self.unhook()
-        stop_started()
-        self._stop(self)
+        self._stand_still()
 
 
 def _build(model: Any, given: Any) -> None:

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.trace.nodes import Node
 
+# What asks for a device: an op, or the call of a layer.
+K = TypeVar("K")
 _HERE = (None, "localhost")
 _NAMED_DEVICE = re.compile(r"""\bdevice\(\s*["']([^"'{}]+)["']\s*\)""")
 
@@ -95,8 +97,8 @@ def source_stacks(
 
 
 def scopes(
-    requested_device_of: Mapping[str, str], lines_of: Mapping[str, tuple[SourceLine, ...]]
-) -> dict[str, SourceLine]:
+    requested_device_of: Mapping[K, str], lines_of: Mapping[K, tuple[SourceLine, ...]]
+) -> dict[K, SourceLine]:
     """Return the line of the user's scope that makes an op ask for its device, where it is told.
 
     ``lines_of`` has the lines that led to an op or created a variable, innermost first.
@@ -131,12 +133,16 @@ def dropped_scopes(
         if op.role is not Role.VARIABLE:
             for part in (op.layer or "").split("/"):  # A second call of a layer is layer@2.
                 ops_of[part.partition("@")[0]].append(op.name)
+    device_of = {
+        (layer, named): short_device(named)
+        for layer, named in built
+        if layer in ops_of
+        and all(requested_device_of.get(op) != short_device(named) for op in ops_of[layer])
+    }
+    line_of = scopes(device_of, {call: lines.among(built[call]) for call in device_of})
     layers_of: defaultdict[tuple[str, SourceLine | None], list[str]] = defaultdict(list)
-    for (layer, named), frames in built.items():
-        device = short_device(named)
-        if layer in ops_of and all(requested_device_of.get(op) != device for op in ops_of[layer]):
-            line = scopes({layer: device}, {layer: lines.among(frames)}).get(layer)
-            layers_of[device, line].append(layer)
+    for call, device in device_of.items():
+        layers_of[device, line_of.get(call)].append(call[0])
     return tuple(
         DroppedScope(device, tuple(layers), line) for (device, line), layers in layers_of.items()
     )
