@@ -38,7 +38,7 @@ from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.callee import Callee, Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.connection import Connection
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -52,6 +52,7 @@ _PRELOADED = "placement_advisor.tf.preload"
 _SAFE_PATH = "PYTHONSAFEPATH"
 # Any text switches it on; this one tells that the user did not.
 _OURS = "placement-advisor"
+_NO_LEAKS = "ignore::UserWarning:multiprocessing.resource_tracker"
 # Often enough to stop a runaway allocation (some GB/s) before the machine swaps.
 _POLL_INTERVAL_S = 0.05
 # Leave room for the rest of the machine.
@@ -266,7 +267,9 @@ def preload() -> None:
     orphan_guard.announce(_temporary_folder())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
-    with _environment():
+    # It removes what users' code leaves behind when it is ended, and would warn of that.
+    warnings = [*filter(None, [os.environ.get("PYTHONWARNINGS")]), _NO_LEAKS]
+    with _environment(PYTHONWARNINGS=",".join(warnings)):
         resource_tracker.ensure_running()
     # A Ctrl-C while the fork server starts is the command's to handle: it has a session of its own
     # only once Python has started in it.
@@ -433,7 +436,7 @@ def _without_main_module() -> Any:
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
+def _environment(**more: str) -> Iterator[None]:
     """Give a new interpreter a folder for temporary files that goes with this process.
 
     And keep it from taking modules out of the current folder (Python's `-P`), and from taking all
@@ -441,14 +444,15 @@ def _environment() -> Iterator[None]:
     found.
     """
     with _one_starts:
-        yield from _changed_environment()
+        yield from _changed_environment(more)
 
 
-def _changed_environment() -> Iterator[None]:
+def _changed_environment(more: Mapping[str, str]) -> Iterator[None]:
     ours = {
         _SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS,
         "TMPDIR": _temporary_folder(),
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        **more,
     }
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
