@@ -36,6 +36,7 @@ from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.processes import orphan_guard
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.callee import Callee, Pending
+from placement_advisor.processes.user_secrets import told_without_secrets, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -155,6 +156,7 @@ class Child(Callee):
             outcome, value = pickle.loads(answer)
         except Exception as error:  # Junk may be refused with any.
             return self._garbled(error)
+        value = told_without_secrets(outcome, value)
         if outcome == "returned":
             return value
         if isinstance(value, AdvisorError):
@@ -251,9 +253,12 @@ class Tail:
                 self._kept = (self._kept + chunk)[-_CHUNK_BYTES:]
 
     def text(self, *, wait_s: float = _GRACE_S) -> str:
-        """Return the last characters, waiting a moment for those that are under way."""
+        """Return the last characters, waiting a moment for those that are under way.
+
+        Secrets are taken out first: half of one would be known for none.
+        """
         self._thread.join(wait_s)
-        return self._kept.decode(errors="replace")[-_OUTPUT_TAIL_CHARS:]
+        return without_secrets(self._kept.decode(errors="replace"))[-_OUTPUT_TAIL_CHARS:]
 
 
 class ChildError(RuntimeError):
