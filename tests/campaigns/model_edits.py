@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
 
 # Drawn after the last change of what is checked.
-SEEDS = (945_387, 530_268)
+SEEDS = (973_003, 636_054)
 SORTS = {"innocuous": 100, "other": 150}
 HARDWARE = "2xV100-NVLink"
 CLUSTER = read_hardware(HARDWARE)
@@ -445,6 +445,7 @@ class Figures:
     peak_bytes: Mapping[str, int]
     on_host: Counter[str]
     by_layer: Mapping[str, str]
+    by_part: Mapping[str, Mapping[Role, str]]
 
 
 def figures(graph: OpGraph, placement: Placement) -> Figures:
@@ -475,7 +476,22 @@ def figures(graph: OpGraph, placement: Placement) -> Figures:
             }
         ),
         by_layer=placement.by_layer(graph),
+        by_part=_by_part(graph, placement),
     )
+
+
+def _by_part(graph: OpGraph, placement: Placement) -> dict[str, dict[Role, str]]:
+    """Return where most ops of each role are, by layer."""
+    votes: defaultdict[str, defaultdict[Role, Counter[str]]] = defaultdict(
+        lambda: defaultdict(Counter)
+    )
+    for op in graph.ops:
+        if op.role is not Role.CONSTANT:
+            votes[op.layer or ""][op.role][placement.device_of[op.name]] += 1
+    return {
+        layer: {role: max(sorted(count), key=count.__getitem__) for role, count in parts.items()}
+        for layer, parts in votes.items()
+    }
 
 
 _COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE, Role.VARIABLE)
@@ -671,7 +687,7 @@ class Workplace:
         original, of_placement = self.locked(sample)
         locked = of_placement[name]
         file, kept = locked.file, self._root / name
-        if file is not None and kind == "device":
+        if file is not None and kind == "device" and not sample.is_by_hand:
             layer = edit.what.partition(": ")[2]
             by_layer = file["by_layer"]
             file = {**file, "by_layer": by_layer | {layer: TURNED.get(by_layer[layer], "GPU:0")}}
@@ -716,11 +732,8 @@ class Workplace:
         if after.on_host - before.on_host:
             must.add("no-gpu-kernel")
         # Ops of no layer are no thing that could move.
-        moved = [
-            now
-            for now, then in truth.was.items()
-            if now and then and after.by_layer[now] != before.by_layer[then]
-        ]
+        layers = [(now, then) for now, then in truth.was.items() if now and then]
+        moved = [pair for pair in layers if after.by_layer[pair[0]] != before.by_layer[pair[1]]]
         if moved and (file is not None or name == WRITTEN):
             more = after.step_ns / max(1, before.step_ns) - 1
             grew = after.copies > before.copies or after.bytes_across > before.bytes_across
@@ -728,7 +741,9 @@ class Workplace:
                 must.add("moved")
             elif must or more > -ROUNDED:
                 may.add("moved")
-        if file is None and (moved or kind == "innocuous"):
+        # Its gradients, variables or updates may move without a layer.
+        is_torn = any(after.by_part[now] != before.by_part[then] for now, then in layers)
+        if is_torn or (file is None and (moved or kind == "innocuous")):
             may.add("moved")
         return Expected(must=frozenset(must), may=frozenset(may))
 
@@ -757,8 +772,9 @@ def _layers(graph: OpGraph) -> set[str]:
 
 def _truth(original: Traced, traced: Traced, edit: Edit) -> Truth:
     before, claimed = _layers(original.graph), Counter[str]()
+    former = edit.was if edit.kind != "scope" else _by_ops(original.graph, traced.graph, edit.was)
     candidates = {
-        name: [each for each in edit.was(name) if each is None or each in before] or [None]
+        name: [each for each in former(name) if each is None or each in before] or [None]
         for name in sorted(_layers(traced.graph))
     }
     for names in candidates.values():
@@ -776,6 +792,18 @@ def _truth(original: Traced, traced: Traced, edit: Edit) -> Truth:
     return Truth(was=was, new=frozenset(new), unsure=frozenset(unsure), gone=frozenset(gone))
 
 
+def _by_ops(
+    before: OpGraph, after: OpGraph, was: Callable[[str], Sequence[str | None]]
+) -> Callable[[str], Sequence[str | None]]:
+    """Return the former layer of one that a scope was put around, by its ops, if they have one."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for op in after.ops:
+        then = "/".join(part for part in op.name.split("/") if part != "moved")
+        if then in before and op.role is not Role.CONSTANT:
+            found[op.layer or ""].add(before.op(then).layer or "")
+    return lambda name: tuple(found[name]) if len(found[name]) == 1 else was(name)
+
+
 def _traded(before: Figures, after: Figures, truth: Truth) -> Figures:
     """Return the older figures with alike devices in each other's place, if layers agree so."""
     pairs = [(before.by_layer[then], after.by_layer[now]) for now, then in truth.was.items()]
@@ -789,6 +817,10 @@ def _turned(before: Figures) -> Figures:
     return replace(
         before,
         by_layer={name: TURNED.get(device, device) for name, device in before.by_layer.items()},
+        by_part={
+            name: {role: TURNED.get(device, device) for role, device in parts.items()}
+            for name, parts in before.by_part.items()
+        },
         peak_bytes={TURNED.get(device, device): size for device, size in before.peak_bytes.items()},
     )
 
