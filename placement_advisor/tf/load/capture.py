@@ -13,7 +13,8 @@ A step of `fit` is called over and over, so its second call is enough. Other ste
 the program goes on until each of them was called twice, for some calls or some seconds at most
 behind the one that was new last.
 
-Left out: steps that run op by op in Python, without `fit` or a `tf.function`.
+A loop that runs op by op, without `fit` or a `tf.function`, is seen where it asks for gradients;
+`eager_step` has its step.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ import tensorflow as tf
 
 from placement_advisor.tf.answers import UPDATES, SourceLine
 from placement_advisor.tf.load import one_replica, session_step
+from placement_advisor.tf.load.eager_step import Loop, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,6 +165,7 @@ class Capture:
         self._is_over = False
         self._undo: list[tuple[Any, str, Any]] = []
         self._fitted: Any | None = None
+        self._recording = Recording(self._is_users)
 
     def chosen(self) -> Step | None:
         """Return the step to analyse: that asked for, else the dearest; None if none was seen.
@@ -205,6 +208,7 @@ class Capture:
             put(keras.Model, make, self._keras_hook(original, attribute, step))
         put(keras.Model, "fit", self._fit_hook(keras.Model.fit))
         put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
+        put(tf.GradientTape, "gradient", self._gradient_hook(tf.GradientTape.gradient))
         session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
         put(session, "run", self._session_hook(session.run))
         put(session, "close", self._close_hook(session.close))
@@ -217,6 +221,7 @@ class Capture:
     def unhook(self) -> None:
         """Put back what was hooked."""
         self._is_over = True
+        self._recording.end()
         while self._undo:
             setattr(*self._undo.pop())
 
@@ -297,6 +302,27 @@ class Capture:
 
         return call
 
+    def _gradient_hook(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_elsewhere() or not tf.executing_eagerly():
+                return original(tape, target, sources, *args, **kwargs)
+            where = self._called_from()[1]
+            loop = self._recording.turned(where, sources)
+            if loop is not None:
+                step = self._noted(
+                    where,
+                    lambda: Step(
+                        call="op-by-op loop", target=loop, run=None, trains=True, where=where
+                    ),
+                    [()],
+                )
+                self._done(step, loop.turn_s)
+            with self._recording.differentiating():
+                return original(tape, target, sources, *args, **kwargs)
+
+        return gradient
+
     def _session_hook(self, original: Any) -> Any:
         capture = self
         known: dict[Any, Any] = {}
@@ -359,6 +385,17 @@ class Capture:
     @contextmanager
     def _seen(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Iterator[None]:
         """Note a call; does not return where it is the last one."""
+        step = self._noted(key, make, batches)
+        self._within.step = True
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._within.step = False
+            self._done(step, time.monotonic() - began_s)
+
+    def _noted(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Step:
+        """Return the step that is called; does not return where it is the last call."""
         with self._lock:
             step = self.steps.get(key)
             if step is None:
@@ -368,18 +405,15 @@ class Capture:
             self.order.append(step)
             if self._is_enough(step):
                 self._stand_still()
-        self._within.step = True
-        began_s = time.monotonic()
-        try:
-            yield
-        finally:
-            step.seconds.append(time.monotonic() - began_s)
-            self._within.step = False
-            now_s = time.monotonic()
-            if self._infers_s is None:
-                self._infers_s = now_s
-            if step.trains and len(step.seconds) == 1:
-                self._newest_s, self._calls_before = now_s, len(self.order)
+        return step
+
+    def _done(self, step: Step, seconds: float) -> None:
+        step.seconds.append(seconds)
+        now_s = time.monotonic()
+        if self._infers_s is None:
+            self._infers_s = now_s
+        if step.trains and len(step.seconds) == 1:
+            self._newest_s, self._calls_before = now_s, len(self.order)
 
     def _stand_still(self) -> None:
         """Have the step analysed from here, for good."""
