@@ -194,9 +194,17 @@ class Capture:
 
     def end(self) -> None:
         """Have a step of a session analysed, for good, whose program has ended by itself."""
+        self._keep_widest_loop()
         step = self.chosen()
         if step is not None and isinstance(step.target, SessionRun):
             self._stand_still()
+
+    def _keep_widest_loop(self) -> None:
+        """Have the gradients of one turn, as those of a GAN, be those of one step."""
+        widest = self._recording.widest()
+        for key, step in list(self.steps.items()):
+            if isinstance(step.target, Loop) and self._wanted is None and step.target is not widest:
+                del self.steps[key]
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._undo.append((owner, name, getattr(owner, name)))
@@ -417,6 +425,7 @@ class Capture:
 
     def _stand_still(self) -> None:
         """Have the step analysed from here, for good."""
+        self._keep_widest_loop()
         step = self.chosen()
         assert step is not None
         self.unhook()

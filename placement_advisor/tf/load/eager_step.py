@@ -166,6 +166,11 @@ class Recording:
         self._forget()
         return loop if len(loop.marks) > 1 else None
 
+    def widest(self) -> Loop | None:
+        """Return the loop whose turns hold those of others; None if none has turned twice."""
+        turned = [loop for loop in self._loops.values() if loop.has_step]
+        return max(turned, key=lambda loop: loop.marks[-1] - loop.marks[0], default=None)
+
     @contextmanager
     def differentiating(self) -> Iterator[None]:
         """Take ops for those of a gradient."""
@@ -337,8 +342,15 @@ class Replay:
                 if number not in made and number not in outside:
                     outside[number] = drawn.get(number, given)
         self._outside = {number: self._found(given) for number, given in outside.items()}
-        self._batch = self._told(drawn)
-        self.batch = tuple(self._outside[number] for number in self._batch)
+        # An array is another tensor for each op that it is handed to.
+        parts: dict[Any, list[int]] = defaultdict(list)
+        for number in self._told(drawn):
+            tensor = self._outside[number]
+            parts[tensor.dtype, tuple(tensor.shape), tf.io.serialize_tensor(tensor).numpy()].append(
+                number
+            )
+        self._batch = list(parts.values())
+        self.batch = tuple(self._outside[first] for first, *_ in self._batch)
         sizes = [int(tensor.shape[0]) for tensor in self.batch if tensor.shape.rank]
         self.size = sizes[0] if sizes else None
         read = {number for op in self._ops for number in op.inputs}
@@ -353,11 +365,13 @@ class Replay:
         for tensor, was in zip(batch, self.batch, strict=True):
             if tensor.shape != was.shape:
                 raise ModelError(
-                    f"the loop runs op by op, and takes no batch but that of {self.size}",
-                    hint=_HINT,
+                    f"its loop runs op by op, and takes no batch but that of {self.size}; "
+                    "as a @tf.function it would"
                 )
         graph = ops.get_default_graph()
-        tensors = {**self._outside, **dict(zip(self._batch, batch, strict=True))}
+        tensors = dict(self._outside)
+        for numbers, tensor in zip(self._batch, batch, strict=True):
+            tensors |= dict.fromkeys(numbers, tensor)
         before = global_state.get_global_attribute(_SCOPES)
         self.origin.clear()
         try:
