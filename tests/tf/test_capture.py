@@ -763,3 +763,25 @@ def test_what_a_loop_that_runs_op_by_op_cannot_be_taken_with_is_said_at_once(
         capture(
             f"{_STEP}\nwhile True:\n    x = tf.ones((6, 4))\n    {line}\n    update(x)\n", **asked
         )
+
+
+def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _KERAS_LOOP
+        + """
+writer = tf.summary.create_file_writer(HERE)
+for i in range(300):
+    x, y = batch(i), np.arange(6) % 3"""
+        + _KERAS_TURN
+        + """
+    if i % 3:
+        for _ in range(4):
+            model(batch(0))
+        with writer.as_default(step=i):
+            tf.summary.scalar("loss", loss)
+"""
+    )
+    products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
+    assert len(products) == 5

@@ -14,7 +14,7 @@ the program goes on until each of them was called twice, for some calls or some 
 behind the one that was new last.
 
 A loop that runs op by op, without `fit` or a `tf.function`, is seen where it asks for gradients;
-`eager_step` has its step.
+`eager_ops` has what it does.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.tf.answers import UPDATES, SourceLine
+from placement_advisor.tf.answers import SourceLine
 from placement_advisor.tf.load import one_replica, session_step
-from placement_advisor.tf.load.eager_step import Loop, Recording
+from placement_advisor.tf.load.eager_ops import Loop, Recording
+from placement_advisor.tf.load.touches import Touches, touches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,25 +68,6 @@ _KERAS_CALLS = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"}
 )
 _LOOPS = frozenset({"fit", "evaluate", "predict"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touches:
-    """What a `tf.function` does to variables, which are told apart by the `id` of their handle.
-
-    One that ``updates`` assigns trainable ones; one that ``differentiates`` has gradients, which it
-    may add up in other variables for somebody else to update with.
-    """
-
-    reads: frozenset[Any]
-    assigns: frozenset[Any]
-    updates: bool
-    differentiates: bool
-
-    @property
-    def trains(self) -> bool:
-        """Whether it is part of a training step."""
-        return self.updates or (self.differentiates and bool(self.assigns))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -220,11 +202,11 @@ class Capture:
         session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
         put(session, "run", self._session_hook(session.run))
         put(session, "close", self._close_hook(session.close))
-        put(session, "__init__", _with_soft_placement(session.__init__))
+        put(session, "__init__", session_step.with_soft_placement(session.__init__))
         # The package and its attribute are two modules.
         for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
             for name in ("disable_v2_behavior", "disable_resource_variables"):
-                put(module, name, _with_resource_variables(getattr(module, name)))
+                put(module, name, session_step.with_resource_variables(getattr(module, name)))
 
     def unhook(self) -> None:
         """Put back what was hooked."""
@@ -304,7 +286,7 @@ class Capture:
             with capture._seen(id(function), lambda: step, [given]):
                 returned = original(function, *args, **kwargs)
             if known is None:
-                step.touches = _touches(function, args, kwargs)
+                step.touches = touches(function, args, kwargs)
                 step.trains = step.touches.trains
             return returned
 
@@ -510,29 +492,6 @@ def called(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return run
 
 
-def _with_soft_placement(original: Any) -> Any:
-    """Return how sessions are made, here of devices that this machine need not have."""
-
-    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-        ours = tf.compat.v1.ConfigProto()
-        if config is not None:
-            ours.CopyFrom(config)
-        ours.allow_soft_placement = True
-        original(session, target, graph, ours)
-
-    return made
-
-
-def _with_resource_variables(disable: Any) -> Any:
-    """Return a switch to TF1 that leaves variables of TF2: others cannot be placed anew."""
-
-    def disabled() -> None:
-        disable()
-        tf.compat.v1.enable_resource_variables()
-
-    return disabled
-
-
 def _taken(iterator: Any, count: int) -> list[Any]:
     """Return the next batches of an iterator, at most ``count``.
 
@@ -577,23 +536,3 @@ class Again:
 
     def __next__(self) -> Any:
         return self.batch
-
-
-def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
-    """Return what a call of a function does to variables; it was traced before."""
-    graph = function.get_concrete_function(*args, **kwargs).graph
-    bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
-    outer = {id(inner): id(outer) for outer, inner in graph.captures}
-    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATES)]
-    if any(node.op.startswith(UPDATES) for node in bodies):  # Within a loop or conditional.
-        assigned = {id(variable.handle) for variable in graph.variables}
-    else:
-        assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}
-    trainable = {id(variable.handle) for variable in graph.variables if variable.trainable}
-    names = (op.name for op in graph.get_operations())
-    return Touches(
-        reads=frozenset(outer.values()),
-        assigns=frozenset(assigned),
-        updates=bool(assigned & trainable),
-        differentiates=any("gradient_tape/" in name or "gradients/" in name for name in names),
-    )

@@ -20,7 +20,8 @@ from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import CapturedCall
 from placement_advisor.tf.load import session_step
 from placement_advisor.tf.load.capture import Again, SessionRun
-from placement_advisor.tf.load.eager_step import Loop
+from placement_advisor.tf.load.eager_ops import Loop
+from placement_advisor.tf.load.eager_step import Replay
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 from placement_advisor.tf.load.rerun import REPEATED
 from placement_advisor.tf.load.run_model_file import seen_from_here
@@ -253,7 +254,7 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
 
 
 def _of_loop(step: Step, loop: Loop) -> LoadedStep:
-    replay = loop.replayed()
+    replay = Replay(loop.step, loop.where)
     return LoadedStep(
         name=step.call,
         mode="train",

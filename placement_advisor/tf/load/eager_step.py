@@ -1,314 +1,41 @@
-"""A training loop that runs op by op, without a `tf.function` -> one step that can be traced.
+"""One turn of a loop that runs op by op -> a step: its ops, made again in a graph.
 
-TensorFlow calls back for each op that runs eagerly. From the first gradient on that is asked for
-with respect to variables, ops are recorded as they come. A loop has turned once a gradient is asked
-for at the same line again, and variables were updated in between. Its step is what ran from the
-first line of its body to where that came round again. It is replayed in a graph: with the layers,
-devices and lines that the ops had, the gradient's ops named after the forward ops that they serve.
+They have the layers, devices and lines that they had, and those of a gradient are named after the
+forward ops that they serve. What came out of iterators, and what else is as long as that, is the
+batch. Control flow of Python is as it was in that turn, and so are sizes: such a step takes no
+other batch.
 
-What came out of iterators, and what else is as long as that, is the batch. Control flow of Python
-is as it was in that turn, and so are sizes: such a step takes no other batch.
-
-Left out: ops of input pipelines, and what Python computes by itself, as with NumPy.
+Left out: ops of input pipelines.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
-import threading
-import time
 import weakref
-from collections import Counter, defaultdict, deque
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import backprop, context
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction
-from tensorflow.python.framework import op_callbacks, op_def_library, op_def_registry, ops
+from tensorflow.python.framework import op_def_library, op_def_registry, ops
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.answers import PYTHON_CALLS, UPDATES, SourceLine
+from placement_advisor.tf.answers import PYTHON_CALLS
+from placement_advisor.tf.load.eager_ops import SCOPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from types import FrameType
+    from collections.abc import Container, Iterator, Sequence
+
+    from placement_advisor.tf.answers import SourceLine
+    from placement_advisor.tf.load.eager_ops import Op
 
 _HINT = "put the step into a function with @tf.function: then that is what is analysed"
-_SOURCES = ("IteratorGetNext", "OptionalGetValue")
 _PIPELINE = ("Iterator", "Dataset", "Optional", "DestroyResource", "DeleteMultiDevice")
 _CALL = "PartitionedCall"  # What a called function is called in a graph.
-_SCOPES = "name_scope_stack"  # What Keras calls the layers that are being called.
-# Without an update behind so many gradients of a line, they train nothing.
-_MOST_WITHOUT_UPDATE = 40
-# What one turn leaves for the next is kept up to this size; the rest may be gone by then.
-_KEPT_BYTES = 1 << 16
-# Integers that few are sizes, axes or slices, and no batch.
+# So few integers are sizes, axes or slices, and no batch.
 _MOST_SIZES = 8
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Op:
-    """An op that has run; tensors are told apart by TensorFlow's number of them.
-
-    ``given`` are its inputs, as they were or as references to them, ``results`` what came out of an
-    iterator. ``scopes`` are Keras' own within ``scope``. ``frames`` are the user's lines, outermost
-    first. A gradient's op ``serves`` a forward op, if it is known.
-    """
-
-    kind: str
-    inputs: tuple[int, ...]
-    given: tuple[Any, ...]
-    attrs: tuple[Any, ...]
-    outputs: tuple[int, ...]
-    results: tuple[Any, ...]
-    scope: str
-    scopes: tuple[Any, ...]
-    device: str | None
-    frames: tuple[SourceLine, ...]
-    is_gradient: bool
-    serves: _Op | None
-
-    # What a `tf.Operation` says of where it was made.
-    @property
-    def traceback(self) -> _Op:
-        """The op itself, which knows its lines."""
-        return self
-
-    def get_user_frames(self) -> list[Any]:
-        """Return the user's lines, outermost first."""
-        return [_Frame(*line) for line in self.frames]
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    filename: str
-    lineno: int
-
-
-@dataclass(slots=True)
-class Loop:
-    """A loop that asks for gradients at a line.
-
-    ``marks`` are where its last turns began among the ops of the recording, ``began_s`` when.
-    """
-
-    recording: Recording
-    where: SourceLine | None
-    marks: deque[int] = field(default_factory=lambda: deque(maxlen=3))
-    began_s: float = 0.0
-    turn_s: float = 0.0
-    without_update: int = 0
-
-    @property
-    def has_step(self) -> bool:
-        """Whether it has turned often enough to tell what one turn of it is."""
-        return len(self.marks) == self.marks.maxlen
-
-    def replayed(self) -> Replay:
-        """Return its last turn.
-
-        Raises:
-            ModelError: it calls what no graph can hold.
-        """
-        ops_, (first, second, third) = self.recording.ops, self.marks
-        begin, end = (
-            self.recording.begin_of_body(*gap) for gap in ((first, second), (second, third))
-        )
-        return Replay(ops_[begin:end], self.where)
-
-
-class Recording:
-    """What runs op by op in one thread; nothing before a gradient is asked for."""
-
-    def __init__(self, is_users: Callable[[str], bool]) -> None:
-        """Record nothing yet; ``is_users`` tells files of the program from installed ones."""
-        self.ops: list[_Op] = []
-        self._is_users = is_users
-        self._loops: dict[SourceLine | None, Loop] = {}
-        self._futile: set[SourceLine | None] = set()
-        self._trained: set[int] = set()
-        self._thread: int | None = None
-        self._last_update = -1
-        self._made: dict[int, _Op] = {}
-        self._readers: dict[int, list[_Op]] = defaultdict(list)
-        self._gradient_of: dict[int, set[int]] = defaultdict(set)
-        self._depth = 0  # Of calls for a gradient.
-        self._serves: _Op | None = None
-
-    def turned(self, where: SourceLine | None, sources: Any) -> Loop | None:
-        """Note that a gradient is asked for at a line; return its loop if that has turned."""
-        handles = [_handle(each) for each in tf.nest.flatten(sources)]
-        trained = {each._id for each in handles if each is not None}
-        if not trained or where in self._futile or self._thread not in (None, _thread()):
-            return None
-        self._trained |= trained
-        if self._thread is None:
-            self._begin()
-        now_s = time.monotonic()
-        loop = self._loops.get(where)
-        if loop is None:
-            loop = self._loops[where] = Loop(self, where)
-        elif self._last_update < loop.marks[-1]:
-            loop.without_update += 1
-            if loop.without_update > _MOST_WITHOUT_UPDATE:
-                self._futile.add(where)
-                del self._loops[where]
-                if not self._loops:
-                    self.end()
-            return None
-        loop.marks.append(len(self.ops))
-        loop.turn_s, loop.began_s, loop.without_update = now_s - loop.began_s, now_s, 0
-        self._forget()
-        return loop if len(loop.marks) > 1 else None
-
-    def widest(self) -> Loop | None:
-        """Return the loop whose turns hold those of others; None if none has turned twice."""
-        turned = [loop for loop in self._loops.values() if loop.has_step]
-        return max(turned, key=lambda loop: loop.marks[-1] - loop.marks[0], default=None)
-
-    @contextmanager
-    def differentiating(self) -> Iterator[None]:
-        """Take ops for those of a gradient."""
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-
-    def begin_of_body(self, first: int, stop: int) -> int:
-        """Return where, behind the last update, the line comes that stands first of all."""
-        begin = max(
-            (i + 1 for i in range(first, stop) if self._updates(self.ops[i])), default=first
-        )
-        lines = {
-            i: tuple(line.line for line in self.ops[i].frames)
-            for i in range(begin, stop)
-            if self.ops[i].frames
-        }
-        return min(lines, key=lambda i: (lines[i], i), default=stop)
-
-    def end(self) -> None:
-        """Record no more."""
-        if self._thread is None:
-            return
-        pywrap_tfe.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
-        if self._thread == _thread():
-            op_callbacks.remove_op_callback(self._note)
-        self._thread = None
-
-    def _begin(self) -> None:
-        self._thread = _thread()
-        op_callbacks.add_op_callback(self._note)
-        pywrap_tfe.TFE_Py_RegisterGradientFunction(self._differentiate)
-
-    def _note(
-        self,
-        kind: Any,
-        inputs: Sequence[Any],
-        attrs: tuple[Any, ...],
-        outputs: Any,
-        name: str | None = None,
-        graph: Any = None,
-    ) -> None:
-        if graph is not None or self._thread != _thread():
-            return
-        tensors = [each for each in inputs if hasattr(each, "_id")]
-        results = [each for each in outputs or () if hasattr(each, "_id")]
-        kind = tf.compat.as_str(kind)
-        op = _Op(
-            kind=kind,
-            inputs=tuple(each._id for each in tensors),
-            given=tuple(_kept(each) if each._id in self._made else each for each in tensors),
-            attrs=attrs,
-            outputs=tuple(each._id for each in results),
-            results=tuple(results) if kind.startswith(_SOURCES) else (),
-            scope=ops.get_name_scope(),
-            scopes=tuple(global_state.get_global_attribute(_SCOPES) or ()),
-            device=context.context().device_name or None,
-            frames=self._frames(),
-            is_gradient=self._depth > 0,
-            serves=self._serves,
-        )
-        if kind == "AddN":  # Gradients that add up.
-            served: set[int] = set().union(*(self._gradient_of.get(i, ()) for i in op.inputs))
-            self._gradient_of[op.outputs[0]] |= served
-        self._keep(op)
-
-    def _keep(self, op: _Op) -> None:
-        if self._updates(op):
-            self._last_update = len(self.ops)
-        self.ops.append(op)
-        self._made.update(dict.fromkeys(op.outputs, op))
-        for each in op.inputs:
-            self._readers[each].append(op)
-
-    def _updates(self, op: _Op) -> bool:
-        return op.kind.startswith(UPDATES) and not self._trained.isdisjoint(op.inputs[:1])
-
-    def _forget(self) -> None:
-        """Forget what lies before all loops, and what gradients have served."""
-        first = min(loop.marks[0] for loop in self._loops.values())
-        kept = self.ops[first:]
-        for loop in self._loops.values():
-            loop.marks = deque((mark - first for mark in loop.marks), loop.marks.maxlen)
-        self.ops, self._last_update = [], self._last_update - first
-        last_update = self._last_update
-        for index in (self._made, self._readers, self._gradient_of):
-            index.clear()  # type: ignore[attr-defined]
-        for op in kept:
-            self._keep(op)
-        self._last_update = last_update
-
-    def _frames(self) -> tuple[SourceLine, ...]:
-        found = []
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None:
-            if self._is_users(frame.f_code.co_filename):
-                found.append(SourceLine(frame.f_code.co_filename, frame.f_lineno))
-            frame = frame.f_back
-        return tuple(reversed(found))
-
-    def _differentiate(
-        self,
-        kind: str,
-        attrs: Any,
-        count: int,
-        inputs: Any,
-        outputs: Any,
-        gradients: Any,
-        *rest: Any,
-    ) -> Any:
-        """Compute a gradient as TensorFlow does, knowing which op it is of."""
-        original = backprop._gradient_function
-        if self._thread != _thread() or not tf.executing_eagerly():
-            return original(kind, attrs, count, inputs, outputs, gradients, *rest)
-        before, self._serves = self._serves, self._forward(kind, inputs, outputs, gradients)
-        try:
-            found = original(kind, attrs, count, inputs, outputs, gradients, *rest)
-            if self._serves is not None:
-                flat = found if isinstance(found, list | tuple) else [found]
-                for tensor, gradient in zip(self._serves.inputs, flat, strict=False):
-                    for part in tf.nest.flatten(gradient, expand_composites=True):
-                        if hasattr(part, "_id"):
-                            self._gradient_of[part._id].add(tensor)
-            return found
-        finally:
-            self._serves = before
-
-    def _forward(self, kind: str, inputs: Any, outputs: Any, gradients: Any) -> _Op | None:
-        """Return the op that a gradient is of; TensorFlow hands over only what that needs."""
-        ids = [each._id for each in outputs or () if hasattr(each, "_id")]
-        for gradient in gradients or ():
-            ids += self._gradient_of.get(getattr(gradient, "_id", -1), ())
-        makers = [self._made[i] for i in ids if i in self._made]
-        read = [each._id for each in inputs or () if hasattr(each, "_id")]
-        makers += self._readers.get(read[0], ()) if read else ()
-        return next((op for op in makers if op.kind == kind and {*read} <= {*op.inputs}), None)
 
 
 class Replay:
@@ -317,14 +44,14 @@ class Replay:
     ``origin`` has what ran op by op, by the names of the ops that were made of it last.
     """
 
-    def __init__(self, recorded: Sequence[_Op], where: SourceLine | None) -> None:
+    def __init__(self, recorded: Sequence[Op], where: SourceLine | None) -> None:
         """Tell the batch among what the ops read.
 
         Raises:
             ModelError: they call what no graph can hold.
         """
         self._where = where
-        self.origin: dict[str, _Op] = {}
+        self.origin: dict[str, Op] = {}
         self._ops = [op for op in recorded if not any(part in op.kind for part in _PIPELINE)]
         self._variables = {
             variable.handle._id: variable
@@ -372,11 +99,11 @@ class Replay:
         tensors = dict(self._outside)
         for numbers, tensor in zip(self._batch, batch, strict=True):
             tensors |= dict.fromkeys(numbers, tensor)
-        before = global_state.get_global_attribute(_SCOPES)
+        before = global_state.get_global_attribute(SCOPES)
         self.origin.clear()
         try:
             for op, name in zip(self._ops, _names(self._ops), strict=True):
-                global_state.set_global_attribute(_SCOPES, list(op.scopes))
+                global_state.set_global_attribute(SCOPES, list(op.scopes))
                 inputs = [self._input(graph, number, tensors[number], name) for number in op.inputs]
                 with tf.device(op.device):
                     outputs = self._made(graph, op, inputs, name)
@@ -386,7 +113,7 @@ class Replay:
                 f"{self._words(op)} cannot be part of a graph: {error}", hint=_HINT
             ) from error
         finally:
-            global_state.set_global_attribute(_SCOPES, before)
+            global_state.set_global_attribute(SCOPES, before)
         unread = [tensors[number] for number in self._unread]
         numbers = [each for each in unread if each.dtype.is_floating and each.shape.rank == 0]
         return numbers or tf.constant(0.0)
@@ -398,7 +125,7 @@ class Replay:
             return graph.capture(tensor, name=f"{name}/Const")
         return tensor
 
-    def _made(self, graph: Any, op: _Op, inputs: list[Any], name: str) -> Sequence[Any]:
+    def _made(self, graph: Any, op: Op, inputs: list[Any], name: str) -> Any:
         function = self._functions.get(op.kind)
         if function is not None:
             scope = name.rpartition("/")[0]
@@ -414,7 +141,7 @@ class Replay:
         self.origin[made.name] = op
         return made.outputs
 
-    def _check(self, op: _Op) -> None:
+    def _check(self, op: Op) -> None:
         if op.kind in self._functions:
             return
         definition = op_def_registry.get(op.kind)
@@ -429,7 +156,7 @@ class Replay:
             hint=_HINT,
         )
 
-    def _words(self, op: _Op) -> str:
+    def _words(self, op: Op) -> str:
         where = op.frames[-1] if op.frames else self._where
         return op.kind if where is None else f"{op.kind} at {where.file}:{where.line}"
 
@@ -442,7 +169,7 @@ class Replay:
             )
         return tensor
 
-    def _told(self, drawn: Iterable[int]) -> list[int]:
+    def _told(self, drawn: Container[int]) -> list[int]:
         """Return what is the batch of what came from outside."""
         arrays = {
             number: tensor
@@ -462,17 +189,17 @@ class Replay:
         ]
 
 
-def _names(recorded: Sequence[_Op]) -> list[str]:
+def _names(recorded: Sequence[Op]) -> list[str]:
     """Return names as ops have them in a graph: each call of a layer has a scope of its own."""
     scopes: dict[int, str] = {}
     count: Counter[str] = Counter()
-    names: dict[_Op, str] = {}
+    names: dict[Op, str] = {}
 
     def unique(name: str) -> str:
         count[name] += 1
         return name if count[name] == 1 else f"{name}_{count[name] - 1}"
 
-    def scope_of(op: _Op) -> str:
+    def scope_of(op: Op) -> str:
         if op.serves is not None:
             return f"gradient_tape/{names.get(op.serves, op.serves.kind)}"
         scope, plain = "", "/".join(each.name for each in op.scopes)
@@ -498,24 +225,5 @@ def _may_be_sizes(tensor: Any) -> bool:
     )
 
 
-def _kept(tensor: Any) -> Any:
-    is_small = tensor.dtype in (tf.resource, tf.variant, tf.string) or (
-        tensor.dtype.size * (tensor.shape.num_elements() or 0) <= _KEPT_BYTES
-    )
-    return tensor if is_small else weakref.ref(tensor)
-
-
-def _handle(source: Any) -> Any | None:
-    """Return the handle of a variable of TensorFlow or Keras, None of anything else."""
-    if isinstance(getattr(source, "value", None), tf.Variable):
-        source = source.value
-    handle = getattr(source, "handle", None) if isinstance(source, tf.Variable) else None
-    return handle if hasattr(handle, "_id") else None
-
-
 def _all_of(kind: Any) -> Iterator[Any]:
     return (each for each in gc.get_objects() if issubclass(type(each), kind))
-
-
-def _thread() -> int:
-    return threading.get_ident()

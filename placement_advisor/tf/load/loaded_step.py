@@ -26,7 +26,8 @@ class LoadedStep:
     ``captured`` is the call of a script that ran.
     ``takes_batch_size``: it can be loaded with another batch than its file has.
     ``has_devices``: a frozen graph says where its ops run. ``origin`` has the ops of the user's own
-    graph, by name, where the step is a copy of them; if it ``runs_op_by_op``, what ran, once traced.
+    graph, by name, where the step is a copy of them: of one that ``runs_op_by_op`` once it was
+    traced.
     """
 
     name: str
