@@ -183,10 +183,14 @@ class Capture:
 
     def _keep_widest_loop(self) -> None:
         """Have the gradients of one turn, as those of a GAN, be those of one step."""
-        widest = self._recording.widest()
+        turned = [step.target for step in self.steps.values() if isinstance(step.target, Loop)]
+        widest = max(turned, key=lambda loop: len(loop.step), default=None)
         for key, step in list(self.steps.items()):
-            if isinstance(step.target, Loop) and self._wanted is None and step.target is not widest:
-                del self.steps[key]
+            loop = step.target
+            if isinstance(loop, Loop):
+                is_part = loop is not widest and self._wanted is None
+                if is_part or not loop.step:
+                    del self.steps[key]
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._undo.append((owner, name, getattr(owner, name)))

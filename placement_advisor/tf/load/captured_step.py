@@ -111,7 +111,7 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
     of = f" ({', '.join(dict.fromkeys(what))})" if what else ""
     said = f"captured {call}{of}{_at(step.where)}, at its {_ordinal(step.calls)} step"
     if loaded.runs_op_by_op:
-        said += "; it runs op by op, and is analysed as one tf.function"
+        said += "; analysed as one tf.function"
     for name, where in dict(capture.strategies).items():
         said += f"; one replica of your {name}{_at(where)}"
     others = [

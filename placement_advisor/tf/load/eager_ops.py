@@ -38,8 +38,10 @@ SCOPES = "name_scope_stack"
 _SOURCES = ("IteratorGetNext", "OptionalGetValue")
 # Without an update behind so many gradients of a line, they train nothing.
 _MOST_WITHOUT_UPDATE = 40
+# Where two turns have more, nobody waits for a graph of one.
+_MOST_OPS = 200_000
 # What one turn leaves for the next is kept up to this size; more may be gone by then.
-_KEPT_BYTES = 1 << 16
+_KEPT_ELEMENTS = 1 << 14
 
 
 class _Frame(NamedTuple):
@@ -102,7 +104,7 @@ class Recording:
 
     def __init__(self, is_users: Callable[[str], bool]) -> None:
         """Record nothing yet; ``is_users`` tells files of the program from installed ones."""
-        self.ops: list[Op] = []
+        self._ops: list[Op] = []
         self._is_users = is_users
         self._loops: dict[SourceLine | None, Loop] = {}
         self._futile: set[SourceLine | None] = set()
@@ -121,6 +123,8 @@ class Recording:
         trained = {each._id for each in handles if each is not None}
         if not trained or where in self._futile or self._thread not in (None, _thread()):
             return None
+        if len(self._ops) >= _MOST_OPS:
+            self._give_up(*self._loops)
         self._trained |= trained
         if self._thread is None:
             self._begin()
@@ -131,25 +135,19 @@ class Recording:
         elif self._last_update < loop.marks[-1]:
             loop.without_update += 1
             if loop.without_update > _MOST_WITHOUT_UPDATE:
-                self._futile.add(where)
-                del self._loops[where]
-                if not self._loops:
-                    self.end()
+                self._give_up(where)
             return None
-        loop.marks.append(len(self.ops))
+        loop.marks.append(len(self._ops))
         loop.turn_s, loop.began_s, loop.without_update = now_s - loop.began_s, now_s, 0
         if len(loop.marks) == loop.marks.maxlen:
             first, second, third = loop.marks
-            step = self.ops[self._begin_of_body(first, second) : self._begin_of_body(second, third)]
+            step = self._ops[
+                self._begin_of_body(first, second) : self._begin_of_body(second, third)
+            ]
             if not loop.step or len(step) <= len(loop.step):
                 loop.step = step
         self._forget()
         return loop if len(loop.marks) > 1 else None
-
-    def widest(self) -> Loop | None:
-        """Return the loop whose turns hold those of others; None if none has turned twice."""
-        turned = [loop for loop in self._loops.values() if loop.step]
-        return max(turned, key=lambda loop: len(loop.step), default=None)
 
     @contextmanager
     def differentiating(self) -> Iterator[None]:
@@ -168,9 +166,17 @@ class Recording:
         if self._thread == _thread():
             op_callbacks.remove_op_callback(self._note)
         self._thread = None
+        self._ops = []
+
+    def _give_up(self, *lines: SourceLine | None) -> None:
+        self._futile.update(lines)
+        for where in lines:
+            del self._loops[where]
+        if not self._loops:
+            self.end()
 
     def _begin(self) -> None:
-        self._thread = _thread()
+        self._thread, self._last_update = _thread(), -1
         op_callbacks.add_op_callback(self._note)
         pywrap_tfe.TFE_Py_RegisterGradientFunction(self._differentiate)
 
@@ -183,7 +189,7 @@ class Recording:
         name: str | None = None,
         graph: Any = None,
     ) -> None:
-        if graph is not None or self._thread != _thread():
+        if graph is not None or self._thread != _thread() or len(self._ops) >= _MOST_OPS:
             return
         tensors = [each for each in inputs if hasattr(each, "_id")]
         results = [each for each in outputs or () if hasattr(each, "_id")]
@@ -209,8 +215,8 @@ class Recording:
 
     def _keep(self, op: Op) -> None:
         if self._updates(op):
-            self._last_update = len(self.ops)
-        self.ops.append(op)
+            self._last_update = len(self._ops)
+        self._ops.append(op)
         self._made.update(dict.fromkeys(op.outputs, op))
         for each in op.inputs:
             self._readers[each].append(op)
@@ -221,22 +227,22 @@ class Recording:
     def _begin_of_body(self, first: int, stop: int) -> int:
         """Return where, behind the last update, the line comes that stands first of all."""
         begin = max(
-            (i + 1 for i in range(first, stop) if self._updates(self.ops[i])), default=first
+            (i + 1 for i in range(first, stop) if self._updates(self._ops[i])), default=first
         )
         lines = {
-            i: tuple(line.line for line in self.ops[i].frames)
+            i: tuple(line.line for line in self._ops[i].frames)
             for i in range(begin, stop)
-            if self.ops[i].frames
+            if self._ops[i].frames
         }
         return min(lines, key=lambda i: (lines[i], i), default=stop)
 
     def _forget(self) -> None:
         """Forget what lies before all loops, and what gradients have served."""
         first = min(loop.marks[0] for loop in self._loops.values())
-        kept = self.ops[first:]
+        kept = self._ops[first:]
         for loop in self._loops.values():
             loop.marks = deque((mark - first for mark in loop.marks), loop.marks.maxlen)
-        self.ops, self._last_update = [], self._last_update - first
+        self._ops, self._last_update = [], self._last_update - first
         last_update = self._last_update
         for index in (self._made, self._readers, self._gradient_of):
             index.clear()
@@ -292,10 +298,8 @@ class Recording:
 
 
 def _kept(tensor: Any) -> Any:
-    is_small = tensor.dtype in (tf.resource, tf.variant, tf.string) or (
-        tensor.dtype.size * (tensor.shape.num_elements() or 0) <= _KEPT_BYTES
-    )
-    return tensor if is_small else weakref.ref(tensor)
+    """Return what is kept of a tensor that an op has made: itself if it is small."""
+    return tensor if tensor._num_elements() <= _KEPT_ELEMENTS else weakref.ref(tensor)
 
 
 def _handle(source: Any) -> Any | None:

@@ -24,6 +24,7 @@ from tensorflow.python.framework import op_def_library, op_def_registry, ops
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.load.eager_ops import SCOPES
+from placement_advisor.tf.load.run_model_file import seen_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -72,10 +73,8 @@ class Replay:
         # An array is another tensor for each op that it is handed to.
         parts: dict[Any, list[int]] = defaultdict(list)
         for number in self._told(drawn):
-            tensor = self._outside[number]
-            parts[tensor.dtype, tuple(tensor.shape), tf.io.serialize_tensor(tensor).numpy()].append(
-                number
-            )
+            value = tf.io.serialize_tensor(self._outside[number]).numpy()
+            parts[number if number in drawn else value].append(number)
         self._batch = list(parts.values())
         self.batch = tuple(self._outside[first] for first, *_ in self._batch)
         sizes = [int(tensor.shape[0]) for tensor in self.batch if tensor.shape.rank]
@@ -109,9 +108,7 @@ class Replay:
                     outputs = self._made(graph, op, inputs, name)
                 tensors.update(zip(op.outputs, outputs, strict=True))
         except (TypeError, ValueError, tf.errors.OpError) as error:
-            raise ModelError(
-                f"{self._words(op)} cannot be part of a graph: {error}", hint=_HINT
-            ) from error
+            raise self._refusal(f"{_words(op)}: {error}") from error
         finally:
             global_state.set_global_attribute(SCOPES, before)
         unread = [tensors[number] for number in self._unread]
@@ -135,7 +132,7 @@ class Replay:
         attrs = {
             key: op_def_library.value_to_attr_value(value, kinds[key], key)
             for key, value in zip(op.attrs[::2], op.attrs[1::2], strict=True)
-            if key in kinds
+            if key in kinds and (value is not None or kinds[key] == "shape")
         }
         made = graph._create_op_internal(op.kind, inputs, name=name, attrs=attrs)
         self.origin[made.name] = op
@@ -145,29 +142,24 @@ class Replay:
         if op.kind in self._functions:
             return
         definition = op_def_registry.get(op.kind)
-        if definition is None or op.kind in PYTHON_CALLS:
-            why = "calls Python" if definition else "is a function that is no longer there"
-        elif any(attr.type == "func" for attr in definition.attr):
-            why = "calls a function"
-        else:
-            return
-        raise ModelError(
-            f"the loop runs op by op, and cannot be taken as a graph: {self._words(op)} {why}",
-            hint=_HINT,
-        )
-
-    def _words(self, op: Op) -> str:
-        where = op.frames[-1] if op.frames else self._where
-        return op.kind if where is None else f"{op.kind} at {where.file}:{where.line}"
+        if definition is None:
+            raise self._refusal(f"{_words(op)}: that function is gone")
+        if op.kind in PYTHON_CALLS:
+            raise self._refusal(f"{_words(op)} calls Python")
+        if any(attr.type == "func" for attr in definition.attr):
+            raise self._refusal(f"{_words(op)} calls a function")
 
     def _found(self, given: Any) -> Any:
         tensor = given() if isinstance(given, weakref.ref) else given
         if tensor is None:
-            raise ModelError(
-                "the loop runs op by op, and a turn reads a tensor that the one before has made",
-                hint=_HINT,
-            )
+            raise self._refusal("a turn reads a large tensor that the one before has made")
         return tensor
+
+    def _refusal(self, why: str) -> ModelError:
+        at = "" if self._where is None else f" at {_shown(self._where)}"
+        return ModelError(
+            f"the loop{at} runs op by op, and is no step that can be traced: {why}", hint=_HINT
+        )
 
     def _told(self, drawn: Container[int]) -> list[int]:
         """Return what is the batch of what came from outside."""
@@ -207,14 +199,23 @@ def _names(recorded: Sequence[Op]) -> list[str]:
             if id(each) not in scopes:
                 scopes[id(each)] = unique(f"{scope}{each.name}")
             scope = f"{scopes[id(each)]}/"
-        rest = op.scope.removeprefix(plain).strip("/") if op.scope.startswith(plain) else op.scope
-        found = (scope + rest).strip("/")
+        found = op.scope
+        if found.startswith(plain):  # There is no other scope around.
+            found = (scope + found.removeprefix(plain).lstrip("/")).rstrip("/")
         return f"gradient_tape/{found}".rstrip("/") if op.is_gradient else found
 
     for op in recorded:
         kind = op.kind if op_def_registry.get(op.kind) is not None else _CALL
         names[op] = unique(f"{scope_of(op)}/{kind}".lstrip("/"))
     return list(names.values())
+
+
+def _words(op: Op) -> str:
+    return f"{op.kind} at {_shown(op.frames[-1])}" if op.frames else op.kind
+
+
+def _shown(line: SourceLine) -> str:
+    return f"{seen_from_here(line.file)}:{line.line}"
 
 
 def _may_be_sizes(tensor: Any) -> bool:
