@@ -785,3 +785,24 @@ for i in range(300):
     )
     products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
     assert len(products) == 5
+
+
+def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _LOOP
+        + """
+other = tf.Variable(tf.ones((2, 3)))
+def train(x):
+    with tf.GradientTape(persistent=True) as tape:
+        loss = tf.reduce_mean((x @ weight @ other) ** 2)
+    for variable in (weight, other):
+        variable.assign_sub(0.1 * tape.gradient(loss, variable))
+for i in range(100):
+    train(batch(i))
+    train(batch(i) + 1)
+"""
+    )
+    kinds = Counter(op.kind for op in _traced(child, tmp_path).graph.ops)
+    assert kinds["AssignSubVariableOp"] == 4

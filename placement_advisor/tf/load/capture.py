@@ -301,13 +301,16 @@ class Capture:
         def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_elsewhere() or not tf.executing_eagerly():
                 return original(tape, target, sources, *args, **kwargs)
-            where = self._called_from()[1]
-            loop = self._recording.turned(where, sources)
+            loop = self._recording.turned(tape, sources)
             if loop is not None:
                 step = self._noted(
-                    where,
+                    id(loop),
                     lambda: Step(
-                        call="op-by-op loop", target=loop, run=None, trains=True, where=where
+                        call="op-by-op loop",
+                        target=loop,
+                        run=None,
+                        trains=True,
+                        where=loop.where,
                     ),
                     [()],
                 )

@@ -3,9 +3,9 @@
 TensorFlow calls back for each op that runs eagerly. From the first gradient on that is asked for
 with respect to variables, ops are recorded as they come, with the scopes, devices and lines that
 they have, and with the forward op that a gradient's op serves. A loop has turned once a gradient is
-asked for at the same line again, and variables were updated in between. One turn is what runs from
-the first line of the loop's body to where that comes round again; of several it is the one of the
-fewest ops, since others also log, save, or evaluate.
+asked for there again, of another tape, and variables were updated in between. One turn is what runs
+from the first line of the loop's body to where that comes round again; of several it is the one of
+the fewest ops, since others also log, save, or evaluate.
 
 Left out: what Python computes by itself, as with NumPy; loops in a second thread.
 """
@@ -84,19 +84,25 @@ class Op:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop that asks for gradients at a line.
+    """A loop that asks a tape for gradients, known by the user's lines that lead there.
 
     ``marks`` are where its last turns began among the ops of the recording, ``began_s`` when the
     last one did, ``turn_s`` is what the one before took. ``step`` are the ops of one turn, empty
     until the loop has turned twice.
     """
 
-    where: SourceLine | None
+    lines: tuple[SourceLine, ...]
+    tape: weakref.ref[Any] | None = None
     marks: deque[int] = field(default_factory=lambda: deque(maxlen=3))
     began_s: float = 0.0
     turn_s: float = 0.0
     without_update: int = 0
     step: list[Op] = field(default_factory=list)
+
+    @property
+    def where(self) -> SourceLine | None:
+        """The innermost of its lines."""
+        return self.lines[-1] if self.lines else None
 
 
 class Recording:
@@ -106,8 +112,8 @@ class Recording:
         """Record nothing yet; ``is_users`` tells files of the program from installed ones."""
         self._ops: list[Op] = []
         self._is_users = is_users
-        self._loops: dict[SourceLine | None, Loop] = {}
-        self._futile: set[SourceLine | None] = set()
+        self._loops: dict[tuple[SourceLine, ...], Loop] = {}
+        self._futile: set[tuple[SourceLine, ...]] = set()
         self._trained: set[int] = set()
         self._thread: int | None = None
         self._last_update = -1
@@ -117,11 +123,12 @@ class Recording:
         self._depth = 0  # Of calls for a gradient.
         self._serves: Op | None = None
 
-    def turned(self, where: SourceLine | None, sources: Any) -> Loop | None:
-        """Note that a gradient is asked for at a line; return its loop if that has turned."""
+    def turned(self, tape: Any, sources: Any) -> Loop | None:
+        """Note that a tape is asked for gradients; return the loop around if that has turned."""
+        lines = self._frames()
         handles = [_handle(each) for each in tf.nest.flatten(sources)]
         trained = {each._id for each in handles if each is not None}
-        if not trained or where in self._futile or self._thread not in (None, _thread()):
+        if not trained or lines in self._futile or self._thread not in (None, _thread()):
             return None
         if len(self._ops) >= _MOST_OPS:
             self._give_up(*self._loops)
@@ -129,14 +136,17 @@ class Recording:
         if self._thread is None:
             self._begin()
         now_s = time.monotonic()
-        loop = self._loops.get(where)
+        loop = self._loops.get(lines)
         if loop is None:
-            loop = self._loops[where] = Loop(where)
+            loop = self._loops[lines] = Loop(lines)
+        elif loop.tape is not None and loop.tape() is tape:
+            return None
         elif self._last_update < loop.marks[-1]:
             loop.without_update += 1
             if loop.without_update > _MOST_WITHOUT_UPDATE:
-                self._give_up(where)
+                self._give_up(lines)
             return None
+        loop.tape = weakref.ref(tape)
         loop.marks.append(len(self._ops))
         loop.turn_s, loop.began_s, loop.without_update = now_s - loop.began_s, now_s, 0
         if len(loop.marks) == loop.marks.maxlen:
@@ -168,10 +178,10 @@ class Recording:
         self._thread = None
         self._ops = []
 
-    def _give_up(self, *lines: SourceLine | None) -> None:
-        self._futile.update(lines)
-        for where in lines:
-            del self._loops[where]
+    def _give_up(self, *loops: tuple[SourceLine, ...]) -> None:
+        self._futile.update(loops)
+        for lines in loops:
+            del self._loops[lines]
         if not self._loops:
             self.end()
 
@@ -252,7 +262,7 @@ class Recording:
 
     def _frames(self) -> tuple[SourceLine, ...]:
         found = []
-        frame: FrameType | None = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if self._is_users(frame.f_code.co_filename):
                 found.append(SourceLine(frame.f_code.co_filename, frame.f_lineno))
