@@ -806,3 +806,11 @@ for i in range(100):
     )
     kinds = Counter(op.kind for op in _traced(child, tmp_path).graph.ops)
     assert kinds["AssignSubVariableOp"] == 4
+
+
+def test_what_is_older_than_the_turn_is_the_batch_only_if_nothing_newer_is(
+    capture: Callable[..., Any],
+) -> None:
+    before = f"{_LOOP}\nmask, same = tf.ones((6, 1)), tf.ones((6, 4))\nfor i in range(100):\n"
+    assert capture(f"{before}    update(mask * batch(i))\n")["shapes"] == [[(6, 4)]]
+    assert capture(f"{before}    update(mask * same)\n")["shapes"] == [[(6, 1), (6, 4)]]

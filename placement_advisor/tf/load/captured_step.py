@@ -254,7 +254,7 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
 
 
 def _of_loop(step: Step, loop: Loop) -> LoadedStep:
-    replay = Replay(loop.step, loop.where)
+    replay = Replay(loop)
     return LoadedStep(
         name=step.call,
         mode="train",

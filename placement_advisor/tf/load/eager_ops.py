@@ -88,7 +88,7 @@ class Loop:
 
     ``marks`` are where its last turns began among the ops of the recording, ``began_s`` when the
     last one did, ``turn_s`` is what the one before took. ``step`` are the ops of one turn, empty
-    until the loop has turned twice.
+    until the loop has turned twice; tensors with numbers up to ``old`` were there before.
     """
 
     lines: tuple[SourceLine, ...]
@@ -98,6 +98,7 @@ class Loop:
     turn_s: float = 0.0
     without_update: int = 0
     step: list[Op] = field(default_factory=list)
+    old: int = 0
 
     @property
     def where(self) -> SourceLine | None:
@@ -151,11 +152,10 @@ class Recording:
         loop.turn_s, loop.began_s, loop.without_update = now_s - loop.began_s, now_s, 0
         if len(loop.marks) == loop.marks.maxlen:
             first, second, third = loop.marks
-            step = self._ops[
-                self._begin_of_body(first, second) : self._begin_of_body(second, third)
-            ]
-            if not loop.step or len(step) <= len(loop.step):
-                loop.step = step
+            begin, end = self._begin_of_body(first, second), self._begin_of_body(second, third)
+            if not loop.step or end - begin <= len(loop.step):
+                loop.step = self._ops[begin:end]
+                loop.old = max((i for op in self._ops[:begin] for i in op.outputs), default=0)
         self._forget()
         return loop if len(loop.marks) > 1 else None
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from placement_advisor.tf.answers import SourceLine
-    from placement_advisor.tf.load.eager_ops import Op
+    from placement_advisor.tf.load.eager_ops import Loop, Op
 
 _HINT = "put the step into a function with @tf.function: then that is what is analysed"
 _PIPELINE = ("Iterator", "Dataset", "Optional", "DestroyResource", "DeleteMultiDevice")
@@ -45,13 +45,13 @@ class Replay:
     ``origin`` has what ran op by op, by the names of the ops that were made of it last.
     """
 
-    def __init__(self, recorded: Sequence[Op], where: SourceLine | None) -> None:
+    def __init__(self, loop: Loop) -> None:
         """Tell the batch among what the ops read.
 
         Raises:
             ModelError: they call what no graph can hold.
         """
-        self._where = where
+        recorded, self._where = loop.step, loop.where
         self.origin: dict[str, Op] = {}
         self._ops = [op for op in recorded if not any(part in op.kind for part in _PIPELINE)]
         self._variables = {
@@ -72,7 +72,7 @@ class Replay:
         self._outside = {number: self._found(given) for number, given in outside.items()}
         # An array is another tensor for each op that it is handed to.
         parts: dict[Any, list[int]] = defaultdict(list)
-        for number in self._told(drawn):
+        for number in self._told(drawn, loop.old):
             value = tf.io.serialize_tensor(self._outside[number]).numpy()
             parts[number if number in drawn else value].append(number)
         self._batch = list(parts.values())
@@ -161,7 +161,7 @@ class Replay:
             f"the loop{at} runs op by op, and is no step that can be traced: {why}", hint=_HINT
         )
 
-    def _told(self, drawn: Container[int]) -> list[int]:
+    def _told(self, drawn: Container[int], old: int) -> list[int]:
         """Return what is the batch of what came from outside."""
         arrays = {
             number: tensor
@@ -170,6 +170,8 @@ class Replay:
         }
         sure = [number for number in arrays if number in drawn]
         likely = [number for number, tensor in arrays.items() if not _may_be_sizes(tensor)]
+        if sure or any(number > old for number in likely):
+            likely = [number for number in likely if number > old]
         first = next(iter(sure or likely), None)
         if first is None:
             return []
