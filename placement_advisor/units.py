@@ -30,16 +30,6 @@ def format_ns(time_ns: float | None) -> str:
     return _scaled(time_ns, _TIME_STEPS, "ns")
 
 
-def number_of_ns(time_ns: float, beside_ns: float) -> str:
-    """Return a time without its unit, in the unit that another one has, which stands beside it.
-
-    >>> format_ns(5_780_000), number_of_ns(490_000, 5_780_000), number_of_ns(7, 9)
-    ('5.78 ms', '0.49', '7')
-    """
-    size = next((size for size, _ in _TIME_STEPS if _rounded(beside_ns / size) >= 1), None)
-    return f"{time_ns:.0f}" if size is None else _three_digits(_rounded(time_ns / size))
-
-
 def format_duration(seconds: float) -> str:
     """Return roughly how long something takes, as one would say it.
 

@@ -422,7 +422,9 @@ def sample() -> Analysis:
                 finding="the gradient of the shared embedding crosses worker:1 → worker:0",
                 action="keep the item tower's part of the embedding on worker:1",
                 where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
-                saving=Saving(saving_ns=1_100 * US, low_ns=700 * US, high_ns=1_500 * US),
+                saving=Saving(
+                    step_ns=30_500 * US, saving_ns=1_100 * US, low_ns=700 * US, high_ns=1_500 * US
+                ),
             ),
         ),
         warnings=("alternating was not measured: it crashed; the verdict rests on the others",),

@@ -232,21 +232,24 @@ class HowToSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What acting on a finding saves per step, between its least and its most.
+    """What acting on a finding saves of a step, between its least and its most.
 
-    ``basis`` says where it comes from: simulated or measured. What may save nothing is none.
+    ``step_ns`` is that step, as long as it was where the saving is known from: the share is what
+    holds in another run. ``basis`` says where it comes from: simulated or measured. What may save
+    nothing is none.
 
     Raises:
-        ValueError: its least is not positive, or it lies outside of its ends.
+        ValueError: its least is not positive, it lies outside of its ends, or is more than a step.
     """
 
+    step_ns: int
     saving_ns: int
     low_ns: int
     high_ns: int
     basis: str = "simulated"
 
     def __post_init__(self) -> None:
-        if not 0 < self.low_ns <= self.saving_ns <= self.high_ns:
+        if not 0 < self.low_ns <= self.saving_ns <= self.high_ns <= self.step_ns:
             raise ValueError(f"{self} is no saving")
 
 

@@ -11,6 +11,7 @@ from placement_advisor.errors import ModelError, ScriptEndedError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.processes.user_lines import is_user_code
+from placement_advisor.processes.user_secrets import hide_secrets
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
 
@@ -62,6 +63,7 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
     Raises:
         ModelError: it cannot be loaded.
     """
+    hide_secrets(source.arguments)
     is_script = source_kind(Path(source.path)) is SourceKind.PYTHON
     limit_s = source.capture_timeout_s if is_script else source.time_limit_s
     path = source.path
@@ -69,12 +71,9 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
     try:
         chosen = loader.call(tracer.load_workload, source, time_limit_s=limit_s)
     except ScriptEndedError as error:
-        printed = source.without_secrets(loader.printed).strip()
+        printed = loader.printed.strip()
         said = f"; it printed:\n{printed}" if printed else ""
         raise ScriptEndedError(f"{error.message}{said}", hint=error.hint) from None
-    except ModelError as error:
-        message = source.without_secrets(error.message)
-        raise ModelError(message, hint=error.hint) from None
     if is_script and isinstance(chosen, CallFailure) and chosen.cause is FailureCause.TIMED_OUT:
         place = _place(chosen, Path(path))
         raise ModelError(
@@ -102,7 +101,7 @@ def trace_loaded(
         time_limit_s=source.time_limit_s,
     )
     traced = expect(answer, partial(child_ended, source, "tracing"))
-    return replace(traced, printed=source.without_secrets(loader.printed))
+    return replace(traced, printed=loader.printed)
 
 
 def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
@@ -120,7 +119,7 @@ def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
 def child_ended(source: ModelSource, stage: str, failure: CallFailure) -> ModelError:
     """Return what to say of a child that runs the user's file and has ended."""
     place = _place(failure, Path(source.path))
-    printed = source.without_secrets(failure.output_tail).strip()
+    printed = failure.output_tail.strip()
     tail = f"\nIt last printed:\n{printed}" if printed else ""
     return ModelError(
         f"{place}: {stage} failed: {failure.message}{tail}", hint=_HINTS[failure.cause]

@@ -31,6 +31,7 @@ CONTENT = (
     "how_to_split.py",
     "bound.json",
     "script-output.txt",
+    "failures",
     "graph.json.gz",
     "rounds.json",
     "timeline.png",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +17,7 @@ class LoopTiming:
     several_ns: tuple[int, ...]
 
     @property
-    def savings_ns(self) -> tuple[int, ...]:
-        """What several steps for each call saved a step, in each round."""
-        return tuple(one - other for one, other in zip(self.one_ns, self.several_ns, strict=True))
-
-    @property
-    def saving_ns(self) -> int:
-        """The median of `savings_ns`."""
-        return round(median(self.savings_ns))
+    def saved_shares(self) -> tuple[float, ...]:
+        """What several steps for each call saved of a step, in each round."""
+        rounds = zip(self.one_ns, self.several_ns, strict=True)
+        return tuple(1 - several / one for one, several in rounds)

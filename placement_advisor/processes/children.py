@@ -36,9 +36,10 @@ from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.processes import orphan_guard
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.callee import Callee, Pending
+from placement_advisor.processes.user_secrets import told_without_secrets, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.connection import Connection
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -52,6 +53,7 @@ _PRELOADED = "placement_advisor.tf.preload"
 _SAFE_PATH = "PYTHONSAFEPATH"
 # Any text switches it on; this one tells that the user did not.
 _OURS = "placement-advisor"
+_NO_LEAKS = "ignore::UserWarning:multiprocessing.resource_tracker"
 # Often enough to stop a runaway allocation (some GB/s) before the machine swaps.
 _POLL_INTERVAL_S = 0.05
 # Leave room for the rest of the machine.
@@ -154,6 +156,7 @@ class Child(Callee):
             outcome, value = pickle.loads(answer)
         except Exception as error:  # Junk may be refused with any.
             return self._garbled(error)
+        value = told_without_secrets(outcome, value)
         if outcome == "returned":
             return value
         if isinstance(value, AdvisorError):
@@ -250,9 +253,12 @@ class Tail:
                 self._kept = (self._kept + chunk)[-_CHUNK_BYTES:]
 
     def text(self, *, wait_s: float = _GRACE_S) -> str:
-        """Return the last characters, waiting a moment for those that are under way."""
+        """Return the last characters, waiting a moment for those that are under way.
+
+        Secrets are taken out first: half of one would be known for none.
+        """
         self._thread.join(wait_s)
-        return self._kept.decode(errors="replace")[-_OUTPUT_TAIL_CHARS:]
+        return without_secrets(self._kept.decode(errors="replace"))[-_OUTPUT_TAIL_CHARS:]
 
 
 class ChildError(RuntimeError):
@@ -266,7 +272,9 @@ def preload() -> None:
     orphan_guard.announce(_temporary_folder())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
-    with _environment():
+    # It removes what users' code leaves behind when it is ended, and would warn of that.
+    warnings = [*filter(None, [os.environ.get("PYTHONWARNINGS")]), _NO_LEAKS]
+    with _environment(PYTHONWARNINGS=",".join(warnings)):
         resource_tracker.ensure_running()
     # A Ctrl-C while the fork server starts is the command's to handle: it has a session of its own
     # only once Python has started in it.
@@ -433,7 +441,7 @@ def _without_main_module() -> Any:
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
+def _environment(**more: str) -> Iterator[None]:
     """Give a new interpreter a folder for temporary files that goes with this process.
 
     And keep it from taking modules out of the current folder (Python's `-P`), and from taking all
@@ -441,14 +449,15 @@ def _environment() -> Iterator[None]:
     found.
     """
     with _one_starts:
-        yield from _changed_environment()
+        yield from _changed_environment(more)
 
 
-def _changed_environment() -> Iterator[None]:
+def _changed_environment(more: Mapping[str, str]) -> Iterator[None]:
     ours = {
         _SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS,
         "TMPDIR": _temporary_folder(),
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        **more,
     }
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)

@@ -189,7 +189,6 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
     trial, graph = model.apparatus.trial, model.subject.graph
     device = model.subject.plan.devices[0].name
     pairs: list[tuple[Finding, str, str]] = []
-    said_of: dict[str, tuple[float, ...]] = {}
     found: list[dict[str, Any]] = []
     for number in range(_DRAWINGS):
         asked = drawn_scopes(graph, draw)
@@ -214,7 +213,6 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
                 if placement.label not in trial.entries:
                     trial.enter(placement)
             pairs.append((finding, before.label, after.label))
-            said_of[before.label] = evidence.timed_ns(before)
             before = after
     deadline = time.monotonic() + _ROUNDS_S
     for number in range(trial.rounds, trial.rounds + _ROUNDS if pairs else trial.rounds):
@@ -229,9 +227,7 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
             continue
         turns = zip(*(each.rounds for each in entries), strict=False)
         medians = [(median(a), median(b)) for a, b in turns if a and b]
-        steps = said_of[labels[0]]
-        then = {"said_of_ns": round(median(steps))} if steps else {}
-        found.append(_said(finding) | then | _came(medians))
+        found.append(_said(finding) | _came(medians))
     return found
 
 
@@ -384,6 +380,7 @@ def _said(finding: Finding) -> dict[str, Any]:
         "code": finding.code,
         "action": finding.action,
         "basis": saving.basis,
+        "said_of_ns": saving.step_ns,
         "said_ns": [saving.low_ns, saving.saving_ns, saving.high_ns],
     }
 
@@ -423,20 +420,16 @@ def table(results: list[dict[str, Any]]) -> str:
 def _spreads(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return how far what came is off what was said, in milliseconds and as a share of the step.
 
-    Where both steps are written down: that which it was said of, and that in which it came.
+    Of findings that saved something.
     """
-    both = [f for f in findings if "said_of_ns" in f and f.get("came_ns", 0) > 0]
+    both = [f for f in findings if f.get("came_ns", 0) > 0]
     few = 2
     if len(both) < few:
         return []
     in_time = [f["came_ns"] / f["said_ns"][1] for f in both]
-    as_share = [
-        ratio * f["said_of_ns"] / f["step_ns"] for ratio, f in zip(in_time, both, strict=True)
-    ]
-    codes = ", ".join(sorted({f["code"] for f in both}))
+    as_share = [_share_that_came(f) / f["said_ns"][1] * f["said_of_ns"] for f in both]
     rows = [
-        f"Of {len(both)} ({codes}) both steps are kept. How far what came is off what was said "
-        "there, in logarithms:",
+        f"How far what came of {len(both)} is off what was said, in logarithms:",
         "",
         "| | standard deviation | nine in ten within |",
         "|---|---|---|",
@@ -447,19 +440,24 @@ def _spreads(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     return rows
 
 
+def _share_that_came(finding: Mapping[str, Any]) -> float:
+    """Return what came, as a share of the step that it was saved of."""
+    return float(finding["came_ns"] / finding["step_ns"])
+
+
 def _row(name: str, findings: Sequence[Mapping[str, Any]]) -> str:
     followed = [finding for finding in findings if "came_ns" in finding]
     if not followed:
         return f"| {name} | {len(findings)} | 0 | | | | | | | |"
-    within = sum(f["said_ns"][0] <= f["came_ns"] <= f["said_ns"][2] for f in followed)
+    ends = [(f, [end / f["said_of_ns"] for end in f["said_ns"]]) for f in followed]
+    within = sum(low <= _share_that_came(f) <= high for f, (low, _, high) in ends)
     none = sum(f["came_ns"] <= 0 for f in followed)
     surely = sum(bool(f["came_between_ns"]) and f["came_between_ns"][1] <= 0 for f in followed)
-    widths = [(f["said_ns"][2] - f["said_ns"][0], f) for f in followed]
-    of_saving = median(width / f["said_ns"][1] for width, f in widths)
-    of_step = median(width / f["step_ns"] for width, f in widths)
+    of_saving = median((high - low) / share for _, (low, share, high) in ends)
+    of_step = median(high - low for _, (low, _, high) in ends)
     # What is asked: a quarter of the saving or a twentieth of the step, whichever is wider.
-    narrow = sum(width <= max(f["said_ns"][1] / 4, f["step_ns"] / 20) for width, f in widths)
-    over = median(f["came_ns"] / f["said_ns"][1] for f in followed)
+    narrow = sum(high - low <= max(share / 4, 1 / 20) for _, (low, share, high) in ends)
+    over = median(_share_that_came(f) / share for f, (_, share, _) in ends)
     return (
         f"| {name} | {len(findings)} | {len(followed)} | {within} ({within / len(followed):.0%}) | "
         f"{none} | {surely} | {over:.2f} | {of_saving:.0%} | {of_step:.0%} | {narrow} |"

@@ -758,7 +758,38 @@ def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(
     with Command(*asked, temp=tmp_path / "temp") as command:
         ran = command.wait()
     assert ran.code == 0, ran.err
-    files = [each for each in folder.rglob("*") if each.is_file()]
-    texts = [ran.out, ran.err, *(each.read_bytes().decode(errors="replace") for each in files)]
+    texts = [ran.out, ran.err, *map(_text, folder.rglob("*"))]
     assert not [text for text in texts if "battery-staple" in text or "correct-horse" in text]
     assert "'--api-key=***', '--epochs', '3'] ***" in (folder / "script-output.txt").read_text()
+
+
+# Called again, as the advisor traces it: the first such error ends the analysis, another the split.
+@pytest.mark.parametrize(("traces", "code"), [(1, 2), (2, 0)])
+def test_a_secret_that_a_step_quotes_when_it_is_traced_is_neither_written_nor_shown(
+    advisor: Callable[..., Ran], tmp_path: Path, traces: int, code: int
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import sys, tensorflow as tf\n"
+        "weights, traces = tf.Variable(1.0), []\n"
+        "@tf.function\n"
+        "def step(x):\n"
+        "    traces.append(x)\n"
+        f"    if len(traces) > {traces}:\n"
+        "        raise ValueError(f'bad {sys.argv[2]}')\n"
+        "    weights.assign_sub(0.1 * tf.reduce_mean(x))\n"
+        "    return weights\n"
+        "while True:\n"
+        "    step(tf.ones(8))\n"
+    )
+    folder = tmp_path / "out"
+    words = ("-o", str(folder), "--no-run", *QUICK, "-v", "--", "--api-key", "battery-staple")
+    ran = advisor("analyze", str(path), *words)
+    assert ran.code == code
+    texts = [ran.out, ran.err, *map(_text, folder.rglob("*"))]
+    assert any("bad ***" in text for text in texts)
+    assert not any("battery-staple" in text for text in texts)
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace") if path.is_file() else ""

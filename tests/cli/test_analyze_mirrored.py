@@ -137,6 +137,16 @@ while True:
         train(batch)
 """
 BUILT = "optimizer.build(net.trainable_variables)"
+# Goes on where it runs for the first time alone.
+AGAIN = """
+import os, sys
+from pathlib import Path
+before = Path(__file__).with_name("before")
+if before.exists():
+    print("key", sys.argv[2])
+    {end}
+before.touch()
+"""
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 
 
@@ -432,3 +442,23 @@ def test_variables_that_replicas_of_one_process_cannot_make_are_told_with_a_reme
     ran = advisor("analyze", str(path), "-o", str(tmp_path / "out"), *words)
     failure = candidate_in(json.loads(ran.out))["failure"]
     assert "those of an optimizer by optimizer.build(model.trainable_variables)" in str(failure)
+
+
+@pytest.mark.slow
+@needs_workers
+@pytest.mark.parametrize("end", ["raise ValueError(sys.argv[2])", "os._exit(3)"])
+def test_a_second_run_that_fails_quotes_no_secret(
+    advisor: Callable[..., Ran], tmp_path: Path, end: str
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(AGAIN.format(end=end) + FIT)
+    output = tmp_path / "out"
+    words = ("-o", str(output), *FEW, "-v", "--", "--api-key", "battery-staple")
+    ran = advisor("analyze", str(path), *words)
+    assert ran.code == 0, ran.err
+    failure = candidate_in(json.loads((output / "analysis.json").read_text()))["failure"]
+    told = output / failure["in_full"] if failure["in_full"] else None
+    assert "***" in (failure["message"] if told is None else told.read_text())
+    texts = [each.read_bytes() for each in output.rglob("*") if each.is_file()]
+    texts += [ran.out.encode(), ran.err.encode()]
+    assert not any(b"battery-staple" in text for text in texts)

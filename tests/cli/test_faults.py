@@ -113,6 +113,12 @@ def test_an_import_that_fails_is_named(failing: Callable[..., str]) -> None:
     assert "install it beside advisor" in error
 
 
+def test_magics_of_a_notebook_are_told_to_be_deleted(failing: Callable[..., str]) -> None:
+    error = failing("get_ipython().system('ls')\n")
+    assert "name 'get_ipython' is not defined" in error
+    assert "delete these lines" in error
+
+
 def test_a_pytorch_file_is_told_what_is_read_of_its_program(failing: Callable[..., str]) -> None:
     error = failing("import torch.nn as nn\n")
     assert "not from PyTorch" in error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from command_runs import Ran, run_here
+from command_runs import Command, Ran, run_here
 
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op_graph import OpGraph, load_graph
@@ -154,3 +154,20 @@ def test_a_model_that_is_none_is_refused_before_any_work(refused: Callable[..., 
     assert "notes.txt: not a model file" in refused("notes.txt")
     assert "--outputs names none" in refused("model.py", "--outputs", ",")
     assert "--batch-size" in refused("model.py", "--batch-size", "0")
+
+
+def test_what_a_script_leaves_behind_is_no_warning_of_the_command(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing, os, keras, numpy as np\n"
+        "lock = multiprocessing.Lock()\n"
+        "print(os.environ.get('PYTHONWARNINGS'))\n"
+        "model = keras.Sequential([keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.ones((8, 2)), np.ones((8, 1)), batch_size=4)\n"
+    )
+    with Command("trace", str(script), temp=tmp_path / "temp", cwd=tmp_path) as command:
+        ran = command.wait()
+    assert ran.code == 0, ran.err
+    assert "batch 4" in ran.out
+    assert "leaked" not in ran.err

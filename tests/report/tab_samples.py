@@ -205,5 +205,5 @@ def _finding(layer: str) -> Finding:
         finding=f"{layer} waits",
         action=f"join {layer}",
         where={"layer": layer},
-        saving=Saving(saving_ns=1_000_000, low_ns=900_000, high_ns=1_200_000),
+        saving=Saving(step_ns=5_000_000, saving_ns=1_000_000, low_ns=900_000, high_ns=1_200_000),
     )

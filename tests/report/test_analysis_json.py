@@ -205,7 +205,14 @@ def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
     schema = load_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     optional = {"layer", "op", "tensor", "device", "candidate", "file", "line"}
-    optional |= {"saving_ns", "saving_low_ns", "saving_high_ns", "saving_basis", "command"}
+    optional |= {
+        "saving_ns",
+        "saving_step_ns",
+        "saving_low_ns",
+        "saving_high_ns",
+        "saving_basis",
+        "command",
+    }
     optional |= {"traced_as"}  # Placements that are written by hand are of no trace.
     for part in _objects(schema):
         assert part["additionalProperties"] is False

@@ -80,7 +80,7 @@ def finding(number: int) -> FindingRecord:
         code=f"PA{number}",
         name="a-name",
         action="do this " * 40,
-        saving=Saving(saving_ns=MS, low_ns=MS, high_ns=2 * MS),
+        saving=Saving(step_ns=4 * MS, saving_ns=MS, low_ns=MS, high_ns=2 * MS),
         command=None,
     )
 

@@ -8,7 +8,6 @@ import pytest
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.load.model_source import (
-    ModelSource,
     SourceKind,
     source_kind,
     split_name,
@@ -91,31 +90,3 @@ def test_another_file_is_answered_with_what_is_read(here: Path, name: str) -> No
     with pytest.raises(ModelError, match=f"{name}: not a model file") as caught:
         source_kind(here / name)
     assert ".keras" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (("--data", "d", "--api-key", "hidden"), ("--data", "d", "--api-key", "***")),
-        (("--token=hidden", "data.npz"), ("--token=***", "data.npz")),
-        (("PASSWORD=hidden",), ("PASSWORD=***",)),
-        (("--aws_secret", "hidden", "d"), ("--aws_secret", "***", "d")),
-        (("--use-key", "--data", "d"), ("--use-key", "--data", "d")),
-        (("--tokenizer", "words", "--keyboard", "qwertz"),) * 2,
-    ],
-)
-def test_what_an_argument_calls_a_secret_is_shown_nowhere(
-    arguments: tuple[str, ...], shown: tuple[str, ...]
-) -> None:
-    source = ModelSource(path="train.py", arguments=arguments)
-    assert source.shown_arguments() == shown
-    said = source.without_secrets("begins with hidden, and words of qwertz")
-    assert ("hidden" in said) == ("hidden" not in " ".join(arguments))
-    assert said.endswith("and words of qwertz")
-
-
-def test_secrets_of_the_environment_are_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_API_TOKEN", "top-secret")
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    source = ModelSource(path="train.py")
-    assert source.without_secrets("top-secret is false") == "*** is false"

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Split, scale_of
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Split
 from placement_advisor.analysis.findings.moves import InSplit, Move
 from placement_advisor.candidates import towers, towers_forward_only
 from placement_advisor.candidates.as_written import (
@@ -153,7 +153,6 @@ def _in_the_candidate(evidence: Evidence) -> tuple[InSplit, ...]:
                 by_hand.name,
                 by_hand.placement,
                 by_hand.predicted,
-                scale_of(by_hand),
                 evidence.is_hypothetical(by_hand.name),
             ),
             finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "

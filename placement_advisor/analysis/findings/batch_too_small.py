@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from math import exp, hypot, log
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
@@ -64,13 +65,9 @@ def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
         return _finding(evidence, growing, found, saving, _AS_IS)
     if now.samples_per_s >= GOOD_SHARE * ran.samples_per_s:
         return None
-    # A machine that is slower is so for both: what turns leave in doubt is one over the other.
     then_ns = now.batch * ran.step_ns / ran.batch
-    saving_ns, *ends_ns = [
-        pace * (now.step_ns - then_ns * factor)
-        for pace in (1, 1 / now.within, now.within)
-        for factor in (1, 1 / ran.within, ran.within)
-    ]
+    doubt = exp(hypot(log(now.within), log(ran.within)))
+    saving_ns, *ends_ns = (now.step_ns - then_ns * factor for factor in (1, 1 / doubt, doubt))
     return Finding(
         code=CODE,
         name=NAME,
@@ -113,7 +110,7 @@ def _extrapolated(evidence: Evidence, growing: GrowingStep, larger: int | None) 
         now_ns - batch * fit_batch_time(some, growing.worth).step_ns(larger) / larger
         for some in (points, *combinations(points, 2))
     ]
-    return sure_saving(saving_ns, others_ns, EXTRAPOLATED)
+    return sure_saving(now_ns, saving_ns, others_ns, EXTRAPOLATED)
 
 
 def _by_simulation(
@@ -135,7 +132,7 @@ def _by_simulation(
     )
     # What costs that were measured at this batch come to at another is no simulation of that.
     basis = "simulated" if evidence.costs_are_assumed else EXTRAPOLATED
-    return by_ratio(now.step_ns(placement), ratio, evidence.scale, basis)
+    return by_ratio(now.step_ns(placement), ratio, basis)
 
 
 def _finding(

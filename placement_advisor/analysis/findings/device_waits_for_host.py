@@ -80,7 +80,8 @@ def _saving(evidence: Evidence, timing: InputTiming, step_ns: float, basis: str)
         ends = (step_ns, step_ns) if interval is None else (interval.low, interval.high)
     hidden_ns = ends[0] if overlaps(timing.transformations) else 0.0
     others = [min(parts) - ends[1], max(parts) - hidden_ns]
-    return sure_saving(mean(batches_ns) - step_ns, others, basis)
+    batch_ns = mean(batches_ns)
+    return sure_saving(batch_ns, batch_ns - step_ns, others, basis)
 
 
 def _slow_host(evidence: Evidence) -> Finding | None:

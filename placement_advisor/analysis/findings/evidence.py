@@ -51,14 +51,12 @@ MIN_SAVING_SHARE = 0.01
 class Split(NamedTuple):
     """A placement on several devices, with its simulated step.
 
-    ``scale`` is a step as measured over the same as simulated: its own, or that of the single
-    device, 1 if none ran. ``is_hypothetical``: it is neither the user's own nor recommended.
+    ``is_hypothetical``: it is neither the user's own nor recommended.
     """
 
     name: str
     placement: Placement
     schedule: Schedule
-    scale: float
     is_hypothetical: bool = False
 
 
@@ -85,7 +83,7 @@ class AssumedStep:
         """Return what a step that takes so long saves, None if it is hardly anything."""
         if self.now_ns - step_ns < MIN_SAVING_SHARE * self.now_ns:
             return None
-        return by_ops(self.now_ns, step_ns, self.within, scale=1)
+        return by_ops(self.now_ns, step_ns, self.within)
 
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph. The
@@ -168,14 +166,6 @@ class Evidence:
             within=self.costs[device.name].total_within,
         )
 
-    @property
-    def scale(self) -> float:
-        """The step of the single device as measured, over the same as simulated; 1 if it did not.
-
-        What all simulated times are too short or too long by shows in it.
-        """
-        return 1.0 if self.alone is None else scale_of(self.alone)
-
     def step_alone(self) -> tuple[float, str] | None:
         """Return how long a step on a single device takes, and whether measured or simulated.
 
@@ -223,8 +213,8 @@ class Evidence:
         )
         return by_run(step_ns, saving_ns, ends_ns)
 
-    def saving(self, before: Placement, after: Placement, scale: float) -> Saving | None:
-        """Return what another placement surely saves, at the scale of a split; None if nothing.
+    def saving(self, before: Placement, after: Placement) -> Saving | None:
+        """Return what another placement surely saves; None if nothing.
 
         It is asked of many that save little: what ops alone leave in doubt is looked at first.
         """
@@ -232,7 +222,7 @@ class Evidence:
         if self.simulator.step_ns(after) * self.doubt.ops >= step_ns:
             return None
         ratio = Sensitivity(self.simulator, before, self.doubt).ratio(after)
-        return by_ratio(step_ns, ratio, scale)
+        return by_ratio(step_ns, ratio)
 
 
 def gather(
@@ -269,9 +259,7 @@ def gather(
     splits = []
     own = as_written(graph, requested_device_of, cluster)
     if own is not None:
-        scales = {c.family: scale_of(c) for c in candidates if c.measured is not None}
-        scale = scales.get(AS_WRITTEN, scales.get(single.FAMILY, 1.0))
-        splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own), scale))
+        splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own)))
     best = best_split([c for c in candidates if recommended is None or c.name == recommended])
     if best is not None and best.placement is not None and best.predicted is not None:
         splits.append(
@@ -279,7 +267,6 @@ def gather(
                 best.name,
                 best.placement,
                 best.predicted,
-                scale_of(best),
                 is_hypothetical=recommended is None,
             )
         )
@@ -309,14 +296,6 @@ def gather(
         calls_python=calls_python,
         timed=tuple(timed),
     )
-
-
-def scale_of(candidate: Candidate) -> float:
-    """Return what a candidate's step took as measured, over the same as simulated; 1 if unknown."""
-    steps = candidate.measured.step_ns if candidate.measured else ()
-    if not steps or candidate.predicted is None or not candidate.predicted.step_ns:
-        return 1.0
-    return median(steps) / candidate.predicted.step_ns
 
 
 def best_split(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -199,7 +199,7 @@ def _told(evidence: Evidence, found: Sequence[InSplit], *, is_sure: bool) -> lis
             if _working(evidence, other) >= working
             if (gain_ns := step_ns - evidence.simulator.step_ns(other))
             >= MIN_SAVING_SHARE * split.schedule.step_ns
-            if not is_sure or evidence.saving(placement, other, split.scale) is not None
+            if not is_sure or evidence.saving(placement, other) is not None
         ]
         if helpless is None:
             helped = {id(against) for _, against, _, _ in tries}
@@ -235,7 +235,7 @@ def _with_savings(evidence: Evidence, split: Split, told: Sequence[_Told]) -> li
         if evidence.timed_ns(each.after):
             saving = evidence.measured_saving(before, each.after)
         else:
-            saving = evidence.saving(before, each.after, split.scale)
+            saving = evidence.saving(before, each.after)
         holds = holds and saving is not None
         if holds:
             found.append(each._replace(saving=saving))
@@ -296,7 +296,7 @@ def _given_up(evidence: Evidence, split: Split, told: Sequence[_Told]) -> tuple[
         now_ns, best_ns, alone_ns = (median(each) for each in timed)
     else:
         basis = "simulated"
-        saving = evidence.saving(split.placement, alone.placement, split.scale)
+        saving = evidence.saving(split.placement, alone.placement)
         now_ns, best_ns, alone_ns = (evidence.simulator.step_ns(each) for each in steps)
     if saving is None or alone_ns > WORTHWHILE_RATIO * best_ns:
         return None

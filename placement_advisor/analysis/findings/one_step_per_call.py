@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.savings import sure_saving
+from placement_advisor.analysis.findings.savings import by_run
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -25,10 +25,12 @@ MIN_SHARE = 0.1
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """Return a finding if several steps for each call are surely faster."""
     timing = evidence.loop_timing
-    if timing is None or min(timing.savings_ns) <= 0:
+    if timing is None or min(timing.saved_shares) <= 0:
         return ()
     one_ns, several_ns = median(timing.one_ns), median(timing.several_ns)
-    if timing.saving_ns < MIN_SHARE * one_ns:
+    shares = timing.saved_shares
+    saved, *ends = (one_ns * share for share in (median(shares), min(shares), max(shares)))
+    if saved < MIN_SHARE * one_ns:
         return ()
     return (
         Finding(
@@ -41,6 +43,6 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             "has to look at each step: callbacks then see every "
             f"{timing.steps_per_call}th",
             where={},
-            saving=sure_saving(timing.saving_ns, timing.savings_ns, "measured"),
+            saving=by_run(one_ns, saved, ends),
         ),
     )

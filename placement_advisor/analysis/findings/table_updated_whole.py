@@ -58,7 +58,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             f"take {format_ns(rows_ns)} for a step in place of {format_ns(now_ns)} (simulated)",
             action=f"{_cure(updates)}; `advisor explain {CODE}` has the code",
             where=evidence.where(largest.table),
-            saving=by_ops(now_ns, rows_ns, within, evidence.scale),
+            saving=by_ops(now_ns, rows_ns, within),
         ),
     )
 

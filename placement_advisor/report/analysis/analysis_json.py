@@ -382,6 +382,7 @@ def _finding(finding: Finding, options: AnalyzeOptions) -> dict[str, Any]:
     }
     if (saving := finding.saving) is not None:
         content["saving_ns"] = saving.saving_ns
+        content["saving_step_ns"] = saving.step_ns
         content["saving_low_ns"] = saving.low_ns
         content["saving_high_ns"] = saving.high_ns
         content["saving_basis"] = saving.basis

@@ -262,18 +262,20 @@ def _finding(value: object) -> FindingRecord | None:
         code=field(document, "code", text),
         name=field(document, "name", text),
         action=field(document, "action", _prose),
-        saving=_saving(document) if "saving_low_ns" in document else None,
+        saving=_saving(document) if "saving_step_ns" in document else None,
         command=_or_none(_prose)(document.get("command")),
     )
 
 
 def _saving(document: dict[str, object]) -> Saving:
-    low_ns, saving_ns, high_ns = (
-        field(document, f"saving_{end}ns", _time) for end in ("low_", "", "high_")
+    step_ns, low_ns, saving_ns, high_ns = (
+        field(document, f"saving_{of}ns", _time) for of in ("step_", "low_", "", "high_")
     )
     basis = field(document, "saving_basis", partial(_one_of, (*_BASES, EXTRAPOLATED)))
     try:
-        return Saving(saving_ns=saving_ns, low_ns=low_ns, high_ns=high_ns, basis=basis)
+        return Saving(
+            step_ns=step_ns, saving_ns=saving_ns, low_ns=low_ns, high_ns=high_ns, basis=basis
+        )
     except ValueError as error:
         raise MisfitError(str(error)) from None
 

@@ -15,7 +15,7 @@ from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.units import copies_text, format_bytes, format_ns, number_of_ns
+from placement_advisor.units import copies_text, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -439,11 +439,18 @@ def hypothetical_findings(analysis: Analysis) -> list[Finding]:
 def saving_text(saving: Saving) -> str:
     """Return what a finding saves, with its least and its most.
 
-    >>> saving_text(Saving(saving_ns=5_780_000, low_ns=490_000, high_ns=6_500_000))
-    '5.78 ms per step (0.49–6.50, simulated)'
+    >>> ms = 1_000_000
+    >>> saving_text(Saving(step_ns=30 * ms, saving_ns=6 * ms, low_ns=1 * ms, high_ns=9 * ms))
+    '6.00 ms, 20 % of the step (3–30 %, simulated)'
     """
-    ends = (number_of_ns(end, saving.saving_ns) for end in (saving.low_ns, saving.high_ns))
-    return f"{format_ns(saving.saving_ns)} per step ({_DASH.join(ends)}, {saving.basis})"
+    share, low, high = (
+        f"{part / saving.step_ns:.0%}".removesuffix("%")
+        for part in (saving.saving_ns, saving.low_ns, saving.high_ns)
+    )
+    return (
+        f"{format_ns(saving.saving_ns)}, {share} % of the step "
+        f"({low}{_DASH}{high} %, {saving.basis})"
+    )
 
 
 def where_text(finding: Finding) -> str:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
 from placement_advisor.errors import ModelError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KINDS = (
     "give a .py file that builds a model, a .keras file, a SavedModel directory, or a frozen "
     "graph as a .pb file"
 )
-# Names of what nobody else is to read, as a word of its own or at the end of one: not TOKENIZERS.
-_SECRET = re.compile(r"(keys?|tokens?|passw(or)?ds?|secrets?|credentials?)(?![a-z])", re.IGNORECASE)
-_HIDDEN = "***"
-# Shorter values are words or numbers that stand everywhere.
-_SHORTEST_SECRET = 5
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
 
@@ -65,38 +54,6 @@ class ModelSource:
     module: str | None = None
     step: str | None = None
     capture_timeout_s: float = CAPTURE_TIMEOUT_S
-
-    def shown_arguments(self) -> tuple[str, ...]:
-        """Return the arguments as they may be shown: without what is a secret by its name."""
-        return tuple(shown for shown, _ in _arguments(self.arguments))
-
-    def without_secrets(self, text: str) -> str:
-        """Return a text without the values of arguments and of the environment that are secrets."""
-        secrets = {secret for _, secret in _arguments(self.arguments) if secret is not None}
-        secrets |= {value for name, value in os.environ.items() if _SECRET.search(name)}
-        for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, _HIDDEN)
-        return text
-
-
-def _arguments(arguments: tuple[str, ...]) -> Iterator[tuple[str, str | None]]:
-    """Yield each argument as it may be shown, with the secret that it holds.
-
-    >>> [shown for shown, _ in _arguments(("--data", "d", "--api-key", "k", "--token=t"))]
-    ['--data', 'd', '--api-key', '***', '--token=***']
-    """
-    follows = False
-    for word in arguments:
-        name, equals, value = word.partition("=")
-        is_named = _SECRET.search(name) is not None and (word.startswith("-") or equals != "")
-        if is_named and equals:
-            yield f"{name}={_HIDDEN}", value
-        elif follows and not word.startswith("--"):
-            yield _HIDDEN, word
-        else:
-            yield word, None
-        follows = is_named and not equals
 
 
 def split_name(words: str) -> tuple[str, str | None]:

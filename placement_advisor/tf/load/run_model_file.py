@@ -148,6 +148,8 @@ def _loading_hint(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         return _PYTORCH if name == "torch" else "install it beside advisor, in the same environment"
+    if isinstance(error, NameError) and error.name == "get_ipython":
+        return "magics run in notebooks alone, python stops at them, too: delete these lines"
     last = traceback.extract_tb(error.__traceback__)[-1:]
     lacks = isinstance(error, IndexError) and any("argv" in (frame.line or "") for frame in last)
     return _ARGUMENTS if lacks else None

@@ -31,43 +31,47 @@ WIDE = graph_of([op("left", 8), op("right", 200), op("meet")], ("left", "meet"),
 COSTS_NS = {"left": 100, "right": 60, "meet": 10}
 
 
-@pytest.mark.parametrize(("low_ns", "high_ns"), [(0, 9), (-3, 9), (6, 9), (1, 4)])
+@pytest.mark.parametrize(("low_ns", "high_ns"), [(0, 9), (-3, 9), (6, 9), (1, 4), (1, 11)])
 def test_a_saving_lies_within_its_ends_and_is_surely_one(low_ns, high_ns):
     with pytest.raises(ValueError, match="is no saving"):
-        Saving(saving_ns=5, low_ns=low_ns, high_ns=high_ns)
+        Saving(step_ns=10, saving_ns=5, low_ns=low_ns, high_ns=high_ns)
+
+
+def of_step(step_ns, saving_ns, low_ns, high_ns):
+    """Return a saving that was simulated."""
+    return Saving(step_ns=step_ns, saving_ns=saving_ns, low_ns=low_ns, high_ns=high_ns)
 
 
 def test_what_may_save_nothing_is_no_saving():
-    assert sure_saving(50, [1, 90]) == Saving(saving_ns=50, low_ns=1, high_ns=90)
-    assert sure_saving(50, [0.4, 90]) is None
-    assert sure_saving(50, [-10, 90]) is None
+    assert sure_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
+    assert sure_saving(99, 50, [0.4, 90]) is None
+    assert sure_saving(99, 50, [-10, 90]) is None
 
 
-def test_another_placement_saves_what_both_scales_and_all_doubts_allow():
+def test_another_placement_saves_what_all_doubts_allow():
     ratio = PredictedRatio(ratio=0.5, low=0.4, high=0.7, doubt=DOUBT)
-    # Of 100 simulated, which took 120: 30 to 60, and a fifth more.
-    assert by_ratio(100, ratio, 1.2) == Saving(saving_ns=50, low_ns=30, high_ns=72)
-    assert by_ratio(100, ratio, 0.9) == Saving(saving_ns=50, low_ns=27, high_ns=60)
+    assert by_ratio(100, ratio) == of_step(100, 50, 30, 60)
     doubtful = PredictedRatio(ratio=0.9, low=0.8, high=1.01, doubt=DOUBT)
-    assert by_ratio(100, doubtful, 1.0) is None
+    assert by_ratio(100, doubtful) is None
 
 
 def test_what_was_measured_is_as_sure_as_its_turns_and_as_another_run():
     alike = by_run(1_000, 500, (500, 500))
     assert alike.basis == "measured"
-    # In another run the machine has another pace, and either step some hundredths more or less.
-    assert 360 < alike.low_ns < 390
-    assert 610 < alike.high_ns < 640
+    # In another run some hundredths of the step more or less are saved.
+    assert (alike.step_ns, alike.low_ns, alike.high_ns) == (1_000, 460, 540)
     turns = by_run(1_000, 500, (400, 700))
-    assert 325 < turns.low_ns < 355
-    assert 725 < turns.high_ns < 750
+    assert 390 < turns.low_ns < 395
+    assert 702 < turns.high_ns < 710
+    # A step saves no more than it takes.
+    assert by_run(1_000, 980, (970, 990)).high_ns == 1_000
     # Nor is a saving sure that another run may turn around.
     assert by_run(1_000, 30, (29, 31)) is None
 
 
 def test_other_ops_save_no_more_than_the_step():
-    assert by_ops(100, 60, within=2.0, scale=1.0) == Saving(saving_ns=40, low_ns=20, high_ns=80)
-    assert by_ops(100, 20, within=2.0, scale=1.0) == Saving(saving_ns=80, low_ns=40, high_ns=100)
+    assert by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
+    assert by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
 
 
 def test_a_join_is_advised_where_it_wins_whatever_copies_cost():
@@ -92,12 +96,15 @@ def test_a_join_that_may_as_well_lose_is_not_advised():
     assert finding.saving is None
 
 
-def test_a_range_holds_the_saving_at_the_pace_of_the_step_that_ran():
+def test_what_a_split_took_leaves_the_share_that_is_simulated():
     run = {"halves": measured_as(560)}
-    evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}), measured=run)
-    (finding,) = told(step_waits_for_transfers, evidence)
-    assert finding.saving.saving_ns == 280 - 128
-    assert finding.saving.high_ns == round(2 * 280 * (1 - 137 / 385 / 1.1))
+    halves = on(WIDE, "halves", {"right": "b"})
+    (simulated,) = told(step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves))
+    (beside_run,) = told(
+        step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves, measured=run)
+    )
+    assert beside_run.saving == simulated.saving
+    assert simulated.saving.step_ns == 280
 
 
 def _drawn(seed):
