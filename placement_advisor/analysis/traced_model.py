@@ -79,8 +79,8 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
         raise ModelError(
             f"{place}: no step was seen within {limit_s:g} s",
             hint="wait longer with --capture-timeout SECONDS (advisor check: --time-limit), or "
-            "have the script reach its first step sooner; a loop that calls neither fit nor a "
-            "tf.function has none that can be seen",
+            "have the script reach its first step sooner; a loop without fit, a tf.function and a "
+            "tf.GradientTape has none that can be seen",
         )
     watcher.note(f"{path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
 

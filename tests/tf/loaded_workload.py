@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from placement_advisor.tf.load.made_up_batches import make_batches
@@ -89,3 +90,22 @@ def alive() -> tuple[list[int], str]:
 def change_folder(path: str) -> None:
     """Make a folder the current one of this process."""
     os.chdir(path)
+
+
+def replayed(folder: str) -> list[tuple[Any, Any]]:
+    """Run the step from where the script was; return what variables hold then, and held there.
+
+    The script has a function ``held`` that returns its variables, and wrote into files, numbered by
+    its turns, the batch and what they held before.
+    """
+    found = tracer.loaded_workload()
+    variables = sys.modules["__main__"].held()
+    files = sorted(Path(folder).glob("*.npz"), key=lambda file: int(file.stem))
+    turns = [list(np.load(file).values()) for file in files]
+    given = array(found.batches[-1][0])
+    number = next(i for i, (x, *_) in enumerate(turns) if np.array_equal(x, given))
+    for variable, value in zip(variables, turns[number][1:], strict=True):
+        variable.assign(value)
+    tracer.traced_function(found)(*found.batches[-1])
+    held = [np.asarray(variable) for variable in variables]
+    return list(zip(held, turns[number + 1][1:], strict=True))

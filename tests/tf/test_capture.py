@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,42 @@ def update(x, rate=0.1):
         loss = tf.reduce_mean((x @ weight) ** 2)
     weight.assign_sub(rate * tape.gradient(loss, weight))
     return loss
+"""
+
+# Each turn of a loop is written down: its batch, and what variables held before.
+_LOOP = (
+    _STEP
+    + """
+import os
+HERE = os.path.dirname(os.path.abspath(__file__))
+def batch(i): return np.full((6, 4), i, "float32") + np.arange(4, dtype="float32")
+def keep(i, x):
+    np.savez(f"{HERE}/{i}.npz", x, *[np.asarray(each) for each in held()])
+"""
+)
+_KERAS_LOOP = (
+    _LOOP
+    + """
+import keras
+inputs = keras.Input((4,))
+hidden = keras.layers.Dense(5, activation="relu", name="hidden")(inputs)
+hidden = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization(name="norm")(hidden))
+model = keras.Model(inputs, keras.layers.Dense(3, name="scores")(hidden))
+loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+optimizer, accuracy = keras.optimizers.Adam(0.1), keras.metrics.SparseCategoricalAccuracy()
+def held(): return model.variables + optimizer.variables + accuracy.variables
+optimizer.build(model.trainable_variables)
+"""
+)
+_KERAS_TURN = """
+    with tf.GradientTape() as tape:
+        scores = model(x, training=True)
+        loss = loss_of(y, scores)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    accuracy.update_state(y, scores)
+    if i % 2 == 0:
+        print(f"loss {float(loss):.3f}, accuracy {float(accuracy.result()):.3f}")
 """
 
 
@@ -578,3 +615,202 @@ def test_arguments_of_what_is_no_script_are_refused(child: Child, tmp_path: Path
     source = ModelSource(path=str(tmp_path / "frozen.pb"), arguments=("--data", "d"))
     with pytest.raises(ModelError, match="it is no script, so it takes no arguments behind --"):
         child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        pytest.param(
+            _LOOP
+            + """
+def held(): return [weight]
+for i in range(100):
+    x = batch(i)
+    keep(i, x)
+    print(float(update(x)))
+""",
+            [(6, 4)],
+            id="variables, NumPy",
+        ),
+        pytest.param(
+            _KERAS_LOOP
+            + """
+data = tf.data.Dataset.from_tensor_slices((np.stack([batch(i) for i in range(200)]),
+    np.arange(1200).reshape(200, 6) % 3))
+for i, (x, y) in enumerate(data):
+    keep(i, x)
+"""
+            + _KERAS_TURN,
+            [(6, 4), (6,)],
+            id="Keras, a dataset",
+        ),
+        pytest.param(
+            _KERAS_LOOP
+            + """
+def turn(i, x, y):"""
+            + _KERAS_TURN
+            + """
+for i in range(3):
+    x = batch(i)
+    keep(i, x)
+    turn(i, x, np.arange(6) % 3)
+keep(3, x)
+""",
+            [(6, 4), (6,)],
+            id="Keras, NumPy, a function, three steps",
+        ),
+    ],
+)
+def test_a_turn_of_a_loop_that_runs_op_by_op_updates_as_the_script_does(
+    capture: Callable[..., Any], child: Child, tmp_path: Path, text: str, shapes: list[Any]
+) -> None:
+    found = capture(text)
+    assert found["chosen"].startswith("captured op-by-op loop (batch 6) at ")
+    line = 1 + text[: text.rindex("tape.gradient(")].count("\n")
+    assert f"train.py:{line}, at its " in found["chosen"]
+    assert (found["mode"], found["shapes"]) == ("train", [shapes])
+    pairs = child.call(loaded_workload.replayed, str(tmp_path), time_limit_s=_LIMIT_S)
+    for ours, scripts in pairs:
+        np.testing.assert_allclose(ours, scripts, rtol=1e-5, atol=1e-6)
+
+
+def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    text = (
+        f"{_KERAS_LOOP}\nfor i in range(100):\n    x, y = batch(i), np.arange(6) % 3{_KERAS_TURN}"
+    )
+    capture(text)
+    traced = _traced(child, tmp_path)
+    products = [op for op in traced.graph.ops if op.kind == "MatMul"]
+    assert [(op.layer, op.role.name) for op in products] == [
+        ("hidden", "FORWARD"),
+        ("scores", "FORWARD"),
+        ("scores", "BACKWARD"),
+        ("scores", "BACKWARD"),
+        ("hidden", "BACKWARD"),
+    ]
+    lines = [traced.stack_of[op.name][0].line for op in products]
+    model, gradient = (
+        text[: text.rindex(call)].count("\n") + 1 for call in ("model(x,", "tape.gradient(")
+    )
+    assert lines == [model, model, gradient, gradient, gradient]
+    assert traced.left_out.run_eagerly
+    assert not traced.takes_batch_size
+
+
+def test_all_gradients_of_a_turn_belong_to_its_step(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _LOOP
+        + """
+import keras
+critic = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="judge")])
+maker = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4, name="make")])
+first, second = keras.optimizers.SGD(), keras.optimizers.SGD()
+for i in range(100):
+    x, noise = batch(i), tf.random.normal((6, 2))
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(critic(maker(noise))) - tf.reduce_mean(critic(x))
+        first.apply(tape.gradient(loss, critic.trainable_weights), critic.trainable_weights)
+    with tf.GradientTape() as tape:
+        loss = -tf.reduce_mean(critic(maker(noise)))
+    second.apply(tape.gradient(loss, maker.trainable_weights), maker.trainable_weights)
+"""
+    )
+    traced = _traced(child, tmp_path)
+    layers = Counter(
+        (op.layer or "").rpartition("/")[2].partition("@")[0]
+        for op in traced.graph.ops
+        if op.kind == "MatMul" and op.role.name == "FORWARD"
+    )
+    assert traced.batch_size == 6
+    assert layers == {"make": 3, "judge": 5}
+
+
+def test_gradients_without_updates_are_no_loop(capture: Callable[..., Any]) -> None:
+    found = capture(
+        _MODEL
+        + """
+made = model()
+for i in range(100):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(made(rows(4)))
+    tape.gradient(loss, made.trainable_variables)
+made.fit(rows(40), rows(40, 1), batch_size=8, verbose=0)
+"""
+    )
+    assert found["chosen"].startswith("captured model.fit (")
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "why"),
+    [
+        (
+            "x = tf.py_function(tf.sin, [x], tf.float32)",
+            {},
+            r"EagerPyFunc at .*train\.py:\d+ calls Python",
+        ),
+        ("x = x + 1", {"batch_size": 12}, "takes no other batch than the script gave it"),
+    ],
+)
+def test_what_a_loop_that_runs_op_by_op_cannot_be_taken_with_is_said_at_once(
+    capture: Callable[..., Any], line: str, asked: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ModelError, match=why):
+        capture(
+            f"{_STEP}\nwhile True:\n    x = tf.ones((6, 4))\n    {line}\n    update(x)\n", **asked
+        )
+
+
+def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _KERAS_LOOP
+        + """
+writer = tf.summary.create_file_writer(HERE)
+for i in range(300):
+    x, y = batch(i), np.arange(6) % 3"""
+        + _KERAS_TURN
+        + """
+    if i % 3:
+        for _ in range(4):
+            model(batch(0))
+        with writer.as_default(step=i):
+            tf.summary.scalar("loss", loss)
+"""
+    )
+    products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
+    assert len(products) == 5
+
+
+def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(
+    capture: Callable[..., Any], child: Child, tmp_path: Path
+) -> None:
+    capture(
+        _LOOP
+        + """
+other = tf.Variable(tf.ones((2, 3)))
+def train(x):
+    with tf.GradientTape(persistent=True) as tape:
+        loss = tf.reduce_mean((x @ weight @ other) ** 2)
+    for variable in (weight, other):
+        variable.assign_sub(0.1 * tape.gradient(loss, variable))
+for i in range(100):
+    train(batch(i))
+    train(batch(i) + 1)
+"""
+    )
+    kinds = Counter(op.kind for op in _traced(child, tmp_path).graph.ops)
+    assert kinds["AssignSubVariableOp"] == 4
+
+
+def test_what_is_older_than_the_turn_is_the_batch_only_if_nothing_newer_is(
+    capture: Callable[..., Any],
+) -> None:
+    before = f"{_LOOP}\nmask, same = tf.ones((6, 1)), tf.ones((6, 4))\nfor i in range(100):\n"
+    assert capture(f"{before}    update(mask * batch(i))\n")["shapes"] == [[(6, 4)]]
+    assert capture(f"{before}    update(mask * same)\n")["shapes"] == [[(6, 1), (6, 4)]]

@@ -13,7 +13,8 @@ A step of `fit` is called over and over, so its second call is enough. Other ste
 the program goes on until each of them was called twice, for some calls or some seconds at most
 behind the one that was new last.
 
-Left out: steps that run op by op in Python, without `fit` or a `tf.function`.
+A loop that runs op by op, without `fit` or a `tf.function`, is seen where it asks for gradients;
+`eager_ops` has what it does.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.tf.answers import UPDATES, SourceLine
+from placement_advisor.tf.answers import SourceLine
 from placement_advisor.tf.load import one_replica, session_step
+from placement_advisor.tf.load.eager_ops import Loop, Recording
+from placement_advisor.tf.load.touches import Touches, touches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,25 +68,6 @@ _KERAS_CALLS = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"}
 )
 _LOOPS = frozenset({"fit", "evaluate", "predict"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touches:
-    """What a `tf.function` does to variables, which are told apart by the `id` of their handle.
-
-    One that ``updates`` assigns trainable ones; one that ``differentiates`` has gradients, which it
-    may add up in other variables for somebody else to update with.
-    """
-
-    reads: frozenset[Any]
-    assigns: frozenset[Any]
-    updates: bool
-    differentiates: bool
-
-    @property
-    def trains(self) -> bool:
-        """Whether it is part of a training step."""
-        return self.updates or (self.differentiates and bool(self.assigns))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,6 +147,7 @@ class Capture:
         self._is_over = False
         self._undo: list[tuple[Any, str, Any]] = []
         self._fitted: Any | None = None
+        self._recording = Recording(self._is_users)
 
     def chosen(self) -> Step | None:
         """Return the step to analyse: that asked for, else the dearest; None if none was seen.
@@ -191,9 +176,21 @@ class Capture:
 
     def end(self) -> None:
         """Have a step of a session analysed, for good, whose program has ended by itself."""
+        self._keep_widest_loop()
         step = self.chosen()
         if step is not None and isinstance(step.target, SessionRun):
             self._stand_still()
+
+    def _keep_widest_loop(self) -> None:
+        """Have the gradients of one turn, as those of a GAN, be those of one step."""
+        turned = [step.target for step in self.steps.values() if isinstance(step.target, Loop)]
+        widest = max(turned, key=lambda loop: len(loop.step), default=None)
+        for key, step in list(self.steps.items()):
+            loop = step.target
+            if isinstance(loop, Loop):
+                is_part = loop is not widest and self._wanted is None
+                if is_part or not loop.step:
+                    del self.steps[key]
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._undo.append((owner, name, getattr(owner, name)))
@@ -205,18 +202,20 @@ class Capture:
             put(keras.Model, make, self._keras_hook(original, attribute, step))
         put(keras.Model, "fit", self._fit_hook(keras.Model.fit))
         put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
+        put(tf.GradientTape, "gradient", self._gradient_hook(tf.GradientTape.gradient))
         session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
         put(session, "run", self._session_hook(session.run))
         put(session, "close", self._close_hook(session.close))
-        put(session, "__init__", _with_soft_placement(session.__init__))
+        put(session, "__init__", session_step.with_soft_placement(session.__init__))
         # The package and its attribute are two modules.
         for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
             for name in ("disable_v2_behavior", "disable_resource_variables"):
-                put(module, name, _with_resource_variables(getattr(module, name)))
+                put(module, name, session_step.with_resource_variables(getattr(module, name)))
 
     def unhook(self) -> None:
         """Put back what was hooked."""
         self._is_over = True
+        self._recording.end()
         while self._undo:
             setattr(*self._undo.pop())
 
@@ -291,11 +290,35 @@ class Capture:
             with capture._seen(id(function), lambda: step, [given]):
                 returned = original(function, *args, **kwargs)
             if known is None:
-                step.touches = _touches(function, args, kwargs)
+                step.touches = touches(function, args, kwargs)
                 step.trains = step.touches.trains
             return returned
 
         return call
+
+    def _gradient_hook(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_elsewhere() or not tf.executing_eagerly():
+                return original(tape, target, sources, *args, **kwargs)
+            loop = self._recording.turned(tape, sources)
+            if loop is not None:
+                step = self._noted(
+                    id(loop),
+                    lambda: Step(
+                        call="op-by-op loop",
+                        target=loop,
+                        run=None,
+                        trains=True,
+                        where=loop.where,
+                    ),
+                    [()],
+                )
+                self._done(step, loop.turn_s)
+            with self._recording.differentiating():
+                return original(tape, target, sources, *args, **kwargs)
+
+        return gradient
 
     def _session_hook(self, original: Any) -> Any:
         capture = self
@@ -359,6 +382,17 @@ class Capture:
     @contextmanager
     def _seen(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Iterator[None]:
         """Note a call; does not return where it is the last one."""
+        step = self._noted(key, make, batches)
+        self._within.step = True
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._within.step = False
+            self._done(step, time.monotonic() - began_s)
+
+    def _noted(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Step:
+        """Return the step that is called; does not return where it is the last call."""
         with self._lock:
             step = self.steps.get(key)
             if step is None:
@@ -368,21 +402,19 @@ class Capture:
             self.order.append(step)
             if self._is_enough(step):
                 self._stand_still()
-        self._within.step = True
-        began_s = time.monotonic()
-        try:
-            yield
-        finally:
-            step.seconds.append(time.monotonic() - began_s)
-            self._within.step = False
-            now_s = time.monotonic()
-            if self._infers_s is None:
-                self._infers_s = now_s
-            if step.trains and len(step.seconds) == 1:
-                self._newest_s, self._calls_before = now_s, len(self.order)
+        return step
+
+    def _done(self, step: Step, seconds: float) -> None:
+        step.seconds.append(seconds)
+        now_s = time.monotonic()
+        if self._infers_s is None:
+            self._infers_s = now_s
+        if step.trains and len(step.seconds) == 1:
+            self._newest_s, self._calls_before = now_s, len(self.order)
 
     def _stand_still(self) -> None:
         """Have the step analysed from here, for good."""
+        self._keep_widest_loop()
         step = self.chosen()
         assert step is not None
         self.unhook()
@@ -467,29 +499,6 @@ def called(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return run
 
 
-def _with_soft_placement(original: Any) -> Any:
-    """Return how sessions are made, here of devices that this machine need not have."""
-
-    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-        ours = tf.compat.v1.ConfigProto()
-        if config is not None:
-            ours.CopyFrom(config)
-        ours.allow_soft_placement = True
-        original(session, target, graph, ours)
-
-    return made
-
-
-def _with_resource_variables(disable: Any) -> Any:
-    """Return a switch to TF1 that leaves variables of TF2: others cannot be placed anew."""
-
-    def disabled() -> None:
-        disable()
-        tf.compat.v1.enable_resource_variables()
-
-    return disabled
-
-
 def _taken(iterator: Any, count: int) -> list[Any]:
     """Return the next batches of an iterator, at most ``count``.
 
@@ -534,23 +543,3 @@ class Again:
 
     def __next__(self) -> Any:
         return self.batch
-
-
-def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
-    """Return what a call of a function does to variables; it was traced before."""
-    graph = function.get_concrete_function(*args, **kwargs).graph
-    bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
-    outer = {id(inner): id(outer) for outer, inner in graph.captures}
-    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATES)]
-    if any(node.op.startswith(UPDATES) for node in bodies):  # Within a loop or conditional.
-        assigned = {id(variable.handle) for variable in graph.variables}
-    else:
-        assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}
-    trainable = {id(variable.handle) for variable in graph.variables if variable.trainable}
-    names = (op.name for op in graph.get_operations())
-    return Touches(
-        reads=frozenset(outer.values()),
-        assigns=frozenset(assigned),
-        updates=bool(assigned & trainable),
-        differentiates=any("gradient_tape/" in name or "gradients/" in name for name in names),
-    )

@@ -20,6 +20,8 @@ from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import CapturedCall
 from placement_advisor.tf.load import session_step
 from placement_advisor.tf.load.capture import Again, SessionRun
+from placement_advisor.tf.load.eager_ops import Loop
+from placement_advisor.tf.load.eager_step import Replay
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 from placement_advisor.tf.load.rerun import REPEATED
 from placement_advisor.tf.load.run_model_file import seen_from_here
@@ -108,6 +110,8 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
     call = step.call if loaded.model is not None else loaded.name
     of = f" ({', '.join(dict.fromkeys(what))})" if what else ""
     said = f"captured {call}{of}{_at(step.where)}, at its {_ordinal(step.calls)} step"
+    if loaded.runs_op_by_op:
+        said += "; analysed as one tf.function"
     for name, where in dict(capture.strategies).items():
         said += f"; one replica of your {name}{_at(where)}"
     others = [
@@ -201,6 +205,8 @@ def _loaded(step: Step) -> LoadedStep:
     """Return the step as it was captured."""
     if isinstance(step.target, SessionRun):
         return _of_session(step, step.target)
+    if isinstance(step.target, Loop):
+        return _of_loop(step, step.target)
     model = step.target if isinstance(step.target, keras.Model) else None
     batches = [_Batch(batch) for batch in step.batches]
     last = batches[-1]
@@ -244,6 +250,23 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
         owner=target,
         origin={op.name: op for op in target.step.graph.get_operations()},
         takes_batch_size=size is not None,
+    )
+
+
+def _of_loop(step: Step, loop: Loop) -> LoadedStep:
+    replay = Replay(loop)
+    return LoadedStep(
+        name=step.call,
+        mode="train",
+        chosen="",
+        step=replay,
+        specs=tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in replay.batch),
+        batches=(replay.batch,),
+        batch_size=replay.size,
+        input_names=tuple(numbered("input", len(replay.batch))),
+        origin=replay.origin,
+        takes_batch_size=False,
+        runs_op_by_op=True,
     )
 
 

@@ -26,7 +26,8 @@ class LoadedStep:
     ``captured`` is the call of a script that ran.
     ``takes_batch_size``: it can be loaded with another batch than its file has.
     ``has_devices``: a frozen graph says where its ops run. ``origin`` has the ops of the user's own
-    graph, by name, where the step is a copy of them.
+    graph, by name, where the step is a copy of them: of one that ``runs_op_by_op`` once it was
+    traced.
     """
 
     name: str
@@ -45,6 +46,7 @@ class LoadedStep:
     takes_batch_size: bool = True
     has_devices: bool = False
     origin: Mapping[str, Any] | None = None
+    runs_op_by_op: bool = False
 
     @property
     def is_for_xla(self) -> bool:
@@ -56,7 +58,7 @@ class LoadedStep:
     def is_eager(self) -> bool:
         """Whether the user's program would run the step op by op, and not as a graph."""
         run_eagerly = getattr(self.model, "run_eagerly", False)
-        return bool(run_eagerly or tf.config.functions_run_eagerly())
+        return bool(self.runs_op_by_op or run_eagerly or tf.config.functions_run_eagerly())
 
     def part(self, start: int, stop: int) -> LoadedStep:
         """Return the step on some samples of its batches.

@@ -170,6 +170,29 @@ def runner_of(
     return compute, trace if v1_graphs.has_v1_control_flow(step.graph) else None
 
 
+def with_soft_placement(original: Any) -> Any:
+    """Return how sessions are made, here of devices that this machine need not have."""
+
+    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        ours = tf.compat.v1.ConfigProto()
+        if config is not None:
+            ours.CopyFrom(config)
+        ours.allow_soft_placement = True
+        original(session, target, graph, ours)
+
+    return made
+
+
+def with_resource_variables(disable: Any) -> Any:
+    """Return a switch to TF1 that leaves variables of TF2: others cannot be placed anew."""
+
+    def disabled() -> None:
+        disable()
+        tf.compat.v1.enable_resource_variables()
+
+    return disabled
+
+
 def ancestors(wanted: Iterable[Any], fed: Iterable[Any]) -> set[Any]:
     """Return the ops that these need, themselves included; what is fed needs none."""
     given = {tensor.name for tensor in fed}

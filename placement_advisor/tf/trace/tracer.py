@@ -309,6 +309,8 @@ def trace_for(path: Path, workload: LoadedStep) -> Any:
     """
     try:
         return traced_function(workload)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error.message}", hint=error.hint) from None
     except Exception as error:
         raise ModelError(
             f"{path}: {workload.name} cannot be traced: {describe(error, path)}",
@@ -346,7 +348,8 @@ def traced_function(workload: LoadedStep) -> Any:
             return workload.step(batch)
 
     # A tf.function step of the user's own has its control flow converted like theirs would be.
-    return tf.function(step, autograph=workload.model is None).get_concrete_function(specs)
+    is_python = workload.model is None and not workload.runs_op_by_op
+    return tf.function(step, autograph=is_python).get_concrete_function(specs)
 
 
 @contextmanager
