@@ -77,8 +77,9 @@ class Step:
     ``call`` is what the user calls it: ``model.fit``, the function's name, ``Session.run``.
     ``target`` is the model, the `tf.function`, or the session. ``run`` runs the step on what it was
     given, of a function its arguments.
-    ``calls`` include the one that is under way. ``batches`` are the last ones that it was given,
-    ``seconds`` what each call took, ``dataset`` is what `fit` was given, if it is one.
+    ``calls`` include the one that is under way. ``batches`` are the last ones that it was given, of
+    a session what was fed and drawn. ``seconds`` are what each call took, ``dataset`` is what `fit`
+    was given, if it is one.
     """
 
     call: str
@@ -322,7 +323,7 @@ class Capture:
 
     def _session_hook(self, original: Any) -> Any:
         capture = self
-        known: dict[Any, Any] = {}
+        known: dict[Any, tuple[Any, session_step.Fetched, Any]] = {}
 
         def run(
             session: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
@@ -330,12 +331,15 @@ class Capture:
             feeds = feed_dict or {}
             if capture._is_elsewhere():
                 return original(session, fetches, feed_dict, *args, **kwargs)
-            try:
-                key = session_step.key(session, fetches, feeds)
-                step = known.get(key) or session_step.fetched(session, fetches, feeds)
-            except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.
-                return original(session, fetches, feed_dict, *args, **kwargs)
-            known[key] = step
+            same = session_step.sameness(session, fetches, feeds)
+            if same not in known:
+                try:
+                    key = session_step.key(session, fetches, feeds)
+                    found = session_step.fetched(session, fetches, feeds)
+                except (TypeError, ValueError, KeyError):  # The session says what is wrong.
+                    return original(session, fetches, feed_dict, *args, **kwargs)
+                known[same] = key, found, (fetches, list(feeds))  # What lives keeps its identity.
+            key, step, _ = known[same]
             if step.prepares:
                 return original(session, fetches, feed_dict, *args, **kwargs)
             with capture._seen(
@@ -347,13 +351,13 @@ class Capture:
                     trains=step.trains,
                     where=capture._called_from()[1],
                 ),
-                [] if step.drawn else [step.batch(feeds, ())],
+                [] if step.drawn else [(dict(feeds), ())],
             ):
                 if not step.drawn:
                     return original(session, fetches, feed_dict, *args, **kwargs)
                 both = [fetches, list(step.drawn)]  # In one run, so that no batch is lost.
                 returned, drawn = original(session, both, feed_dict, *args, **kwargs)
-            capture.steps[key].batches.append(step.batch(feeds, drawn))
+            capture.steps[key].batches.append((dict(feeds), drawn))
             return returned
 
         return run

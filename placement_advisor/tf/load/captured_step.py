@@ -68,6 +68,10 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
 
 def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
     """Return the call, and whether another run of the script finds that step by it."""
+    if isinstance(step.target, SessionRun):
+        return CapturedCall(
+            step.call, step.where, None, repeat=False, is_replica=bool(capture.strategies)
+        )
     given = step.batches[-1]
     leaves = tf.nest.flatten(given)
     structure = tf.nest.map_structure(lambda leaf: _is_tensor(_plain(leaf)), given)
@@ -76,7 +80,6 @@ def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
         and step.where is not None
         and loaded.takes_batch_size
         and loaded.name == step.name  # It is no cycle of several calls.
-        and not isinstance(step.target, SessionRun)
         and not any(isinstance(leaf, Again) for leaf in leaves)
     )
     if loaded.model is None:
@@ -229,9 +232,9 @@ def _loaded(step: Step) -> LoadedStep:
 def _of_session(step: Step, target: SessionRun) -> LoadedStep:
     assert target.held is not None
     inputs = target.step.inputs
+    given = [target.step.batch(*each) for each in step.batches]
     batches = [
-        tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs)
-        for batch in step.batches
+        tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs) for batch in given
     ]
     run, trace = session_step.runner_of(target.step, target.held)
     last = batches[-1]
