@@ -48,8 +48,8 @@ def _found(evidence: Evidence, split: Split, time: DeviceTime, busiest: str) -> 
             move._replace(where=where)
             for move in layer_moves(evidence, split, busiest, time.device)
         ),
-        otherwise=f"use one device less: no single layer of {busiest} is surely better "
-        f"off on {time.device}",
+        otherwise=f"try several layers of {busiest} on {time.device}: no single one is surely "
+        "better off there",
         where=where,
     )
 

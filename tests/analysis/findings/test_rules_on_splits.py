@@ -379,6 +379,15 @@ def test_a_device_without_an_op_is_idle():
     assert finding.finding.endswith("no op that takes time is placed there")
 
 
+def test_where_no_single_layer_helps_an_idle_device_several_may():
+    graph, costs = _layers(300)
+    evidence = evidence_of(graph, costs, on(graph, "split", {}))
+    (finding,) = told(idle_device, evidence)
+    assert finding.action == (
+        "in split, try several layers of a on b: no single one is surely better off there"
+    )
+
+
 def test_working_devices_are_not_idle():
     graph, costs = _layers(300, 200)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
