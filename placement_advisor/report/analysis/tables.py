@@ -15,7 +15,7 @@ from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.units import copies_text, format_bytes, format_ns
+from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -443,14 +443,12 @@ def saving_text(saving: Saving) -> str:
     >>> saving_text(Saving(step_ns=30 * ms, saving_ns=6 * ms, low_ns=1 * ms, high_ns=9 * ms))
     '6.00 ms, 20 % of the step (3–30 %, simulated)'
     """
-    share, low, high = (
-        f"{part / saving.step_ns:.0%}".removesuffix("%")
-        for part in (saving.saving_ns, saving.low_ns, saving.high_ns)
+    low, share, high = (
+        format_share(part / saving.step_ns)
+        for part in (saving.low_ns, saving.saving_ns, saving.high_ns)
     )
-    return (
-        f"{format_ns(saving.saving_ns)}, {share} % of the step "
-        f"({low}{_DASH}{high} %, {saving.basis})"
-    )
+    ends = f"{low.removesuffix(' %')}{_DASH}{high}"
+    return f"{format_ns(saving.saving_ns)}, {share} of the step ({ends}, {saving.basis})"
 
 
 def where_text(finding: Finding) -> str:

@@ -35,10 +35,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.tf.answers import SourceLine
+from placement_advisor.tf.answers import UPDATES, SourceLine
 from placement_advisor.tf.load import one_replica, session_step
 from placement_advisor.tf.load.eager_ops import Loop, Recording
-from placement_advisor.tf.load.touches import Touches, touches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +67,25 @@ _KERAS_CALLS = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"}
 )
 _LOOPS = frozenset({"fit", "evaluate", "predict"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touches:
+    """What a `tf.function` does to variables, which are told apart by the `id` of their handle.
+
+    One that ``updates`` assigns trainable ones; one that ``differentiates`` has gradients, which it
+    may add up in other variables for somebody else to update with.
+    """
+
+    reads: frozenset[Any]
+    assigns: frozenset[Any]
+    updates: bool
+    differentiates: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is part of a training step."""
+        return self.updates or (self.differentiates and bool(self.assigns))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -291,7 +309,7 @@ class Capture:
             with capture._seen(id(function), lambda: step, [given]):
                 returned = original(function, *args, **kwargs)
             if known is None:
-                step.touches = touches(function, args, kwargs)
+                step.touches = _touches(function, args, kwargs)
                 step.trains = step.touches.trains
             return returned
 
@@ -323,7 +341,7 @@ class Capture:
 
     def _session_hook(self, original: Any) -> Any:
         capture = self
-        known: dict[Any, tuple[Any, session_step.Fetched, Any]] = {}
+        runs = session_step.Runs()
 
         def run(
             session: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
@@ -331,15 +349,10 @@ class Capture:
             feeds = feed_dict or {}
             if capture._is_elsewhere():
                 return original(session, fetches, feed_dict, *args, **kwargs)
-            same = session_step.sameness(session, fetches, feeds)
-            if same not in known:
-                try:
-                    key = session_step.key(session, fetches, feeds)
-                    found = session_step.fetched(session, fetches, feeds)
-                except (TypeError, ValueError, KeyError):  # The session says what is wrong.
-                    return original(session, fetches, feed_dict, *args, **kwargs)
-                known[same] = key, found, (fetches, list(feeds))  # What lives keeps its identity.
-            key, step, _ = known[same]
+            try:
+                key, step = runs.told(session, fetches, feeds)
+            except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.
+                return original(session, fetches, feed_dict, *args, **kwargs)
             if step.prepares:
                 return original(session, fetches, feed_dict, *args, **kwargs)
             with capture._seen(
@@ -547,3 +560,23 @@ class Again:
 
     def __next__(self) -> Any:
         return self.batch
+
+
+def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
+    """Return what a call of a function does to variables; it was traced before."""
+    graph = function.get_concrete_function(*args, **kwargs).graph
+    bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
+    outer = {id(inner): id(outer) for outer, inner in graph.captures}
+    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATES)]
+    if any(node.op.startswith(UPDATES) for node in bodies):  # Within a loop or conditional.
+        assigned = {id(variable.handle) for variable in graph.variables}
+    else:
+        assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}
+    trainable = {id(variable.handle) for variable in graph.variables if variable.trainable}
+    names = (op.name for op in graph.get_operations())
+    return Touches(
+        reads=frozenset(outer.values()),
+        assigns=frozenset(assigned),
+        updates=bool(assigned & trainable),
+        differentiates=any("gradient_tape/" in name or "gradients/" in name for name in names),
+    )

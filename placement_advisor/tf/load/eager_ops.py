@@ -176,7 +176,7 @@ class Recording:
         if self._thread == _thread():
             op_callbacks.remove_op_callback(self._note)
         self._thread = None
-        self._ops = []
+        self._clear()
 
     def _give_up(self, *loops: tuple[SourceLine, ...]) -> None:
         self._futile.update(loops)
@@ -252,13 +252,16 @@ class Recording:
         kept = self._ops[first:]
         for loop in self._loops.values():
             loop.marks = deque((mark - first for mark in loop.marks), loop.marks.maxlen)
-        self._ops, self._last_update = [], self._last_update - first
-        last_update = self._last_update
-        for index in (self._made, self._readers, self._gradient_of):
-            index.clear()
+        last_update = self._last_update - first
+        self._clear()
         for op in kept:
             self._keep(op)
         self._last_update = last_update
+
+    def _clear(self) -> None:
+        self._ops = []
+        for index in (self._made, self._readers, self._gradient_of):
+            index.clear()
 
     def _frames(self) -> tuple[SourceLine, ...]:
         found = []

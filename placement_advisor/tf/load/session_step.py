@@ -59,35 +59,41 @@ class Fetched:
         }
 
 
-def sameness(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
-    """Return what is equal for two runs only if they are alike, at little cost for each run."""
-    return id(session.graph), _identity(fetches), tuple(map(_identity, feeds))
+class Runs:
+    """Tells runs of sessions apart by what they fetch and are fed, whatever its order."""
+
+    def __init__(self) -> None:
+        self._fetched: dict[Any, Fetched] = {}
+        # By the identity of what was given, which it keeps as long as it lives.
+        self._seen: dict[Any, tuple[Any, Fetched, Any]] = {}
+
+    def told(self, session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> tuple[Any, Fetched]:
+        """Return what tells a run from others, and what it computes.
+
+        Raises:
+            TypeError, ValueError, KeyError: the graph has no such thing.
+        """
+        wanted, fed = _flat(fetches), list(feeds)
+        same = id(session.graph), tuple(map(_identity, wanted)), tuple(map(_identity, fed))
+        if same not in self._seen:
+            names = (session.graph.as_graph_element(each).name for each in wanted)
+            fed_names = (session.graph.as_graph_element(each).name for each in fed)
+            key = id(session.graph), tuple(sorted(names)), tuple(sorted(fed_names))
+            if key not in self._fetched:
+                self._fetched[key] = _fetched(session.graph, wanted, fed)
+            self._seen[same] = key, self._fetched[key], (wanted, fed)
+        key, step, _ = self._seen[same]
+        return key, step
 
 
 def _identity(value: Any) -> Any:
-    match value:
-        case str():
-            return value
-        case list() | tuple():
-            return tuple(map(_identity, value))
-        case dict():
-            return tuple(map(_identity, value.values()))
-    return id(value)
+    return value if isinstance(value, str) else id(value)
 
 
-def key(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
-    """Return what tells a run from others."""
-    names = (session.graph.as_graph_element(each).name for each in _flat(fetches))
-    fed = (session.graph.as_graph_element(each).name for each in feeds)
-    return id(session.graph), tuple(sorted(names)), tuple(sorted(fed))
-
-
-def fetched(session: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Fetched:
+def _fetched(graph: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> Fetched:
     """Return what a run computes."""
-    graph = session.graph
     wanted = tuple(
-        graph.as_graph_element(each, allow_tensor=True, allow_operation=True)
-        for each in _flat(fetches)
+        graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in fetches
     )
     fed = [graph.as_graph_element(each) for each in feeds]
     before = ancestors((getattr(each, "op", each) for each in wanted), fed)
