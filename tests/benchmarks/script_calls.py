@@ -126,8 +126,8 @@ def _run_watched(path: Path, arguments: list[str]) -> None:
     from placement_advisor.tf.trace import tracer
 
     class Waiting(Capture):
-        def _is_enough(self, step: Any) -> bool:
-            super()._is_enough(step)
+        def _is_enough(self, step: Any, now_s: float) -> bool:
+            super()._is_enough(step, now_s)
             return False
 
     watch = Waiting(lambda name: is_user_code(name, path), lambda _: None)

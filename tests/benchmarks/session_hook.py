@@ -27,8 +27,8 @@ v1 = tf.compat.v1
 
 
 class _Waiting(Capture):
-    def _is_enough(self, step: Any) -> bool:
-        super()._is_enough(step)
+    def _is_enough(self, step: Any, now_s: float) -> bool:
+        super()._is_enough(step, now_s)
         return False
 
 

@@ -40,7 +40,7 @@ from placement_advisor.tf.load import one_replica, session_step
 from placement_advisor.tf.load.eager_ops import Loop, Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
 # The class of what `tf.function` returns.
@@ -51,6 +51,7 @@ KEPT_BATCHES = 4
 # generator, sixteen batches whose gradients are added up.
 _MOST_CALLS = 40
 _LONGEST_S = 2.0
+_AGAIN = 2  # The call by which a step is one that repeats.
 # Slow steps take turns, too: so many calls are waited for longer, as those five and one more.
 _FEWEST_CALLS = 7
 _LONGEST_OF_SLOW_S = 30.0
@@ -137,6 +138,12 @@ class Step:
         return self.calls * sum(rest) / max(1, len(rest))
 
 
+class _Within(threading.local):
+    """Whether a thread is within a step."""
+
+    step = False
+
+
 class Capture:
     """What is seen of a program. ``stop`` is called within the step that is analysed."""
 
@@ -156,17 +163,17 @@ class Capture:
         self._stop = stop
         self._wanted = wanted
         self.order: list[Step] = []
-        self._pid = os.getpid()
         # When the newest of the training steps was done for the first time, and the calls before.
         self._newest_s: float | None = None
         self._calls_before = 0
         self._infers_s: float | None = None  # When the first other step was.
         self._lock = threading.RLock()
-        self._within = threading.local()
+        self._within = _Within()
         self._is_over = False
         self._undo: list[tuple[Any, str, Any]] = []
         self._fitted: Any | None = None
         self._recording = Recording(self._is_users)
+        os.register_at_fork(after_in_child=self._leave)
 
     def chosen(self) -> Step | None:
         """Return the step to analyse: that asked for, else the dearest; None if none was seen.
@@ -230,6 +237,10 @@ class Capture:
         for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
             for name in ("disable_v2_behavior", "disable_resource_variables"):
                 put(module, name, session_step.with_resource_variables(getattr(module, name)))
+
+    def _leave(self) -> None:
+        """See nothing in a copy of the process."""
+        self._is_over = True
 
     def unhook(self) -> None:
         """Put back what was hooked."""
@@ -322,7 +333,7 @@ class Capture:
                 return original(tape, target, sources, *args, **kwargs)
             loop = self._recording.turned(tape, sources)
             if loop is not None:
-                step = self._noted(
+                step, now_s = self._begun(
                     id(loop),
                     lambda: Step(
                         call="op-by-op loop",
@@ -333,7 +344,7 @@ class Capture:
                     ),
                     [()],
                 )
-                self._done(step, loop.turn_s)
+                self._ended(step, now_s - loop.turn_s)  # The turn that is done.
             with self._recording.differentiating():
                 return original(tape, target, sources, *args, **kwargs)
 
@@ -355,23 +366,27 @@ class Capture:
                 return original(session, fetches, feed_dict, *args, **kwargs)
             if step.prepares:
                 return original(session, fetches, feed_dict, *args, **kwargs)
-            with capture._seen(
-                key,
-                lambda: Step(
+
+            def first() -> Step:
+                return Step(
                     call="Session.run",
                     target=SessionRun(session, original, step),
                     run=None,
                     trains=step.trains,
                     where=capture._called_from()[1],
-                ),
-                [] if step.drawn else [(dict(feeds), ())],
-            ):
+                )
+
+            # No context manager here: a step may be so short that it would be seen.
+            noted, began_s = capture._begun(key, first, () if step.drawn else ((dict(feeds), ()),))
+            try:
                 if not step.drawn:
                     return original(session, fetches, feed_dict, *args, **kwargs)
                 both = [fetches, list(step.drawn)]  # In one run, so that no batch is lost.
                 returned, drawn = original(session, both, feed_dict, *args, **kwargs)
-            capture.steps[key].batches.append((dict(feeds), drawn))
-            return returned
+                noted.batches.append((dict(feeds), drawn))
+                return returned
+            finally:
+                capture._ended(noted, began_s)
 
         return run
 
@@ -393,23 +408,25 @@ class Capture:
             put(owner, name, one_replica.in_place_of(original, functools.partial(note, name)))
 
     def _is_elsewhere(self) -> bool:
-        """Whether a call is none of the program's own: within a step, a copy, or afterwards."""
-        return self._is_over or getattr(self._within, "step", False) or os.getpid() != self._pid
+        """Whether a call is none of the program's own: within a step, in a copy, or afterwards."""
+        return self._is_over or self._within.step
 
     @contextmanager
-    def _seen(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Iterator[None]:
+    def _seen(self, key: Any, make: Callable[[], Step], batches: Sequence[Any]) -> Iterator[None]:
         """Note a call; does not return where it is the last one."""
-        step = self._noted(key, make, batches)
-        self._within.step = True
-        began_s = time.monotonic()
+        step, began_s = self._begun(key, make, batches)
         try:
             yield
         finally:
-            self._within.step = False
-            self._done(step, time.monotonic() - began_s)
+            self._ended(step, began_s)
 
-    def _noted(self, key: Any, make: Callable[[], Step], batches: list[Any]) -> Step:
-        """Return the step that is called; does not return where it is the last call."""
+    def _begun(
+        self, key: Any, make: Callable[[], Step], batches: Sequence[Any]
+    ) -> tuple[Step, float]:
+        """Return the step that begins and when; does not return where it is the last call.
+
+        Nothing is seen until it has ended.
+        """
         with self._lock:
             step = self.steps.get(key)
             if step is None:
@@ -417,13 +434,16 @@ class Capture:
             step.calls += 1
             step.batches.extend(batches)
             self.order.append(step)
-            if self._is_enough(step):
+            now_s = time.monotonic()
+            if self._is_enough(step, now_s):
                 self._stand_still()
-        return step
+        self._within.step = True
+        return step, now_s
 
-    def _done(self, step: Step, seconds: float) -> None:
-        step.seconds.append(seconds)
+    def _ended(self, step: Step, began_s: float) -> None:
+        self._within.step = False
         now_s = time.monotonic()
+        step.seconds.append(now_s - began_s)
         if self._infers_s is None:
             self._infers_s = now_s
         if step.trains and len(step.seconds) == 1:
@@ -447,21 +467,25 @@ class Capture:
         tf.compat.v1.enable_v2_behavior()
         self._stop(self)
 
-    def _is_enough(self, step: Step) -> bool:
+    def _is_enough(self, step: Step, now_s: float) -> bool:
         if self._wanted is not None:
             return self._wanted in step.names and step.calls > 1
-        now_s = time.monotonic()
-        training = [each for each in self.steps.values() if each.trains]
-        if not training:
-            return self._infers_s is not None and now_s - self._infers_s > ONLY_INFERS_S
-        if not step.trains or step.calls == 1:
+        if not step.trains:
+            only_infers = self._infers_s is not None and now_s - self._infers_s > ONLY_INFERS_S
+            return only_infers and not any(each.trains for each in self.steps.values())
+        if step.calls == 1:
             return False
-        if step.is_loop or (len(training) > 1 and all(each.calls > 1 for each in training)):
+        if step.is_loop or (step.calls == _AGAIN and self._have_all_turned()):
             return True
         calls = len(self.order) - self._calls_before
         waited_s = now_s - (self._newest_s or now_s)
         longest_s = _LONGEST_S if calls > _FEWEST_CALLS else _LONGEST_OF_SLOW_S
         return calls > _MOST_CALLS or waited_s > longest_s
+
+    def _have_all_turned(self) -> bool:
+        """Whether several training steps take turns, each of which was called again."""
+        training = [each for each in self.steps.values() if each.trains]
+        return len(training) > 1 and all(each.calls > 1 for each in training)
 
     def _called_from(self) -> tuple[str, SourceLine | None]:
         """Return the method of Keras that the user's code has called, and the line that did."""
