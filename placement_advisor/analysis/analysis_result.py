@@ -83,9 +83,9 @@ class Candidate:
 class ModelSummary:
     """What was analysed. ``fingerprint`` is that of its graph.
 
-    ``chosen`` says in words what was taken of the user's program; ``is_captured``: of a script
-    that ran; ``is_made_up``: its batch is none of theirs. ``left_out`` says what that program has
-    and what was analysed has not.
+    ``chosen`` says in words what was taken of the user's program; ``step`` is what ``--step`` calls
+    it, of a script that ran; ``is_made_up``: its batch is none of theirs. ``left_out`` says what
+    that program has and what was analysed has not.
     """
 
     path: str
@@ -98,7 +98,7 @@ class ModelSummary:
     edge_bytes_known_share: float
     chosen: str
     fingerprint: str
-    is_captured: bool = False
+    step: str | None = None
     is_made_up: bool = False
     left_out: tuple[str, ...] = ()
 

@@ -235,7 +235,7 @@ def _model(subject: Subject) -> ModelSummary:
         parameter_bytes=graph.parameter_bytes,
         edge_bytes_known_share=graph.edge_bytes_known_share,
         chosen=traced.chosen,
-        is_captured=traced.captured is not None,
+        step=None if traced.captured is None else traced.captured.name,
         is_made_up=traced.is_made_up,
         fingerprint=graph.fingerprint,
         left_out=traced.left_out.told(),

@@ -23,6 +23,7 @@ from placement_advisor.cli.hardware import hardware
 from placement_advisor.cli.output_streams import ReaderGoneError, harmless, open_streams, say
 from placement_advisor.cli.profile import profile
 from placement_advisor.cli.report import report
+from placement_advisor.cli.run import run
 from placement_advisor.cli.search import search
 from placement_advisor.cli.show import show
 from placement_advisor.cli.simulate import simulate
@@ -52,6 +53,7 @@ app = typer.Typer(
     "130 interrupted.",
 )
 app.command(cls=OfScript)(analyze)
+app.command(cls=OfScript)(run)
 app.command()(show)
 app.command()(diff)
 app.command()(view)

@@ -96,6 +96,11 @@ class OfScript(typer.core.TyperCommand):
         return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
 
 
+def script_arguments() -> tuple[str, ...]:
+    """Return what stands behind ``--``."""
+    return _arguments.get()
+
+
 def model_source(
     model: str,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ class CapturedCall(NamedTuple):
     structure: Any = None
     repeat: bool = False
     is_replica: bool = False
+
+    @property
+    def name(self) -> str:
+        """What ``--step`` calls it."""
+        where = self.where
+        return self.call if where is None else f"{PurePath(where.file).name}:{where.line}"
 
 
 class DroppedScope(NamedTuple):

@@ -90,7 +90,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
             "path": model.path,
             "mode": model.mode,
             "chosen": model.chosen,
-            "is_captured": model.is_captured,
+            "step": model.step,
             "batch_size": model.batch_size,
             "batch_is_made_up": model.is_made_up,
             "ops": model.ops,

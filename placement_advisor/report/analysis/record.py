@@ -55,10 +55,14 @@ class CandidateRecord:
     """A candidate with what was simulated and measured, and why it has no result, if so.
 
     ``why`` says that in a sentence, ``in_full`` is the file that has more of it, None if none has.
-    ``is_unverified``: a mistake in some of its updates would not have shown.
+    ``is_unverified``: a mistake in some of its updates would not have shown. ``placement_file`` is
+    its placement, ``samples`` are those of each device where it splits the batch.
     """
 
     name: str
+    family: str
+    placement_file: str | None
+    samples: tuple[int, ...] | None
     predicted: StepRecord | None
     measured: StepRecord | None
     failure: FailureKind | None
@@ -91,13 +95,14 @@ class FindingRecord:
 class ModelRecord:
     """What was analysed: ``chosen``, in words; ``left_out`` is what of the user's program was not.
 
-    ``is_captured``: of a script that ran. ``is_made_up``: its batch is none of the user's.
+    ``step`` is what ``--step`` calls it, of a script that ran. ``is_made_up``: its batch is none of
+    the user's.
     """
 
     path: str
     mode: str
     chosen: str
-    is_captured: bool
+    step: str | None
     batch_size: int | None
     is_made_up: bool
     ops: int

@@ -106,7 +106,7 @@ def _model(value: object) -> ModelRecord:
         path=field(document, "path", text),
         mode=field(document, "mode", text),
         chosen=field(document, "chosen", _prose),
-        is_captured=field(document, "is_captured", boolean),
+        step=field(document, "step", _or_none(text)),
         batch_size=field(document, "batch_size", _or_none(_count)),
         is_made_up=field(document, "batch_is_made_up", boolean),
         ops=field(document, "ops", _count),
@@ -145,6 +145,9 @@ def _candidate(value: object) -> CandidateRecord:
     is_lawful = not field(document, "broken_laws", as_list)
     return CandidateRecord(
         name=field(document, "name", text),
+        family=field(document, "family", text),
+        placement_file=field(document, "placement_file", _or_none(text)),
+        samples=field(document, "samples", _or_none(partial(list_of, _count))),
         predicted=field(document, "predicted", _or_none(partial(_predicted, is_lawful))),
         measured=field(document, "measured", _or_none(partial(_measured, is_lawful))),
         failure=None if failure is None else _failure_kind(failure),

@@ -129,7 +129,7 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
         ground += f" ({testbed.not_run})"
         lines = _MOST_OF_THE_GROUND if most > 1 else _MOST_OF_A_TITLE
         lines = max(most, lines)
-    if model.is_captured:
+    if model.step is not None:
         said = f"{model.chosen[0].upper()}{model.chosen[1:]}"
         yield from _paragraph(said, width, max(most, _MOST_OF_A_TITLE))
     yield from _paragraph(f"{ground}:", width, lines)

@@ -281,7 +281,7 @@ class Capture:
         if step == "predict_step":
             batches = list(given)
         else:
-            batches = _taken(given, model.steps_per_execution)
+            batches = taken(given, model.steps_per_execution)
             given = iter(batches)
 
         def first() -> Step:
@@ -301,30 +301,31 @@ class Capture:
             return inner(given)
 
     def _function_hook(self, original: Any) -> Any:
-        capture = self
-
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if capture._is_elsewhere() or not tf.executing_eagerly():
-                return original(function, *args, **kwargs)
-            given, changed = _with_batches((args, kwargs))
-            if changed is not None:
-                args, kwargs = changed
-            known = capture.steps.get(id(function))
-            step = known or Step(
-                call=function_name(function),
-                target=function,
-                run=called(function.python_function),
-                trains=False,
-                where=capture._called_from()[1],
-            )
-            with capture._seen(id(function), lambda: step, [given]):
-                returned = original(function, *args, **kwargs)
-            if known is None:
-                step.touches = _touches(function, args, kwargs)
-                step.trains = step.touches.trains
-            return returned
+            return self._function_call(original, function, args, kwargs)
 
         return call
+
+    def _function_call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
+        if self._is_elsewhere() or not tf.executing_eagerly():
+            return original(function, *args, **kwargs)
+        given, changed = with_batches((args, kwargs))
+        if changed is not None:
+            args, kwargs = changed
+        known = self.steps.get(id(function))
+        step = known or Step(
+            call=function_name(function),
+            target=function,
+            run=called(function.python_function),
+            trains=False,
+            where=self._called_from()[1],
+        )
+        with self._seen(id(function), lambda: step, [given]):
+            returned = original(function, *args, **kwargs)
+        if known is None:
+            step.touches = _touches(function, args, kwargs)
+            step.trains = step.touches.trains
+        return returned
 
     def _gradient_hook(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -540,7 +541,7 @@ def called(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return run
 
 
-def _taken(iterator: Any, count: int) -> list[Any]:
+def taken(iterator: Any, count: int) -> list[Any]:
     """Return the next batches of an iterator, at most ``count``.
 
     Raises:
@@ -557,7 +558,7 @@ def _taken(iterator: Any, count: int) -> list[Any]:
     return batches
 
 
-def _with_batches(given: Any) -> tuple[Any, Any]:
+def with_batches(given: Any) -> tuple[Any, Any]:
     """Return arguments with batches in place of iterators, and what is called with them.
 
     None is returned in place of the second where there is no iterator.

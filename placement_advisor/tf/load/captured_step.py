@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # Those of English with an ending of their own; 11th to 13th have none.
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _TEENS = range(11, 14)
+# What a function is traced anew for, if it is given another one.
+_CONSTANTS = (bool, int, float, str)
 
 
 def captured(capture: Capture, source: ModelSource) -> LoadedStep:
@@ -278,10 +280,7 @@ class _Batch:
 
     def __init__(self, given: Any) -> None:
         self._given = given
-        self.flat = [
-            each.batch if isinstance(each, Again) else _plain(each)
-            for each in tf.nest.flatten(given)
-        ]
+        self.flat = list(map(_unpacked, tf.nest.flatten(given)))
         self._leaves = tf.nest.flatten(self.flat, expand_composites=True)
         tensors = [each for each in self._leaves if _is_tensor(each)]
         self.tensors = tuple(map(tf.convert_to_tensor, tensors))
@@ -299,6 +298,30 @@ class _Batch:
             if isinstance(shape, tuple | tf.TensorShape) and len(shape) and shape[0] is not None:
                 return int(shape[0])
         return None
+
+    def alike(self, given: Any) -> list[Any] | None:
+        """Return the tensors of another batch, None if more than their values is different."""
+        try:
+            tf.nest.assert_same_structure(self._given, given)
+        except (TypeError, ValueError):
+            return None
+        leaves = tf.nest.flatten(list(map(_unpacked, tf.nest.flatten(given))), True)
+        if len(leaves) != len(self._leaves):
+            return None
+        tensors = []
+        specs = iter(self.tensors)
+        for leaf, own in zip(leaves, self._leaves, strict=True):
+            if not _is_tensor(own):
+                if leaf is not own and (type(leaf) not in _CONSTANTS or leaf != own):
+                    return None
+                continue
+            if not _is_tensor(leaf):
+                return None
+            tensor, spec = tf.convert_to_tensor(leaf), next(specs)
+            if tensor.dtype != spec.dtype or tensor.shape != spec.shape:
+                return None
+            tensors.append(tensor)
+        return tensors
 
     def around(self, tensors: Sequence[Any]) -> Any:
         """Return what was given, with other tensors in place of its own."""
@@ -320,6 +343,11 @@ class _Around:
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         return self._run(self.batch.around(tensors))
+
+
+def _unpacked(value: Any) -> Any:
+    """Return the batch of an iterator, and of all else the value."""
+    return value.batch if isinstance(value, Again) else _plain(value)
 
 
 def _plain(value: Any) -> Any:

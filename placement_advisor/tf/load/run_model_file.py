@@ -73,30 +73,40 @@ def run_file(path: Path, wanted: str, *, arguments: Sequence[str] = ()) -> dict[
 def run_program(
     path: Path, wanted: str, *, arguments: Sequence[str], module: str | None
 ) -> dict[str, Any]:
+    """Run a file as `execute` does, and show its errors as the user's; return its names.
+
+    Raises:
+        ModelError: it fails.
+    """
+    with _as_theirs(path, wanted, "run"):
+        return execute(path, arguments, module)
+
+
+def execute(path: Path, arguments: Sequence[str], module: str | None) -> dict[str, Any]:
     """Run a file as `python FILE ARGUMENTS` would, or ``module`` as `python -m`; return its names.
 
     It stays `__main__`, where its functions and classes look names up for as long as they are used.
 
     Raises:
-        ModelError: it fails.
+        ModelError: there is no such module.
+        BaseException: whatever the file raises.
     """
     main = ModuleType("__main__")
-    with _as_theirs(path, wanted, "run"):
-        if module is None:
-            sys.path.insert(0, str(path.resolve().parent))
-            code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-        else:
-            sys.path.insert(0, str(Path.cwd()))
-            spec = importlib.util.find_spec(module)
-            if spec is not None and spec.submodule_search_locations is not None:
-                spec = importlib.util.find_spec(f"{module}.__main__")
-            if spec is None or spec.loader is None:
-                raise ModelError(f"-m {module}: no such module")
-            code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
-            main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
-        main.__file__ = str(path)
-        vars(main)["__builtins__"] = builtins
-        _run(main, [str(path), *arguments], code)
+    if module is None:
+        sys.path.insert(0, str(path.resolve().parent))
+        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{module}.__main__")
+        if spec is None or spec.loader is None:
+            raise ModelError(f"-m {module}: no such module")
+        code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
+        main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
+    main.__file__ = str(path)
+    vars(main)["__builtins__"] = builtins
+    _run(main, [str(path), *arguments], code)
     return vars(main)
 
 

@@ -26,13 +26,13 @@ from placement_advisor.candidates.batch_split.variable_places import (
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import BatchSplitError, PlacementError
 from placement_advisor.tf.own_step.place import (
+    Runner,
     as_users,
     check_is_step,
     devices_here,
     fitting,
     left_as_it_was,
     live_step,
-    runner,
     take_over,
     taking_over,
 )
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.graph.placement import Placement
+    from placement_advisor.tf.split.split_step import SplitStep
     from placement_advisor.tf.trace.tracer import TracedStep
 
     Groups = Sequence[Sequence[str]]
@@ -125,7 +126,19 @@ def _known(given: tuple[Any, ...]) -> tuple[Any, ...]:
     return specs
 
 
-def _split(
+def _split(live: TracedStep, **how: Any) -> Any:
+    """Return the `tf.function` of replicas, a share of the batch for each group of devices.
+
+    Raises:
+        AdvisorError: the batch cannot be split, or the placement does not fit.
+    """
+    split, placement = split_batch(live, **how)
+    run = Runner(live, split, split.specs, placement)
+    run.take()
+    return as_users(live, lambda given: run(split.divided(given)))
+
+
+def split_batch(
     live: TracedStep,
     *,
     groups: Groups,
@@ -133,8 +146,8 @@ def _split(
     within: Placement | Path | None,
     family: str,
     real: Mapping[str, str],
-) -> Any:
-    """Return the `tf.function` of replicas, a share of the batch for each group of devices.
+) -> tuple[SplitStep, Placement]:
+    """Return a step with a share of the batch for each group of devices, and where its ops go.
 
     ``real`` has the device of this process for each that was named.
 
@@ -153,14 +166,11 @@ def _split(
         devices = [real[device] for (device,) in groups]
         placed = placed_on_devices(family, graph, devices, _HOST, "")
         assert not isinstance(placed, NotApplicable)
-        placement = replace(placed, label=_LABEL)
-    else:
-        layout, names = fitting(within, live)
-        _check_layout(groups, names)
-        layouts = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
-        placement = graph.laid_out(layout, layouts, label=_LABEL, rationale="")
-    run = runner(live, split, split.specs, placement)
-    return as_users(live, lambda given: run(split.divided(given)))
+        return split, replace(placed, label=_LABEL)
+    layout, names = fitting(within, live)
+    _check_layout(groups, names)
+    layouts = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
+    return split, graph.laid_out(layout, layouts, label=_LABEL, rationale="")
 
 
 def _family(variables: str, within: Placement | Path | None) -> str:

@@ -24,7 +24,7 @@ from placement_advisor.tf.load.function_step import function_step, workload_step
 from placement_advisor.tf.load.keras_step import keras_step
 from placement_advisor.tf.own_step.placed_function import placed_function
 from placement_advisor.tf.own_step.real_devices import is_real, real_devices, short_name
-from placement_advisor.tf.own_step.variable_devices import moved_handles
+from placement_advisor.tf.own_step.variable_devices import MovedState
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.trace.tracer import owned_variables, trace_step
 from placement_advisor.workload import Workload
@@ -90,7 +90,8 @@ def placed_step(
     placement, names = fitting(placement, live)
     real = real_devices(names, devices_here(), devices)
     specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
-    run = runner(live, live.flat, specs, placement.renamed(real))
+    run = Runner(live, live.flat, specs, placement.renamed(real))
+    run.take()
     return taking_over(live, as_users(live, run))
 
 
@@ -99,31 +100,60 @@ def devices_here() -> list[str]:
     return [short_name(device.name) for device in tf.config.list_logical_devices()]
 
 
-def runner(
-    live: TracedStep,
-    step: FlatStep | SplitStep,
-    specs: Mapping[str, Any],
-    placement: Placement,
-) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what runs a step of this process on its live state, each op on its device.
+class Runner:
+    """Runs a step of this process on its live state, each op on its device.
 
-    ``specs`` has the inputs of the step that runs, by name.
-
-    Raises:
-        PlacementError: a variable cannot be moved.
+    Its variables have to be there: `take` moves them, `give_back` puts them where they were.
     """
-    placed = placer.on_devices(
-        step.graph_def(),
-        step.inputs,
-        {name: loop.members for name, loop in step.loops.items()},
-        {op: _PREFIX + device for op, device in placement.device_of.items()},
-        _PREFIX + _HOST,
-    )
-    owners = {id(v.handle): v for v, _ in owned_variables(live.function.graph, live.loaded.model)}
-    handles = moved_handles(step.state, {n.name: n.device for n in placed.node}, owners)
-    # It fuses a MatMul with the Relu that reads it, wherever either was put.
-    tf.config.optimizer.set_experimental_options({"remapping": False})
-    return placed_function(placed, specs, step.outputs, step.targets, handles)
+
+    def __init__(
+        self,
+        live: TracedStep,
+        step: FlatStep | SplitStep,
+        specs: Mapping[str, Any],
+        placement: Placement,
+    ) -> None:
+        """Place a step; ``specs`` has its inputs by name. Nothing moves yet.
+
+        Raises:
+            PlacementError: a variable cannot be moved.
+        """
+        self._step, self._specs = step, specs
+        self._placed = placer.on_devices(
+            step.graph_def(),
+            step.inputs,
+            {name: loop.members for name, loop in step.loops.items()},
+            {op: _PREFIX + device for op, device in placement.device_of.items()},
+            _PREFIX + _HOST,
+        )
+        graph, model = live.function.graph, live.loaded.model
+        owners = {id(variable.handle): variable for variable, _ in owned_variables(graph, model)}
+        device_of = {node.name: node.device for node in self._placed.node}
+        self._state = MovedState(step.state, device_of, owners)
+        self._run: Callable[[Sequence[Any]], list[Any]] | None = None
+
+    def take(self) -> None:
+        """Have the variables where the placement has them."""
+        self._state.go()
+        if self._run is None:
+            # It fuses a MatMul with the Relu that reads it, wherever either was put.
+            tf.config.optimizer.set_experimental_options({"remapping": False})
+            self._run = placed_function(
+                self._placed,
+                self._specs,
+                self._step.outputs,
+                self._step.targets,
+                self._state.handles(),
+            )
+
+    def give_back(self) -> None:
+        """Have the variables where they were."""
+        self._state.go_back()
+
+    def __call__(self, given: Sequence[Any]) -> list[Any]:
+        """Run the step on a list of inputs, and return a list of outputs."""
+        assert self._run is not None, "take comes first"
+        return self._run(given)
 
 
 def check_is_step(step: Any) -> None:
