@@ -14,7 +14,15 @@ from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from placement_advisor import keras
-    from placement_advisor.api import SearchResult, analyze, lower_bound, search, simulate
+    from placement_advisor.api import (
+        SearchResult,
+        analyze,
+        apply,
+        lower_bound,
+        placed,
+        search,
+        simulate,
+    )
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
     from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
     from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
@@ -23,7 +31,15 @@ if TYPE_CHECKING:
     from placement_advisor.placing import make_parallel, place, record_steps
 
 _MODULES = {
-    "api": ("SearchResult", "analyze", "lower_bound", "search", "simulate"),
+    "api": (
+        "SearchResult",
+        "analyze",
+        "apply",
+        "lower_bound",
+        "placed",
+        "search",
+        "simulate",
+    ),
     "cost.table": ("CostBasis", "CostTable", "OpCost"),
     "machine.devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
     "errors": ("AdvisorError", "BatchSplitError", "PlacementError"),
@@ -54,10 +70,12 @@ __all__ = [
     "SearchResult",
     "Workload",
     "analyze",
+    "apply",
     "keras",
     "lower_bound",
     "make_parallel",
     "place",
+    "placed",
     "record_steps",
     "search",
     "simulate",

@@ -7,8 +7,10 @@ and formulas of GPU kernels).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,13 +22,14 @@ from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.graph.roles import COST_FREE_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.tf.training.split_plan import SplitPlan
 
 Table: TypeAlias = CostTable | Mapping[str, int]
 Costs: TypeAlias = Table | Mapping[str, CostTable] | Mapping[str, Mapping[str, int]] | None
@@ -261,6 +264,109 @@ def analyze(
         raise
     bar.end("done")
     return Report(analysis, options.folder)
+
+
+@contextmanager
+def placed(
+    analysis: str | Path, *, candidate: str | None = None, trial_steps: int = defaults.TRIAL_STEPS
+) -> Iterator[None]:
+    """Train within the block as an analysis recommends: what `advisor run` does, in this process.
+
+    ``analysis`` is the folder of one, or of several: the newest. The training step of the block,
+    that of ``fit``, of a `tf.function` or of a TF1 session, runs as it is until it is called again;
+    then its split is verified and takes turns with it, ``trial_steps`` each way, and the faster one
+    goes on. With ``trial_steps=0`` the split does. Messages go to stderr.
+
+    ``candidate`` names another split than the recommended one. Devices are those of this process:
+    GPUs, or the CPUs that it was cut into.
+
+    At the end of the block variables are where they were, and so are functions of before.
+
+    Example::
+
+        with placement_advisor.placed("advisor-out/train"):
+            model.fit(dataset, epochs=10)
+
+    Raises:
+        AdvisorError: there is no analysis, or it has no such candidate. What is wrong with the step
+            is told, and training goes on as it is.
+    """
+    plan = _plan(analysis, candidate)
+    if isinstance(plan, str):
+        _say(f"trains as it is: {plan}")
+        yield
+        return
+    from placement_advisor.processes.user_lines import is_user_code
+    from placement_advisor.tf.load.model_source import ModelSource
+    from placement_advisor.tf.training.placed_run import PlacedRun
+
+    main = Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>")
+    run = PlacedRun(
+        lambda name: is_user_code(name, main),
+        ModelSource(path=str(main)),
+        replace(plan, step=None),
+        trial_steps=trial_steps,
+        profile=None,
+        say=_say,
+    )
+    with run.watching():
+        try:
+            yield
+        finally:
+            run.settle()
+
+
+def apply(step: Any, analysis: str | Path, *inputs: Any, candidate: str | None = None) -> Any:
+    """Return a step split as an analysis recommends: by `place`, or `make_parallel`.
+
+    ``step`` and ``inputs`` are those of `place`, ``analysis`` and ``candidate`` those of `placed`.
+    A compiled Keras model trains so from now on. Where the analysis recommends no split, the step
+    is returned as it is.
+
+    Example::
+
+        step = placement_advisor.apply(model, "advisor-out/train", x, y)
+
+    Raises:
+        AdvisorError: there is no analysis, it has no such candidate, or as for these functions.
+    """
+    from placement_advisor.candidates.batch_split.variable_places import VARIABLES
+    from placement_advisor.placing import make_parallel, place
+
+    plan = _plan(analysis, candidate)
+    if isinstance(plan, str):
+        _say(f"stays as it is: {plan}")
+        return step
+    if plan.samples is None:
+        assert plan.placement is not None, "it splits the layers"
+        return place(step, plan.placement, *inputs)
+    return make_parallel(
+        step,
+        plan.groups(),
+        plan.samples,
+        inputs=inputs,
+        placement=plan.placement,
+        variables=VARIABLES.get(plan.family, "first"),
+    )
+
+
+def _plan(analysis: str | Path, candidate: str | None) -> SplitPlan | str:
+    from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+    from placement_advisor.report.find_analysis import find_analysis
+    from placement_advisor.report.split_plan import plan_of_analysis
+    from placement_advisor.tf.training.split_plan import SplitPlan
+
+    found = plan_of_analysis(find_analysis(Path(analysis)), candidate, on_cpus=True)
+    if isinstance(found, SplitPlan) and found.family == MIRRORED:
+        raise AdvisorError(
+            f"{found.label}: a model is made in the scope of its strategy",
+            hint="make it in tf.distribute.MirroredStrategy().scope()",
+        )
+    return found
+
+
+def _say(text: str) -> None:
+    print(f"advisor: {text}", file=sys.stderr, flush=True)
 
 
 def _handed_over(

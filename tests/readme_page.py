@@ -2,7 +2,8 @@
 
 A comment such as ``<!-- advisor show -v advisor-out/deepconn; from: towers: compute -->`` stands
 above each block: the command (of several, joined by ``&&``, the last), and which line of its output
-the block begins with, if not the first; it then ends before the next empty line. Commands run in
+the block begins with, if not the first; it then ends before the next empty line. Of `advisor run`
+it has the lines of ours, among those that the script prints. Commands run in
 the order of the page, in a folder of their own, so that what the first one leaves is there for the
 others. The machine should be at rest. What is said beside the blocks is written by hand: read it
 after each run.
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,13 +63,26 @@ def _in(folder: Path) -> Callable[[str], str]:
         for each in command.split(" && "):
             began = time.monotonic()
             arguments = shlex.split(each)[1:]
-            output = subprocess.run(
-                [advisor, *arguments], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
-            ).stdout
+            is_run = arguments[0] == "run"
+            ran = subprocess.run(
+                [advisor, *arguments],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if is_run else None,
+                text=True,
+                check=True,
+            )
+            output = _told(ran.stderr) if is_run else ran.stdout
             print(f"{time.monotonic() - began:.0f} s: {each}", file=sys.stderr)
         return output
 
     return output_of
+
+
+def _told(errors: str) -> str:
+    """Return what `advisor` has said while a script printed as well."""
+    told = [line for line in errors.splitlines() if line.startswith("advisor: ")]
+    return "\n".join(textwrap.fill(line, 88, subsequent_indent="  ") for line in told)
 
 
 def main() -> None:

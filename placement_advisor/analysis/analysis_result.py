@@ -80,12 +80,26 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedStep:
+    """The step of a script that ran.
+
+    ``call`` is what the script calls, ``step`` what ``--step`` calls it; ``is_replica``: the script
+    has a strategy, of which one replica was taken. ``run_command`` trains by the analysis.
+    """
+
+    call: str
+    step: str
+    is_replica: bool
+    run_command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSummary:
     """What was analysed. ``fingerprint`` is that of its graph.
 
-    ``chosen`` says in words what was taken of the user's program; ``step`` is what ``--step`` calls
-    it, of a script that ran; ``is_made_up``: its batch is none of theirs. ``left_out`` says what
-    that program has and what was analysed has not.
+    ``chosen`` says in words what was taken of the user's program; ``captured`` is None unless a
+    script ran; ``is_made_up``: its batch is none of theirs. ``left_out`` says what that program has
+    and what was analysed has not.
     """
 
     path: str
@@ -98,7 +112,7 @@ class ModelSummary:
     edge_bytes_known_share: float
     chosen: str
     fingerprint: str
-    step: str | None = None
+    captured: CapturedStep | None = None
     is_made_up: bool = False
     left_out: tuple[str, ...] = ()
 

@@ -18,6 +18,7 @@ from placement_advisor.analysis.analysis_result import (
     TO_SPLIT,
     Analysis,
     Candidate,
+    CapturedStep,
     HowToSplit,
     ModelSummary,
     Recommendation,
@@ -235,7 +236,14 @@ def _model(subject: Subject) -> ModelSummary:
         parameter_bytes=graph.parameter_bytes,
         edge_bytes_known_share=graph.edge_bytes_known_share,
         chosen=traced.chosen,
-        step=None if traced.captured is None else traced.captured.name,
+        captured=None
+        if traced.captured is None
+        else CapturedStep(
+            call=traced.captured.call,
+            step=traced.captured.name,
+            is_replica=traced.captured.is_replica,
+            run_command=subject.options.run_command(),
+        ),
         is_made_up=traced.is_made_up,
         fingerprint=graph.fingerprint,
         left_out=traced.left_out.told(),

@@ -128,6 +128,17 @@ class AnalyzeOptions:
             words += ["--", *shown_arguments(source.arguments)]
         return shlex.join(words)
 
+    def run_command(self) -> str:
+        """Return the command that runs the script as this analysis tells to."""
+        source = self.source
+        words = ["advisor", "run"]
+        words += [source.path] if source.module is None else ["-m", source.module]
+        if self.output is not None:
+            words += ["--placement", str(self.output)]
+        if source.arguments:
+            words += ["--", *shown_arguments(source.arguments)]
+        return shlex.join(words)
+
     @property
     def families(self) -> tuple[str, ...]:
         """The families of candidates to try."""

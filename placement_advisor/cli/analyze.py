@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +20,7 @@ from placement_advisor.cli.host_options import (
 )
 from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
+from placement_advisor.cli.run import train
 from placement_advisor.cli.show import Verbose, print_analysis
 from placement_advisor.cli.source_options import (
     BatchSize,
@@ -37,6 +38,7 @@ from placement_advisor.cli.source_options import (
     split_ratios,
 )
 from placement_advisor.errors import AdvisorError
+from placement_advisor.tf.load.model_source import SourceKind, source_kind
 
 
 class TestbedChoice(StrEnum):
@@ -159,6 +161,12 @@ def analyze(
             "advisor-out/<model>-batch64-2xA100-quick/.",
         ),
     ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply", help="Run the script to its end afterwards, as `advisor run` does."
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
     ] = False,
@@ -201,6 +209,8 @@ def analyze(
             "--open-ports": open_ports,
         },
     )
+    if apply and source_kind(Path(source.path)) is not SourceKind.PYTHON:
+        raise AdvisorError(f"--apply: {source.path} is no script", hint="leave it out")
     if costs is not None and hardware is None:
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"
@@ -226,10 +236,12 @@ def analyze(
     )
     with progress(quiet=quiet) as watcher:
         analysis = analyze_into_folder(options, watcher)
-    if not as_json:
+    if as_json:
+        if not quiet:
+            for warning in analysis.warnings:
+                say(f"warning: {warning}")
+        print_json(analysis_as_json(analysis))
+    else:
         print_analysis(options.folder, verbose=verbose)
-        return
-    if not quiet:
-        for warning in analysis.warnings:
-            say(f"warning: {warning}")
-    print_json(analysis_as_json(analysis))
+    if apply:
+        train(source.path, source.module, options.folder)

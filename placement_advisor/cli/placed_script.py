@@ -8,8 +8,11 @@ soon as it has.
 
 from __future__ import annotations
 
+import atexit
 import importlib.abc
 import json
+import os
+import signal
 import sys
 import traceback
 from contextlib import ExitStack
@@ -17,22 +20,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.cli.output_streams import say
 from placement_advisor.processes.user_lines import is_ours, is_user_code
 from placement_advisor.report.split_plan import keep_training
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.load.run_model_file import execute
-from placement_advisor.tf.own_step.split_plan import SplitPlan
+from placement_advisor.tf.training.split_plan import SplitPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from importlib.machinery import ModuleSpec
 
-    from placement_advisor.tf.own_step.placed_run import PlacedRun
+    from placement_advisor.tf.training.placed_run import PlacedRun
 
 # Each imports the other, whichever a script asks for first.
 _IMPORTED = ("keras", "tensorflow")
-_INTERRUPTED = 130
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
@@ -72,17 +75,21 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 def main() -> NoReturn:
     """Run the script, say what came of it, and end as it has ended."""
     request, file, arguments = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    signals: list[int] = []
+    atexit.register(_send, signals)
     with ExitStack() as at_the_end:
         begin = partial(_begin, request, file, arguments, at_the_end)
         sys.meta_path.insert(0, _WhenImported(begin))
-        del sys.path[0]  # That of `python -m`: the script has its own.
         try:
             execute(file, arguments, request["module"])
         except SystemExit:
             raise
         except BaseException as error:
             _show(error)
-            sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+            if isinstance(error, KeyboardInterrupt):  # As Python ends then, behind all handlers.
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                signals.append(signal.SIGINT)
+            sys.exit(1)
     sys.exit()
 
 
@@ -90,11 +97,18 @@ def _begin(
     request: dict[str, Any], file: Path, arguments: Sequence[str], at_the_end: ExitStack
 ) -> None:
     """Hook what the script calls."""
-    from placement_advisor.tf.own_step.placed_run import PlacedRun, cut_cpu
+    from placement_advisor.tf.training.placed_run import (
+        PlacedRun,
+        cut_cpu,
+        mirror_from_first_layer,
+    )
 
     if request["logical_cpus"]:
         cut_cpu(request["logical_cpus"])
     plan = SplitPlan.of_json(request["plan"])
+    if plan.family == MIRRORED:
+        mirror_from_first_layer(plan, at_the_end.enter_context, say)
+        return
     source = ModelSource(
         path=str(file), arguments=tuple(arguments), module=request["module"], step=plan.step
     )
@@ -103,6 +117,7 @@ def _begin(
         source,
         plan,
         trial_steps=request["trial_steps"],
+        profile=request["profile"] and Path(request["profile"]),
         say=say,
     )
     at_the_end.callback(_end, run, request["analysis"])
@@ -111,18 +126,35 @@ def _begin(
 
 def _end(run: PlacedRun, analysis: str | None) -> None:
     """Say what the training was run with, and keep it with the analysis."""
-    run.unhook()
-    say(run.bill.told())
+    run.settle()
     if analysis is not None:
-        keep_training(Path(analysis), run.bill.as_json())
+        try:
+            keep_training(Path(analysis), run.bill.as_json())
+        except (OSError, ValueError) as error:
+            say(f"{analysis} does not have it: {error}")
+
+
+def _send(signals: Iterable[int]) -> None:
+    for number in signals:
+        os.kill(os.getpid(), number)
 
 
 def _show(error: BaseException) -> None:
-    """Print a traceback as `python` does: without the lines that run the script."""
-    trace = error.__traceback__
-    while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    """Print an error as `python` does, without the lines that run the script."""
+    if sys.excepthook is not sys.__excepthook__:  # The script's own.
+        sys.excepthook(type(error), error, error.__traceback__)
+        return
+    shown = traceback.TracebackException.from_exception(error)
+    each: traceback.TracebackException | None = shown
+    while each is not None:
+        frames = list(each.stack)
+        # What ends in a line of ours is a bug, unless somebody has pressed Ctrl-C there.
+        is_bug = bool(frames) and is_ours(frames[-1].filename)
+        if isinstance(error, KeyboardInterrupt) or not is_bug:
+            theirs = [frame for frame in frames if not is_ours(frame.filename)]
+            each.stack = traceback.StackSummary.from_list(theirs)
+        each = each.__cause__ or each.__context__
+    print("".join(shown.format()), end="", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.tf.load.model_source import module_path
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.own_step.split_plan import SplitPlan
-
-_TRIAL_STEPS = 20
+    from placement_advisor.tf.training.split_plan import SplitPlan
 
 
 def run(
@@ -46,8 +44,8 @@ def run(
         int | None,
         typer.Option(
             min=2,
-            help="Cut this machine's CPU into so many devices. Default: as many as a named split "
-            "of CPU stand-ins has.",
+            help="Cut this machine's CPU into so many devices. Default: as many as the split has, "
+            "if CPUs stood in for its devices.",
         ),
     ] = None,
     module: Module = False,
@@ -58,47 +56,89 @@ def run(
             metavar="N",
             help="Steps that are timed each way, in turns, before the faster way goes on.",
         ),
-    ] = _TRIAL_STEPS,
+    ] = defaults.TRIAL_STEPS,
     no_trial: Annotated[
         bool, typer.Option("--no-trial", help="Train with the split, faster or not.")
     ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Record ten steps with the profiler, and say at the end what the split copies.",
+        ),
+    ] = None,
 ) -> None:
-    """Train with a script as it is, its step split as an analysis recommends."""
-    from placement_advisor.report.split_plan import (
-        analysis_of,
-        is_for_stand_ins,
-        plan_of_analysis,
-        plan_of_file,
-    )
+    """Run a training script as it is, its step split as an analysis recommends."""
+    from placement_advisor.report.find_analysis import find_analysis
+    from placement_advisor.report.split_plan import analysis_of, plan_of_file
 
     path = module_path(script) if module else script
     if not Path(path).is_file():
         raise AdvisorError(f"{path}: no such file", hint="give the .py file of a script")
-    program = ["-m", script] if module else [path]
-    folder = None
-    if placement is not None and placement.is_file():
-        plan: SplitPlan | str = plan_of_file(placement)
+    if placement is None:
+        found: Path | SplitPlan = analysis_of(path, Path(defaults.OUTPUT))
+    elif placement.is_file():
+        if candidate is not None:
+            raise AdvisorError(
+                f"--candidate names a split of an analysis, and {placement} is a single one",
+                hint="leave it out, or give the folder of the analysis",
+            )
+        found = plan_of_file(placement)
     else:
-        folder = placement or analysis_of(path, Path(defaults.OUTPUT))
-        plan = plan_of_analysis(folder, candidate, on_cpus=devices is not None)
-        if devices is None and not isinstance(plan, str) and is_for_stand_ins(folder):
+        found = find_analysis(placement)
+    train(
+        path,
+        script if module else None,
+        found,
+        candidate=candidate,
+        devices=devices,
+        trial_steps=0 if no_trial else trial,
+        profile=profile,
+    )
+
+
+def train(
+    path: str,
+    module: str | None,
+    by: Path | SplitPlan,
+    *,
+    candidate: str | None = None,
+    devices: int | None = None,
+    trial_steps: int = defaults.TRIAL_STEPS,
+    profile: Path | None = None,
+) -> NoReturn:
+    """Let a script take this process over, trained by the folder of an analysis, or by a plan.
+
+    Signals, output and exit code are the script's then.
+
+    Raises:
+        AdvisorError: the analysis has no such candidate.
+    """
+    from placement_advisor.report.split_plan import is_for_stand_ins, plan_of_analysis
+
+    plan: SplitPlan | str
+    if isinstance(by, Path):
+        plan = plan_of_analysis(by, candidate, on_cpus=devices is not None)
+        if devices is None and not isinstance(plan, str) and is_for_stand_ins(by):
             devices = len(plan.devices)
+    else:
+        plan = by
     if isinstance(plan, str):
-        others = "" if candidate else "; --candidate NAME trains with a split all the same"
+        others = "; --candidate NAME splits it all the same" if candidate is None else ""
         say(f"trains as it is: {plan}{others}")
-        _become(program)
+        _become(*(("-m", module) if module else (path,)))
     request = {
         "plan": plan.as_json(),
-        "analysis": None if folder is None else str(folder.resolve()),
-        "module": script if module else None,
+        "analysis": str(by.resolve()) if isinstance(by, Path) else None,
+        "module": module,
         "logical_cpus": devices or 0,
-        "trial_steps": 0 if no_trial else trial,
+        "trial_steps": trial_steps,
+        "profile": None if profile is None else str(profile.resolve()),
     }
     # -P: the current folder is no place to import ours from.
-    _become(["-P", "-m", "placement_advisor.cli.placed_script", json.dumps(request), path])
+    _become("-P", "-m", "placement_advisor.cli.placed_script", json.dumps(request), path)
 
 
-def _become(words: list[str]) -> NoReturn:
-    """Let Python take this process over, so that signals, output and exit code are the script's."""
+def _become(*words: str) -> NoReturn:
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *words, *script_arguments()])

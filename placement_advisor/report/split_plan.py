@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.analysis.analysis_result import TO_SPLIT
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.placement import read_placement_file
 from placement_advisor.report.analysis.record_json import read_record
 from placement_advisor.report.analysis.tables import ANALYSIS
-from placement_advisor.report.find_analysis import find_analysis, finished_analyses
+from placement_advisor.report.find_analysis import finished_analyses
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.tf.own_step.split_plan import SplitPlan
+from placement_advisor.tf.training.split_plan import SplitPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from placement_advisor.report.analysis.record import AnalysisRecord, CandidateRecord
 
 _ANOTHER = "--candidate names another"
+# What trains under a strategy in whose scope the model was made.
+_METHODS = ("model.fit", "model.train_on_batch")
 
 
 def analysis_of(script: str, root: Path) -> Path:
@@ -30,11 +32,11 @@ def analysis_of(script: str, root: Path) -> Path:
     Raises:
         AdvisorError: there is none.
     """
-    found = [
-        folder
-        for folder in (finished_analyses(root.resolve()) if root.is_dir() else ())
-        if read_record(folder / ANALYSIS).model.path == script
-    ]
+    found = []
+    for folder in finished_analyses(root.resolve()) if root.is_dir() else ():
+        with suppress(AdvisorError):  # Of another version, or damaged.
+            path = read_record(folder / ANALYSIS).model.path
+            found += [folder] * (os.path.normpath(path) == os.path.normpath(script))
     if not found:
         raise AdvisorError(
             f"{script}: {root} holds no analysis of it",
@@ -56,30 +58,38 @@ def plan_of_file(path: Path) -> SplitPlan:
 
 
 def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> SplitPlan | str:
-    """Return the split that an analysis tells to make, or a candidate that was named.
+    """Return the split that the analysis in a folder tells to make, or a candidate that was named.
 
-    If it tells to make none, or for devices that are not here, return that in a sentence. CPUs that
-    stood in for others are here if the training is to be ``on_cpus``.
+    Where one device is faster than the split that the script has, that is the plan. If there is
+    nothing to change, or for devices that are not here, return that in a sentence. CPUs that stood
+    in for others are here if the training is to be ``on_cpus``.
 
     Raises:
-        AdvisorError: the folder holds no analysis, or that candidate is none that can be run.
+        AdvisorError: its analysis cannot be read, or that candidate is none that can be run.
     """
-    folder = find_analysis(folder)
     record = read_record(folder / ANALYSIS)
     if candidate is None:
         why_not = _why_not(record, on_cpus=on_cpus)
         if why_not is not None:
             return why_not
-        candidate = record.answer.candidate
+        candidate = record.trains_with
     row = next((each for each in record.candidates if each.name == candidate), None)
-    if row is None or candidate == BASELINE:
+    if row is None:
         names = ", ".join(each.name for each in record.candidates if _can_run(each))
         raise AdvisorError(
             f"{folder}: it has no split {candidate!r}", hint=f"those that can be run: {names}"
         )
+    captured = record.model.captured
+    if row.family == MIRRORED and captured is not None and captured.is_replica:
+        return "mirrored is what its own strategy does"
     if not _can_run(row):
-        why = f": {row.why}" if row.why else " has no placement to run with"
-        raise AdvisorError(f"{folder}: {candidate}{why}", hint=_ANOTHER)
+        why = row.why or "it has no placement to run with"
+        raise AdvisorError(f"{folder}: {candidate}: {why}", hint=_ANOTHER)
+    if row.family == MIRRORED and (captured is None or captured.call not in _METHODS):
+        raise AdvisorError(
+            f"{folder}: {candidate}: your loop would have to call strategy.run itself",
+            hint=_ANOTHER,
+        )
     return SplitPlan(
         label=row.name,
         family=row.family,
@@ -87,13 +97,13 @@ def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> S
         placement=None if row.placement_file is None else (folder / row.placement_file).resolve(),
         samples=row.samples,
         single=(folder / "placements" / f"{BASELINE}.json").resolve(),
-        step=record.model.step,
+        step=None if captured is None else captured.step,
     )
 
 
 def is_for_stand_ins(folder: Path) -> bool:
     """Return whether CPUs have stood in for the devices of an analysis."""
-    return read_record(find_analysis(folder) / ANALYSIS).testbed.stand_in
+    return read_record(folder / ANALYSIS).testbed.stand_in
 
 
 def keep_training(folder: Path, training: dict[str, Any]) -> None:
@@ -108,11 +118,13 @@ def keep_training(folder: Path, training: dict[str, Any]) -> None:
 
 def _why_not(record: AnalysisRecord, *, on_cpus: bool) -> str | None:
     """Return why a training is not to be split, None if it is."""
-    if record.answer.verdict not in TO_SPLIT:
+    if record.trains_with is None:
         return record.answer.answer
     hardware = record.options.get("hardware", "not given")
     if hardware != "not given":
-        return f"its verdict is for {hardware}, which is not here"
+        return f"its verdict is simulated, for {hardware}"
+    if record.model.captured is not None and record.model.captured.is_replica:
+        return "it trains under a strategy of its own, which a split would replace"
     if record.testbed.stand_in and not on_cpus:
         return (
             f"its verdict is for {record.testbed.description}, which stand in for others; "
@@ -122,6 +134,4 @@ def _why_not(record: AnalysisRecord, *, on_cpus: bool) -> str | None:
 
 
 def _can_run(row: CandidateRecord) -> bool:
-    if row.name == BASELINE or row.family == MIRRORED:
-        return False
-    return row.placement_file is not None or row.samples is not None
+    return row.failure is None and (row.placement_file is not None or row.samples is not None)

@@ -84,6 +84,7 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "findings",
         "warnings",
         "timings_ns",
+        "training",
     ]
 
 

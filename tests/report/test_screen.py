@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_analysis import record
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun, Saving
+from placement_advisor.analysis.analysis_result import AdviceVerdict, CapturedStep, NextRun, Saving
 from placement_advisor.cli.show import shown
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.measurement import Interval
@@ -22,6 +22,8 @@ from placement_advisor.report.analysis.record import (
     FindingRecord,
     Parts,
     StepRecord,
+    TrainingRecord,
+    TrialRecord,
 )
 from placement_advisor.report.analysis.record_json import record_of
 from placement_advisor.report.analysis.screen import MOST_LINES, screen, shortened
@@ -33,6 +35,12 @@ GOLDEN = Path(__file__).parent / "golden"
 FOLDER = Path("advisor-out/deepconn")
 ESCAPE = "\x1b"
 MS = 1_000_000
+CAPTURED = CapturedStep(
+    call="model.fit",
+    step="train.py:14",
+    is_replica=False,
+    run_command="advisor run train.py -- --epochs 3",
+)
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -44,6 +52,9 @@ def ran(name: str, ratio: float, failure: FailureKind | None = None) -> Candidat
     """A candidate that ran, by its ratio to single's 10 ms."""
     return CandidateRecord(
         name=name,
+        family=name,
+        placement_file=None,
+        samples=None,
         predicted=None,
         measured=StepRecord(
             step_ns=round(10 * MS * ratio),
@@ -65,7 +76,14 @@ def ran(name: str, ratio: float, failure: FailureKind | None = None) -> Candidat
 def only_simulated(name: str) -> CandidateRecord:
     step = replace(ran(name, 1.0).measured, ratio=None)  # type: ignore[type-var]
     return CandidateRecord(
-        name=name, predicted=step, measured=None, failure=None, is_unverified=False
+        name=name,
+        family=name,
+        placement_file=None,
+        samples=None,
+        predicted=step,
+        measured=None,
+        failure=None,
+        is_unverified=False,
     )
 
 
@@ -103,7 +121,7 @@ def crowded(long: str) -> AnalysisRecord:
     return replace(
         plain,
         answer=answer,
-        model=replace(plain.model, chosen=long * 9, is_captured=True),
+        model=replace(plain.model, chosen=long * 9, captured=CAPTURED),
         testbed=replace(plain.testbed, description=long * 9, not_run=long * 9),
         candidates=(*predicted, only_simulated("x")),
         findings=tuple(map(finding, range(100, 120))),
@@ -323,3 +341,63 @@ def test_names_are_shortened_to_the_width_with_a_sign(names: list[str], width: i
 def test_names_that_are_alike_keep_what_tells_them_apart() -> None:
     names = [f"{'replica_' * 9}{number}{'_tail' * 9}" for number in range(5)]
     assert len(set(shortened(names, 20))) == 5
+
+
+def of_script(verdict: AdviceVerdict, *names: str) -> AnalysisRecord:
+    """An analysis of a script in which these candidates ran."""
+    plain = record(sample_analysis.sample())
+    return replace(
+        plain,
+        model=replace(plain.model, captured=CAPTURED),
+        answer=replace(plain.answer, verdict=verdict, next_run=None),
+        candidates=tuple(ran(name, 1.0) for name in ("single", *names)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "names", "is_next"),
+    [
+        (AdviceVerdict.SPLIT, ("towers",), True),
+        (AdviceVerdict.CANNOT_FIT, ("towers",), True),
+        # The script has a split, and one device is faster.
+        (AdviceVerdict.STAY_SINGLE, ("as-written", "towers"), True),
+        (AdviceVerdict.STAY_SINGLE, ("towers",), False),
+        (AdviceVerdict.CANNOT_TELL, ("as-written",), False),
+    ],
+)
+def test_where_a_script_is_to_train_otherwise_the_command_for_it_comes_next(
+    verdict: AdviceVerdict, names: tuple[str, ...], is_next: bool
+) -> None:
+    found = of_script(verdict, *names)
+    assert ("Next: advisor run train.py -- --epochs 3" in text(found)) == is_next
+
+
+def test_the_split_that_a_script_has_is_kept_as_it_is_if_it_is_the_best() -> None:
+    found = of_script(AdviceVerdict.SPLIT, "as-written")
+    kept = replace(found, answer=replace(found.answer, candidate="as-written"))
+    assert kept.trains_with is None
+
+
+def test_what_was_trained_stands_beside_what_was_measured() -> None:
+    plain = record(sample_analysis.sample())
+    trial = TrialRecord(
+        placed_step_ns=20 * MS,
+        own_step_ns=30 * MS,
+        speedup=1.5,
+        interval=Interval(median=1.5, low=1.4, high=1.6),
+    )
+    trained = TrainingRecord(
+        candidate="towers", why_not=None, placed_steps=4_000, own_steps=31, trial=trial
+    )
+    assert (
+        "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
+        "(1.40–1.60)"
+    ) in text(replace(plain, training=trained), width=200)
+    short = replace(trained, trial=None)
+    assert "4,000 steps with towers, 31 with your own; no trial" in text(
+        replace(plain, training=short), width=200
+    )
+    refused = replace(trained, why_not="written for another graph")
+    assert "your training: as it is, written for another graph" in text(
+        replace(plain, training=refused), width=200
+    )

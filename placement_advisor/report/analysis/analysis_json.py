@@ -7,6 +7,7 @@ Left out: what is only in text for people (all reasons in one, the headline) and
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
             "path": model.path,
             "mode": model.mode,
             "chosen": model.chosen,
-            "step": model.step,
+            "captured": None if model.captured is None else asdict(model.captured),
             "batch_size": model.batch_size,
             "batch_is_made_up": model.is_made_up,
             "ops": model.ops,
@@ -117,6 +118,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "findings": [_finding(finding, analysis.options) for finding in analysis.findings],
         "warnings": list(analysis.warnings),
         "timings_ns": _timings(analysis.timings_ns),
+        "training": None,  # `advisor run` adds it.
     }
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
+from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
+from placement_advisor.testbed.trial import BASELINE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun, Saving
+    from placement_advisor.analysis.analysis_result import CapturedStep, NextRun, Saving
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.measurement.failure import FailureKind
     from placement_advisor.measurement.measurement import Interval
@@ -95,14 +99,13 @@ class FindingRecord:
 class ModelRecord:
     """What was analysed: ``chosen``, in words; ``left_out`` is what of the user's program was not.
 
-    ``step`` is what ``--step`` calls it, of a script that ran. ``is_made_up``: its batch is none of
-    the user's.
+    ``captured`` is None unless a script ran. ``is_made_up``: its batch is none of the user's.
     """
 
     path: str
     mode: str
     chosen: str
-    step: str | None
+    captured: CapturedStep | None
     batch_size: int | None
     is_made_up: bool
     ops: int
@@ -148,11 +151,35 @@ class AnswerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """Both steps by turns, on the data of a training.
+
+    ``speedup`` is the script's own step over the split one, ``interval`` None after few turns.
+    """
+
+    placed_step_ns: int
+    own_step_ns: int
+    speedup: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """What `advisor run` has trained by an analysis, the last time; see `Bill`."""
+
+    candidate: str
+    why_not: str | None
+    placed_steps: int
+    own_steps: int
+    trial: TrialRecord | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisRecord:
     """A finished analysis.
 
     ``options`` are what was asked for, in words, by name; ``warnings`` says how many there are.
-    ``assumed_times`` are those of `Analysis`.
+    ``assumed_times`` are those of `Analysis`. ``training`` is None if nothing was trained by it.
     """
 
     advisor_version: str
@@ -166,6 +193,19 @@ class AnalysisRecord:
     findings: tuple[FindingRecord, ...]
     warnings: int
     assumed_times: tuple[AssumedTimes, ...]
+    training: TrainingRecord | None
+
+    @property
+    def trains_with(self) -> str | None:
+        """The candidate that the script is to train with; None to train as it is.
+
+        `single` where one device is faster than the split that the script has.
+        """
+        verdict, candidate = self.answer.verdict, self.answer.candidate
+        if verdict in TO_SPLIT:
+            return None if candidate == AS_WRITTEN else candidate
+        is_split = any(each.name == AS_WRITTEN and each.failure is None for each in self.candidates)
+        return BASELINE if is_split and verdict is AdviceVerdict.STAY_SINGLE else None
 
     @property
     def is_quick(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from placement_advisor.analysis.analysis_result import (
     EXTRAPOLATED,
     AdviceVerdict,
+    CapturedStep,
     NextRun,
     Saving,
 )
@@ -47,6 +48,8 @@ from placement_advisor.report.analysis.record import (
     Parts,
     StepRecord,
     TestbedRecord,
+    TrainingRecord,
+    TrialRecord,
 )
 
 if TYPE_CHECKING:
@@ -97,6 +100,40 @@ def record_of(value: object) -> AnalysisRecord:
         findings=tuple(filter(None, field(document, "findings", partial(list_of, _finding)))),
         warnings=len(field(document, "warnings", as_list)),
         assumed_times=field(document, "expected_errors", read_errors),
+        training=field(document, "training", _or_none(_training)),
+    )
+
+
+def _training(value: object) -> TrainingRecord:
+    document = as_object(value)
+    return TrainingRecord(
+        candidate=field(document, "candidate", text),
+        why_not=field(document, "why_not", _or_none(_prose)),
+        placed_steps=field(document, "placed_steps", _count),
+        own_steps=field(document, "own_steps", _count),
+        trial=field(document, "trial", _or_none(_trial)),
+    )
+
+
+def _trial(value: object) -> TrialRecord:
+    document = as_object(value)
+    ends = field(document, "ci95", _or_none(_pair))
+    speedup = field(document, "speedup", _ratio)
+    return TrialRecord(
+        placed_step_ns=field(document, "placed_step_ns", _time),
+        own_step_ns=field(document, "own_step_ns", _time),
+        speedup=speedup,
+        interval=None if ends is None else _ordered(ends[0], speedup, ends[1]),
+    )
+
+
+def _captured(value: object) -> CapturedStep:
+    document = as_object(value)
+    return CapturedStep(
+        call=field(document, "call", text),
+        step=field(document, "step", text),
+        is_replica=field(document, "is_replica", boolean),
+        run_command=field(document, "run_command", _prose),
     )
 
 
@@ -106,7 +143,7 @@ def _model(value: object) -> ModelRecord:
         path=field(document, "path", text),
         mode=field(document, "mode", text),
         chosen=field(document, "chosen", _prose),
-        step=field(document, "step", _or_none(text)),
+        captured=field(document, "captured", _or_none(_captured)),
         batch_size=field(document, "batch_size", _or_none(_count)),
         is_made_up=field(document, "batch_is_made_up", boolean),
         ops=field(document, "ops", _count),

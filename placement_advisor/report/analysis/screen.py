@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         AnalysisRecord,
         CandidateRecord,
         StepRecord,
+        TrainingRecord,
     )
 
 MOST_LINES = 30
@@ -129,7 +130,7 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
         ground += f" ({testbed.not_run})"
         lines = _MOST_OF_THE_GROUND if most > 1 else _MOST_OF_A_TITLE
         lines = max(most, lines)
-    if model.step is not None:
+    if model.captured is not None:
         said = f"{model.chosen[0].upper()}{model.chosen[1:]}"
         yield from _paragraph(said, width, max(most, _MOST_OF_A_TITLE))
     yield from _paragraph(f"{ground}:", width, lines)
@@ -212,6 +213,8 @@ def _beside(
     if record.as_is_ns is not None:
         own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
+    if record.training is not None:
+        yield from _paragraph(_trained(record.training), width, most, _ASIDE_STYLE)
     if record.testbed.not_run:
         alone = next((c.step("measured") for c in record.candidates if c.name == BASELINE), None)
         if alone is not None:
@@ -273,6 +276,22 @@ def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> It
         yield from _instruction(finding.action, width, most, instead, lead=_GAP)
 
 
+def _trained(training: TrainingRecord) -> str:
+    """Return in a sentence what `advisor run` has trained."""
+    if training.why_not is not None:
+        return f"your training: as it is, {training.why_not}"
+    steps = f"your training: {training.placed_steps:,} steps with {training.candidate}"
+    trial = training.trial
+    if trial is None:
+        return f"{steps}, {training.own_steps:,} with your own; no trial"
+    found = trial.interval
+    interval = "" if found is None else f" ({found.low:.2f}–{found.high:.2f})"
+    return (
+        f"{steps} at {format_ns(trial.placed_step_ns)}, {training.own_steps:,} with your own at "
+        f"{format_ns(trial.own_step_ns)}: {trial.speedup:.2f}×{interval}"
+    )
+
+
 def _commands(record: AnalysisRecord, folder: Path) -> list[Line]:
     """Return what to type next, and where all the rest is."""
     count = record.warnings
@@ -288,6 +307,8 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
     if (run := record.answer.next_run) is not None:
         takes = format_duration(run.takes_ns / NS_PER_S)
         return f"the same command {one_line(run.change)}, about {takes}"
+    if record.model.captured is not None and record.trains_with is not None:
+        return one_line(record.model.captured.run_command)
     if record.answer.verdict in TO_SPLIT and record.answer.how is not None:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     for finding in record.findings[:_FINDINGS]:

@@ -170,8 +170,9 @@ class Capture:
         self._lock = threading.RLock()
         self._within = _Within()
         self._is_over = False
-        self._undo: list[tuple[Any, str, Any]] = []
+        self._undo: list[tuple[Any, str, Any, Any]] = []
         self._fitted: Any | None = None
+        self._run_of_sessions: Any = None
         self._recording = Recording(self._is_users)
         os.register_at_fork(after_in_child=self._leave)
 
@@ -219,7 +220,7 @@ class Capture:
                     del self.steps[key]
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
-        self._undo.append((owner, name, getattr(owner, name)))
+        self._undo.append((owner, name, getattr(owner, name), value))
         setattr(owner, name, value)
 
     def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
@@ -247,7 +248,9 @@ class Capture:
         self._is_over = True
         self._recording.end()
         while self._undo:
-            setattr(*self._undo.pop())
+            owner, name, before, ours = self._undo.pop()
+            if getattr(owner, name, None) is ours:  # Else somebody has put their own in its place.
+                setattr(owner, name, before)
 
     def _keras_hook(self, original: Any, attribute: str, step: str) -> Any:
         capture = self
@@ -262,7 +265,7 @@ class Capture:
                     return capture._keras_call(key, model, step, inner, given)
 
                 watched.is_watched = True  # type: ignore[attr-defined]
-                setattr(model, attribute, watched)
+                capture._put(model, attribute, watched)
             return made
 
         return make
@@ -309,7 +312,10 @@ class Capture:
     def _function_call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         if self._is_elsewhere() or not tf.executing_eagerly():
             return original(function, *args, **kwargs)
-        given, changed = with_batches((args, kwargs))
+        try:
+            given, changed = with_batches((args, kwargs))
+        except StopIteration:  # The function says so in its own way.
+            return original(function, *args, **kwargs)
         if changed is not None:
             args, kwargs = changed
         known = self.steps.get(id(function))
@@ -353,43 +359,63 @@ class Capture:
 
     def _session_hook(self, original: Any) -> Any:
         capture = self
+        self._run_of_sessions = original
         runs = session_step.Runs()
 
         def run(
             session: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
         ) -> Any:
+            def own(fetches: Any = fetches, feeds: Any = feed_dict) -> Any:
+                return original(session, fetches, feeds, *args, **kwargs)
+
             feeds = feed_dict or {}
             if capture._is_elsewhere():
-                return original(session, fetches, feed_dict, *args, **kwargs)
+                return own()
             try:
                 key, step = runs.told(session, fetches, feeds)
             except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.
-                return original(session, fetches, feed_dict, *args, **kwargs)
-            if step.prepares:
-                return original(session, fetches, feed_dict, *args, **kwargs)
-
-            def first() -> Step:
-                return Step(
-                    call="Session.run",
-                    target=SessionRun(session, original, step),
-                    run=None,
-                    trains=step.trains,
-                    where=capture._called_from()[1],
-                )
-
-            # No context manager here: a step may be so short that it would be seen.
-            noted, began_s = capture._begun(key, first, () if step.drawn else ((dict(feeds), ()),))
-            try:
-                if not step.drawn:
-                    return original(session, fetches, feed_dict, *args, **kwargs)
-                both = [fetches, list(step.drawn)]  # In one run, so that no batch is lost.
-                returned, drawn = original(session, both, feed_dict, *args, **kwargs)
-                noted.batches.append((dict(feeds), drawn))
-                return returned
-            finally:
-                capture._ended(noted, began_s)
+                return capture._other_run(session, own)
+            return capture._session_call(key, session, step, fetches, feeds, own)
 
         return run
+
+    def _other_run(self, session: Any, own: Callable[[], Any]) -> Any:
+        """Return what a run of a session returns that nobody knows anything of."""
+        return own()
+
+    def _session_call(
+        self,
+        key: Any,
+        session: Any,
+        step: session_step.Fetched,
+        fetches: Any,
+        feeds: Any,
+        own: Callable[..., Any],
+    ) -> Any:
+        """Return what a run of a session returns; ``own`` runs it, or other fetches and feeds."""
+        if step.prepares:
+            return own()
+
+        def first() -> Step:
+            return Step(
+                call="Session.run",
+                target=SessionRun(session, self._run_of_sessions, step),
+                run=None,
+                trains=step.trains,
+                where=self._called_from()[1],
+            )
+
+        # No context manager here: a step may be so short that it would be seen.
+        noted, began_s = self._begun(key, first, () if step.drawn else ((dict(feeds), ()),))
+        try:
+            if not step.drawn:
+                return own()
+            # In one run, so that no batch is lost.
+            returned, values = own([fetches, list(step.drawn)])
+            noted.batches.append((dict(feeds), values))
+            return returned
+        finally:
+            self._ended(noted, began_s)
 
     def _close_hook(self, original: Any) -> Any:
         def close(session: Any) -> None:
@@ -505,17 +531,17 @@ class SessionRun:
     """A run of a session, and what variables hold: it is `read` while the session is open."""
 
     def __init__(self, session: Any, run: Any, step: session_step.Fetched) -> None:
-        self._session, self._run, self.step = session, run, step
+        self.session, self.run, self.step = session, run, step
         self.held: session_step.Held | None = None
 
     def is_of(self, session: Any) -> bool:
         """Whether it is a run of that session."""
-        return self._session is session
+        return self.session is session
 
     def read(self) -> None:
         """Keep what variables hold, unless the session was closed: then that is known."""
         if self.held is None:
-            self.held = session_step.held(self._session, self._run, self.step)
+            self.held = session_step.held(self.session, self.run, self.step)
 
 
 def _stop_started() -> None:
@@ -562,6 +588,9 @@ def with_batches(given: Any) -> tuple[Any, Any]:
     """Return arguments with batches in place of iterators, and what is called with them.
 
     None is returned in place of the second where there is no iterator.
+
+    Raises:
+        StopIteration: an iterator is at its end.
     """
     flat = tf.nest.flatten(given)
     if not any(isinstance(each, tf.data.Iterator) for each in flat):
@@ -584,6 +613,10 @@ class Again:
         return self
 
     def __next__(self) -> Any:
+        return self.batch
+
+    def get_next(self) -> Any:
+        """Return the batch."""
         return self.batch
 
 

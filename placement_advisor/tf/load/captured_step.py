@@ -10,7 +10,7 @@ import inspect
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import keras
 import numpy as np
@@ -28,11 +28,13 @@ from placement_advisor.tf.load.run_model_file import seen_from_here
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from placement_advisor.tf.answers import SourceLine
     from placement_advisor.tf.load.capture import Capture, Step
     from placement_advisor.tf.load.model_source import ModelSource
+
+T = TypeVar("T")
 
 # Those of English with an ending of their own; 11th to 13th have none.
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -214,7 +216,7 @@ def _loaded(step: Step) -> LoadedStep:
         return _of_loop(step, step.target)
     model = step.target if isinstance(step.target, keras.Model) else None
     batches = [_Batch(batch) for batch in step.batches]
-    last = batches[-1]
+    last = _usual(batches, lambda batch: batch.shapes)
     alike = [batch for batch in batches if batch.shapes == last.shapes]
     return LoadedStep(
         name=step.call if model is None else model.name,
@@ -231,6 +233,13 @@ def _loaded(step: Step) -> LoadedStep:
     )
 
 
+def _usual(batches: Sequence[T], shapes_of: Callable[[T], Any]) -> T:
+    """Return the last batch of the shapes that most have: the last of all may be a small one."""
+    shapes = [shapes_of(batch) for batch in batches]
+    times = [shapes.count(each) for each in shapes]
+    return max(zip(times, range(len(batches)), batches, strict=True), key=lambda each: each[:2])[2]
+
+
 def _of_session(step: Step, target: SessionRun) -> LoadedStep:
     assert target.held is not None
     inputs = target.step.inputs
@@ -239,7 +248,7 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
         tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs) for batch in given
     ]
     run, trace = session_step.runner_of(target.step, target.held)
-    last = batches[-1]
+    last = _usual(batches, lambda batch: [tensor.shape for tensor in batch])
     shapes = [tensor.shape for tensor in last]
     size = leading_size(last)
     return LoadedStep(

@@ -94,7 +94,7 @@ def execute(path: Path, arguments: Sequence[str], module: str | None) -> dict[st
     main = ModuleType("__main__")
     if module is None:
         sys.path.insert(0, str(path.resolve().parent))
-        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        code = compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
     else:
         sys.path.insert(0, str(Path.cwd()))
         spec = importlib.util.find_spec(module)
@@ -104,7 +104,7 @@ def execute(path: Path, arguments: Sequence[str], module: str | None) -> dict[st
             raise ModelError(f"-m {module}: no such module")
         code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
         main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
-    main.__file__ = str(path)
+    main.__file__ = str(path.absolute())
     vars(main)["__builtins__"] = builtins
     _run(main, [str(path), *arguments], code)
     return vars(main)

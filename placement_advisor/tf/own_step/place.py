@@ -119,25 +119,22 @@ class Runner:
             PlacementError: a variable cannot be moved.
         """
         self._step, self._specs = step, specs
-        self._placed = placer.on_devices(
-            step.graph_def(),
-            step.inputs,
-            {name: loop.members for name, loop in step.loops.items()},
-            {op: _PREFIX + device for op, device in placement.device_of.items()},
-            _PREFIX + _HOST,
-        )
+        self._placed = placed_graph_def(step, placement)
         graph, model = live.function.graph, live.loaded.model
         owners = {id(variable.handle): variable for variable, _ in owned_variables(graph, model)}
         device_of = {node.name: node.device for node in self._placed.node}
         self._state = MovedState(step.state, device_of, owners)
         self._run: Callable[[Sequence[Any]], list[Any]] | None = None
+        self._was_remapping = True
 
     def take(self) -> None:
-        """Have the variables where the placement has them."""
+        """Have the variables where the placement has them.
+
+        TensorFlow's remapper, which fuses ops wherever they were put, is off until they go back.
+        """
         self._state.go()
+        self._was_remapping = _set_remapping(is_on=False)
         if self._run is None:
-            # It fuses a MatMul with the Relu that reads it, wherever either was put.
-            tf.config.optimizer.set_experimental_options({"remapping": False})
             self._run = placed_function(
                 self._placed,
                 self._specs,
@@ -149,11 +146,30 @@ class Runner:
     def give_back(self) -> None:
         """Have the variables where they were."""
         self._state.go_back()
+        _set_remapping(is_on=self._was_remapping)
 
     def __call__(self, given: Sequence[Any]) -> list[Any]:
         """Run the step on a list of inputs, and return a list of outputs."""
         assert self._run is not None, "take comes first"
         return self._run(given)
+
+
+def _set_remapping(*, is_on: bool) -> bool:
+    """Turn the remapper on or off; return whether it was on."""
+    was_on = tf.config.optimizer.get_experimental_options().get("remapping", True)
+    tf.config.optimizer.set_experimental_options({"remapping": is_on})
+    return bool(was_on)
+
+
+def placed_graph_def(step: FlatStep | SplitStep, placement: Placement) -> Any:
+    """Return the graph of a step with devices of this process, which the placement names."""
+    return placer.on_devices(
+        step.graph_def(),
+        step.inputs,
+        {name: loop.members for name, loop in step.loops.items()},
+        {op: _PREFIX + device for op, device in placement.device_of.items()},
+        _PREFIX + _HOST,
+    )
 
 
 def check_is_step(step: Any) -> None:

@@ -20,7 +20,7 @@ from tensorflow.python.framework import func_graph, ops
 from placement_advisor.tf.trace.function_names import suffix_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 
 def placed_function(
@@ -37,21 +37,10 @@ def placed_function(
     """
     _register_functions(placed)
     device = {node.name: node.device for node in placed.node}
-    kept = [node for node in placed.node if node.name not in {*inputs, *handles}]
-    # A called function waits for its arguments; what is given is there.
-    needless = {f"^{name}" for name in (*inputs, *handles)}
-    for node in kept:
-        if not needless.isdisjoint(node.input):
-            others = [reference for reference in node.input if reference not in needless]
-            del node.input[:]
-            node.input.extend(others)
-    read = {reference.partition(":")[0] for node in kept for reference in node.input}
-    read.update(name.partition(":")[0] for name in outputs)
+    trimmed, read = without_given(placed, {*inputs, *handles})
     effects: dict[str, list[str]] = {}
     for target in targets:
         effects.setdefault(device[target], []).append(target)
-    trimmed = tf.compat.v1.GraphDef(versions=placed.versions, library=placed.library)
-    trimmed.node.extend(kept)
 
     def body(*given: Any) -> list[Any]:
         graph = ops.get_default_graph()
@@ -80,6 +69,23 @@ def placed_function(
     )
     function = concrete_function.ConcreteFunction.from_func_graph(graph, None, attrs={})
     return lambda given: function._call_flat(list(given), function.captured_inputs)
+
+
+def without_given(placed: Any, given: Collection[str]) -> tuple[Any, set[str]]:
+    """Return a placed GraphDef without the ops that are given, and which of these it reads."""
+    trimmed = tf.compat.v1.GraphDef(versions=placed.versions, library=placed.library)
+    # A called function waits for its arguments; what is given is there.
+    needless = {f"^{name}" for name in given}
+    read = set()
+    for node in placed.node:
+        if node.name in given:
+            continue
+        kept = trimmed.node.add()
+        kept.CopyFrom(node)
+        if not needless.isdisjoint(node.input):
+            kept.input[:] = [reference for reference in node.input if reference not in needless]
+        read |= {_op(reference) for reference in kept.input}.intersection(given)
+    return trimmed, read
 
 
 def _op(tensor: str) -> str:

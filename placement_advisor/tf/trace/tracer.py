@@ -355,12 +355,14 @@ def traced_function(workload: LoadedStep) -> Any:
 @contextmanager
 def paused_collection() -> Iterator[None]:
     """Keep Python from looking for garbage among a graph's many objects, now and later on."""
+    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if was_on:
+            gc.enable()
 
 
 def _arrays(batch: Any) -> tuple[Any, ...]:

@@ -1,1 +1,1 @@
-"""Steps of the user's own training, recorded where it runs."""
+"""The user's own training where it runs: with its step placed, or some of its steps recorded."""

@@ -1,0 +1,184 @@
+"""What a training was run with, and what that has brought: a trial, and the count of steps.
+
+Free of TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.measurement.anytime_interval import median_interval
+from placement_advisor.measurement.verdict import paired_ratios
+from placement_advisor.units import NS_PER_S, format_duration, format_ns
+
+if TYPE_CHECKING:
+    from placement_advisor.measurement.measurement import Interval
+
+# In so many turns each: as few as have an interval, and two more.
+_TURNS = 10
+_OWN, _PLACED = "own", "placed"
+# Less is said with three digits.
+_EXACT_S = 10
+# Whatever slows a machine for a while slows both.
+_ORDER = (_OWN, _PLACED, _PLACED, _OWN)
+
+
+class TrainingTrial:
+    """The script's own step and the placed one by turns, on the batches that the script trains on.
+
+    A turn begins with a step that is not counted.
+    """
+
+    def __init__(self, steps: int) -> None:
+        """Have so many steps counted each way: in `_TURNS` turns, or in turns of one."""
+        self._turns = min(steps, _TURNS)
+        self._steps = round(steps / self._turns)
+        self._turns_of: dict[str, list[list[int]]] = {_OWN: [], _PLACED: []}
+        self._turn: list[int] | None = None
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the next step is the placed one."""
+        done = sum(map(len, self._turns_of.values()))
+        return _ORDER[done % len(_ORDER)] == _PLACED
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all turns are done."""
+        return all(len(turns) >= self._turns for turns in self._turns_of.values())
+
+    def took(self, seconds: float) -> None:
+        """Note how long the step took that `is_placed` told of."""
+        if self._turn is None:
+            self._turn = []
+            return
+        self._turn.append(round(seconds * NS_PER_S))
+        if len(self._turn) == self._steps:
+            self._turns_of[_PLACED if self.is_placed else _OWN].append(self._turn)
+            self._turn = None
+
+    @property
+    def own_ns(self) -> float:
+        """The median step of the script's own."""
+        return median(ns for turn in self._turns_of[_OWN] for ns in turn)
+
+    @property
+    def placed_ns(self) -> float:
+        """The median placed step."""
+        return median(ns for turn in self._turns_of[_PLACED] for ns in turn)
+
+    @property
+    def speedup(self) -> float:
+        """The script's own step over the placed one: the median of turns that follow each other."""
+        return 1 / median(self._ratios())
+
+    @property
+    def interval(self) -> Interval | None:
+        """The speed-up with its interval; None after a few turns."""
+        found = median_interval(self._ratios())
+        return None if found is None else found.inverted
+
+    @property
+    def counted(self) -> int:
+        """How many steps were counted each way."""
+        return self._turns * self._steps
+
+    def _ratios(self) -> list[float]:
+        return paired_ratios(self._turns_of[_OWN], self._turns_of[_PLACED])
+
+
+@dataclass(slots=True, kw_only=True)
+class Bill:
+    """What a training was run with, so far.
+
+    ``label`` is the split's. ``is_tried``: a trial was asked for, which ``trial`` is once it is
+    over. ``why_not`` says why the script trains as it is, None if it does not, or not yet. Making
+    the split ready took ``ready_s``. ``own_steps`` are the script's own in the trial, and
+    ``other_steps`` those of batches that the split is not for.
+    """
+
+    label: str
+    is_tried: bool
+    why_not: str | None = None
+    trial: TrainingTrial | None = None
+    ready_s: float = 0.0
+    placed_steps: int = 0
+    own_steps: int = 0
+    other_steps: int = 0
+
+    def decision(self) -> str:
+        """Say which step goes on after a trial, and why."""
+        trial = self.trial
+        assert trial is not None, "a trial is over"
+        chosen = self.label if trial.speedup > 1 else "your own step"
+        return f"trains with {chosen} from here on: {_compared(self.label, trial)}"
+
+    def told(self, *, so_far: bool = False) -> str:
+        """Say in a line what was run, and what it has saved; in short while it goes on."""
+        if self.why_not is not None:
+            return f"trained as it is: {self.why_not}"
+        if not self.placed_steps:
+            return f"trained as it is: no step that {self.label} is for was seen"
+        counts = f"{_steps(self.placed_steps)} with {self.label}"
+        if self.own_steps:
+            counts += f", {self.own_steps:,} of your own in the trial"
+        if self.other_steps:
+            counts += f", {self.other_steps:,} of your own on other shapes"
+        if self.trial is None:
+            why = "the training was too short for a trial" if self.is_tried else "no trial"
+            return f"{counts}; {why}, so the saving is unknown"
+        if self.trial.speedup <= 1:
+            return f"trained as it is: {self.label} was no faster in the trial"
+        told = f"{counts}: {self._saved()}"
+        return told if so_far else f"{told} ({_compared(self.label, self.trial)})"
+
+    def _saved(self) -> str:
+        """Say what the split has saved, less what it took to make it ready."""
+        assert self.trial is not None, "nothing is known without it"
+        step_ns = self.trial.own_ns - self.trial.placed_ns
+        saved_ns = self.placed_steps * step_ns - self.ready_s * NS_PER_S
+        if saved_ns >= 0:
+            return f"about {_duration(saved_ns)} saved"
+        left = round(-saved_ns / step_ns) if step_ns > 0 else None
+        ahead = "" if left is None else f", which {left:,} more steps make up for"
+        return f"making it ready took {_duration(-saved_ns)} more than it has saved{ahead}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what an analysis keeps of it."""
+        trial, interval = self.trial, self.trial and self.trial.interval
+        return {
+            "candidate": self.label,
+            "why_not": self.why_not,
+            "ready_s": self.ready_s,
+            "placed_steps": self.placed_steps,
+            "own_steps": self.own_steps + self.other_steps,
+            "trial": trial
+            and {
+                "steps": trial.counted,
+                "placed_step_ns": round(trial.placed_ns),
+                "own_step_ns": round(trial.own_ns),
+                "speedup": trial.speedup,
+                "ci95": interval and [interval.low, interval.high],
+            },
+        }
+
+
+def _compared(label: str, trial: TrainingTrial) -> str:
+    found = trial.interval
+    interval = "" if found is None else f", 95 % interval {found.low:.2f}–{found.high:.2f}"
+    return (
+        f"a step takes {format_ns(trial.placed_ns)} with {label} and {format_ns(trial.own_ns)} "
+        f"with your own ({trial.speedup:.2f}×{interval}; {trial.counted} steps each, in turns)"
+    )
+
+
+def _duration(time_ns: float) -> str:
+    if time_ns < _EXACT_S * NS_PER_S:
+        return format_ns(time_ns)
+    return format_duration(time_ns / NS_PER_S)
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'s' * (count != 1)}"

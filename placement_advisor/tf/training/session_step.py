@@ -1,0 +1,268 @@
+"""The placed step of a TF1 session: a copy of it in the user's own graph, with devices.
+
+The copy has the user's own inputs, so it is fed as the step is. Variables that the placement has
+elsewhere have a twin there, in the same session; ops of the graph carry values from one to the
+other. Whatever else the session runs, as a saver does, finds them in the user's own.
+
+Left out: steps that look up in tables, or fetch sparse tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.load.session_step import ancestors
+from placement_advisor.tf.own_step.place import placed_graph_def
+from placement_advisor.tf.own_step.placed_function import without_given
+from placement_advisor.tf.own_step.real_devices import short_name
+from placement_advisor.tf.trace.function_names import suffix_functions
+from placement_advisor.tf.training.step_graph import StepGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from placement_advisor.tf.load.capture import SessionRun
+    from placement_advisor.tf.load.session_step import Fetched
+    from placement_advisor.tf.training.live_split import LiveSplit
+
+T = TypeVar("T")
+v1 = tf.compat.v1
+
+_PREFIX = "placed_by_placement_advisor"
+_TABLES = ("HashTable", "MutableHashTable", "MutableDenseHashTable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copy:
+    """What was added to the user's graph: the step, and what carries variables.
+
+    ``moved`` are the ops of the variables that it carries.
+    """
+
+    outputs: dict[str, Any]
+    done: Any
+    go: Any
+    back: Any
+    moved: frozenset[str]
+
+
+class SessionStep:
+    """A verified split of what a session runs, in place of it."""
+
+    def __init__(self, split: LiveSplit, target: SessionRun) -> None:
+        """Take the split of what a session runs.
+
+        Raises:
+            ModelError: it cannot be put into the user's graph.
+        """
+        self.split = split
+        self.runner = self
+        assert target.held is not None, "its variables were read"
+        self.session, self._fetched, self._run = target.session, target.step, target.run
+        self._left_alone: dict[int, tuple[Fetched, bool]] = {}  # With these, by their id.
+        self._held = target.held
+        self._shapes = [tuple(spec.shape) for spec in tf.nest.flatten(split.live.loaded.specs)]
+        self._placed = placed_graph_def(split.program, split.placement)
+        table = next((n.name for n in self._placed.node if n.op.startswith(_TABLES)), None)
+        if table is not None:
+            raise ModelError(f"its step looks up in a table of the session ({table})")
+        self._copy: _Copy | None = None
+
+    def with_drawn(self, feeds: Any, run: Callable[..., Any]) -> Any:
+        """Return what is fed, with what comes out of iterators in place of these."""
+        drawn = self._fetched.drawn
+        return {**feeds, **dict(zip(drawn, run(list(drawn)), strict=True))} if drawn else feeds
+
+    def inputs(self, given: Any) -> Any | None:
+        """Return a run as it was given, None if the split is not for such a batch.
+
+        It is what is fetched and fed, and what runs the session.
+        """
+        fetches, feeds, _ = given
+        fed = {self.session.graph.as_graph_element(key).name: feeds[key] for key in feeds}
+        shapes = [np.shape(fed[tensor.name]) for tensor in self._fetched.inputs]
+        return given if shapes == self._shapes and not _is_composite(fetches) else None
+
+    def leaves_alone(self, other: Fetched) -> bool:
+        """Whether another run of the session touches no variable that is elsewhere."""
+        if id(other) not in self._left_alone:
+            wanted = (getattr(each, "op", each) for each in other.wanted)
+            touched = {op.name for op in ancestors(wanted, other.inputs)}
+            moved = set() if self._copy is None else self._copy.moved
+            self._left_alone[id(other)] = other, touched.isdisjoint(moved)
+        return self._left_alone[id(other)][1]
+
+    def take(self) -> None:
+        """Have the variables where the placement has them."""
+        if self._copy is None:
+            self._copy = self._added()
+        self._run(self.session, self._copy.go)
+
+    def give_back(self) -> None:
+        """Have the variables where the program has made them."""
+        assert self._copy is not None, "they were taken"
+        self._run(self.session, self._copy.back)
+
+    def __call__(self, given: Any) -> Any:
+        """Return what the session would have returned."""
+        fetches, feeds, run = given
+        return run(self._fetches(fetches), feeds)
+
+    def graph(self) -> StepGraph:
+        """Return the graph of the step."""
+        return StepGraph(self.split.live.graph, self.split.live.loaded.batch_size)
+
+    def _fetches(self, asked: Any) -> Any:
+        """Return what is fetched of the copy, in the same structure."""
+        assert self._copy is not None, "it was added"
+        if isinstance(asked, dict):
+            return type(asked)((key, self._fetches(each)) for key, each in asked.items())
+        if isinstance(asked, list | tuple):
+            parts = [self._fetches(each) for each in asked]
+            return type(asked)(*parts) if hasattr(asked, "_fields") else type(asked)(parts)
+        element = self.session.graph.as_graph_element(asked)
+        is_tensor = isinstance(element, tf.Tensor)
+        return self._copy.outputs[element.name] if is_tensor else self._copy.done
+
+    def _added(self) -> _Copy:
+        """Add the step to the user's graph."""
+        graph = self.session.graph
+        is_finalized = graph.finalized
+        if is_finalized:
+            graph._unsafe_unfinalize()
+        try:
+            with (
+                graph.as_default(),
+                tf.device(None),
+                v1.name_scope(None),
+                tf.control_dependencies(None),
+            ):
+                return self._import(graph)
+        finally:
+            if is_finalized:
+                graph.finalize()
+
+    def _import(self, graph: Any) -> _Copy:
+        placed, program = self._placed, self.split.program
+        suffix_functions(placed, f"_{_PREFIX}")
+        device = {node.name: node.device for node in placed.node}
+        shape = {node.name: node.attr["shape"].shape for node in placed.node}
+        given = dict(zip(program.inputs, self.split.divided(self._fetched.inputs), strict=True))
+        go, back, moved = [], [], set()
+        for name, held in program.state.variables.items():
+            own = graph.get_tensor_by_name(self._own_handle(held))
+            given[name] = own
+            if _is_there(own, device[name]):
+                continue
+            with tf.device(device[name]):
+                twin = tf.raw_ops.VarHandleOp(
+                    dtype=held.dtype,
+                    shape=tf.TensorShape(shape[name]),
+                    shared_name=f"{_PREFIX}/{name}",
+                )
+            given[name] = twin
+            moved.add(own.op.name)
+            go.append(_carries(own, twin, held.dtype))
+            back.append(_carries(twin, own, held.dtype))
+        outputs = [name for name in program.outputs if name.partition(":")[0] not in given]
+        trimmed, read = without_given(placed, given)
+        found = tf.graph_util.import_graph_def(
+            trimmed,
+            input_map={f"{name}:0": given[name] for name in read},
+            return_elements=[*outputs, *program.targets],
+            name=_PREFIX,
+        )
+        computed = dict(zip(outputs, found, strict=False))
+        computed |= {f"{name}:0": tensor for name, tensor in given.items()}
+        wanted = [each for each in self._fetched.wanted if isinstance(each, tf.Tensor)]
+        return _Copy(
+            outputs={
+                asked.name: computed[name]
+                for asked, name in zip(wanted, program.outputs, strict=False)
+            },
+            done=tf.group(*found[len(outputs) :]),
+            go=tf.group(*go),
+            back=tf.group(*back),
+            moved=frozenset(moved),
+        )
+
+    def _own_handle(self, held: Any) -> str:
+        """Return the name of the user's handle of a variable of the traced step."""
+        variables = self.split.live.function.graph.variables
+        name = next(each.name for each in variables if each.handle is held.handle)
+        return dict(zip(self._held.names, self._held.handles, strict=True))[name.partition(":")[0]]
+
+
+def with_all_cpus(original: Any) -> Any:
+    """Return how sessions are made, here with all devices that the process's CPU was cut into."""
+
+    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        ours = v1.ConfigProto()
+        if config is not None:
+            ours.CopyFrom(config)
+        ours.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
+        original(session, target, graph, ours)
+
+    return made
+
+
+def in_tf2(call: Callable[[], T]) -> T:
+    """Return what a call returns in TensorFlow 2, wherever it is called.
+
+    Eager execution cannot be switched on in a thread whose graph is in use.
+    """
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        is_eager, is_tf2 = tf.executing_eagerly(), tf.__internal__.tf2.enabled()
+        if not is_eager:
+            v1.enable_v2_behavior()
+        try:
+            found.append(call())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            if not is_tf2:
+                v1.disable_v2_behavior()
+            elif not is_eager:
+                v1.disable_eager_execution()
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _is_composite(asked: Any) -> bool:
+    """Whether something is fetched that several tensors make up."""
+    if isinstance(asked, dict):
+        return any(map(_is_composite, asked.values()))
+    if isinstance(asked, list | tuple) and not isinstance(asked, tf.SparseTensor):
+        return any(map(_is_composite, asked))
+    return isinstance(asked, tf.SparseTensor | tf.IndexedSlices | tf.RaggedTensor)
+
+
+def _carries(source: Any, target: Any, dtype: Any) -> Any:
+    with tf.device(source.device):
+        value = tf.raw_ops.ReadVariableOp(resource=source, dtype=dtype)
+    with tf.device(target.device):
+        return tf.raw_ops.AssignVariableOp(resource=target, value=value)
+
+
+def _is_there(handle: Any, device: str) -> bool:
+    """Whether a variable of the user's graph is where the placement has it.
+
+    One without a device stands on the first GPU, if there is any.
+    """
+    if not handle.device:
+        return short_name(device) == "CPU:0" and not tf.config.list_physical_devices("GPU")
+    return short_name(handle.device) == short_name(device)

@@ -1,0 +1,239 @@
+"""What `placed_trainings.py` does in a process of its own, which has two logical CPUs.
+
+python placed_training_parts.py trace|plain|placed|trial REQUEST
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_EVERY, _TRIAL_STEPS = 20, 20
+_BLOCKS, _BLOCK_STEPS = 12, 10
+_SLOWED_BY = 2.0
+
+
+def farthest(ours: Sequence[Any], theirs: Sequence[Any], before: Sequence[Any]) -> float:
+    """Return how far values are apart at most, in proportion to how far theirs have changed."""
+    found = [0.0]
+    for one, two, was in zip(ours, theirs, before, strict=True):
+        if two.dtype.kind == "f" and (changed := np.abs(two - was).max(initial=0.0)) > 0:
+            found.append(float(np.abs(one - two).max() / changed))
+    return max(found)
+
+
+def main() -> None:
+    """Do what is asked, and print what came of it."""
+    what, asked = sys.argv[1], json.loads(sys.argv[2])
+    script = Path(asked["script"])
+    # Where the script finds nothing of ours.
+    del sys.path[0]
+    from placement_advisor.tf.training.placed_run import cut_cpu
+
+    cut_cpu(2)
+    answer = {"trace": _trace, "plain": _plain, "placed": _placed, "trial": _trial}[what](
+        script, asked
+    )
+    print(json.dumps(answer), flush=True)
+    os._exit(0)
+
+
+def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Write a placement of the script's step at random."""
+    from placed_live import WORKERS, random_placement
+
+    from placement_advisor.processes.user_lines import is_user_code
+    from placement_advisor.tf.load.capture import Capture
+    from placement_advisor.tf.load.captured_step import captured
+    from placement_advisor.tf.load.model_source import ModelSource
+    from placement_advisor.tf.load.run_model_file import execute
+    from placement_advisor.tf.trace.tracer import trace_step
+
+    def stop(seen: Capture) -> None:
+        step = trace_step(script, captured(seen, ModelSource(path=str(script))))
+        placement = random_placement(step.graph, asked["seed"])
+        path = script.with_name("drawn.json")
+        placement.save(path, step.graph, WORKERS, step.traced_as())
+        print("{}", flush=True)
+        os._exit(0)
+
+    with Capture(lambda name: is_user_code(name, script), stop).watching():
+        execute(script, (), None)
+    raise SystemExit("no step was captured")
+
+
+def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Run the script as it is; keep what variables hold."""
+    from placement_advisor.tf.load.run_model_file import execute
+
+    _keep(execute(script, (), None), asked["kept"])
+    return {}
+
+
+def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Run the script placed, with every 20th step beside the script's own."""
+    from placement_advisor.tf.training import placed_run
+
+    own_variables: list[Any] = []
+    apart: list[float] = []
+    batches: list[Any] = []
+    seconds: dict[str, float] = {}
+
+    class Checked(placed_run.PlacedRun):
+        def _stand_still(self) -> None:
+            began_s = time.monotonic()
+            super()._stand_still()
+            seconds["ready"] = time.monotonic() - began_s
+
+        def _run(self, given: Any, own: Callable[[], Any], began_s: float) -> Any:
+            placed = self._step
+            assert placed is not None
+            batches[:] = given
+            is_due = self.bill.placed_steps % _EVERY == 0
+            if not is_due or any(placed.inputs(batch) is None for batch in given):
+                return super()._run(given, own, began_s)
+            own_variables[:] = own_variables or _variables_of(placed)
+            if self._is_placed:
+                self._move(placed, is_placed=False)
+            before = [variable.numpy() for variable in own_variables]
+            self._within_step(own)
+            theirs = [variable.numpy() for variable in own_variables]
+            for variable, value in zip(own_variables, before, strict=True):
+                variable.assign(value)
+            returned = super()._run(given, own, began_s)
+            ours = [variable.numpy() for variable in own_variables]
+            apart.append(farthest(ours, theirs, before))
+            return returned
+
+    original = placed_run.trace_step
+
+    def trace_step(*given: Any) -> Any:
+        began_s = time.monotonic()
+        found = original(*given)
+        seconds["trace"] = time.monotonic() - began_s
+        return found
+
+    placed_run.trace_step = trace_step
+    run, names = _run_script(script, asked, Checked, 0)
+    if run.bill.why_not is not None:
+        return {"why_not": run.bill.why_not}
+    _keep(names, asked["kept"])
+    return {
+        "why_not": None,
+        "placed_steps": run.bill.placed_steps,
+        "steps_apart": max(apart),
+        "over_by_hand": _over_by_hand(run, batches),
+        "ready_s": seconds["ready"],
+        "trace_s": seconds["trace"],
+    }
+
+
+def _trial(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Run the script with a trial in which one of the two steps is made slower."""
+    from placement_advisor.tf.training import placed_run
+
+    class Slowed(placed_run.PlacedRun):
+        own_s = 0.0
+
+        def _within_step(self, run: Callable[[], Any]) -> Any:
+            began_s = time.perf_counter()
+            returned = super()._within_step(run)
+            if not self._is_placed:
+                self.own_s = self.own_s or time.perf_counter() - began_s
+            if self._is_placed == (asked["slowed"] == "placed"):
+                time.sleep(_SLOWED_BY * (self.own_s or 0.01))
+            return returned
+
+    run, _ = _run_script(script, asked, Slowed, _TRIAL_STEPS)
+    trial = run.bill.trial
+    assert trial is not None, run.bill
+    return {"goes_on": "placed" if trial.speedup > 1 else "own", "speedup": trial.speedup}
+
+
+def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int) -> Any:
+    from placement_advisor.processes.user_lines import is_user_code
+    from placement_advisor.tf.load.model_source import ModelSource
+    from placement_advisor.tf.load.run_model_file import execute
+    from placement_advisor.tf.training.split_plan import SplitPlan
+
+    drawn, samples = script.with_name("drawn.json"), asked["samples"]
+    plan = SplitPlan(
+        label="drawn",
+        family="batch",
+        devices=("worker:0", "worker:1"),
+        placement=None if samples else drawn,
+        samples=samples and tuple(samples),
+        single=drawn,
+    )
+    run = kind(
+        lambda name: is_user_code(name, script),
+        ModelSource(path=str(script)),
+        plan,
+        trial_steps=trial_steps,
+        profile=None,
+        say=lambda text: print(text, file=sys.stderr),
+    )
+    with run.watching():
+        names = execute(script, (), None)
+        run.put_back()
+    return run, names
+
+
+def _over_by_hand(run: Any, batches: list[Any]) -> float:
+    """Return what a step takes under the hooks over what it takes in a loop by hand."""
+    from placement_advisor.tf.own_step.place import as_users
+
+    placed, live = run._step, run._step.split.live
+    given = placed.inputs(batches[-1])
+    assert given is not None
+    placed.runner.take()
+    run._is_placed = True
+    by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
+    arguments = batches[-1:] if live.loaded.model is not None else batches[-1][0]
+    ways: dict[str, Callable[[], Any]] = {
+        "hooked": lambda: run._run(batches[-1:], lambda: None, 0.0),
+        "by hand": lambda: by_hand(*arguments),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(1 + _BLOCKS):
+        for name, call in ways.items():
+            began_s = time.perf_counter()
+            for _ in range(_BLOCK_STEPS):
+                call()
+            taken[name].append(time.perf_counter() - began_s)
+    pairs = zip(taken["hooked"][1:], taken["by hand"][1:], strict=True)
+    return median(hooked / hand for hooked, hand in pairs)
+
+
+def _variables_of(placed: Any) -> list[Any]:
+    from placement_advisor.tf.trace.tracer import owned_variables
+
+    live = placed.split.live
+    found = owned_variables(live.function.graph, live.loaded.model)
+    return list({id(variable): variable for variable, _ in found}.values())
+
+
+def _keep(names: dict[str, Any], path: str) -> None:
+    """Write what the script's variables hold, in the order in which they were made."""
+    import tensorflow as tf
+
+    gc.unfreeze()
+    kind = type(tf.Variable(0.0))
+    found = [each for each in gc.get_objects() if type(each) is kind and each.dtype.is_floating]
+    found.sort(key=lambda variable: int(variable._unique_id.rpartition("_")[2]))
+    np.savez(path, **{f"after_{i}": each.numpy() for i, each in enumerate(found)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Trainings whose step is placed while they run, on random models: are they the same trainings?
+
+    PYTHONPATH=tests:tests/tf python tests/benchmarks/placed_trainings.py FILE --fresh 12
+    PYTHONPATH=tests:tests/tf python tests/benchmarks/placed_trainings.py FILE --summary
+
+Each random model that trains becomes a script of 240 steps: `fit`, or a loop over its function. Of
+every second one the batch is split in two, of the others the ops stand at random on two logical
+CPUs. What is written down of each, a line of JSON:
+
+- **Every 20th step** (`steps_apart`): from the same state, what the script's own step and the
+  placed one do to the variables: how far they are apart at most, in proportion to the change.
+- **At the end** (`apart`): how far variables are from those of the plain script, in proportion to
+  the largest value of each. Beside it (`plain_apart`) two plain runs, one of them without oneDNN,
+  whose sums have another order.
+- **Step time** (`over_by_hand`): the placed step under the hooks over the same step called by hand,
+  as `place()` returns it, in blocks by turns.
+- **Start** (`ready_s`, `trace_s`): what the call takes longer in which the step is captured, and
+  how much of that is the trace.
+- **Trial** (`goes_on`): with the script's own steps, or the placed ones, made slower by twice the
+  own step, in turn from model to model (`slowed`).
+
+A model that fails has a line that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from machine_facts import machine_facts
+from placed_training_parts import farthest
+from random_models import random_model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SEEDS = 10**6
+_STEPS = 240
+_LIMIT_S = 900.0
+_INSIDE = Path(__file__).with_name("placed_training_parts.py")
+# Ten of twelve draw or normalize.
+_NEEDED = ("dropout",) * 6 + ("batch_norm",) * 4 + ("training",) * 2
+_TAIL = f"""
+
+def _batches():
+    given = inputs if "inputs" in globals() else next(iter(dataset))
+    leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(given)]
+    draw = np.random.default_rng(1)
+    for _ in range({_STEPS}):
+        order = draw.permutation(len(leaves[0]))
+        yield tf.nest.pack_sequence_as(given, [leaf[order] for leaf in leaves])
+
+
+if "train_step" in globals():
+    for _batch in _batches():
+        train_step(*_batch)
+else:
+    _rows = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *_batches())
+    _rows = tf.data.Dataset.from_tensor_slices(_rows).batch(BATCH_SIZE, drop_remainder=True)
+    model.fit(_rows, verbose=0)
+"""
+
+
+def examine(seed: int, number: int) -> dict[str, Any]:
+    """Return what came of the script of a seed, the so-manieth of a draw."""
+    needs = {"training", _NEEDED[number % len(_NEEDED)]}
+    model = random_model(seed, needs=needs)
+    half = model.batch_size // 2
+    samples = [half, model.batch_size - half] if number % 2 else None
+    line: dict[str, Any] = {
+        "model": seed,
+        "split": "batch" if samples else "layers",
+        "features": sorted(model.features),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "train.py"
+        script.write_text(model.text + _TAIL)
+        asked = {"script": str(script), "seed": seed, "samples": samples}
+        kept = {name: str(Path(folder) / f"{name}.npz") for name in ("plain", "other", "placed")}
+        _inside("trace", asked)
+        line |= _inside("placed", asked | {"kept": kept["placed"]})
+        if line["why_not"] is not None:
+            return line
+        _inside("plain", asked | {"kept": kept["plain"]})
+        _inside("plain", asked | {"kept": kept["other"]}, TF_ENABLE_ONEDNN_OPTS="0")
+        line["apart"] = _apart(kept["placed"], kept["plain"])
+        line["plain_apart"] = _apart(kept["other"], kept["plain"])
+        slowed = "own" if number // 2 % 2 else "placed"
+        line |= {"slowed": slowed} | _inside("trial", asked | {"slowed": slowed})
+    return line
+
+
+def _inside(what: str, asked: Mapping[str, Any], **environment: str) -> dict[str, Any]:
+    """Do something in a process of its own."""
+    ran = subprocess.run(
+        [sys.executable, str(_INSIDE), what, json.dumps(asked)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    if ran.returncode:
+        raise RuntimeError(f"{what}: {ran.stderr.strip().splitlines()[-1]}")
+    answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return answer
+
+
+def _apart(ours: str, theirs: str) -> float:
+    """Return how far variables are apart at most, in proportion to the largest value of each."""
+    with np.load(ours) as one, np.load(theirs) as two:
+        values = [[each[f"after_{i}"] for i in range(len(each.files))] for each in (one, two)]
+    return farthest(*values, list(map(np.zeros_like, values[1])))
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return as Markdown what has come of the models."""
+    rows = [
+        "| model | split | steps apart | apart at the end | two plain runs | over by hand "
+        "| ready (trace) | slowed | goes on |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    found = [line for line in lines if "model" in line]
+    for line in found:
+        if line.get("why_not") is not None:
+            rows.append(f"| {line['model']} | {line['split']} | {line['why_not']} |||||||")
+            continue
+        rows.append(
+            f"| {line['model']} | {line['split']} | {line['steps_apart']:.1g} "
+            f"| {line['apart']:.1g} | {line['plain_apart']:.1g} | {line['over_by_hand']:.2f} "
+            f"| {line['ready_s']:.1f} s ({line['trace_s']:.1f} s) "
+            f"| {line['slowed']} | {line['goes_on']} |"
+        )
+    ran = [line for line in found if line.get("why_not") is None]
+    right = sum(line["goes_on"] != line["slowed"] for line in ran)
+    rows += [
+        "",
+        f"{len(ran)} of {len(found)} ran placed; step over the one by hand: median "
+        f"{median(line['over_by_hand'] for line in ran):.3f}; trials right: {right} of {len(ran)}.",
+    ]
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Examine models, or say what has come of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path, help="results, a line of JSON for each model")
+    parser.add_argument("--fresh", type=int, default=0, help="models to draw and examine")
+    parser.add_argument("--summary", action="store_true", help="say what the file comes to")
+    asked = parser.parse_args()
+    if asked.summary:
+        print(summary([json.loads(line) for line in asked.file.read_text().splitlines()]))
+        return
+    seeds = [secrets.randbelow(_SEEDS) for _ in range(asked.fresh)]
+    with asked.file.open("a") as file:
+        print(json.dumps({"seeds": seeds, **machine_facts()}), file=file, flush=True)
+        for number, seed in enumerate(seeds):
+            line = examine(seed, number)
+            print(json.dumps(line), file=file, flush=True)
+            print({name: value for name, value in line.items() if name != "features"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What tests of placed trainings do in a child, which has two logical CPUs."""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import time
+from contextlib import nullcontext, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+from placed_live import WORKERS, cpus, random_placement
+
+from placement_advisor.processes.user_lines import is_user_code
+from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.tf.load.run_model_file import execute
+from placement_advisor.tf.place import placer
+from placement_advisor.tf.trace.tracer import traced_step
+from placement_advisor.tf.training import placed_run
+from placement_advisor.tf.training.split_plan import SplitPlan
+
+
+def save_placement(path: str, seed: int | None) -> None:
+    """Write a placement of the step that this process has traced: at random, or on the second."""
+    step = traced_step()
+    random_placement(step.graph, seed).save(Path(path), step.graph, WORKERS, step.traced_as())
+
+
+def plan_of(path: str, samples: tuple[int, ...] | None) -> SplitPlan:
+    """Return the plan of a placement file, or of shares of the batch of the same graph."""
+    return SplitPlan(
+        label="batch" if samples else "drawn",
+        family="batch",
+        devices=WORKERS,
+        placement=None if samples else Path(path),
+        samples=samples,
+        single=Path(path),
+    )
+
+
+def trained(
+    script: str, plan: SplitPlan | None, trial_steps: int, slowed: str | None = None
+) -> dict[str, Any]:
+    """Run a script to its end, with its step split by a plan or as it is.
+
+    ``slowed`` names the step, "own" or "placed", of which each call takes 20 ms more.
+    """
+    cpus(2)
+    told: list[str] = []
+    out = io.StringIO()
+    path = Path(script)
+    run = None
+    if plan is not None:
+        run = _Slowed(
+            lambda name: is_user_code(name, path),
+            ModelSource(path=script),
+            plan,
+            trial_steps=trial_steps,
+            profile=None,
+            say=told.append,
+        )
+        run.slowed = slowed
+    error = None
+    with redirect_stdout(out), nullcontext() if run is None else run.watching():
+        try:
+            execute(path, (), None)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        finally:
+            if run is not None:
+                run.settle()
+    bill = None if run is None else run.bill.as_json()
+    return {"out": out.getvalue(), "told": told, "bill": bill, "error": error}
+
+
+class _Slowed(placed_run.PlacedRun):
+    slowed: str | None = None
+
+    def _within_step(self, run: Any) -> Any:
+        if self.slowed == ("placed" if self._is_placed else "own"):
+            time.sleep(0.02)
+        return super()._within_step(run)
+
+
+def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
+    """Run a script whose split has a mistake, one of `tests/campaigns/breakages.py`."""
+    sys.path.append(str(Path(__file__).parents[1] / "campaigns"))
+    import breakages
+
+    edit = {**breakages.PLACED, **breakages.SPLIT}[mistake]
+    untouched = placer.placed_graph
+    made = []
+
+    def broken(bundle: Any, device_of: Any, host: str) -> Any:
+        graph_def = untouched(bundle, device_of, host)
+        is_split = any(node.name.startswith("replica_1/") for node in graph_def.node)
+        if not is_split and not any(node.device.endswith("CPU:1") for node in graph_def.node):
+            return graph_def
+        for variable in sorted(bundle.variables):
+            changed = type(graph_def)()
+            changed.CopyFrom(graph_def)
+            with suppress(LookupError):
+                edit(breakages.Graph(changed), variable, random.Random(1))
+                made.append(variable)
+                return changed
+        return graph_def
+
+    placer.placed_graph = broken
+    found = trained(script, plan, 0)
+    return {**found, "made": made}

@@ -1,0 +1,332 @@
+"""Trainings whose step is placed while they run: the same training, in every way that shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from placement_advisor.processes import children
+from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+placed_training = RemoteModule("placed_training")
+_LIMIT_S = 300.0
+# What a script prints has to be the same for both trainings; numbers have four digits.
+_FIT = """
+import os
+import numpy as np, keras, tensorflow as tf
+from keras import layers
+HERE = os.path.dirname(os.path.abspath(__file__))
+keras.utils.set_random_seed(7)
+def tower(name):
+    given = keras.Input((6,), name=name)
+    hidden = layers.Dense(8, activation="relu", name=f"{name}_in")(given)
+    hidden = layers.Dropout(0.4, seed=3, name=f"{name}_drop")(hidden)
+    return given, layers.Dense(8, activation="tanh", name=f"{name}_out")(hidden)
+def build(optimizer="adam", **how):
+    (left, one), (right, other) = tower("left"), tower("right")
+    both = layers.Concatenate()([one, other])
+    made = keras.Model([left, right], layers.Dense(1, name="joined")(both))
+    made.compile(optimizer, "mse", metrics=["mae"], **how)
+    return made
+draw = np.random.default_rng(1)
+x = [draw.normal(size=(400, 6)).astype("float32") for _ in range(2)]
+y = x[0].sum(1, keepdims=True) - x[1].sum(1, keepdims=True)
+def show(*values):
+    print(*(f"{float(np.asarray(v, 'float64').sum()):.4g}" for v in values))
+"""
+_LOOP = """
+import numpy as np, tensorflow as tf
+tf.random.set_seed(3)
+draw = np.random.default_rng(1)
+def made(*shape): return tf.Variable(draw.normal(size=shape).astype("float32"))
+left, right = [made(6, 8), made(8, 4)], [made(6, 8), made(8, 4)]
+optimizer = tf.keras.optimizers.Adagrad(0.1)
+x = draw.normal(size=(2, 70, 6)).astype("float32")
+y = x[0].sum(1)
+data = tf.data.Dataset.from_tensor_slices((x[0], x[1], y)).shuffle(70, seed=2).batch(16).repeat(40)
+@tf.function
+def through(one, pair): return tf.tanh(tf.tanh(one @ pair[0]) @ pair[1])
+@tf.function
+def step(one, other, wanted):
+    with tf.GradientTape() as tape:
+        found = tf.reduce_sum(through(one, left) * through(other, right), 1)
+        loss = tf.reduce_mean((found - wanted) ** 2)
+    variables = left + right
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+    return loss
+@tf.function
+def score(): return tf.reduce_sum(through(x[0], left)) + tf.reduce_sum(through(x[1], right))
+"""
+_SESSION = """
+import os, tempfile
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+tf.set_random_seed(5)
+draw = np.random.default_rng(1)
+def tower(given, name):
+    with tf.variable_scope(name):
+        first = tf.get_variable("first", initializer=draw.normal(size=(6, 8)).astype("float32"))
+        second = tf.get_variable("second", initializer=draw.normal(size=(8, 4)).astype("float32"))
+    return tf.tanh(tf.tanh(given @ first) @ second)
+def losses(one, other, wanted):
+    found = tf.reduce_sum(tower(one, "left") * tower(other, "right"), 1)
+    return tf.reduce_mean((found - wanted) ** 2)
+data = draw.normal(size=(2, 64, 6)).astype("float32")
+"""
+_SCRIPTS = {
+    "fit": _FIT
+    + """
+class Counting(keras.callbacks.Callback):
+    batches = epochs = 0
+    def on_train_batch_end(self, batch, logs=None): self.batches += 1
+    def on_epoch_end(self, epoch, logs=None): self.epochs += 1
+model, counting = build(), Counting()
+stop = keras.callbacks.EarlyStopping(monitor="val_loss", patience=1, min_delta=1e3)
+keep = keras.callbacks.ModelCheckpoint(HERE + "/kept.weights.h5", save_weights_only=True)
+for callbacks in ([counting, keep], [counting, stop]):
+    fitted = model.fit(x, y, batch_size=32, epochs=6, verbose=0, callbacks=callbacks,
+        validation_data=([v[:40] for v in x], y[:40]), sample_weight=np.linspace(0, 2, 400))
+    for values in fitted.history.values(): show(*values)
+print(counting.batches, counting.epochs, int(model.optimizer.iterations))
+show(*model.evaluate(x, y, verbose=0), model.predict(x, verbose=0), *model.get_weights())
+model.save(HERE + "/kept.keras")
+again = keras.models.load_model(HERE + "/kept.keras")
+show(again.predict(x, verbose=0)); print(int(again.optimizer.iterations))
+model.load_weights(HERE + "/kept.weights.h5")
+show(*model.fit(x, y, batch_size=32, epochs=2, verbose=0).history["loss"])
+""",
+    "several steps a call": _FIT
+    + """
+model = build("sgd", steps_per_execution=3)
+show(*model.fit(x, y, batch_size=15, epochs=4, verbose=0).history["mae"], *model.get_weights())
+""",
+    "train_on_batch": _FIT
+    + """
+model = build("adagrad")
+for i in range(60):
+    some = slice(2 * i, 2 * i + 20)
+    show(*model.train_on_batch([v[some] for v in x], y[some], return_dict=True).values())
+    if i % 9 == 0: show(*model.test_on_batch(x, y))
+""",
+    "own train_step, two models": _FIT
+    + """
+class Own(keras.Model):
+    def train_step(self, data):
+        given, wanted = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=wanted, y_pred=self(given, training=True))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss, "half": loss / 2}
+inner = build()
+model = Own(inner.inputs, inner.outputs)
+model.compile("rmsprop", "mse")
+other = build("sgd")
+for _ in range(3):
+    show(*model.fit(x, y, batch_size=10, epochs=2, verbose=0).history["half"])
+    show(*other.fit(x, y, batch_size=50, epochs=2, verbose=0).history["loss"])
+""",
+    "a loop over a function": _LOOP
+    + """
+print(f"{float(score()):.4g}")
+for i, batch in enumerate(data):
+    loss = step(*batch)
+    if i % 7 == 0: print(i, f"{float(loss):.4g} {float(score()):.4g}")
+for variable in left + right + list(optimizer.variables):
+    print(f"{float(tf.reduce_sum(variable)):.4g}")
+print(int(optimizer.iterations))
+""",
+    "a session that is fed": _SESSION
+    + """
+one, other = (tf.placeholder(tf.float32, [None, 6]) for _ in range(2))
+wanted = tf.placeholder(tf.float32, [None])
+loss = losses(one, other, wanted)
+train = tf.train.AdamOptimizer(0.05).minimize(loss)
+saver = tf.train.Saver()
+with tf.Session() as session, tempfile.TemporaryDirectory() as folder:
+    session.run(tf.global_variables_initializer())
+    for i in range(120):
+        size = 5 if i % 10 == 9 else 16
+        rows = [data[j][i % 48 : i % 48 + size] for j in range(2)]
+        feeds = {one: rows[0], other: rows[1], wanted: rows[0].sum(1)}
+        found, _ = session.run((loss, train), feeds)
+        print(f"{found:.4g}")
+        if i % 25 == 24:
+            saver.save(session, folder + "/kept")
+            feeds = {one: data[0], other: data[1], wanted: data[0].sum(1)}
+            print(f"{session.run({'all': loss}, feeds)['all']:.4g}")
+        if i == 99: saver.restore(session, folder + "/kept")
+    for variable in tf.global_variables(): print(f"{session.run(variable).sum():.4g}")
+""",
+    "a monitored session": _SESSION
+    + """
+rows = tf.data.Dataset.from_tensor_slices((data[0], data[1], data[0].sum(1))).batch(10).repeat(14)
+loss = losses(*tf.data.make_one_shot_iterator(rows).get_next())
+step = tf.train.get_or_create_global_step()
+train = tf.train.GradientDescentOptimizer(0.05).minimize(loss, global_step=step)
+with tf.train.MonitoredTrainingSession() as session:
+    while not session.should_stop():
+        found, number, _ = session.run([loss, step, train])
+        print(f"{found:.4g}")
+""",
+}
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a script in a child, as it is or (a seed) with a drawn split."""
+    path, placement = tmp_path / "train.py", tmp_path / "drawn.json"
+
+    def called(function: Any, *given: Any) -> Any:
+        with children.Child("child") as child:
+            found = child.call(function, *given, time_limit_s=_LIMIT_S)
+        assert isinstance(found, dict), found
+        return found
+
+    def trained(
+        text: str,
+        seed: int | None = None,
+        *,
+        samples: tuple[int, ...] | None = None,
+        trial_steps: int = 0,
+        slowed: str | None = None,
+        drawn_for: str | None = None,
+        mistake: str | None = None,
+    ) -> Any:
+        path.write_text(drawn_for or text)
+        if seed is None:
+            return called(placed_training.trained, str(path), None, 0)
+        with children.Child("child") as child:
+            source = ModelSource(path=str(path))
+            child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+            child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
+            child.call(placed_training.save_placement, str(placement), seed, time_limit_s=_LIMIT_S)
+            plan = child.call(
+                placed_training.plan_of, str(placement), samples, time_limit_s=_LIMIT_S
+            )
+        path.write_text(text)
+        if mistake is not None:
+            return called(placed_training.mistaken, str(path), plan, mistake)
+        return called(placed_training.trained, str(path), plan, trial_steps, slowed)
+
+    return trained
+
+
+@pytest.mark.parametrize("name", _SCRIPTS)
+def test_a_placed_training_is_the_same_training(train: Callable[..., Any], name: str) -> None:
+    own, placed = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1)
+    assert own["error"] is None
+    assert placed["bill"]["why_not"] is None, placed["told"]
+    assert placed["bill"]["placed_steps"] > 10, placed
+    assert (placed["out"], placed["error"]) == (own["out"], None)
+
+
+@pytest.mark.parametrize("name", ["fit", "a loop over a function", "a session that is fed"])
+@pytest.mark.parametrize("slowed", ["own", "placed"])
+def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(
+    train: Callable[..., Any], name: str, slowed: str
+) -> None:
+    own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 2, trial_steps=10, slowed=slowed)
+    assert found["out"] == own["out"], found
+    bill = found["bill"]
+    assert bill["trial"] is not None, bill
+    assert (bill["trial"]["speedup"] > 1) == (slowed == "own")
+    # Ten turns each, of one step that counts behind one that does not.
+    least = 20
+    assert bill["placed_steps"] >= least
+    assert bill["own_steps"] >= least
+    chosen = "drawn" if slowed == "own" else "your own step"
+    assert any(line.startswith(f"trains with {chosen} from here on") for line in found["told"])
+    assert (bill["placed_steps"] > least) == (slowed == "own")
+
+
+def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train: Callable[..., Any]) -> None:
+    text = _LOOP + (
+        "@tf.function\n"
+        "def two_steps(iterator): return [step(*next(iterator)) for _ in range(2)]\n"
+        "iterator = iter(data)\n"
+        "try:\n"
+        "    while True: print(*(f'{float(loss):.4g}' for loss in two_steps(iterator)))\n"
+        "except tf.errors.OutOfRangeError: print('all of them')\n"
+    )
+    own, found = train(text), train(text, 1, drawn_for=_TAUGHT)
+    assert (found["out"], found["error"]) == (own["out"], None)
+    assert "all of them" in own["out"]
+    assert not found["bill"]["placed_steps"]
+
+
+def test_shares_of_the_batch_train_the_same_up_to_rounding(train: Callable[..., Any]) -> None:
+    text = _SCRIPTS["a loop over a function"]
+    own, found = train(text), train(text, 1, samples=(10, 6))
+    assert found["bill"]["placed_steps"] > 10, found
+    numbers = [[float(word) for word in each["out"].split()] for each in (own, found)]
+    assert numbers[1] == pytest.approx(numbers[0], rel=2e-3, abs=1e-3)
+
+
+_FITTED = _FIT + "build().fit(x, y, batch_size=25, epochs=3, verbose=0)"
+_NORMED = _FITTED.replace(
+    'layers.Dropout(0.4, seed=3, name=f"{name}_drop")', "layers.BatchNormalization()"
+)
+_TAUGHT = _LOOP + "for batch in data: step(*batch)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"text": _NORMED, "samples": (15, 10)}, "another training"),
+        ({"text": _FITTED, "drawn_for": _FITTED.replace("8,", "9,")}, "written for another graph"),
+        ({"text": _TAUGHT.replace("@tf.function\n", ""), "drawn_for": _TAUGHT}, "op by op"),
+    ],
+)
+def test_what_is_not_the_same_trains_as_it_is_and_says_why(
+    train: Callable[..., Any], asked: dict[str, Any], why: str
+) -> None:
+    found = train(seed=1, **asked)
+    assert found["error"] is None
+    assert why in (found["bill"]["why_not"] or ""), found
+    assert not found["bill"]["placed_steps"]
+    assert found["told"][-1].startswith("trained as it is")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", ["dropped", "doubled", "scaled", "stale", "swapped"])
+def test_a_placed_step_with_a_mistake_is_refused(train: Callable[..., Any], mistake: str) -> None:
+    assert_refused(train(_SCRIPTS["a loop over a function"], 1, mistake=mistake))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", ["one_replica", "averaged_twice", "share_lost", "merged_early"])
+def test_shares_with_a_mistake_are_refused(train: Callable[..., Any], mistake: str) -> None:
+    text = _SCRIPTS["a loop over a function"]
+    assert_refused(train(text, 1, samples=(8, 8), mistake=mistake))
+
+
+def assert_refused(found: dict[str, Any]) -> None:
+    assert found["made"], "the mistake could not be made"
+    assert "computes something else" in (found["bill"]["why_not"] or ""), found
+    assert not found["bill"]["placed_steps"]
+
+
+def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(
+    train: Callable[..., Any],
+) -> None:
+    text = _FIT + (
+        "class Failing(keras.callbacks.Callback):\n"
+        "    def on_train_batch_end(self, batch, logs=None):\n"
+        "        if int(model.optimizer.iterations) == 12: raise OSError('disk full')\n"
+        "model = build()\n"
+        "try: model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[Failing()])\n"
+        "finally: show(*model.get_weights())\n"
+    )
+    own, placed = train(text), train(text, 3)
+    assert placed["error"] == own["error"] == "OSError: disk full"
+    assert placed["out"] == own["out"]
+    assert placed["bill"]["placed_steps"] > 5
