@@ -18,6 +18,7 @@ import traceback
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
@@ -81,7 +82,7 @@ def main() -> NoReturn:
         begin = partial(_begin, request, file, arguments, at_the_end)
         sys.meta_path.insert(0, _WhenImported(begin))
         try:
-            execute(file, arguments, request["module"])
+            execute(ModuleType("__main__"), file, arguments, request["module"])
         except SystemExit:
             raise
         except BaseException as error:

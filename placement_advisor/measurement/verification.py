@@ -328,7 +328,7 @@ def _moved(name: str, run: Results, reference: Results) -> float:
 
 def _added(before: Any, after: Any) -> Any:
     wide = _wide(np.asarray(after).dtype)
-    return np.asarray(after).astype(wide) - np.asarray(before).astype(wide)
+    return np.asarray(after, wide) - np.asarray(before, wide)
 
 
 def _apart(ours: Any, theirs: Any, *noisy: Any) -> _Apart:
@@ -371,7 +371,11 @@ def _but_for_few(ours: Any, theirs: Any, *noisy: Any) -> _Apart:
 def farthest(ours: Any, theirs: Any) -> float:
     """Return the largest difference; NaN equals NaN, and an infinite value itself."""
     wide = _wide(theirs.dtype)
-    ours, theirs = ours.astype(wide), theirs.astype(wide)
+    ours, theirs = ours.astype(wide, copy=False), theirs.astype(wide, copy=False)
+    with np.errstate(invalid="ignore"):  # An infinite value less itself.
+        most = np.abs(ours - theirs).max(initial=0.0)
+    if np.isfinite(most):
+        return float(most)
     differ = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
     if not differ.any():
         return 0.0
@@ -382,8 +386,9 @@ def farthest(ours: Any, theirs: Any) -> float:
 
 def largest(array: Any) -> float:
     """Return the largest of the finite numbers, 0 without any."""
-    finite = array[np.isfinite(array.astype(_wide(array.dtype)))]
-    return float(np.max(np.abs(finite.astype(_wide(array.dtype))))) if finite.size else 0.0
+    values = np.abs(array.astype(_wide(array.dtype), copy=False))
+    most = values.max(initial=0.0)
+    return float(most if np.isfinite(most) else values[np.isfinite(values)].max(initial=0.0))
 
 
 def _wide(dtype: Any) -> Any:

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
         os._exit(0)
 
     with Capture(lambda name: is_user_code(name, script), stop).watching():
-        execute(script, (), None)
+        execute(ModuleType("__main__"), script, (), None)
     raise SystemExit("no step was captured")
 
 
@@ -77,7 +78,8 @@ def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Run the script as it is; keep what variables hold."""
     from placement_advisor.tf.load.run_model_file import execute
 
-    _keep(execute(script, (), None), asked["kept"])
+    execute(ModuleType("__main__"), script, (), None)
+    _keep(asked["kept"])
     return {}
 
 
@@ -125,10 +127,10 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
         return found
 
     placed_run.trace_step = trace_step
-    run, names = _run_script(script, asked, Checked, 0)
+    run = _run_script(script, asked, Checked, 0)
     if run.bill.why_not is not None:
         return {"why_not": run.bill.why_not}
-    _keep(names, asked["kept"])
+    _keep(asked["kept"])
     return {
         "why_not": None,
         "placed_steps": run.bill.placed_steps,
@@ -155,7 +157,7 @@ def _trial(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
                 time.sleep(_SLOWED_BY * (self.own_s or 0.01))
             return returned
 
-    run, _ = _run_script(script, asked, Slowed, _TRIAL_STEPS)
+    run = _run_script(script, asked, Slowed, _TRIAL_STEPS)
     trial = run.bill.trial
     assert trial is not None, run.bill
     return {"goes_on": "placed" if trial.speedup > 1 else "own", "speedup": trial.speedup}
@@ -185,9 +187,9 @@ def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int
         say=lambda text: print(text, file=sys.stderr),
     )
     with run.watching():
-        names = execute(script, (), None)
+        execute(ModuleType("__main__"), script, (), None)
         run.put_back()
-    return run, names
+    return run
 
 
 def _over_by_hand(run: Any, batches: list[Any]) -> float:
@@ -202,7 +204,7 @@ def _over_by_hand(run: Any, batches: list[Any]) -> float:
     by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
     arguments = batches[-1:] if live.loaded.model is not None else batches[-1][0]
     ways: dict[str, Callable[[], Any]] = {
-        "hooked": lambda: run._run(batches[-1:], lambda: None, 0.0),
+        "hooked": lambda: type(run).__mro__[1]._run(run, batches[-1:], lambda: None, 0.0),
         "by hand": lambda: by_hand(*arguments),
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -224,7 +226,7 @@ def _variables_of(placed: Any) -> list[Any]:
     return list({id(variable): variable for variable, _ in found}.values())
 
 
-def _keep(names: dict[str, Any], path: str) -> None:
+def _keep(path: str) -> None:
     """Write what the script's variables hold, in the order in which they were made."""
     import tensorflow as tf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -140,10 +141,10 @@ def test_the_newest_analysis_of_a_script_is_found_among_those_of_others(tmp_path
         analysis_of("train.py", root)
     older, newer = written(root / "train"), written(root / "train-batch64")
     written(root / "other", path="other.py")
-    (older / "analysis.json").touch()
-    assert analysis_of("train.py", root) == older.resolve()
-    (newer / "analysis.json").touch()
-    assert analysis_of("train.py", root) == newer.resolve()
+    os.utime(newer / "analysis.json", (0, 0))
+    for at, each in enumerate((older, newer, older), 1):
+        os.utime(each / "analysis.json", (at, at))
+        assert analysis_of("./train.py", root) == each.resolve()
 
 
 def test_an_analysis_keeps_the_last_training(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from placed_live import WORKERS, cpus, random_placement
@@ -64,7 +65,7 @@ def trained(
     error = None
     with redirect_stdout(out), nullcontext() if run is None else run.watching():
         try:
-            execute(path, (), None)
+            execute(ModuleType("__main__"), path, (), None)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         finally:

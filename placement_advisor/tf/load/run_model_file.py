@@ -78,20 +78,22 @@ def run_program(
     Raises:
         ModelError: it fails.
     """
+    main = ModuleType("__main__")
     with _as_theirs(path, wanted, "run"):
-        return execute(path, arguments, module)
+        execute(main, path, arguments, module)
+    return vars(main)
 
 
-def execute(path: Path, arguments: Sequence[str], module: str | None) -> dict[str, Any]:
-    """Run a file as `python FILE ARGUMENTS` would, or ``module`` as `python -m`; return its names.
+def execute(main: ModuleType, path: Path, arguments: Sequence[str], module: str | None) -> None:
+    """Run a file as `python FILE ARGUMENTS` would, or ``module`` as `python -m`.
 
-    It stays `__main__`, where its functions and classes look names up for as long as they are used.
+    ``main`` is an empty module for it. It stays `__main__`, where functions and classes look names
+    up for as long as they are used.
 
     Raises:
         ModelError: there is no such module.
         BaseException: whatever the file raises.
     """
-    main = ModuleType("__main__")
     if module is None:
         sys.path.insert(0, str(path.resolve().parent))
         code = compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
@@ -107,7 +109,6 @@ def execute(path: Path, arguments: Sequence[str], module: str | None) -> dict[st
     main.__file__ = str(path.absolute())
     vars(main)["__builtins__"] = builtins
     _run(main, [str(path), *arguments], code)
-    return vars(main)
 
 
 def _run(module: ModuleType, argv: list[str], code: CodeType) -> None:

@@ -435,11 +435,12 @@ class _PlacedStep:
     """A verified split of a Keras model's step, or of a `tf.function`, in place of it."""
 
     def __init__(self, split: LiveSplit) -> None:
-        self._split = split
+        self.split = split
         live = split.live
         self.runner = Runner(live, split.program, split.specs, split.placement)
         self._batch = live.loaded.step.batch  # type: ignore[attr-defined]
         self._returned = live.function.structured_outputs
+        self._run: Any = None
 
     def inputs(self, given: Any) -> list[Any] | None:
         """Return the tensors of a batch, None if the split is not for such a batch."""
@@ -448,14 +449,21 @@ class _PlacedStep:
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Return what the program's own step returns."""
-        computed = iter(self.runner(self._split.divided(inputs)))
+        if self._run is None:  # Not as a function that is called: those are the program's.
+            specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
+            run = tf.function(self._computed, autograph=False)
+            self._run = run.get_concrete_function(*specs)
+        computed = iter(self._run(*inputs))
         leaves = tf.nest.flatten(self._returned, expand_composites=True)
         results = [None if leaf is None else next(computed) for leaf in leaves]
         return tf.nest.pack_sequence_as(self._returned, results, expand_composites=True)
 
+    def _computed(self, *inputs: Any) -> list[Any]:
+        return self.runner(self.split.divided(inputs))
+
     def graph(self) -> StepGraph:
         """Return the graph of the step."""
-        return StepGraph(self._split.live.graph, self._split.live.loaded.batch_size)
+        return StepGraph(self.split.live.graph, self.split.live.loaded.batch_size)
 
 
 def _named(step: Step) -> str:
