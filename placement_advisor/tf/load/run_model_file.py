@@ -214,8 +214,9 @@ def describe(error: BaseException, path: Path) -> str:
 
 def seen_from_here(file: str) -> str:
     """Return a file's path as seen from the current folder, if it is below."""
-    with contextlib.suppress(ValueError):
-        return str(Path(file).resolve().relative_to(Path.cwd()))
+    for path in (Path(file).absolute(), Path(file).resolve()):  # It may lie behind a link.
+        with contextlib.suppress(ValueError):
+            return str(path.relative_to(Path.cwd()))
     return file
 
 

@@ -131,19 +131,12 @@ class Bill:
             return f"{counts}; {why}, so the saving is unknown"
         if self.trial.speedup <= 1:
             return f"trained as it is: {self.label} was no faster in the trial"
-        told = f"{counts}: {self._saved()}"
+        saved_ns = self.placed_steps * max(0.0, self.trial.own_ns - self.trial.placed_ns)
+        told = (
+            f"{counts}: about {_duration(saved_ns)} saved, {_duration(self.ready_s * NS_PER_S)} "
+            "spent on getting ready"
+        )
         return told if so_far else f"{told} ({_compared(self.label, self.trial)})"
-
-    def _saved(self) -> str:
-        """Say what the split has saved, less what it took to make it ready."""
-        assert self.trial is not None, "nothing is known without it"
-        step_ns = self.trial.own_ns - self.trial.placed_ns
-        saved_ns = self.placed_steps * step_ns - self.ready_s * NS_PER_S
-        if saved_ns >= 0:
-            return f"about {_duration(saved_ns)} saved"
-        left = round(-saved_ns / step_ns) if step_ns > 0 else None
-        ahead = "" if left is None else f", which {left:,} more steps make up for"
-        return f"making it ready took {_duration(-saved_ns)} more than it has saved{ahead}"
 
     def as_json(self) -> dict[str, Any]:
         """Return what an analysis keeps of it."""
