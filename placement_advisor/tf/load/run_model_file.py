@@ -234,7 +234,13 @@ def _where(error: BaseException, path: Path) -> str:
     found: BaseException | None = error
     while found is not None:
         frames = traceback.extract_tb(found.__traceback__)
-        own = [frame for frame in frames if is_user_code(frame.filename, path)]
+        own = [
+            traceback.FrameSummary(
+                seen_from_here(frame.filename), frame.lineno, frame.name, line=frame.line
+            )
+            for frame in frames
+            if is_user_code(frame.filename, path)
+        ]
         if own:
             return "\n" + "".join(traceback.format_list(own)).rstrip()
         found = found.__cause__ or found.__context__

@@ -192,7 +192,7 @@ class PlacedRun(Capture):
         finally:
             self._is_busy = False
         self._recording.end()
-        self._step = ready
+        self._step, self.bill.why_not = ready, None
         self._key = next(key for key, each in self.steps.items() if each is step)
         self._model = step.target if isinstance(step.target, keras.Model) else None
         self.bill.ready_s = time.monotonic() - began_s
