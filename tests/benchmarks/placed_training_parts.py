@@ -202,7 +202,7 @@ def _over_by_hand(run: Any, batches: list[Any]) -> float:
     placed.runner.take()
     run._is_placed = True
     by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
-    arguments = batches[-1:] if live.loaded.model is not None else batches[-1][0]
+    arguments = [tuple(given)] if live.loaded.model is not None else given
     ways: dict[str, Callable[[], Any]] = {
         "hooked": lambda: type(run).__mro__[1]._run(run, batches[-1:], lambda: None, 0.0),
         "by hand": lambda: by_hand(*arguments),

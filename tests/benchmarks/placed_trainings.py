@@ -169,7 +169,10 @@ def main() -> None:
     with asked.file.open("a") as file:
         print(json.dumps({"seeds": seeds, **machine_facts()}), file=file, flush=True)
         for number, seed in enumerate(seeds):
-            line = examine(seed, number)
+            try:
+                line = examine(seed, number)
+            except RuntimeError as error:
+                line = {"model": seed, "split": "?", "why_not": str(error)}
             print(json.dumps(line), file=file, flush=True)
             print({name: value for name, value in line.items() if name != "features"})
 
