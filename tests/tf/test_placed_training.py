@@ -303,7 +303,7 @@ def test_a_placed_step_with_a_mistake_is_refused(train: Callable[..., Any], mist
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", ["one_replica", "averaged_twice", "share_lost", "merged_early"])
+@pytest.mark.parametrize("mistake", ["one_replica", "averaged_twice", "share_lost"])
 def test_shares_with_a_mistake_are_refused(train: Callable[..., Any], mistake: str) -> None:
     text = _SCRIPTS["a loop over a function"]
     assert_refused(train(text, 1, samples=(8, 8), mistake=mistake))
