@@ -23,6 +23,6 @@ TIME_LIMIT_S = 300.0
 CAPTURE_TIMEOUT_S = 600.0
 # What runs a command on another host.
 LAUNCH = "ssh {host}"
-# Of a training, timed each way. Judgement: as many as tell a fifth from nothing where steps differ
-# by 8 %, and a second or two of most trainings.
+# Of a training, timed each way. Judgement: ten pairs of turns, which have an interval, of two steps
+# each.
 TRIAL_STEPS = 20

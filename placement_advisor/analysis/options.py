@@ -16,7 +16,7 @@ from placement_advisor.processes.user_secrets import shown_arguments
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.tf.load.model_source import ModelSource
@@ -115,34 +115,29 @@ class AnalyzeOptions:
         """Return the command that asks the same at another batch, into a folder of its own name."""
         source = replace(self.source, batch_size=batch_size)
         model = source.path if source.name is None else f"{source.path}:{source.name}"
-        words = (
-            ["advisor", "analyze", model]
-            if source.module is None
-            else ["advisor", "analyze", "-m", source.module]
-        )
         asked = replace(self, source=source).asked()
         asked.pop("--", None)
-        for option, value in asked.items():
-            words += [option, value] if value else [option]
-        if source.arguments:
-            words += ["--", *shown_arguments(source.arguments)]
-        return shlex.join(words)
+        return _command("analyze", source, model, asked)
 
     def run_command(self) -> str:
         """Return the command that runs the script as this analysis tells to."""
-        source = self.source
-        words = ["advisor", "run"]
-        words += [source.path] if source.module is None else ["-m", source.module]
-        if self.output is not None:
-            words += ["--placement", str(self.output)]
-        if source.arguments:
-            words += ["--", *shown_arguments(source.arguments)]
-        return shlex.join(words)
+        options = {} if self.output is None else {"--placement": str(self.output)}
+        return _command("run", self.source, self.source.path, options)
 
     @property
     def families(self) -> tuple[str, ...]:
         """The families of candidates to try."""
         return self.candidates or (_QUICK_FAMILIES if self.quick else NAMES)
+
+
+def _command(name: str, source: ModelSource, path: str, options: Mapping[str, str]) -> str:
+    """Return a command about a script: with options, their values, and its own arguments."""
+    words = ["advisor", name, *([path] if source.module is None else ["-m", source.module])]
+    for option, value in options.items():
+        words += [option, value] if value else [option]
+    if source.arguments:
+        words += ["--", *shown_arguments(source.arguments)]
+    return shlex.join(words)
 
 
 def _unless(usual: T, value: T) -> T | None:

@@ -114,13 +114,11 @@ def train(
     Raises:
         AdvisorError: the analysis has no such candidate.
     """
-    from placement_advisor.report.split_plan import is_for_stand_ins, plan_of_analysis
+    from placement_advisor.report.split_plan import plan_of_analysis
 
     plan: SplitPlan | str
     if isinstance(by, Path):
         plan = plan_of_analysis(by, candidate, on_cpus=devices is not None)
-        if devices is None and not isinstance(plan, str) and is_for_stand_ins(by):
-            devices = len(plan.devices)
     else:
         plan = by
     if isinstance(plan, str):
@@ -131,7 +129,7 @@ def train(
         "plan": plan.as_json(),
         "analysis": str(by.resolve()) if isinstance(by, Path) else None,
         "module": module,
-        "logical_cpus": devices or 0,
+        "logical_cpus": devices or (len(plan.devices) if plan.on_stand_ins else 0),
         "trial_steps": trial_steps,
         "profile": None if profile is None else str(profile.resolve()),
     }

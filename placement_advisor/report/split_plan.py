@@ -98,12 +98,8 @@ def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> S
         samples=row.samples,
         single=(folder / "placements" / f"{BASELINE}.json").resolve(),
         step=None if captured is None else captured.step,
+        on_stand_ins=record.testbed.stand_in,
     )
-
-
-def is_for_stand_ins(folder: Path) -> bool:
-    """Return whether CPUs have stood in for the devices of an analysis."""
-    return read_record(folder / ANALYSIS).testbed.stand_in
 
 
 def keep_training(folder: Path, training: dict[str, Any]) -> None:

@@ -28,6 +28,11 @@ class SourceLine(NamedTuple):
     file: str
     line: int
 
+    @property
+    def name(self) -> str:
+        """What ``--step`` calls it: ``train.py:14``."""
+        return f"{PurePath(self.file).name}:{self.line}"
+
 
 class CapturedCall(NamedTuple):
     """The call of a script's step, by which a second run of the script finds it again.
@@ -46,8 +51,7 @@ class CapturedCall(NamedTuple):
     @property
     def name(self) -> str:
         """What ``--step`` calls it."""
-        where = self.where
-        return self.call if where is None else f"{PurePath(where.file).name}:{where.line}"
+        return self.call if self.where is None else self.where.name
 
 
 class DroppedScope(NamedTuple):

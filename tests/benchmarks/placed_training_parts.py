@@ -199,7 +199,7 @@ def _over_by_hand(run: Any, batches: list[Any]) -> float:
     placed, live = run._step, run._step.split.live
     given = placed.inputs(batches[-1])
     assert given is not None
-    placed.runner.take()
+    placed.take()
     run._is_placed = True
     by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
     arguments = [tuple(given)] if live.loaded.model is not None else given

@@ -123,7 +123,7 @@ class Step:
         """What a user may name it by: the call, the model, and where it was called first."""
         names = [self.call, self.name]
         if self.where is not None:
-            names.append(f"{Path(self.where.file).name}:{self.where.line}")
+            names.append(self.where.name)
         return tuple(dict.fromkeys(names))
 
     @property
@@ -365,12 +365,13 @@ class Capture:
         def run(
             session: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
         ) -> Any:
+            if capture._is_elsewhere():
+                return original(session, fetches, feed_dict, *args, **kwargs)
+
             def own(fetches: Any = fetches, feeds: Any = feed_dict) -> Any:
                 return original(session, fetches, feeds, *args, **kwargs)
 
             feeds = feed_dict or {}
-            if capture._is_elsewhere():
-                return own()
             try:
                 key, step = runs.told(session, fetches, feeds)
             except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.

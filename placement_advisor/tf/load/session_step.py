@@ -199,11 +199,20 @@ def runner_of(
 def with_soft_placement(original: Any) -> Any:
     """Return how sessions are made, here of devices that this machine need not have."""
 
+    def softly(config: Any) -> None:
+        config.allow_soft_placement = True
+
+    return with_config(original, softly)
+
+
+def with_config(original: Any, change: Callable[[Any], None]) -> Any:
+    """Return how sessions are made, here with a change to a copy of their configuration."""
+
     def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
         ours = tf.compat.v1.ConfigProto()
         if config is not None:
             ours.CopyFrom(config)
-        ours.allow_soft_placement = True
+        change(ours)
         original(session, target, graph, ours)
 
     return made

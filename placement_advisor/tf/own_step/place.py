@@ -30,7 +30,7 @@ from placement_advisor.tf.trace.tracer import owned_variables, trace_step
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.split.split_step import SplitStep
@@ -240,12 +240,17 @@ def as_users(live: TracedStep, run: Callable[[Sequence[Any]], list[Any]]) -> Any
 
     def placed(*arguments: Any) -> Any:
         flat = _checked(arguments[0] if is_one and len(arguments) == 1 else arguments, specs)
-        computed = iter(run(flat))
-        leaves = tf.nest.flatten(returned, expand_composites=True)
-        results = [None if leaf is None else next(computed) for leaf in leaves]
-        return tf.nest.pack_sequence_as(returned, results, expand_composites=True)
+        return packed(returned, run(flat))
 
     return tf.function(placed, autograph=False)
+
+
+def packed(returned: Any, computed: Iterable[Any]) -> Any:
+    """Return what was computed in the structure that a step returns."""
+    tensors = iter(computed)
+    leaves = tf.nest.flatten(returned, expand_composites=True)
+    results = [None if leaf is None else next(tensors) for leaf in leaves]
+    return tf.nest.pack_sequence_as(returned, results, expand_composites=True)
 
 
 def _checked(batch: Any, specs: Any) -> list[Any]:

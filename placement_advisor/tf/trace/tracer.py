@@ -236,7 +236,7 @@ def _python_in_words(
     stack = next((stacks[each] for each in (name, *around) if each in stacks), None)
     if stack is None:
         return f"`{kind}` ({name})"
-    return f"`{kind}` at {Path(stack[0].file).name}:{stack[0].line}"
+    return f"`{kind}` at {stack[0].name}"
 
 
 def _left_out(step: TracedStep) -> LeftOut:

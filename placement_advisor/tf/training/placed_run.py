@@ -28,14 +28,14 @@ from placement_advisor.errors import AdvisorError, ModelError
 from placement_advisor.tf.load.capture import Capture, SessionRun, Step, taken
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_ops import Loop
-from placement_advisor.tf.own_step.place import Runner, devices_here
+from placement_advisor.tf.own_step.place import Runner, devices_here, packed
 from placement_advisor.tf.own_step.real_devices import real_devices
 from placement_advisor.tf.trace.tracer import trace_step
 from placement_advisor.tf.training.bill import Bill, TrainingTrial
 from placement_advisor.tf.training.live_split import LiveSplit
 from placement_advisor.tf.training.recorder import Recorder
 from placement_advisor.tf.training.session_step import SessionStep, in_tf2, with_all_cpus
-from placement_advisor.tf.training.step_graph import StepGraph
+from placement_advisor.tf.training.step_graph import graph_of
 from placement_advisor.tf.training.summary import finish
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class PlacedRun(Capture):
         self._say(self.bill.told())
         if self._recorder is not None and self._step is not None:
             self._recorder.stop()
-            for line in finish(self._recorder, self._step.graph):
+            live = self._step.split.live
+            for line in finish(self._recorder, lambda: graph_of(live)):
                 self._say(line)
 
     def chosen(self) -> Step | None:
@@ -234,8 +235,8 @@ class PlacedRun(Capture):
             split, found = in_tf2(verified)
             ready = SessionStep(split, step.target)
         # Here what cannot be done is found out.
-        ready.runner.take()
-        ready.runner.give_back()
+        ready.take()
+        ready.give_back()
         return ready, found
 
     def _split_of(self, step: Step) -> LiveSplit:
@@ -405,9 +406,9 @@ class PlacedRun(Capture):
         self._is_busy = self._is_placed = True
         try:
             if is_placed:
-                placed.runner.take()
+                placed.take()
             else:
-                placed.runner.give_back()
+                placed.give_back()
                 self._is_placed = False
         finally:
             self._is_busy = False
@@ -438,6 +439,7 @@ class _PlacedStep:
         self.split = split
         live = split.live
         self.runner = Runner(live, split.program, split.specs, split.placement)
+        self.take, self.give_back = self.runner.take, self.runner.give_back
         self._batch = live.loaded.step.batch  # type: ignore[attr-defined]
         self._returned = live.function.structured_outputs
         self._run: Any = None
@@ -453,23 +455,14 @@ class _PlacedStep:
             specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
             run = tf.function(self._computed, autograph=False)
             self._run = run.get_concrete_function(*specs)
-        computed = iter(self._run(*inputs))
-        leaves = tf.nest.flatten(self._returned, expand_composites=True)
-        results = [None if leaf is None else next(computed) for leaf in leaves]
-        return tf.nest.pack_sequence_as(self._returned, results, expand_composites=True)
+        return packed(self._returned, self._run(*inputs))
 
     def _computed(self, *inputs: Any) -> list[Any]:
         return self.runner(self.split.divided(inputs))
 
-    def graph(self) -> StepGraph:
-        """Return the graph of the step."""
-        return StepGraph(self.split.live.graph, self.split.live.loaded.batch_size)
-
 
 def _named(step: Step) -> str:
-    if step.where is None:
-        return step.call
-    return f"{step.call} at {Path(step.where.file).name}:{step.where.line}"
+    return step.call if step.where is None else f"{step.call} at {step.where.name}"
 
 
 def _in_words(found: Verification) -> str:

@@ -9,20 +9,19 @@ Left out: steps that look up in tables, or fetch sparse tensors.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load.session_step import ancestors
+from placement_advisor.tf.load.session_step import ancestors, with_config
 from placement_advisor.tf.own_step.place import placed_graph_def
 from placement_advisor.tf.own_step.placed_function import without_given
 from placement_advisor.tf.own_step.real_devices import short_name
 from placement_advisor.tf.trace.function_names import suffix_functions
-from placement_advisor.tf.training.step_graph import StepGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,6 @@ class SessionStep:
             ModelError: it cannot be put into the user's graph.
         """
         self.split = split
-        self.runner = self
         assert target.held is not None, "its variables were read"
         self.session, self._fetched, self._run = target.session, target.step, target.run
         self._left_alone: dict[int, tuple[Fetched, bool]] = {}  # With these, by their id.
@@ -113,10 +111,6 @@ class SessionStep:
         """Return what the session would have returned."""
         fetches, feeds, run = given
         return run(self._fetches(fetches), feeds)
-
-    def graph(self) -> StepGraph:
-        """Return the graph of the step."""
-        return StepGraph(self.split.live.graph, self.split.live.loaded.batch_size)
 
     def _fetches(self, asked: Any) -> Any:
         """Return what is fetched of the copy, in the same structure."""
@@ -202,14 +196,10 @@ class SessionStep:
 def with_all_cpus(original: Any) -> Any:
     """Return how sessions are made, here with all devices that the process's CPU was cut into."""
 
-    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-        ours = v1.ConfigProto()
-        if config is not None:
-            ours.CopyFrom(config)
-        ours.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
-        original(session, target, graph, ours)
+    def on_all(config: Any) -> None:
+        config.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
 
-    return made
+    return with_config(original, on_all)
 
 
 def in_tf2(call: Callable[[], T]) -> T:
@@ -217,36 +207,28 @@ def in_tf2(call: Callable[[], T]) -> T:
 
     Eager execution cannot be switched on in a thread whose graph is in use.
     """
-    found: list[T] = []
-    failed: list[BaseException] = []
 
-    def run() -> None:
+    def run() -> T:
         is_eager, is_tf2 = tf.executing_eagerly(), tf.__internal__.tf2.enabled()
         if not is_eager:
             v1.enable_v2_behavior()
         try:
-            found.append(call())
-        except BaseException as error:
-            failed.append(error)
+            return call()
         finally:
             if not is_tf2:
                 v1.disable_v2_behavior()
             elif not is_eager:
                 v1.disable_eager_execution()
 
-    thread = Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    with ThreadPoolExecutor(1) as outside:
+        return outside.submit(run).result()
 
 
 def _is_composite(asked: Any) -> bool:
     """Whether something is fetched that several tensors make up."""
     if isinstance(asked, dict):
         return any(map(_is_composite, asked.values()))
-    if isinstance(asked, list | tuple) and not isinstance(asked, tf.SparseTensor):
+    if isinstance(asked, list | tuple):
         return any(map(_is_composite, asked))
     return isinstance(asked, tf.SparseTensor | tf.IndexedSlices | tf.RaggedTensor)
 

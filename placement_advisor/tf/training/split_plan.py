@@ -13,9 +13,10 @@ class SplitPlan:
 
     ``placement`` says where each op goes; of a split of the batch ``samples`` say how many of them
     each group of devices takes, and ``placement`` how a group shares its part, if it has several.
-    ``devices`` are those of the analysis. ``single`` is a placement of the graph that was analysed,
-    which the training's has to be; None if the plan is a placement file alone. ``step`` is what
-    ``--step`` calls the step of the script; None takes the dearest.
+    ``devices`` are those of the analysis; ``on_stand_ins``: CPUs have stood in for them. ``single``
+    is a placement of the graph that was analysed, which the training's has to be; None if the plan
+    is a placement file alone. ``step`` is what ``--step`` calls the step of the script; None takes
+    the dearest.
     """
 
     label: str
@@ -25,6 +26,7 @@ class SplitPlan:
     samples: tuple[int, ...] | None = None
     single: Path | None = None
     step: str | None = None
+    on_stand_ins: bool = False
 
     def groups(self) -> list[list[str]]:
         """Return the devices that take a share of the batch each, one or several together."""
@@ -49,4 +51,5 @@ class SplitPlan:
             samples=None if samples is None else tuple(samples),
             single=document["single"] and Path(document["single"]),
             step=document["step"],
+            on_stand_ins=document["on_stand_ins"],
         )

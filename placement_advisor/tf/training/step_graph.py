@@ -7,7 +7,7 @@ configuration, with weights of its own.
 
 from __future__ import annotations
 
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
@@ -33,21 +33,13 @@ def step_graph(step: Any, inputs: tuple[Any, ...]) -> StepGraph:
     Raises:
         ModelError: it cannot be traced, or a model not be made without its strategy.
     """
-    found: list[TracedStep] = []
-    failed: list[Exception] = []
+    with ThreadPoolExecutor(1) as outside:
+        return graph_of(outside.submit(_traced, step, inputs).result())
 
-    def trace() -> None:
-        try:
-            found.append(_traced(step, inputs))
-        except Exception as error:
-            failed.append(error)
 
-    thread = Thread(target=trace)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return StepGraph(found[0].graph, found[0].loaded.batch_size)
+def graph_of(traced: TracedStep) -> StepGraph:
+    """Return the graph of a step that was traced."""
+    return StepGraph(traced.graph, traced.loaded.batch_size)
 
 
 def _traced(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
