@@ -111,6 +111,17 @@ def test_a_loop_of_ones_own_is_recorded(child: Child, tmp_path: Path) -> None:
     assert found["losses"] == sorted(found["losses"], reverse=True)
 
 
+def test_ops_that_run_as_cheaper_ones_are_recorded_all_the_same(
+    child: Child, tmp_path: Path
+) -> None:
+    call: Any = child.call(training_live.rewritten, str(tmp_path), time_limit_s=_LIMIT_S)
+    others, not_joined = call
+    assert not_joined == []
+    assert {"power": "Square", "root": "Sqrt", "thrice": "Mul", "sum": "Sub"}.items() <= (
+        others.items()
+    )
+
+
 def test_a_loop_that_fails_ends_the_recording_and_says_nothing(
     child: Child, tmp_path: Path
 ) -> None:

@@ -135,6 +135,51 @@ def own_loop(folder: str, count: int, steps: tuple[int, int]) -> dict[str, Any]:
     return {"printed": printed.getvalue(), "losses": losses, **_written(folder)}
 
 
+def rewritten(folder: str) -> tuple[dict[str, str], list[str]]:
+    """Record ops in the place of which TensorFlow runs cheaper ones.
+
+    Returns:
+        The kinds that ran, where they are not those of the graph, and what was not joined to it.
+    """
+    weight = tf.Variable(tf.random.uniform((FEATURES, FEATURES)), name="weight")
+
+    @tf.function
+    def train_step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.matmul(tf.transpose(x), x, name="of_transposed") @ weight
+            parts = [
+                tf.pow(y, 2.0, name="power"),
+                tf.pow(y, 0.5, name="root"),
+                tf.pow(y, -0.5, name="inverse_root"),
+                tf.pow(y, -1.0, name="inverse"),
+                tf.divide(y, 3.0, name="third"),
+                tf.multiply(y, y, name="square"),
+                tf.square(tf.subtract(y, tf.sin(y), name="difference")),
+                tf.add(y, -tf.cos(y), name="sum"),
+                tf.add_n([y, y, y], name="thrice"),
+                tf.math.log(tf.nn.softmax(y), name="logarithm"),
+                tf.divide(tf.cos(y), tf.sqrt(y, name="under"), name="over"),
+            ]
+            loss = tf.add_n([tf.reduce_sum(part) for part in parts])
+        weight.assign_sub(1e-9 * tape.gradient(loss, weight))
+        return loss
+
+    x, _ = samples(32)
+    x = tf.abs(x)
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        placement_advisor.record_steps(folder, (2, 6)) as record,
+    ):
+        for _ in range(8):
+            record(train_step, x)
+    graph, recorded = OpGraph.load(Path(folder) / "graph.json.gz"), read_recorded(Path(folder))
+    kinds = {op.name: op.kind for op in graph.ops}
+    ran = [(op.name, op.kind) for op in recorded.ops]
+    same = same_ops(kinds, ran)
+    others = {op: kind for (_, kind), op in same.items() if kinds[op] != kind}
+    return others, sorted({name for name, _ in ran} - {name for name, _ in same})
+
+
 def failing_loop(folder: str) -> str:
     """Return what a loop that fails in a recorded step raises and prints; another records then."""
     printed = io.StringIO()

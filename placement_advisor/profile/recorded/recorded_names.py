@@ -12,11 +12,14 @@ through:
   taken for the first and so on, if there are equally many; if only some of the graph's were
   recorded, with the same numbers, these are the same. Else nothing is known. Ops, and scopes that
   are named after one, are counted by the function that they stand in: their numbers are equal;
+- `ArithmeticOptimizer/FoldTransposeIntoMatMul_` before the last part of a name: TensorFlow put a
+  cheaper op in the place of this one;
 - one scope more around a part of the step, on one side (`model/dense` and `dense`): tried for
   what is left over, also within `gradient_tape/`.
 
-Kinds have to agree, but for versions (`AddV2`), and for kernels that TensorFlow puts in for the op
-(`_MklMatMul`, `_FusedConv2D`). What could be two ops is none.
+Kinds have to agree, but for versions (`AddV2`), for kernels that TensorFlow puts in for the op
+(`_MklMatMul`, `_FusedConv2D`), and for the cheaper kind that its optimizer makes of it (`x ** 2`
+is a `Pow` that runs as a `Square`). What could be two ops is none.
 """
 
 from __future__ import annotations
@@ -37,8 +40,22 @@ if TYPE_CHECKING:
 
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _CALLED = re.compile(r"^(?:while(?:_\d+)?/)?(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+# `SimplifyAggregation_Mul_add` is the product that replaces the op `add`.
+_REPLACED = re.compile(r"\bArithmeticOptimizer/(?:SimplifyAggregation_Mul|[A-Za-z]+)_(?=[^/]*$)")
 _COUNTED = re.compile(r"(.*?)((?:_\d{1,9})*)")
 _VERSION = re.compile(r"V\d+$")
+# What an op of each kind runs as after TensorFlow's arithmetic optimizer and constant folding, seen
+# with TensorFlow 2.21 (`tests/tf/test_training.py` records them).
+CHEAPER_KINDS = {
+    "Add": {"Sub", "Mul"},
+    "AddN": {"Mul"},
+    "Log": {"LogSoftmax"},
+    "Mul": {"Square"},
+    "Pow": {"Square", "Sqrt", "Rsqrt", "Reciprocal"},
+    "RealDiv": {"Mul", "Reciprocal"},
+    "Sqrt": {"Rsqrt"},
+    "Sub": {"SquaredDifference"},
+}
 GRADIENTS = "gradient_tape"
 
 
@@ -63,8 +80,8 @@ def same_ops(kinds: Mapping[str, str | None], ran: Collection[Ran]) -> dict[Ran,
 
 
 def plain(name: str) -> str:
-    """Return the name without what was put before it because of how the op was run."""
-    return _CALLED.sub("", _INLINED.sub("", name))
+    """Return the name without what was put into it because of how the op was run."""
+    return _REPLACED.sub("", _CALLED.sub("", _INLINED.sub("", name)))
 
 
 def _tree(ops: Iterable[Named]) -> _Scope:
@@ -120,7 +137,8 @@ def _claims_within_one_more_scope(graph: _Scope, recorded: _Scope) -> Iterator[C
 def _agree(kind: str | None, ran_kind: str) -> bool:
     if kind is None or ran_kind.startswith("_"):
         return True
-    return _VERSION.sub("", kind) == _VERSION.sub("", ran_kind)
+    kind, ran_kind = _VERSION.sub("", kind), _VERSION.sub("", ran_kind)
+    return kind == ran_kind or ran_kind in CHEAPER_KINDS.get(kind, ())
 
 
 def _same_scopes(graph: _Scope, recorded: _Scope) -> Iterator[tuple[_Scope, _Scope]]:
