@@ -174,8 +174,11 @@ def test_xprof_counts_the_steps_of_all_hosts_of_a_measured_candidate(tab: Tab, d
         overview = read(tab, f"plugin/profile/data?run=runs/{candidate}/measured&tag=overview_page")
         assert "No step marker" not in json.dumps(overview)
         found = [row["c"][-1]["v"] for row in step_table(overview)["rows"]]
-        # It leaves out the first and the last one, which may be recorded in part.
-        assert found == pytest.approx(marked_ms[1:-1]), candidate
+        # It leaves out the first and the last one, which may be recorded in part. Once, on a busy
+        # machine, it showed one more.
+        shown = marked_ms[1 : 1 + len(found)]
+        assert found == pytest.approx(shown), candidate
+        assert len(found) >= len(marked_ms) - 2
 
 
 def test_xprof_finds_the_step_of_a_simulated_schedule(tab: Tab, demo: Path) -> None:
