@@ -296,14 +296,10 @@ def placed(
         _say(f"trains as it is: {plan}")
         yield
         return
-    from placement_advisor.processes.user_lines import is_user_code
-    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.training.placed_run import PlacedRun
 
-    main = Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>")
     run = PlacedRun(
-        lambda name: is_user_code(name, main),
-        ModelSource(path=str(main)),
+        Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>"),
         replace(plan, step=None),
         trial_steps=trial_steps,
         profile=None,

@@ -211,6 +211,11 @@ def analyze(
     )
     if apply and source_kind(Path(source.path)) is not SourceKind.PYTHON:
         raise AdvisorError(f"--apply: {source.path} is no script", hint="leave it out")
+    if apply and source.name is not None:
+        raise AdvisorError(
+            f"--apply trains {source.path} as a script, not {source.name} of it",
+            hint=f"leave out :{source.name}, or --apply",
+        )
     if costs is not None and hardware is None:
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"

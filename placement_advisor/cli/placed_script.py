@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import traceback
 from contextlib import ExitStack
 from functools import partial
@@ -23,9 +24,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.cli.output_streams import say
-from placement_advisor.processes.user_lines import is_ours, is_user_code
+from placement_advisor.processes.user_lines import is_ours
 from placement_advisor.report.split_plan import keep_training
-from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.load.run_model_file import execute
 from placement_advisor.tf.training.split_plan import SplitPlan
 
@@ -83,6 +83,7 @@ def main() -> NoReturn:
         sys.meta_path.insert(0, _WhenImported(begin))
         try:
             execute(ModuleType("__main__"), file, arguments, request["module"])
+            _wait_for_threads()
         except SystemExit:
             raise
         except BaseException as error:
@@ -110,24 +111,36 @@ def _begin(
     if plan.family == MIRRORED:
         mirror_from_first_layer(plan, at_the_end.enter_context, say)
         return
-    source = ModelSource(
-        path=str(file), arguments=tuple(arguments), module=request["module"], step=plan.step
-    )
     run = PlacedRun(
-        lambda name: is_user_code(name, file),
-        source,
+        file,
         plan,
         trial_steps=request["trial_steps"],
         profile=request["profile"] and Path(request["profile"]),
         say=say,
     )
-    at_the_end.callback(_end, run, request["analysis"])
+    at_the_end.callback(_end, run, request["analysis"], os.getpid())
     at_the_end.enter_context(run.watching())
 
 
-def _end(run: PlacedRun, analysis: str | None) -> None:
-    """Say what the training was run with, and keep it with the analysis."""
-    run.settle()
+def _wait_for_threads() -> None:
+    """Let threads end that train on when the script itself has ended, as Python does."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def _end(run: PlacedRun, analysis: str | None, process: int) -> None:
+    """Say what the training was run with, and keep it with the analysis.
+
+    A training that took days must not end here, whatever fails; nor in a copy of the process.
+    """
+    if os.getpid() != process:
+        return
+    try:
+        run.settle()
+    except Exception as error:
+        say(f"{type(error).__name__}: {error}")
+        return
     if analysis is not None:
         try:
             keep_training(Path(analysis), run.bill.as_json())

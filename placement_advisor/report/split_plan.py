@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ANOTHER = "--candidate names another"
 # What trains under a strategy in whose scope the model was made.
-_METHODS = ("model.fit", "model.train_on_batch")
+_METHOD = "model.fit"
 
 
 def analysis_of(script: str, root: Path) -> Path:
@@ -85,9 +85,9 @@ def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> S
     if not _can_run(row):
         why = row.why or "it has no placement to run with"
         raise AdvisorError(f"{folder}: {candidate}: {why}", hint=_ANOTHER)
-    if row.family == MIRRORED and (captured is None or captured.call not in _METHODS):
+    if row.family == MIRRORED and (captured is None or captured.call != _METHOD):
         raise AdvisorError(
-            f"{folder}: {candidate}: your loop would have to call strategy.run itself",
+            f"{folder}: {candidate}: only `fit` hands each replica its share of the batch",
             hint=_ANOTHER,
         )
     return SplitPlan(

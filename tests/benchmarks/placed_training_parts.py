@@ -5,7 +5,6 @@ python placed_training_parts.py trace|plain|placed|trial REQUEST
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -20,9 +19,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from placement_advisor.measurement.verification import Verification
+
 _EVERY, _TRIAL_STEPS = 20, 20
 _BLOCKS, _BLOCK_STEPS = 12, 10
 _SLOWED_BY = 2.0
+_MODULE = ModuleType("__main__")  # It holds what the script has made.
 
 
 def farthest(ours: Sequence[Any], theirs: Sequence[Any], before: Sequence[Any]) -> float:
@@ -78,21 +80,24 @@ def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Run the script as it is; keep what variables hold."""
     from placement_advisor.tf.load.run_model_file import execute
 
-    execute(ModuleType("__main__"), script, (), None)
+    execute(_MODULE, script, (), None)
     _keep(asked["kept"])
     return {}
 
 
 def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Run the script placed, with every 20th step beside the script's own."""
+    from placement_advisor.measurement.verification import Results, rounding, verify
     from placement_advisor.tf.training import placed_run
+    from placement_advisor.tf.verify.rounding import ROUNDING_SEED, rounded
 
-    own_variables: list[Any] = []
-    apart: list[float] = []
+    found: list[Verification] = []
     batches: list[Any] = []
     seconds: dict[str, float] = {}
 
     class Checked(placed_run.PlacedRun):
+        variables: dict[str, Any]
+
         def _stand_still(self) -> None:
             began_s = time.monotonic()
             super()._stand_still()
@@ -102,21 +107,33 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
             placed = self._step
             assert placed is not None
             batches[:] = given
-            is_due = self.bill.placed_steps % _EVERY == 0
+            is_due = not asked["draws"] and self.bill.placed_steps % _EVERY == 0
             if not is_due or any(placed.inputs(batch) is None for batch in given):
                 return super()._run(given, own, began_s)
-            own_variables[:] = own_variables or _variables_of(placed)
             if self._is_placed:
                 self._move(placed, is_placed=False)
-            before = [variable.numpy() for variable in own_variables]
-            self._within_step(own)
-            theirs = [variable.numpy() for variable in own_variables]
-            for variable, value in zip(own_variables, before, strict=True):
-                variable.assign(value)
+            if not found:
+                self.variables = _variables_of(placed)
+            before = self.values()
+            theirs = self.results(own, before)
+            noisy = self.results(own, rounded(before, ROUNDING_SEED))
+            self.set(before)
             returned = super()._run(given, own, began_s)
-            ours = [variable.numpy() for variable in own_variables]
-            apart.append(farthest(ours, theirs, before))
+            ours = Results(outputs=(), before=before, state=self.values(), given={})
+            found.append(verify(ours, theirs, [rounding(noisy, theirs)], 1))
             return returned
+
+        def values(self) -> dict[str, Any]:
+            return {name: variable.numpy() for name, variable in self.variables.items()}
+
+        def set(self, values: dict[str, Any]) -> None:
+            for name, variable in self.variables.items():
+                variable.assign(values[name])
+
+        def results(self, own: Callable[[], Any], before: dict[str, Any]) -> Results:
+            self.set(before)
+            self._within_step(own)
+            return Results(outputs=(), before=before, state=self.values(), given={})
 
     original = placed_run.trace_step
 
@@ -134,7 +151,8 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     return {
         "why_not": None,
         "placed_steps": run.bill.placed_steps,
-        "steps_apart": max(apart),
+        "wrong": [each.wrong for each in found if each.wrong],
+        "steps_apart": max((each.relative_difference for each in found), default=None),
         "over_by_hand": _over_by_hand(run, batches),
         "ready_s": seconds["ready"],
         "trace_s": seconds["trace"],
@@ -164,8 +182,6 @@ def _trial(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int) -> Any:
-    from placement_advisor.processes.user_lines import is_user_code
-    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.load.run_model_file import execute
     from placement_advisor.tf.training.split_plan import SplitPlan
 
@@ -179,15 +195,14 @@ def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int
         single=drawn,
     )
     run = kind(
-        lambda name: is_user_code(name, script),
-        ModelSource(path=str(script)),
+        script,
         plan,
         trial_steps=trial_steps,
         profile=None,
         say=lambda text: print(text, file=sys.stderr),
     )
     with run.watching():
-        execute(ModuleType("__main__"), script, (), None)
+        execute(_MODULE, script, (), None)
         run.put_back()
     return run
 
@@ -218,23 +233,35 @@ def _over_by_hand(run: Any, batches: list[Any]) -> float:
     return median(hooked / hand for hooked, hand in pairs)
 
 
-def _variables_of(placed: Any) -> list[Any]:
+def _variables_of(placed: Any) -> dict[str, Any]:
     from placement_advisor.tf.trace.tracer import owned_variables
 
     live = placed.split.live
     found = owned_variables(live.function.graph, live.loaded.model)
-    return list({id(variable): variable for variable, _ in found}.values())
+    each = {id(variable): variable for variable, _ in found}.values()
+    return {f"{i} {variable.name}": variable for i, variable in enumerate(each)}
 
 
 def _keep(path: str) -> None:
-    """Write what the script's variables hold, in the order in which they were made."""
+    """Write the numbers that the script's variables hold: its own, of its models and optimizers."""
+    values = [np.asarray(each) for each in _held(list(vars(_MODULE).values()))]
+    numbers = [value for value in values if value.dtype.kind == "f"]
+    assert numbers, "the script has no variables"
+    np.savez(path, **{f"after_{i}": value for i, value in enumerate(numbers)})
+
+
+def _held(made: Any) -> list[Any]:
+    import keras
     import tensorflow as tf
 
-    gc.unfreeze()
-    kind = type(tf.Variable(0.0))
-    found = [each for each in gc.get_objects() if type(each) is kind and each.dtype.is_floating]
-    found.sort(key=lambda variable: int(variable._unique_id.rpartition("_")[2]))
-    np.savez(path, **{f"after_{i}": each.numpy() for i, each in enumerate(found)})
+    if isinstance(made, (list, tuple)):
+        return [variable for each in made for variable in _held(each)]
+    if isinstance(made, keras.Model):
+        kind = keras.optimizers.Optimizer
+        return [*made.variables, *_held([v for v in vars(made).values() if isinstance(v, kind)])]
+    if isinstance(made, keras.optimizers.Optimizer):
+        return list(made.variables)
+    return [made] if isinstance(made, tf.Variable) else []
 
 
 if __name__ == "__main__":

@@ -127,6 +127,7 @@ def test_what_cannot_be_run_is_said_in_one_error(
     assert "holds no finished analysis" in error_of("run", "train.py", "--placement", str(empty))
     (tmp_path / "file.json").write_text("{}")
     assert "file.json" in error_of("run", "train.py", "--placement", "file.json")
+    assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")
 
 
 def error_of(*words: str) -> str:
@@ -161,6 +162,37 @@ def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_i
     assert document["training"]["placed_steps"] > 100
     shown = run_here("show", str(path.parent))
     assert "your training: " in shown.out
+
+
+_MIRRORED = """
+import numpy as np, keras, tensorflow as tf
+keras.utils.set_random_seed(3)
+optimizer = keras.optimizers.Adam(0.01)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(1)])
+model.compile(optimizer, "mse")
+x = np.random.default_rng(1).normal(size=(640, 8)).astype("float32")
+fitted = model.fit(x, x.sum(1), batch_size=32, epochs=3, verbose=0)
+print(*(f"{loss:.6f}" for loss in fitted.history["loss"]), tf.distribute.has_strategy())
+"""
+
+
+@pytest.mark.slow
+def test_mirrored_trains_under_a_strategy_that_nobody_has_written(
+    tmp_path: Path, run: Callable[..., Ran]
+) -> None:
+    (tmp_path / "train.py").write_text(_MIRRORED)
+    words = ("--candidates", "mirrored", "--rounds", "3", "-q")
+    with Command("analyze", "train.py", *words, temp=tmp_path / "temp", cwd=tmp_path) as command:
+        ran = command.wait()
+        assert ran.code == 0, ran.err
+    plain = run("train.py")
+    ran = run("train.py", "--candidate", "mirrored")
+    assert ran.code == 0, ran.err
+    assert "mirrored: trains under a MirroredStrategy; no trial" in ran.err
+    *losses, has_strategy = ran.out.split()
+    assert has_strategy == "True"
+    expected = [float(loss) for loss in plain.out.split()[:-1]]
+    assert [float(loss) for loss in losses] == pytest.approx(expected, rel=1e-3)
 
 
 _IN_PYTHON = (

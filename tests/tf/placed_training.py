@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import random
 import sys
 import time
+import weakref
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
@@ -13,8 +15,7 @@ from typing import Any
 
 from placed_live import WORKERS, cpus, random_placement
 
-from placement_advisor.processes.user_lines import is_user_code
-from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.run_model_file import execute
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.trace.tracer import traced_step
@@ -41,11 +42,16 @@ def plan_of(path: str, samples: tuple[int, ...] | None) -> SplitPlan:
 
 
 def trained(
-    script: str, plan: SplitPlan | None, trial_steps: int, slowed: str | None = None
+    script: str,
+    plan: SplitPlan | None,
+    trial_steps: int,
+    slowed: str | None = None,
+    profile: str | None = None,
 ) -> dict[str, Any]:
     """Run a script to its end, with its step split by a plan or as it is.
 
-    ``slowed`` names the step, "own" or "placed", of which each call takes 20 ms more.
+    ``slowed`` names the step, "own" or "placed", of which each call takes 20 ms more. Some steps
+    are recorded into the folder ``profile``.
     """
     cpus(2)
     told: list[str] = []
@@ -53,14 +59,8 @@ def trained(
     path = Path(script)
     run = None
     if plan is not None:
-        run = _Slowed(
-            lambda name: is_user_code(name, path),
-            ModelSource(path=script),
-            plan,
-            trial_steps=trial_steps,
-            profile=None,
-            say=told.append,
-        )
+        logs = None if profile is None else Path(profile)
+        run = _Slowed(path, plan, trial_steps=trial_steps, profile=logs, say=told.append)
         run.slowed = slowed
     error = None
     with redirect_stdout(out), nullcontext() if run is None else run.watching():
@@ -75,6 +75,20 @@ def trained(
     return {"out": out.getvalue(), "told": told, "bill": bill, "error": error}
 
 
+def captures_kept() -> int:
+    """Return how many of three captures that are over are still in memory."""
+
+    def over() -> weakref.ref[Capture]:
+        capture = Capture(lambda _: False, lambda _: None)
+        with capture.watching():
+            pass
+        return weakref.ref(capture)
+
+    ended = [over() for _ in range(3)]
+    gc.collect()
+    return sum(capture() is not None for capture in ended)
+
+
 class _Slowed(placed_run.PlacedRun):
     slowed: str | None = None
 
@@ -85,7 +99,19 @@ class _Slowed(placed_run.PlacedRun):
 
 
 def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
-    """Run a script whose split has a mistake, one of `tests/campaigns/breakages.py`."""
+    """Run a script whose split has a mistake, one of `tests/campaigns/breakages.py`.
+
+    Or there is "no room" behind the first move of its variables.
+    """
+    if mistake == "no room":
+        move = placed_run.Runner.take
+
+        def take(runner: Any) -> None:
+            move(runner)
+            raise MemoryError(mistake)
+
+        placed_run.Runner.take = take  # type: ignore[method-assign]
+        return trained(script, plan, 0)
     sys.path.append(str(Path(__file__).parents[1] / "campaigns"))
     import breakages
 

@@ -60,10 +60,10 @@ def test_the_bill_says_what_ran_what_it_takes_and_what_it_saved() -> None:
     bill.ready_s = 2.0
     bill.trial = _tried([30 * _MS], [20 * _MS])
     assert bill.told() == (
-        "2,000 steps with towers, 30 of your own in the trial, 1 of your own on other shapes: "
-        "about 20 s saved, 2.00 s spent on getting ready (a step takes 20.0 ms with towers and "
-        "30.0 ms with your own (1.50×, 95 % "
-        "interval 1.50–1.50; 20 steps each, in turns))"
+        "2,000 steps with towers, 30 of your own in the trial, 1 of your own on other batches or "
+        "fetches: about 20 s saved, 2.00 s spent on getting ready (a step takes 20.0 ms with "
+        "towers and 30.0 ms with your own (1.50×, 95 % interval 1.50–1.50; 20 steps each, in "
+        "turns))"
     )
     assert bill.told(so_far=True).endswith("about 20 s saved, 2.00 s spent on getting ready")
     assert bill.decision().startswith("trains with towers from here on: a step takes 20.0 ms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from placement_advisor.tf.load.model_source import ModelSource
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from placement_advisor.processes.children import Child
 
 placed_training = RemoteModule("placed_training")
 _LIMIT_S = 300.0
@@ -166,6 +169,107 @@ with tf.Session() as session, tempfile.TemporaryDirectory() as folder:
         if i == 99: saver.restore(session, folder + "/kept")
     for variable in tf.global_variables(): print(f"{session.run(variable).sum():.4g}")
 """,
+    "fit, with whatever changes in between": _FIT
+    + """
+optimizer = keras.optimizers.Adam(0.01, use_ema=True, ema_overwrite_frequency=7)
+model = build(optimizer)
+class Watching(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        show(model.predict([v[:9] for v in x], verbose=0), *logs.values())
+        if epoch == 4: tf.saved_model.save(model, HERE + "/saved")
+        if epoch == 5: model.export(HERE + "/exported", verbose=False)
+checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+callbacks = [
+    Watching(),
+    keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
+    keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=1, min_delta=1e3),
+    keras.callbacks.EarlyStopping(monitor="loss", patience=5, restore_best_weights=True),
+    keras.callbacks.BackupAndRestore(HERE + "/backup"),
+]
+model.fit(x, y, batch_size=40, epochs=7, verbose=0, callbacks=callbacks)
+path = checkpoint.save(HERE + "/kept")
+show(*model.get_weights(), *optimizer.variables)
+model.fit(x, y, batch_size=40, epochs=2, verbose=0)
+checkpoint.restore(path)
+show(*model.get_weights(), *optimizer.variables)
+model.compile(optimizer, "mae")
+show(*model.fit(x, y, batch_size=40, epochs=3, verbose=0).history["loss"])
+for name in ("saved", "exported"):
+    again = tf.saved_model.load(HERE + "/" + name)
+    show(again.signatures["serving_default"](left=x[0], right=x[1])["joined"]
+        if name == "saved" else again.serve(x))
+""",
+    "fit under a strategy": _FIT
+    + """
+strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+with strategy.scope(): model = build()
+show(*model.fit(x, y, batch_size=40, epochs=4, verbose=0).history["loss"], *model.get_weights())
+""",
+    "a loop that is exported": _LOOP
+    + """
+import os
+HERE = os.path.dirname(os.path.abspath(__file__))
+class Net(tf.Module):
+    def __init__(self): self.left, self.right = left, right
+    @tf.function(input_signature=[tf.TensorSpec([None, 6])] * 2)
+    def __call__(self, one, other): return tf.reduce_sum(through(one, left) * through(other, right))
+    @tf.function
+    def half(self, one): return tf.reduce_sum(through(one, left)) / 2
+net = Net()
+for i, batch in enumerate(data):
+    step(*batch)
+    if i == 60: print(f"{float(net(*batch[:2])):.4g} {float(net.half(batch[0])):.4g}")
+    if i == 80:
+        signature = net.__call__.get_concrete_function()
+        tf.saved_model.save(net, HERE + "/net", signatures=signature)
+again = tf.saved_model.load(HERE + "/net")
+print(f"{float(again(x[0], x[1])):.4g} {float(again.half(x[0])):.4g}")
+print(f"{float(score()):.4g}")
+""",
+    "a session for each fold": _SESSION
+    + """
+one, other = (tf.placeholder(tf.float32, [None, 6]) for _ in range(2))
+wanted = tf.placeholder(tf.float32, [None])
+loss = losses(one, other, wanted)
+train = tf.train.AdagradOptimizer(0.05).minimize(loss)
+for fold, count in enumerate((1, 60, 5)):
+    with tf.Session() as session:
+        try: session.run(loss, {})
+        except tf.errors.OpError as error: print(type(error).__name__)
+        session.run(tf.global_variables_initializer())
+        for i in range(count):
+            rows = [data[j][i % 40 : i % 40 + 16] for j in range(2)]
+            feeds = {one: rows[0], other: rows[1], wanted: rows[0].sum(1)}
+            fetched = session.run([train, loss, wanted] if i % 10 == 9 else [train, loss], feeds)
+            print(f"{fetched[1]:.4g}")
+""",
+    "two sessions": _SESSION
+    + """
+def graph_of():
+    graph = tf.Graph()
+    with graph.as_default():
+        one, other = (tf.placeholder(tf.float32, [None, 6]) for _ in range(2))
+        wanted = tf.placeholder(tf.float32, [None])
+        loss = losses(one, other, wanted)
+        train = tf.train.MomentumOptimizer(0.05, 0.9).minimize(loss)
+        return graph, (one, other, wanted), loss, train, tf.train.Saver()
+def feeds(given, i):
+    rows = [data[j][i % 48 : i % 48 + 16] for j in range(2)]
+    return dict(zip(given, (*rows, rows[0].sum(1))))
+graph, given, loss, train, saver = graph_of()
+draw = np.random.default_rng(2)
+shown, seen, its_loss, _, loader = graph_of()
+with tf.Session(graph=graph) as session, tf.Session(graph=shown) as other, \
+        tf.Session(graph=graph) as third, tempfile.TemporaryDirectory() as folder:
+    for each in (session, third):
+        with graph.as_default(): each.run(tf.variables_initializer(tf.global_variables()))
+    for i in range(90):
+        print(f"{session.run([loss, train], feeds(given, i))[0]:.4g}")
+        if i % 20 == 19:
+            loader.restore(other, saver.save(session, folder + "/kept"))
+            print(f"{other.run(its_loss, feeds(seen, i)):.4g}")
+            print(f"{third.run([loss, train], feeds(given, i))[0]:.4g}")
+""",
     "a monitored session": _SESSION
     + """
 rows = tf.data.Dataset.from_tensor_slices((data[0], data[1], data[0].sum(1))).batch(10).repeat(14)
@@ -200,6 +304,7 @@ def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         slowed: str | None = None,
         drawn_for: str | None = None,
         mistake: str | None = None,
+        is_recorded: bool = False,
     ) -> Any:
         path.write_text(drawn_for or text)
         if seed is None:
@@ -215,18 +320,72 @@ def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         path.write_text(text)
         if mistake is not None:
             return called(placed_training.mistaken, str(path), plan, mistake)
-        return called(placed_training.trained, str(path), plan, trial_steps, slowed)
+        logs = str(tmp_path / "logs") if is_recorded else None
+        return called(placed_training.trained, str(path), plan, trial_steps, slowed, logs)
 
     return trained
 
 
-@pytest.mark.parametrize("name", _SCRIPTS)
+_SLOW = (
+    "fit, with whatever changes in between",
+    "fit under a strategy",
+    "a loop that is exported",
+    "a session for each fold",
+    "two sessions",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in _SCRIPTS]
+)
 def test_a_placed_training_is_the_same_training(train: Callable[..., Any], name: str) -> None:
     own, placed = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1)
     assert own["error"] is None
     assert placed["bill"]["why_not"] is None, placed["told"]
     assert placed["bill"]["placed_steps"] > 10, placed
     assert (placed["out"], placed["error"]) == (own["out"], None)
+
+
+_RESUMED = (
+    _FIT
+    + """
+path = HERE + "/kept.keras"
+model = keras.models.load_model(path) if os.path.exists(path) else build()
+if os.path.exists(HERE + "/kept.weights.h5"): model.load_weights(HERE + "/kept.weights.h5")
+show(*model.fit(x, y, batch_size=40, epochs=3, verbose=0).history["loss"], *model.get_weights())
+print(int(model.optimizer.iterations))
+model.save(path)
+model.save_weights(HERE + "/kept.weights.h5")
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_training_is_resumed_with_the_split_or_without(
+    train: Callable[..., Any], tmp_path: Path
+) -> None:
+    kept = ("kept.keras", "kept.weights.h5")
+    printed = set()
+    for first, second in itertools.product((None, 1), (None, 2)):
+        for name in kept:
+            (tmp_path / name).unlink(missing_ok=True)
+        ran = [train(_RESUMED, seed) for seed in (first, second)]
+        assert [each["error"] for each in ran] == [None, None]
+        for each, seed in zip(ran, (first, second), strict=True):
+            assert seed is None or each["bill"]["placed_steps"] > 10, each["told"]
+        printed.add(tuple(each["out"] for each in ran))
+    assert len(printed) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fit", "a session that is fed"])
+def test_split_steps_are_recorded(train: Callable[..., Any], name: str) -> None:
+    own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1, is_recorded=True)
+    assert found["out"] == own["out"]
+    compute, copies, following = found["told"][-3:]
+    assert compute.startswith("compute  "), found["told"]
+    assert copies.startswith("copies   ")
+    assert following.startswith("next     ")
 
 
 @pytest.mark.parametrize("name", ["fit", "a loop over a function", "a session that is fed"])
@@ -313,6 +472,19 @@ def assert_refused(found: dict[str, Any]) -> None:
     assert found["made"], "the mistake could not be made"
     assert "computes something else" in (found["bill"]["why_not"] or ""), found
     assert not found["bill"]["placed_steps"]
+
+
+def test_where_variables_cannot_move_they_are_all_where_they_were(
+    train: Callable[..., Any],
+) -> None:
+    text = _SCRIPTS["a loop over a function"]
+    own, found = train(text), train(text, 1, mistake="no room")
+    assert (found["out"], found["error"]) == (own["out"], None)
+    assert "no room" in found["bill"]["why_not"]
+
+
+def test_what_a_training_was_watched_by_is_let_go(child: Child) -> None:
+    assert child.call(placed_training.captures_kept, time_limit_s=_LIMIT_S) == 0
 
 
 def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(

@@ -26,6 +26,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -138,6 +139,18 @@ class Step:
         return self.calls * sum(rest) / max(1, len(rest))
 
 
+# What a process hooks for good stays so in its copies, in which nothing is seen.
+_CAPTURES: weakref.WeakSet[Capture] = weakref.WeakSet()
+
+
+def _leave() -> None:
+    for capture in tuple(_CAPTURES):
+        capture.leave()
+
+
+os.register_at_fork(after_in_child=_leave)
+
+
 class _Within(threading.local):
     """Whether a thread is within a step."""
 
@@ -174,7 +187,7 @@ class Capture:
         self._fitted: Any | None = None
         self._run_of_sessions: Any = None
         self._recording = Recording(self._is_users)
-        os.register_at_fork(after_in_child=self._leave)
+        _CAPTURES.add(self)
 
     def chosen(self) -> Step | None:
         """Return the step to analyse: that asked for, else the dearest; None if none was seen.
@@ -239,8 +252,8 @@ class Capture:
             for name in ("disable_v2_behavior", "disable_resource_variables"):
                 put(module, name, session_step.with_resource_variables(getattr(module, name)))
 
-    def _leave(self) -> None:
-        """See nothing in a copy of the process."""
+    def leave(self) -> None:
+        """See nothing from here on; what is hooked stays so."""
         self._is_over = True
 
     def unhook(self) -> None:
@@ -265,7 +278,7 @@ class Capture:
                     return capture._keras_call(key, model, step, inner, given)
 
                 watched.is_watched = True  # type: ignore[attr-defined]
-                capture._put(model, attribute, watched)
+                setattr(model, attribute, watched)  # To be undone, it would have to be kept.
             return made
 
         return make
@@ -328,7 +341,7 @@ class Capture:
         )
         with self._seen(id(function), lambda: step, [given]):
             returned = original(function, *args, **kwargs)
-        if known is None:
+        if known is None and not tf.config.functions_run_eagerly():
             step.touches = _touches(function, args, kwargs)
             step.trains = step.touches.trains
         return returned
@@ -431,9 +444,13 @@ class Capture:
     def _hook_strategies(self, put: Callable[[Any, str, Any], None]) -> None:
         def note(name: str) -> None:
             self.strategies.append((name, self._called_from()[1]))
+            self._given_way(name)
 
         for owner, name, original in one_replica.strategies():
             put(owner, name, one_replica.in_place_of(original, functools.partial(note, name)))
+
+    def _given_way(self, strategy: str) -> None:
+        """Do what there is to do where a strategy has given way to one replica."""
 
     def _is_elsewhere(self) -> bool:
         """Whether a call is none of the program's own: within a step, in a copy, or afterwards."""

@@ -95,8 +95,9 @@ class Bill:
 
     ``label`` is the split's. ``is_tried``: a trial was asked for, which ``trial`` is once it is
     over. ``why_not`` says why the script trains as it is, None if it does not, or not yet. Making
-    the split ready took ``ready_s``. ``own_steps`` are the script's own in the trial, and
-    ``other_steps`` those of batches that the split is not for.
+    the split ready took ``ready_s``, moves of variables after the trial ``moving_s``. ``own_steps``
+    are the script's own in the trial, and ``other_steps`` those of batches or fetches that the
+    split is not for. ``in_place_of`` is the strategy of the script of which one replica trained.
     """
 
     label: str
@@ -107,6 +108,19 @@ class Bill:
     placed_steps: int = 0
     own_steps: int = 0
     other_steps: int = 0
+    moving_s: float = 0.0
+    in_place_of: str | None = None
+
+    @property
+    def is_own_kept(self) -> bool:
+        """Whether the script's own step was no slower in a trial."""
+        return self.trial is not None and self.trial.speedup <= 1
+
+    @property
+    def _as_it_is(self) -> str:
+        if self.in_place_of is None:
+            return "trained as it is"
+        return f"trained with one replica of your {self.in_place_of}"
 
     def decision(self) -> str:
         """Say which step goes on after a trial, and why."""
@@ -118,20 +132,24 @@ class Bill:
     def told(self, *, so_far: bool = False) -> str:
         """Say in a line what was run, and what it has saved; in short while it goes on."""
         if self.why_not is not None:
-            return f"trained as it is: {self.why_not}"
+            return f"{self._as_it_is}: {self.why_not}"
         if not self.placed_steps:
-            return f"trained as it is: no step that {self.label} is for was seen"
+            why = f"no step that {self.label} is for was seen"
+            if self.ready_s:
+                why = f"it ended before its first step with {self.label}"
+            return f"{self._as_it_is}: {why}"
         counts = f"{_steps(self.placed_steps)} with {self.label}"
         if self.own_steps:
             counts += f", {self.own_steps:,} of your own in the trial"
         if self.other_steps:
-            counts += f", {self.other_steps:,} of your own on other shapes"
+            counts += f", {self.other_steps:,} of your own on other batches or fetches"
         if self.trial is None:
             why = "the training was too short for a trial" if self.is_tried else "no trial"
             return f"{counts}; {why}, so the saving is unknown"
-        if self.trial.speedup <= 1:
-            return f"trained as it is: {self.label} was no faster in the trial"
-        saved_ns = self.placed_steps * max(0.0, self.trial.own_ns - self.trial.placed_ns)
+        if self.is_own_kept:
+            return f"{self._as_it_is}: {self.label} was no faster in the trial"
+        saved_ns = self.placed_steps * (self.trial.own_ns - self.trial.placed_ns)
+        saved_ns = max(0.0, saved_ns - self.moving_s * NS_PER_S)
         told = (
             f"{counts}: about {_duration(saved_ns)} saved, {_duration(self.ready_s * NS_PER_S)} "
             "spent on getting ready"

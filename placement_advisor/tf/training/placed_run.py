@@ -18,6 +18,7 @@ from an iterator: how many they take is theirs to decide.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,11 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError, ModelError
-from placement_advisor.tf.load.capture import Capture, SessionRun, Step, taken
+from placement_advisor.processes.user_lines import is_user_code
+from placement_advisor.tf.load.capture import FUNCTION, Capture, SessionRun, Step, taken
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_ops import Loop
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.own_step.place import Runner, devices_here, packed
 from placement_advisor.tf.own_step.real_devices import real_devices
 from placement_advisor.tf.trace.tracer import trace_step
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.load.session_step import Fetched
     from placement_advisor.tf.training.split_plan import SplitPlan
 
@@ -60,16 +62,20 @@ def cut_cpu(count: int) -> None:
 def mirror_from_first_layer(
     plan: SplitPlan, enter: Callable[[Any], Any], say: Callable[[str], None]
 ) -> None:
-    """Have the scope of a `MirroredStrategy` entered as soon as Keras makes its first layer.
+    """Have the scope of a `MirroredStrategy` entered before Keras makes a layer or an optimizer.
 
-    Not before: whatever the script sets of devices has to be set then.
+    Not earlier: whatever the script sets of devices has to be set then.
     """
-    original = vars(keras.Layer)["__new__"]
+    layer, optimizer = keras.Layer, keras.optimizers.Optimizer
+    original, original_init = vars(layer)["__new__"], optimizer.__init__
 
-    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        keras.Layer.__new__ = original
+    def begin() -> None:
+        layer.__new__, optimizer.__init__ = original, original_init
         assert plan.samples is not None, "it splits the batch"
         names = plan.devices[: len(plan.samples)]
+        if tf.distribute.has_strategy():
+            say("trains as it is: it has a strategy of its own")
+            return
         try:
             real = real_devices(names, devices_here(), {})
             enter(tf.distribute.MirroredStrategy([real[name] for name in names]).scope())
@@ -78,9 +84,16 @@ def mirror_from_first_layer(
             )
         except AdvisorError as error:
             say(f"trains as it is: {error.message}")
+
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        begin()
         return original.__func__(cls, *args, **kwargs)
 
-    keras.Layer.__new__ = staticmethod(new)
+    def init(made: Any, *args: Any, **kwargs: Any) -> None:
+        begin()
+        original_init(made, *args, **kwargs)
+
+    layer.__new__, optimizer.__init__ = staticmethod(new), init
 
 
 class PlacedRun(Capture):
@@ -88,48 +101,55 @@ class PlacedRun(Capture):
 
     def __init__(
         self,
-        is_users: Callable[[str], bool],
-        source: ModelSource,
+        script: Path,
         plan: SplitPlan,
         *,
         trial_steps: int,
         profile: Path | None,
         say: Callable[[str], None],
     ) -> None:
-        """Wait for the step of a plan, or for another one of the same graph.
+        """Wait for a script's step of a plan, or for another one of the same graph.
 
         ``trial_steps`` are timed each way, none without a trial. Some placed steps are recorded
         into the log folder ``profile``, if there is one. ``say`` is given what the user is told.
         """
-        super().__init__(is_users, lambda _: None)
+        super().__init__(lambda file: is_user_code(file, script), lambda _: None)
         self.bill = Bill(label=plan.label, is_tried=trial_steps > 0)
-        self._source, self._plan, self._say = source, plan, say
+        self._source = ModelSource(path=str(script), step=plan.step)
+        self._plan, self._say = plan, say
         self._trial = TrainingTrial(trial_steps) if trial_steps else None
         self._recorder = None if profile is None else Recorder(profile, _PROFILED)
         self._is_busy = False
         self._unfit: set[int] = set()  # Steps that cannot be placed, by their id.
         self._key: Any = None
         self._model: Any = None
+        # What was made ready, and what takes the place of the script's own step: both or the first.
+        self._ready: _PlacedStep | SessionStep | None = None
         self._step: _PlacedStep | SessionStep | None = None
         self._is_placed = False  # Whether variables are where the placement has them.
+        self._is_between = False  # Whether a move has begun and not ended.
         self._copies: dict[int, tuple[Any, Any]] = {}  # Of functions, with these, by their id.
         self._moving_s = 0.0
 
     def put_back(self) -> None:
         """Have variables where the program has made them, for whatever comes next."""
-        if self._step is not None and self._is_placed:
-            self._move(self._step, is_placed=False)
+        if self._ready is not None and self._is_placed:
+            self._move(self._ready, is_placed=False)
 
     def settle(self) -> None:
         """Say what the program was trained with, once it has ended."""
         self.put_back()
         self.unhook()
         self._say(self.bill.told())
-        if self._recorder is not None and self._step is not None:
-            self._recorder.stop()
-            live = self._step.split.live
-            for line in finish(self._recorder, lambda: graph_of(live)):
-                self._say(line)
+        if self._recorder is None or self._ready is None:
+            return
+        self._recorder.stop()
+        if self.bill.is_own_kept:
+            self._say("recorded nothing: no split step ran after the trial")
+            return
+        live = self._ready.split.live
+        for line in finish(self._recorder, lambda: graph_of(live)):
+            self._say(line)
 
     def chosen(self) -> Step | None:
         """Return the step of the plan if it was seen, else the dearest that may be it."""
@@ -144,6 +164,8 @@ class PlacedRun(Capture):
         put(session, "make_callable", self._callable_hook(session.make_callable))
         # It exports functions that were traced.
         put(tf.saved_model, "save", self._saving_hook(tf.saved_model.save))
+        concrete = FUNCTION.get_concrete_function
+        put(FUNCTION, "get_concrete_function", self._concrete_hook(concrete))
         callbacks = keras.callbacks.CallbackList
         put(callbacks, "on_epoch_end", self._epoch_hook(callbacks.on_epoch_end))
 
@@ -157,9 +179,27 @@ class PlacedRun(Capture):
     def _saving_hook(self, original: Any) -> Any:
         def save(*args: Any, **kwargs: Any) -> Any:
             self.put_back()
+            self._trace_as_copies()
             return original(*args, **kwargs)
 
         return save
+
+    def _concrete_hook(self, original: Any) -> Any:
+        # Whoever asks for it keeps it: it holds variables where they are now.
+        def get_concrete_function(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if tf.executing_eagerly() and not self._is_elsewhere():
+                self.put_back()
+            return original(function, *args, **kwargs)
+
+        return get_concrete_function
+
+    def _trace_as_copies(self) -> None:
+        """Have functions traced themselves for what their copies were called with."""
+        for function, copy in self._copies.values():
+            for traced in copy._list_all_concrete_functions():
+                given, named = traced.structured_input_signature
+                with suppress(Exception):  # It says so to whoever calls it.
+                    function.get_concrete_function(*given, **named)
 
     def _epoch_hook(self, original: Any) -> Any:
         def on_epoch_end(callbacks: Any, *args: Any, **kwargs: Any) -> None:
@@ -193,9 +233,13 @@ class PlacedRun(Capture):
         finally:
             self._is_busy = False
         self._recording.end()
-        self._step, self.bill.why_not = ready, None
+        self._ready = self._step = ready
+        self.bill.why_not = None
         self._key = next(key for key, each in self.steps.items() if each is step)
         self._model = step.target if isinstance(step.target, keras.Model) else None
+        for each in self.steps.values():
+            each.batches.clear()
+        self.order.clear()
         self.bill.ready_s = time.monotonic() - began_s
         self._say(
             f"{self._plan.label} for {_named(step)}: {_in_words(found)}; ready after "
@@ -212,9 +256,9 @@ class PlacedRun(Capture):
         self._unfit.add(id(step))
         if any(each.trains and id(each) not in self._unfit for each in self.steps.values()):
             return
-        for name in dict(self.strategies):
-            self._say(f"your {name} has given way to a single replica")
         self._say(f"{_named(step)} trains as it is: {why}")
+        if hint and "devices={" in hint:  # That is an argument of `place`.
+            hint = "advisor run --devices N cuts this machine's CPU into N"
         if hint:
             self._say(f"hint: {hint}")
         if self._plan.step is None or self._plan.step in step.names:
@@ -235,7 +279,12 @@ class PlacedRun(Capture):
             split, found = in_tf2(verified)
             ready = SessionStep(split, step.target)
         # Here what cannot be done is found out.
-        ready.take()
+        try:
+            ready.take()
+        except BaseException:
+            with suppress(Exception):
+                ready.give_back()  # What has moved.
+            raise
         ready.give_back()
         return ready, found
 
@@ -261,8 +310,11 @@ class PlacedRun(Capture):
             if model is self._model and step == "train_step":  # It was compiled again.
                 self._give_up("your model has another training step by now")
             return inner(given)
-        batches = taken(given, model.steps_per_execution)
-        return self._run(batches, lambda: inner(iter(batches)), time.perf_counter())
+        began_s, count = time.perf_counter(), model.steps_per_execution
+        if self._trial is not None and not self._trial.is_placed:
+            return self._own_turn(self._trial, count, lambda: inner(given))
+        batches = taken(given, count)
+        return self._run(batches, lambda: inner(iter(batches)), began_s)
 
     def _function_call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         if self._step is None:
@@ -292,6 +344,7 @@ class PlacedRun(Capture):
         if not isinstance(placed, SessionStep) or session is not placed.session:
             return own()
         if key != self._key:
+            self.bill.other_steps += step.trains
             return own() if placed.leaves_alone(step) else self._other_run(session, own)
         with self._lock:
             began_s = time.perf_counter()
@@ -317,14 +370,23 @@ class PlacedRun(Capture):
         return gradient
 
     def _close_hook(self, original: Any) -> Any:
-        hook = super()._close_hook(original)
-
         def close(session: Any) -> None:
             if isinstance(self._step, SessionStep) and session is self._step.session:
-                self._give_up("its session was closed")
-            hook(session)
+                self._is_placed = False  # Its variables end with it.
+                self._give_up(None)
+            for key, step in list(self.steps.items()):
+                if isinstance(step.target, SessionRun) and step.target.is_of(session):
+                    del self.steps[key]
+            original(session)
 
         return close
+
+    def _given_way(self, strategy: str) -> None:
+        self.bill.in_place_of = strategy
+        self._say(
+            f"your {strategy} gives way to one replica: num_replicas_in_sync is 1, so a batch that "
+            "is multiplied by it is smaller"
+        )
 
     def _version(self, function: Any) -> Any:
         """Return a function as it can be called where variables are now."""
@@ -344,11 +406,11 @@ class PlacedRun(Capture):
         placed, trial, count = self._step, self._trial, len(batches)
         assert placed is not None, "it was made ready"
         if trial is not None and not trial.is_placed:
+            return self._own_turn(trial, count, own)
+        if self._is_between:  # Somebody pressed Ctrl-C in a move, and goes on.
             self.put_back()
-            self.bill.own_steps += count
-            returned = self._timed(trial, count, time.perf_counter(), own)
-            self._decide(trial)
-            return returned
+            self._copies.clear()
+            self._is_between = False
         inputs = [found for batch in batches if (found := placed.inputs(batch)) is not None]
         if len(inputs) < count:
             if isinstance(placed, SessionStep):  # Its own step finds variables in their own place.
@@ -356,7 +418,9 @@ class PlacedRun(Capture):
             self.bill.other_steps += count
             return self._within_step(own)
         if not self._is_placed:
+            before_s = self._moving_s
             self._move(placed, is_placed=True)
+            self._moving_s = before_s  # `began_s` has this one.
         self.bill.placed_steps += count
 
         def run() -> Any:
@@ -365,6 +429,13 @@ class PlacedRun(Capture):
         if trial is None:
             return self._recorded(run)
         returned = self._timed(trial, count, began_s, run)
+        self._decide(trial)
+        return returned
+
+    def _own_turn(self, trial: TrainingTrial, count: int, own: Callable[[], Any]) -> Any:
+        self.put_back()
+        returned = self._timed(trial, count, time.perf_counter(), own)
+        self.bill.own_steps += count
         self._decide(trial)
         return returned
 
@@ -400,19 +471,26 @@ class PlacedRun(Capture):
     def _move(self, placed: _PlacedStep | SessionStep, *, is_placed: bool) -> None:
         """Have variables where the placement has them, or where the program has made them.
 
-        An interrupt leaves some of them there: then all can still go back.
+        An interrupt leaves some of them there: then all go back before anything else runs.
         """
         began_s = time.perf_counter()
-        self._is_busy = self._is_placed = True
+        self._is_busy = self._is_between = True
         try:
             if is_placed:
+                # What a session's own variables hold counts until the placed step has run.
+                self._is_placed = not isinstance(placed, SessionStep)
                 placed.take()
+                self._is_placed = True
             else:
                 placed.give_back()
                 self._is_placed = False
+            self._is_between = False
         finally:
             self._is_busy = False
-        self._moving_s += time.perf_counter() - began_s
+        took_s = time.perf_counter() - began_s
+        self._moving_s += took_s
+        if self._trial is None:
+            self.bill.moving_s += took_s
 
     def _decide(self, trial: TrainingTrial) -> None:
         """Go on with the faster step, once the trial is over."""
@@ -427,6 +505,8 @@ class PlacedRun(Capture):
         """Train as the program does from here on."""
         self.put_back()
         self._step = None
+        if self._recorder is not None:
+            self._recorder.stop()
         self.unhook()
         if why is not None:
             self._say(f"trains as it is from here on: {why}")

@@ -84,4 +84,5 @@ class Recorder:
 
 def _wait_for_devices() -> None:
     """Wait until nothing runs that was started before: on GPUs steps end later than they return."""
-    tf.test.experimental.sync_devices()
+    if tf.executing_eagerly():  # A session waits by itself.
+        tf.test.experimental.sync_devices()
