@@ -1,36 +1,78 @@
 """How much code the package is, and how dense.
 
-Prints modules, code lines (a line counts if it holds a token that is neither comment nor
-docstring), the largest module and function, tokens per code line, docstrings per public name and
-the longest chain of imports. Takes the folder that holds the package, else this checkout.
+Prints modules, code lines (a line counts if it holds a token that is neither comment nor docstring,
+be it an attribute's), the largest module and function, tokens per code line, docstrings per public
+name, lines of JSON schemas, code lines of what reads foreign JSON, and the longest chain of
+imports. Takes the folder that holds the package, else this checkout; ``--under report check``
+leaves out what lies in no such folder of the package, and the chain.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import sys
 import tokenize
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grimp
 import networkx as nx
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 PACKAGE = "placement_advisor"
+# They check JSON and TOML that anyone may have written; a folder stands for all that is in it.
+READERS = (
+    "analysis/kept.py",
+    "check/config.py",
+    "check/lock_file.py",
+    "cli/search_file.py",
+    "files/",
+    "graph/graph_file.py",
+    "graph/networkx_form.py",
+    "graph/placement.py",
+    "graph/structure/identities.py",
+    "graph/traced_as.py",
+    "machine/calibration.py",
+    "machine/cluster_file.py",
+    "machine/cluster_tables.py",
+    "machine/copy_timings.py",
+    "machine/gpu_facts.py",
+    "machine/host_figures_file.py",
+    "report/analysis/expected_errors_json.py",
+    "report/analysis/record_json.py",
+    "report/html/tab_files.py",
+    "solvers/certificate.py",
+    "solvers/fiddle_file.py",
+)
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Documented: TypeAlias = ast.Module | Named
 
 
 def docstring_lines(tree: ast.Module) -> set[int]:
-    """Return the lines of all docstrings of a module."""
-    lines: set[int] = set()
+    """Return the lines of all docstrings of a module, those of attributes included."""
+    texts: list[ast.stmt] = []
     for node in ast.walk(tree):
         if isinstance(node, Documented) and ast.get_docstring(node) is not None:
-            text = node.body[0]
-            lines.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))
-    return lines
+            texts.append(node.body[0])
+        if isinstance(node, ast.Module | ast.ClassDef):
+            texts += [after for before, after in pairwise(node.body) if documents(after, before)]
+    return {line for text in texts for line in range(text.lineno, (text.end_lineno or 0) + 1)}
+
+
+def documents(text: ast.stmt, attribute: ast.stmt) -> bool:
+    """Return whether a statement is an attribute's docstring: a text right after it is assigned."""
+    return (
+        isinstance(attribute, ast.Assign | ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    )
 
 
 def code_tokens(source: str, tree: ast.Module) -> list[tokenize.TokenInfo]:
@@ -74,17 +116,24 @@ def longest_chain(folder: Path) -> list[str]:
     return chain
 
 
-def main(folder: Path) -> None:
-    """Print the figures of the package in a folder."""
+def files(folders: Iterable[Path], pattern: str) -> list[Path]:
+    """Return the files of such names that lie in any of the folders, each once."""
+    return sorted({path for folder in folders for path in folder.rglob(pattern)})
+
+
+def main(folder: Path, under: Sequence[str]) -> None:
+    """Print the figures of the package in a folder, or of some folders of that package."""
+    package = folder / PACKAGE
+    parts = [package / name for name in under] or [package]
     modules: dict[str, int] = {}
     functions: dict[str, int] = {}
     tokens, names, documented = 0, 0, 0
-    for path in sorted((folder / PACKAGE).rglob("*.py")):
+    for path in files(parts, "*.py"):
         source = path.read_text()
         tree = ast.parse(source)
         code = code_tokens(source, tree)
         lines = lines_of(code)
-        where = str(path.relative_to(folder))
+        where = path.relative_to(package).as_posix()
         modules[where] = len(lines)
         tokens += len(code)
         for node in ast.walk(tree):
@@ -95,7 +144,8 @@ def main(folder: Path) -> None:
         names += len(named)
         documented += sum(ast.get_docstring(node) is not None for node in named)
     total = sum(modules.values())
-    chain = longest_chain(folder)
+    schema_lines = sum(len(path.read_text().splitlines()) for path in files(parts, "*.schema.json"))
+    readers = [lines for where, lines in modules.items() if where.startswith(READERS)]
     largest_module = max(modules, key=modules.__getitem__)
     largest_function = max(functions, key=functions.__getitem__)
     print(f"modules                    {len(modules):,}")
@@ -105,8 +155,18 @@ def main(folder: Path) -> None:
     print(f"largest module             {modules[largest_module]} lines, {largest_module}")
     print(f"largest function           {functions[largest_function]} lines, {largest_function}")
     print(f"docstrings per public name {documented / names:.3f} ({documented:,} of {names:,})")
-    print(f"longest chain of imports   {len(chain)} modules: {' > '.join(chain)}")
+    print(f"lines of JSON schemas      {schema_lines:,}")
+    print(f"readers of foreign JSON    {sum(readers):,} lines in {len(readers)} modules")
+    if not under:
+        chain = longest_chain(folder)
+        print(f"longest chain of imports   {len(chain)} modules: {' > '.join(chain)}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parents[2])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parents[2])
+    parser.add_argument("--under", nargs="+", default=[], metavar="NAME", help="count these alone")
+    asked = parser.parse_args()
+    if lacking := [name for name in asked.under if not (asked.folder / PACKAGE / name).is_dir()]:
+        parser.error(f"{PACKAGE} has no folder {', '.join(lacking)}")
+    main(asked.folder, asked.under)
