@@ -3,6 +3,10 @@
 # Where analyses go, each into a folder of its own.
 OUTPUT = "advisor-out"
 DEVICES = 2
+# The candidate that others are compared with: everything on one device.
+BASELINE = "single"
+# The candidate that the user's own `tf.device` scopes make; what a check holds a model to.
+AS_WRITTEN = "as-written"
 # Judgement. A turn of four steps is short beside the seconds for which a machine is slow, so that
 # all candidates of a round meet the same machine, and long beside what a change of candidate costs.
 STEPS = 4

@@ -21,8 +21,7 @@ from placement_advisor.analysis.analysis_result import (
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.options import AnalyzeOptions
-from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
-from placement_advisor.cost.gpu.kernel_times import KernelBasis
+from placement_advisor.cost.gpu.time_basis import AssumedTimes, FamilyTime, KernelBasis
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
+    from placement_advisor.cost.gpu.time_basis import AssumedTimes
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster

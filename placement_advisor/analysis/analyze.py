@@ -70,7 +70,6 @@ from placement_advisor.machine.testbed_plan import (
 from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.costing import has_calibration
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
@@ -300,7 +299,7 @@ def _by_running(
         brief = to_be_run_briefly(forecast, subject.options)
     else:
         placements = forecast.proposals.placements
-        chosen = tuple(placements[label] for label in kept.candidates if label != BASELINE)
+        chosen = tuple(placements[label] for label in kept.candidates if label != defaults.BASELINE)
         brief = None
     course.known = _known_of(course.known, forecast, chosen, brief)
     growing = subject.growing(priced.prices)
@@ -340,7 +339,7 @@ def _known_of(
     known: Known, forecast: Forecast, chosen: tuple[Placement, ...], brief: Placement | None
 ) -> Known:
     """Return what is known once it is known what runs beside the baseline."""
-    labels = (BASELINE, *(placement.label for placement in chosen))
+    labels = (defaults.BASELINE, *(placement.label for placement in chosen))
     step_ns = {label: of.schedule.step_ns for label, of in forecast.predicted.items()}
     return replace(
         known,

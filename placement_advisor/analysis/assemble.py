@@ -28,18 +28,17 @@ from placement_advisor.analysis.findings.evidence import Evidence, gather
 from placement_advisor.analysis.findings.rules import find_all, what_to_time
 from placement_advisor.analysis.recorder import Review
 from placement_advisor.analysis.run import Results
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.gpu.assumed_times import times_by_gpu
 from placement_advisor.cost.table import CostSource
+from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.machine.fingerprints import testbed_fingerprint
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_comparison, of_measurement
 from placement_advisor.simulator.step_growth import GrowingStep
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Bound
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.subject import Subject
-    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
+    from placement_advisor.cost.gpu.time_basis import AssumedTimes
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven

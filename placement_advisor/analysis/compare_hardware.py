@@ -35,7 +35,6 @@ from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.calls import splitter
 from placement_advisor.units import NS_PER_S
 
@@ -183,7 +182,7 @@ def with_answer(found: MachineScaling, subject: Subject, elsewhere: Elsewhere) -
 
 def _row(forecast: Forecast, split: Candidate, devices: int, samples: int) -> ScaledStep | None:
     """Return a candidate as a step on so many devices, None if it was not predicted."""
-    alone = forecast.predicted[BASELINE]
+    alone = forecast.predicted[defaults.BASELINE]
     if split.placement is None or split.predicted is None:
         return None
     proposals, placement = forecast.proposals, split.placement
@@ -192,7 +191,7 @@ def _row(forecast: Forecast, split: Candidate, devices: int, samples: int) -> Sc
     bare = cluster.scaled(copies=1, launches=0)
     step = simulator.outline(simulator.devices_of(placement))
     alone_ns, step_ns = alone.schedule.step_ns, split.predicted.step_ns
-    bare_alone_ns = proposals.simulator.on(bare).step_ns(proposals.placements[BASELINE])
+    bare_alone_ns = proposals.simulator.on(bare).step_ns(proposals.placements[defaults.BASELINE])
     used = {*placement.device_of.values()} & {*cluster.device_names()}
     fits = alone.too_large is None
     share = 1.0 if split.samples is None else 1 / len(split.samples)

@@ -27,6 +27,7 @@ from placement_advisor.analysis.traced_model import child_ended
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.measured_costs import measured_costs, with_members
 from placement_advisor.cost.table import CostSource
+from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import ModelError
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
@@ -35,7 +36,6 @@ from placement_advisor.processes.call_failure import expect
 from placement_advisor.profile.recorded.recorded import read_recorded
 from placement_advisor.profile.recorded.recorded_costs import joined_ops
 from placement_advisor.testbed.costing import with_launches
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.calls import as_is
 

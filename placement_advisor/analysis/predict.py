@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Bound
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.searched import layers_of
+from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_schedule
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
@@ -19,7 +20,6 @@ from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.bounds.doubted import least_ratio_if_wrong
 from placement_advisor.solvers.certificate import Certificate
 from placement_advisor.solvers.step.latency import least_step
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,9 +10,9 @@ from placement_advisor.analysis.split_steps import SplitStep, split_steps
 from placement_advisor.candidates import searched
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import FAMILIES, placements_of, propose
+from placement_advisor.defaults import BASELINE
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,6 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, paired_ratios
 from placement_advisor.simulator.belief import Belief, Seen
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +73,7 @@ def learned(forecast: Forecast, results: Results) -> Forecast:
     if belief is None:
         return forecast
     for label, placement in forecast.proposals.of_whole_batch.items():
-        if label not in results.outcomes and label != BASELINE:
+        if label not in results.outcomes and label != defaults.BASELINE:
             forecast = with_ratio(forecast, label, belief.ratio(placement))
     return forecast
 
@@ -142,12 +141,12 @@ def with_ratio(forecast: Forecast, label: str, ratio: PredictedRatio) -> Forecas
 
 def _measured(results: Results) -> dict[str, tuple[float, float]]:
     """Return what `middle` does of each split so far, those of the batch included, by label."""
-    alone = results.outcomes.get(BASELINE)
+    alone = results.outcomes.get(defaults.BASELINE)
     if alone is None or alone.measured is None:
         return {}
     found = {}
     for label, outcome in results.outcomes.items():
-        if label != BASELINE and outcome.measured is not None and outcome.failure is None:
+        if label != defaults.BASELINE and outcome.measured is not None and outcome.failure is None:
             ratios = paired_ratios(alone.measured.rounds, outcome.measured.rounds)
             if ratios:
                 found[label] = middle(ratios)

@@ -21,7 +21,7 @@ from placement_advisor.testbed.added_rounds import (
 )
 from placement_advisor.testbed.batch_sizes import batch_points
 from placement_advisor.testbed.training_loop import loop_timing
-from placement_advisor.testbed.trial import BASELINE, failure_of
+from placement_advisor.testbed.trial import failure_of
 from placement_advisor.tf.calls import as_is, input_timer
 from placement_advisor.units import NS_PER_S
 
@@ -116,7 +116,7 @@ def to_be_run(forecast: Forecast, options: AnalyzeOptions) -> tuple[Placement, .
     }
     labels = to_run(step_ns) if options.candidates is None else step_ns
     placements = forecast.proposals.placements
-    return tuple(placements[label] for label in labels if label != BASELINE)
+    return tuple(placements[label] for label in labels if label != defaults.BASELINE)
 
 
 def to_be_run_briefly(forecast: Forecast, options: AnalyzeOptions) -> Placement | None:
@@ -127,7 +127,7 @@ def to_be_run_briefly(forecast: Forecast, options: AnalyzeOptions) -> Placement 
     predicted = forecast.predicted.get(RUN_BRIEFLY)
     if options.candidates is not None or predicted is None or predicted.too_large is not None:
         return None
-    round_ns = predicted.schedule.step_ns + forecast.predicted[BASELINE].schedule.step_ns
+    round_ns = predicted.schedule.step_ns + forecast.predicted[defaults.BASELINE].schedule.step_ns
     takes_s = BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
     return forecast.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
 

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.membership import membership
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 
-FAMILY = "as-written"
 _NUMBERS = re.compile(r"(\d+)")
 
 
@@ -98,8 +98,8 @@ def as_written(
         elif op.role is Role.BACKWARD:
             device_of[op.name] = names[0]
     return Placement(
-        label=FAMILY,
-        family=FAMILY,
+        label=AS_WRITTEN,
+        family=AS_WRITTEN,
         device_of=device_of,
         rationale="the user's own tf.device scopes",
     )

@@ -13,10 +13,10 @@ import math
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import alternating, single, towers, towers_forward_only
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.simulator.belief import NINE_IN_TEN, REST
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from placement_advisor.candidates import (
     towers,
     towers_forward_only,
 )
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.variable_places import BY_VARIABLES
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.busy_time import alike
+from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.units import format_ns
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster, Device
 
-FAMILY = "single"
+FAMILY = BASELINE
 
 
 def propose(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Placement:

@@ -15,16 +15,12 @@ from placement_advisor.check.causes import read_scopes
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.code_lines import with_placement
 from placement_advisor.check.judge import Setting, judge
-from placement_advisor.check.placements import (
-    AS_WRITTEN,
-    DoesNotFitError,
-    lay_out,
-    moved_back,
-)
+from placement_advisor.check.placements import DoesNotFitError, lay_out, moved_back
 from placement_advisor.check.predicted import Predictor
 from placement_advisor.check.problem import Code, Place, Problem, after_update
 from placement_advisor.check.record import Versions, devices_fingerprint
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.files.source_files import SourceFiles
 
 if TYPE_CHECKING:

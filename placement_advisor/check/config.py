@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.check.effects import Limits
-from placement_advisor.check.placements import AS_WRITTEN
 from placement_advisor.check.problem import Place
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import (
     MisfitError,

@@ -25,6 +25,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.check.layer_pairs import same_layers
 from placement_advisor.check.problem import some
 from placement_advisor.check.record import PART_OF
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import PlacementFile
     from placement_advisor.machine.devices import Cluster
 
-AS_WRITTEN, AUTO = "as-written", "auto"
+AUTO = "auto"
 # A file; anything else is the name of a rule.
 FILE_SUFFIX = ".json"
 # About half a second, for a check should take no more than two; a tenth finds much less on

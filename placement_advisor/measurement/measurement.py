@@ -11,8 +11,6 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -226,6 +224,8 @@ def bootstrap_median(samples: Sequence[float]) -> Interval:
 
     Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), ch. 13.
     """
+    import numpy as np  # `show` reads what was measured, and needs none of it.
+
     if not samples:
         raise ValueError("no samples")
     values = np.asarray(samples, dtype=float)

@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.assumed_times import family_bases
-from placement_advisor.cost.gpu.kernel_times import KernelBasis
+from placement_advisor.cost.gpu.time_basis import KernelBasis
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links

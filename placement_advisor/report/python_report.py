@@ -11,6 +11,7 @@ from io import BytesIO
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.report.analysis.fastest_first import in_timeline
 from placement_advisor.report.analysis.tables import (
@@ -22,7 +23,6 @@ from placement_advisor.report.analysis.tables import (
     speedup,
     times_text,
 )
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

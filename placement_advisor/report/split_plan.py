@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.placement import read_placement_file
 from placement_advisor.report.analysis.record_json import read_record
 from placement_advisor.report.analysis.tables import ANALYSIS
 from placement_advisor.report.find_analysis import finished_analyses
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.training.split_plan import SplitPlan
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.verdict import is_in_doubt
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +72,7 @@ def may_join(trial: Trial, asked: int | None, done: int, spent_s: float) -> bool
 def _may_settle(trial: Trial) -> bool:
     """Say whether more rounds could settle the verdict, on candidates that are not out."""
     running = [entry.placement.label for entry in trial.running() if not entry.is_brief]
-    if BASELINE not in running or running == [BASELINE]:
+    if defaults.BASELINE not in running or running == [defaults.BASELINE]:
         return False
     compared = trial.comparisons()
     told = [compared[label] for label in running if label in compared]

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor import defaults
-from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared, SourceLine
 
-BASELINE = single.FAMILY
 # Fewer where they take long: a minute of steps shows what half an hour of them does.
 PROFILED_STEPS = 10
 _FEWEST_PROFILED_STEPS = 3
@@ -321,7 +319,7 @@ class Trial:
         turns: list[Entry] = []
         others: list[Entry] = []
         for entry in self.running():
-            takes_part = entry.is_brief is is_brief or entry.placement.label == BASELINE
+            takes_part = entry.is_brief is is_brief or entry.placement.label == defaults.BASELINE
             (turns if takes_part else others).append(entry)
         random.Random(number).shuffle(turns)
         for entry in turns:
@@ -335,11 +333,13 @@ class Trial:
 
     def comparisons(self) -> dict[str, Comparison]:
         """Compare every candidate that has run with the baseline."""
-        theirs, among = self.entries[BASELINE].rounds, self.competitors
+        theirs, among = self.entries[defaults.BASELINE].rounds, self.competitors
         found = {}
         for label, entry in self.entries.items():
-            each = compare(BASELINE, theirs, entry.rounds, among=1 if entry.is_brief else among)
-            if label != BASELINE and each is not None:
+            each = compare(
+                defaults.BASELINE, theirs, entry.rounds, among=1 if entry.is_brief else among
+            )
+            if label != defaults.BASELINE and each is not None:
                 found[label] = replace(each, is_brief=entry.is_brief)
         return found
 

@@ -30,8 +30,8 @@ from fidelity_plot import scatter
 from machine_facts import machine_facts
 from paired_runs import Model, Pair, predicted_and_run
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

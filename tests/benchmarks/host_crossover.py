@@ -29,6 +29,7 @@ from network_lab.two_hosts import TwoHosts
 from silent import Silent
 
 from placement_advisor.candidates import families, single, towers
+from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.processes.children import preload
 from placement_advisor.simulator.break_even import Outcome, break_even
@@ -37,7 +38,7 @@ from placement_advisor.testbed.added_rounds import time_in_rounds
 from placement_advisor.testbed.calibrate_hosts import calibrated_hosts
 from placement_advisor.testbed.costing import measure_costs
 from placement_advisor.testbed.testbed import STEP
-from placement_advisor.testbed.trial import BASELINE, Trial
+from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
     from placement_advisor.measurement.verdict import Comparison

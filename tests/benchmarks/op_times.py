@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from record_runs import ELSEWHERE, Recording
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.profile.spans import Spans, union
 from placement_advisor.profile.xspace.xplane import read_planes
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -41,7 +41,8 @@ from silent import Silent
 from split_scripts import split_script
 
 from placement_advisor import defaults
-from placement_advisor.candidates import as_written, single
+from placement_advisor.candidates import single
+from placement_advisor.candidates.as_written import as_written
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, compare
@@ -49,7 +50,7 @@ from placement_advisor.processes.children import preload
 from placement_advisor.testbed.added_rounds import time_in_rounds
 from placement_advisor.testbed.costing import calibrated, calibrated_cluster
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import BASELINE, SilentWatcher, Trial
+from placement_advisor.testbed.trial import SilentWatcher, Trial
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ def _said(path: Path, out: Path) -> dict[str, Any]:
     if isinstance(ran, str):
         return {"why": ran}
     analysis = json.loads((out / "analysis.json").read_text())
-    found = {each["name"]: each for each in analysis["candidates"]}.get(as_written.FAMILY)
+    found = {each["name"]: each for each in analysis["candidates"]}.get(defaults.AS_WRITTEN)
     if found is None:
-        return {"why": f"{as_written.FAMILY} is no candidate"}
+        return {"why": f"{defaults.AS_WRITTEN} is no candidate"}
     measured, predicted = found["measured"], found["predicted"]
     if found["failure"] is not None or measured is None or measured["ratio_to_single"] is None:
         return {"why": (found["failure"] or {}).get("message", "the split was not timed")}
@@ -152,9 +153,9 @@ def measured_again(path: Path) -> dict[str, Any]:
         try:
             testbed.start()
             cluster = calibrated_cluster(plan.devices, calibrated(testbed, Silent()))
-            own = as_written.as_written(traced.graph, traced.requested_device_of, cluster)
+            own = as_written(traced.graph, traced.requested_device_of, cluster)
             if own is None:
-                return {"why": f"{as_written.FAMILY} is no placement"}
+                return {"why": f"{defaults.AS_WRITTEN} is no placement"}
             trial = Trial(testbed, steps=defaults.STEPS, watcher=SilentWatcher())
             entries = {
                 placement.label: trial.enter(placement)
@@ -168,10 +169,10 @@ def measured_again(path: Path) -> dict[str, Any]:
             longer = Trial(testbed, steps=steps, watcher=SilentWatcher())
             longer.entries |= {name: replace(each, rounds=[]) for name, each in entries.items()}
             time_in_rounds(longer, _ROUNDS, lambda _: None)
-            alone, split = (longer.entries[name].rounds for name in (BASELINE, own.label))
+            alone, split = (longer.entries[name].rounds for name in (defaults.BASELINE, own.label))
         finally:
             testbed.close()
-    found = compare(BASELINE, alone, split, among=1)
+    found = compare(defaults.BASELINE, alone, split, among=1)
     if found is None:
         return {"why": "there are too few rounds"}
     return {

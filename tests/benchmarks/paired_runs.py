@@ -14,6 +14,7 @@ from silent import Silent
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.candidates import alternating, towers
+from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import compare, paired_ratios
 from placement_advisor.report.analysis_folder import AnalysisFolder
@@ -22,7 +23,7 @@ from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.added_rounds import time_in_rounds
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import BASELINE, Entry, Trial
+from placement_advisor.testbed.trial import Entry, Trial
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule

@@ -37,7 +37,7 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.testbed.trial import BASELINE, SilentWatcher
+from placement_advisor.testbed.trial import SilentWatcher
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class Row:
 
     def speedup(self, name: str) -> float:
         """Return the time of one device over that of a candidate."""
-        return self.steps_ns[BASELINE] / self.steps_ns[name]
+        return self.steps_ns[defaults.BASELINE] / self.steps_ns[name]
 
     def absurdities(self) -> Iterator[tuple[str, str]]:
         """Yield what nobody would believe, each with its figures."""
         yield from self.faster_links
-        others = [name for name in self.steps_ns if name != BASELINE]
+        others = [name for name in self.steps_ns if name != defaults.BASELINE]
         if not others:
             return
         bad = [name for name in others if name in BAD_ON_PURPOSE]
@@ -106,7 +106,7 @@ def main() -> None:
             cells = [
                 f"{each.speedup(name):.2f}" if name in each.steps_ns else "–" for name in names[1:]
             ]
-            single_ms = each.steps_ns[BASELINE] / 1e6 if BASELINE in each.steps_ns else 0.0
+            single_ms = each.steps_ns.get(defaults.BASELINE, 0) / 1e6
             print(f"| {preset} | {single_ms:.2f} | {' | '.join(cells)} | {each.verdict} |")
         print()
         by_kind: defaultdict[str, list[str]] = defaultdict(list)

@@ -31,6 +31,7 @@ from silent import Silent
 from steadiest import TRIES, steadiest
 
 from placement_advisor.candidates import single
+from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import paired_ratios
 from placement_advisor.processes.children import preload
@@ -39,7 +40,7 @@ from placement_advisor.solvers.effort import Effort
 from placement_advisor.testbed.added_rounds import time_in_rounds
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import BASELINE, Trial
+from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,9 +25,9 @@ from record_runs import ELSEWHERE, Recording
 from placement_advisor.analysis.doubts import ASSUMED_DOUBT, MEASURED_DOUBT
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.defaults import BASELINE
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from record_runs import ELSEWHERE, Recording
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.simulator.intervals import by_key, length, merged
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import NS_PER_MS
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from placement_advisor.measurement.verdict import (
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.added_rounds import TIMING_BUDGET_S, time_in_rounds
-from placement_advisor.testbed.trial import BASELINE, SilentWatcher, Trial
+from placement_advisor.testbed.trial import SilentWatcher, Trial
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
 
@@ -203,19 +203,20 @@ def _train(
 ) -> None:
     """Time longer turns, then run each split whose line is missing."""
     entries = {each.placement.label: each for each in apparatus.trial.running() if any(each.rounds)}
-    if BASELINE not in entries:
+    if defaults.BASELINE not in entries:
         kept.add({"model": seed, "why": "the single device failed"})
         return
     among = apparatus.trial.competitors
     turns = {ANALYSIS: {label: entry.rounds for label, entry in entries.items()}}
     turns |= _in_longer_turns(apparatus, entries)
-    alone = entries[BASELINE]
+    alone = entries[defaults.BASELINE]
     done = {line["split"] for line in kept.splits(seed)}
 
     def ratio(label: str) -> float:
         return median(paired_ratios(alone.rounds, entries[label].rounds) or [1.0])
 
-    for label in sorted(entries.keys() - {BASELINE} - done, key=ratio)[: _SPLITS - len(done)]:
+    missing = entries.keys() - {defaults.BASELINE} - done
+    for label in sorted(missing, key=ratio)[: _SPLITS - len(done)]:
         if time.monotonic() + 4 * seconds > deadline:
             return
         training = _abba(alone, entries[label], seconds)
@@ -227,7 +228,7 @@ def _train(
                 "among": among,
                 "predicted": None if predicted is None else predicted.ratio,
                 "rounds": {
-                    name: _medians(rounds[BASELINE], rounds[label])
+                    name: _medians(rounds[defaults.BASELINE], rounds[label])
                     for name, rounds in turns.items()
                 },
                 **training,
@@ -365,7 +366,7 @@ def _spread(ratios: Sequence[float]) -> str:
 def _verdict(line: Mapping[str, Any], name: str) -> Verdict:
     """Return what an analysis concludes of the rounds."""
     alone, split = ([(pair[i],) for pair in line["rounds"][name]] for i in (0, 1))
-    found = compare(BASELINE, alone, split, among=line["among"])
+    found = compare(defaults.BASELINE, alone, split, among=line["among"])
     return Verdict.INCONCLUSIVE if found is None else found.verdict
 
 

@@ -58,7 +58,7 @@ from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.testbed.training_loop import loop_timing
-from placement_advisor.testbed.trial import BASELINE, SilentWatcher
+from placement_advisor.testbed.trial import SilentWatcher
 from placement_advisor.tf.calls import as_is
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def analysed(path: Path, text: str, stack: ExitStack) -> _Analysed:
     apparatus = set_up(subject, loader, bundle, scratch, course.watcher, None)
     stack.callback(apparatus.close)
     priced = priced_by(subject, measure_prices(subject, apparatus, course))
-    forecast = predict(propose_all(subject.graph, priced, (BASELINE,), options.effort))
+    forecast = predict(propose_all(subject.graph, priced, (defaults.BASELINE,), options.effort))
     last = Results()
 
     def show(doing: str, results: Results) -> None:
@@ -207,7 +207,7 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
             if after is None:
                 found.append(_said(finding) | {"why": f"not understood: {finding.action}"})
                 break
-            label = BASELINE if after.family == BASELINE else f"own-{number}-{i}"
+            label = defaults.BASELINE if after.family == defaults.BASELINE else f"own-{number}-{i}"
             after = replace(after, label=label)
             for placement in (before, after):
                 if placement.label not in trial.entries:
@@ -337,7 +337,7 @@ def _on_worker(model: _Analysed, text: str) -> list[tuple[float, float]]:
     return _in_turns(
         [
             lambda n, label=label: testbed.run_steps(label, n, 1 + _STEPS)
-            for label in (BASELINE, path.stem)
+            for label in (defaults.BASELINE, path.stem)
         ]
     )
 

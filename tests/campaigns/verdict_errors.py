@@ -38,10 +38,11 @@ from typing import TYPE_CHECKING, Any
 from campaign import run_campaign
 
 from placement_advisor.analysis.run import looks
+from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, Verdict, overall
 from placement_advisor.testbed.added_rounds import MAX_ROUNDS, time_in_rounds
-from placement_advisor.testbed.trial import BASELINE, Trial
+from placement_advisor.testbed.trial import Trial
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:

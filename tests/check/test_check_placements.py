@@ -12,9 +12,10 @@ from layer_models import model
 from record_cases import layer
 
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.check.placements import AS_WRITTEN, DoesNotFitError, Freedom, Layout, lay_out
+from placement_advisor.check.placements import DoesNotFitError, Freedom, Layout, lay_out
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph

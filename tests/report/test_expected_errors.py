@@ -11,8 +11,9 @@ import pytest
 import sample_analysis
 from op_graphs import op
 
-from placement_advisor.cost.gpu.assumed_times import AssumedTimes, family_bases, times_by_gpu
-from placement_advisor.cost.gpu.kernel_times import OPS, KernelBasis, kernel_errors
+from placement_advisor.cost.gpu.assumed_times import family_bases, times_by_gpu
+from placement_advisor.cost.gpu.kernel_times import OPS, kernel_errors
+from placement_advisor.cost.gpu.time_basis import AssumedTimes, KernelBasis
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily

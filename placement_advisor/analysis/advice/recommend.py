@@ -38,8 +38,8 @@ from placement_advisor.analysis.advice.settling import (
 )
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.cost.table import CostSource
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import WORTHWHILE_SPEEDUP

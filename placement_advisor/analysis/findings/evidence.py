@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run
 from placement_advisor.candidates import single
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.measurement.anytime_interval import median_interval
 from placement_advisor.simulator.sensitivity import Sensitivity

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT
 from placement_advisor.analysis.durations import Stage
+from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
 from placement_advisor.report.analysis.expected_errors_json import errors_as_json
+from placement_advisor.report.analysis.record import SCHEMA_VERSION
 from placement_advisor.report.analysis.scaling import row_as_json, scaling
 from placement_advisor.report.analysis.tables import (
     CERTIFICATE,
@@ -24,7 +26,6 @@ from placement_advisor.report.analysis.tables import (
     how_in_short,
 )
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
-from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
-SCHEMA_VERSION = 1
 SCHEMA_NAMES = (
     "analysis",
     "difference",

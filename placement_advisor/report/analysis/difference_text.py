@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.report.analysis.tables import (
     NOTHING,
@@ -15,7 +16,6 @@ from placement_advisor.report.analysis.tables import (
     right_aligned,
     times_text,
 )
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.gpu.kernel_times import KernelBasis
+from placement_advisor.cost.gpu.time_basis import KernelBasis
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.recorder import Review
-    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
+    from placement_advisor.cost.gpu.time_basis import AssumedTimes
 
 MODELS = 24
 MEDIAN = 0.211

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
-from placement_advisor.cost.gpu.kernel_times import KernelBasis
+from placement_advisor.cost.gpu.time_basis import AssumedTimes, FamilyTime, KernelBasis
 from placement_advisor.files.foreign_json import (
     MisfitError,
     as_object,

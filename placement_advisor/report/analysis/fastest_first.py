@@ -5,8 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
-from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.defaults import AS_WRITTEN, BASELINE
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis, Candidate

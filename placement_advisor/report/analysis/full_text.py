@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
 from placement_advisor.report.analysis.expected_errors import analysis_error
 from placement_advisor.report.analysis.fastest_first import in_own_timelines
@@ -58,7 +59,6 @@ from placement_advisor.report.analysis.tables import (
     was_measured,
     where_text,
 )
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

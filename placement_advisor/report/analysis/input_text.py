@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.report.analysis.tables import AS_IS
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.report.analysis import markdown_evidence as evidence
 from placement_advisor.report.analysis.break_even_text import (
@@ -55,7 +56,6 @@ from placement_advisor.report.analysis.tables import (
     where_text,
     with_range,
 )
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
-from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.defaults import AS_WRITTEN, BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.analysis_result import CapturedStep, NextRun, Saving
-    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
+    from placement_advisor.cost.gpu.time_basis import AssumedTimes
     from placement_advisor.measurement.failure import FailureKind
     from placement_advisor.measurement.measurement import Interval
 
+# Of `analysis.json`.
+SCHEMA_VERSION = 1
 # What stands for an option that was taken.
 YES = "yes"
 

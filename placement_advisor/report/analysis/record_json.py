@@ -35,9 +35,9 @@ from placement_advisor.files.foreign_json import (
 from placement_advisor.files.limits import MAX_NS
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.measurement import Interval
-from placement_advisor.report.analysis.analysis_json import SCHEMA_VERSION
 from placement_advisor.report.analysis.expected_errors_json import read_errors
 from placement_advisor.report.analysis.record import (
+    SCHEMA_VERSION,
     YES,
     AnalysisRecord,
     AnswerRecord,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.defaults import BASELINE
 from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
-from placement_advisor.candidates.as_written import FAMILY as AS_WRITTEN
+from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.expected_errors import expected_error
 from placement_advisor.report.analysis.tables import (
@@ -36,7 +36,6 @@ from placement_advisor.report.analysis.tables import (
     saving_text,
     with_range,
 )
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
+from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

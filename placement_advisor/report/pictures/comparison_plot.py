@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import bootstrap_median
 from placement_advisor.report.analysis.fastest_first import any_ran, fastest_first
 from placement_advisor.report.analysis.tables import (
@@ -46,7 +47,6 @@ from placement_advisor.report.pictures.canvas import (
     write,
 )
 from placement_advisor.report.pictures.drawn_text import text_width_in, told_apart
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

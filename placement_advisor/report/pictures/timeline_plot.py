@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.report.analysis.fastest_first import (
     any_ran,
     did_run,
@@ -48,7 +49,6 @@ from placement_advisor.report.pictures.canvas import (
     write,
 )
 from placement_advisor.report.pictures.drawn_text import drawable, text_width_in, told_apart
-from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
