@@ -67,7 +67,8 @@ bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about
 campaign-%: $(INSTALLED)
 	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
 
-docs: $(INSTALLED)  ## write the tables of docs/contracts.md from the JSON Schemas
+docs: $(INSTALLED)  ## write JSON Schemas from the types, and the tables of docs/contracts.md
+	$(BIN)/python tests/contract_schemas.py
 	$(BIN)/python tests/contracts_page.py
 
 readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 2 minutes

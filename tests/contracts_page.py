@@ -1,4 +1,4 @@
-"""The tables of docs/contracts.md, made of the descriptions in the JSON Schemas by `make docs`.
+"""The tables of docs/contracts.md, made of the JSON Schemas by `make docs`.
 
 A comment such as ``<!-- analysis: model, testbed -->`` stands above each table: the schema, and
 which of its fields the table has, with all that they hold. A field that several comments name
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement_advisor.report.analysis.analysis_json import SCHEMA_NAMES, load_schema
+from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,9 @@ def fields_of(name: str) -> list[Field]:
 def _fields(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> Iterator[Field]:
     for name, content in schema["properties"].items():
         kind = _kind(content, definitions)
-        if name not in schema["required"]:
+        if name not in schema.get("required", ()):
             kind += ", may be absent"
-        yield Field(prefix + name, kind, content["description"])
+        yield Field(prefix + name, kind, content.get("description", ""))
         for inner, mark in ((content, "."), (_items(content), "[]."), (_values(content), ".*.")):
             if "properties" in inner:
                 yield from _fields(inner, definitions, f"{prefix}{name}{mark}")
@@ -58,6 +58,8 @@ def _values(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return f"{_kind(schema['anyOf'][0], definitions)} or null"
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return f"*{name}* or null" if "null" in definitions[name]["type"] else f"*{name}*"

@@ -17,7 +17,7 @@ from certified import certified
 from fiddle_documents import three_in_a_row
 from op_graphs import large
 from placed_steps import diamond
-from sample_analysis import sample
+from sample_analysis import as_json, sample
 
 from placement_advisor.check.config import read_config
 from placement_advisor.check.lock_file import lock_text, read_lock
@@ -26,9 +26,8 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record_json import read_record
 from placement_advisor.report.analysis.screen import MOST_LINES, screen
+from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.solvers.certificate import (
     RefusedError,
     _digest,
@@ -98,7 +97,7 @@ def readers() -> dict[str, Reader]:
     placement = step.placement.as_json(step.graph, ("a", "b"))
 
     def read_and_show(path: Path) -> None:
-        assert len(screen(read_record(path), path.parent, 80)) <= MOST_LINES
+        assert len(screen(read_analysis(path), path.parent, 80)) <= MOST_LINES
 
     def read_and_verify(path: Path) -> None:
         verify(read_certificate(path), step.graph)
@@ -119,7 +118,7 @@ def readers() -> dict[str, Reader]:
         ),
         "analysis": Reader(
             suffix=".json",
-            sound=json.dumps(analysis_as_json(sample())).encode(),
+            sound=json.dumps(as_json(sample())).encode(),
             read=read_and_show,
         ),
         "certificate": Reader(

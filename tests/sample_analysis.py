@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
     Analysis,
     Bound,
     Candidate,
+    CapturedStep,
     Finding,
     HowToSplit,
     ModelSummary,
@@ -21,8 +22,10 @@ from placement_advisor.analysis.analysis_result import (
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.options import AnalyzeOptions
-from placement_advisor.cost.gpu.time_basis import AssumedTimes, FamilyTime, KernelBasis
+from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.cost.table import CostSource
+from placement_advisor.files.contract import plain, value_of
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.failure import Failure, FailureKind
@@ -39,8 +42,7 @@ from placement_advisor.measurement.measurement import (
 )
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.measurement.verification import Verification
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record_json import record_of
+from placement_advisor.results import analysis as results
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory
@@ -50,10 +52,10 @@ from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from placement_advisor.report.analysis.record import AnalysisRecord
-
 US = 1_000
+CAPTURED = CapturedStep(
+    call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
+)
 OPTIONS = AnalyzeOptions(
     source=ModelSource(
         path="sample_models/deepconn.py",
@@ -640,6 +642,16 @@ def not_applicable() -> Analysis:
     return replace(plain, candidates=(plain.candidates[0], towers))
 
 
-def record(analysis: Analysis) -> AnalysisRecord:
+def as_json(analysis: Analysis) -> dict[str, Any]:
+    """An analysis as its file has it."""
+    return plain(results.Analysis.of(analysis))
+
+
+def read_back(document: object) -> results.Analysis:
+    """What is read of a file with that content."""
+    return value_of(results.Analysis, json.dumps(document).encode())
+
+
+def published(analysis: Analysis) -> results.Analysis:
     """An analysis as it is read back from its file."""
-    return record_of(json.loads(json.dumps(analysis_as_json(analysis))))
+    return read_back(as_json(analysis))

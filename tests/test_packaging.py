@@ -64,7 +64,7 @@ def test_the_wheel_holds_every_module_and_says_that_it_is_typed(names):
 
 
 def test_the_wheel_holds_the_schemas_of_the_public_files(names):
-    schemas = "placement_advisor/report/schemas"
+    schemas = "placement_advisor/results/schemas"
     public = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")
     assert {f"{schemas}/{name}.schema.json" for name in public} <= names
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from placement_advisor.files.contract import Ns, Prose, Text
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.cost.gpu.time_basis import AssumedTimes
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -81,16 +82,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedStep:
-    """The step of a script that ran.
+    """The step of a script that ran."""
 
-    ``call`` is what the script calls, ``step`` what ``--step`` calls it; ``is_replica``: the script
-    has a strategy, of which one replica was taken. ``run_command`` trains by the analysis.
-    """
-
-    call: str
-    step: str
+    call: Text
+    """What the script calls: model.fit, Session.run, or a function's name."""
+    step: Text
+    """What ``--step`` calls it."""
     is_replica: bool
-    run_command: str
+    """Whether the script has a strategy, of which one replica was taken."""
+    run_command: Prose
+    """The command that trains by this analysis, secrets left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +154,12 @@ TO_SPLIT = (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextRun:
-    """The same command, with a ``change`` by which it would tell more.
+    """The same command once more, changed so that it would tell more."""
 
-    ``takes_ns`` is about how long it would take.
-    """
-
-    change: str
-    takes_ns: int
+    change: Text
+    """Such as ``with --resume --rounds 60`` or ``without --no-run``."""
+    takes_ns: Ns
+    """About how long it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

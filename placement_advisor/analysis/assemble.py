@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Bound
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.subject import Subject
-    from placement_advisor.cost.gpu.time_basis import AssumedTimes
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         TestbedSummary,
     )
     from placement_advisor.analysis.kept import Kept
-    from placement_advisor.cost.gpu.time_basis import AssumedTimes
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster

@@ -177,9 +177,10 @@ def analyze(
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+    from placement_advisor.files.contract import plain
     from placement_advisor.machine.testbed_plan import TestbedKind
-    from placement_advisor.report.analysis.analysis_json import analysis_as_json
     from placement_advisor.report.analysis_folder import analyze_into_folder
+    from placement_advisor.results.analysis import Analysis
 
     source = model_source(
         model,
@@ -245,7 +246,7 @@ def analyze(
         if not quiet:
             for warning in analysis.warnings:
                 say(f"warning: {warning}")
-        print_json(analysis_as_json(analysis))
+        print_json(plain(Analysis.of(analysis)))
     else:
         print_analysis(options.folder, verbose=verbose)
     if apply:

@@ -75,9 +75,10 @@ def balance(
     with progress(quiet=quiet) as watcher:
         found = balanced(source, kind, devices, sizes, open_ports, watcher)
     if as_json:
-        from placement_advisor.report.balance_json import balance_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.balance import Balance
 
-        print_json(balance_as_json(found))
+        print_json(plain(Balance.of(found)))
         return
     if not quiet:
         for warning in found.warnings:

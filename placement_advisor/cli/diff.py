@@ -27,12 +27,11 @@ def diff(
     from placement_advisor.report.analysis.difference import difference
     from placement_advisor.report.analysis.difference_json import difference_as_json
     from placement_advisor.report.analysis.difference_text import render_difference
-    from placement_advisor.report.analysis.record_json import read_record
-    from placement_advisor.report.analysis.tables import ANALYSIS
-    from placement_advisor.report.find_analysis import find_analysis
+    from placement_advisor.report.find_analysis import find_analysis, read_analysis
+    from placement_advisor.results.analysis import ANALYSIS
 
     folders = find_analysis(before), find_analysis(after)
-    ours, theirs = (read_record(folder / ANALYSIS) for folder in folders)
+    ours, theirs = (read_analysis(folder / ANALYSIS) for folder in folders)
     differs = ours.model.graph_fingerprint != theirs.model.graph_fingerprint
     found = difference(ours, theirs, _graphs(*folders) if differs else None)
     if as_json:
@@ -48,7 +47,7 @@ def _graphs(before: Path, after: Path) -> tuple[OpGraph, OpGraph] | None:
         AdvisorError: one of them cannot be read, or is none.
     """
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.report.analysis.tables import GRAPH
+    from placement_advisor.results.analysis import GRAPH
 
     files = before / GRAPH, after / GRAPH
     if not all(file.is_file() for file in files):

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.cli.output_streams import say
+from placement_advisor.errors import AdvisorError
 from placement_advisor.processes.user_lines import is_ours
 from placement_advisor.report.split_plan import keep_training
+from placement_advisor.results.analysis import Training
 from placement_advisor.tf.load.run_model_file import execute
 from placement_advisor.tf.training.split_plan import SplitPlan
 
@@ -143,8 +145,8 @@ def _end(run: PlacedRun, analysis: str | None, process: int) -> None:
         return
     if analysis is not None:
         try:
-            keep_training(Path(analysis), run.bill.as_json())
-        except (OSError, ValueError) as error:
+            keep_training(Path(analysis), Training.of(run.bill))
+        except (OSError, AdvisorError) as error:
             say(f"{analysis} does not have it: {error}")
 
 

@@ -87,9 +87,10 @@ def search(
         effort=Effort(units=effort, seed=seed, time_limit_s=time_limit),
     )
     if as_json:
-        from placement_advisor.report.search_json import search_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.search import Search
 
-        print_json(search_as_json(searched))
+        print_json(plain(Search.of(searched)))
         return
     from placement_advisor.report.search_text import render_search
 

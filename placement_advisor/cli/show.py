@@ -59,12 +59,12 @@ def print_analysis(folder: Path, *, verbose: bool) -> None:
         return
     from rich.console import Console
 
-    from placement_advisor.report.analysis.record_json import read_record
     from placement_advisor.report.analysis.screen import screen
-    from placement_advisor.report.analysis.tables import ANALYSIS
+    from placement_advisor.report.find_analysis import read_analysis
+    from placement_advisor.results.analysis import ANALYSIS
 
     console = Console()
-    lines = screen(read_record(folder / ANALYSIS), folder, console.width)
+    lines = screen(read_analysis(folder / ANALYSIS), folder, console.width)
     sys.stdout.write(shown(lines, color=console.color_system is not None))
 
 

@@ -37,10 +37,10 @@ def simulate(
 
     told = simulate_file(graph, placement, hardware, trace)
     if as_json:
-        from placement_advisor.report.simulation_json import simulation_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.simulation import Simulation
 
-        content = simulation_as_json(told)
-        print_json(content)
+        print_json(plain(Simulation.of(told)))
         return
     from placement_advisor.report.simulation_text import render_simulation
 

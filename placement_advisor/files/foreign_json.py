@@ -67,6 +67,16 @@ def content(path: Path) -> bytes:
         raise MisfitError(f"cannot be read: {error.strerror}") from None
 
 
+def check_size(data: bytes) -> None:
+    """Check that a text has no more values than any that is read.
+
+    Raises:
+        MisfitError: it has.
+    """
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise MisfitError(f"more than {MAX_VALUES // 10**6} million values")
+
+
 def parse(data: bytes) -> object:
     """Return the value that the text holds.
 
@@ -74,8 +84,7 @@ def parse(data: bytes) -> object:
         MisfitError: no JSON, too many values, too deeply nested, or with numbers that JSON
             does not have.
     """
-    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise MisfitError(f"more than {MAX_VALUES // 10**6} million values")
+    check_size(data)
     try:
         value: object = json.loads(data.decode("utf-8"), parse_constant=_no_number)
     except RecursionError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,24 +9,15 @@ from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.course import Course
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.kept import write_kept
+from placement_advisor.files.contract import json_text, like
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
-from placement_advisor.report.analysis.analysis_json import (
-    after_runs_as_json,
-    analysis_as_json,
-    predicted_as_json,
-)
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.tables import (
-    ANALYSIS,
-    CERTIFICATE,
     FULL_TEXT,
-    GRAPH,
-    HOW_TO_SPLIT,
     SCRIPT_OUTPUT,
-    failure_file,
     verdict_is_split,
 )
 from placement_advisor.report.html.report_file import REPORT_FILE, report_html
@@ -37,6 +27,9 @@ from placement_advisor.report.pictures.timeline_plot import plot_timelines
 from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
 from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.results import analysis as published
+from placement_advisor.results.analysis import ANALYSIS, CERTIFICATE, GRAPH, HOW_TO_SPLIT
+from placement_advisor.results.candidate import Prediction, RatioAfterRuns, failure_file
 from placement_advisor.solvers.certificate import write_certificate
 
 if TYPE_CHECKING:
@@ -103,14 +96,14 @@ class TextFolder:
         """Write what was predicted for a candidate."""
         folder = self._folder / "predictions"
         folder.mkdir(exist_ok=True)
-        text = json.dumps(predicted_as_json(schedule, ratio), indent=2)
-        (folder / f"{label}.json").write_text(text + "\n", encoding="utf-8")
+        text = json_text(Prediction.of(schedule, ratio))
+        (folder / f"{label}.json").write_text(text, encoding="utf-8")
 
     def prediction_after_runs(self, label: str, ratio: PredictedRatio) -> None:
         """Write what was predicted for a candidate then, beside what was before."""
-        text = json.dumps(after_runs_as_json(ratio), indent=2)
+        text = json_text(like(RatioAfterRuns, ratio))
         file = self._folder / "predictions" / f"{label}.after-{ratio.runs}-runs.json"
-        file.write_text(text + "\n", encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
 
     def bound(self, graph: OpGraph, certificate: Certificate) -> None:
         """Write a certificate, and beside it the graph that it is about."""
@@ -148,8 +141,7 @@ class AnalysisFolder(TextFolder):
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:
     """Write the analysis for programs."""
-    text = json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False)
-    (folder / ANALYSIS).write_text(text + "\n", encoding="utf-8")
+    (folder / ANALYSIS).write_text(json_text(published.Analysis.of(analysis)), encoding="utf-8")
 
 
 def write_reports(analysis: Analysis, folder: Path) -> None:

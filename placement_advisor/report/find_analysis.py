@@ -1,6 +1,7 @@
 """Where a finished analysis lies: the folder itself, or the newest of those below it.
 
-A quick analysis is text alone; whatever else is there, `tables.ANALYSIS` is of every finished one.
+A quick analysis is text alone; whatever else is there, every finished one has
+its ``analysis.json``.
 """
 
 from __future__ import annotations
@@ -9,16 +10,33 @@ import shlex
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import read
+from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.files.log_files import LOG_FOLDER, OVERVIEW
 from placement_advisor.files.own_folders import HIDDEN
-from placement_advisor.report.analysis.tables import ANALYSIS
 from placement_advisor.report.tensorboard.runs import inside, walk
+from placement_advisor.results.analysis import ANALYSIS, Analysis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 NO_ANALYSIS = "`advisor analyze MODEL` writes what can be shown"
+
+
+def read_analysis(path: Path) -> Analysis:
+    """Return the finished analysis that a file holds.
+
+    Raises:
+        AdvisorError: it cannot be read, or is none that `advisor analyze` could have written.
+    """
+    try:
+        return read(Analysis, path)
+    except MisfitError as misfit:
+        raise AdvisorError(
+            f"{path}: {misfit}",
+            hint="`advisor analyze` writes it; one of another version is best written anew",
+        ) from None
 
 
 def find_analysis(folder: Path) -> Path:

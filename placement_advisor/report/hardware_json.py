@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
 from placement_advisor.cost.gpu.assumed_times import family_bases
+from placement_advisor.files.contract import plain
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
-from placement_advisor.report.analysis.expected_errors_json import published_steps_as_json
+from placement_advisor.results.analysis import PUBLISHED_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,7 +31,7 @@ def hardware_as_json(presets: Collection[str] | None) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "advisor_version": __version__,
-        "published_steps": published_steps_as_json(),
+        "published_steps": plain(PUBLISHED_STEPS),
         "devices": [_gpu(gpu) for gpu in listed_gpus() if is_wanted(gpu.name)],
         "links": [_link(link) for link in listed_links() if is_wanted(link.name)],
     }

@@ -6,17 +6,12 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.assumed_times import family_bases
-from placement_advisor.cost.gpu.time_basis import KernelBasis
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
-from placement_advisor.report.analysis.expected_errors import (
-    FAMILY_WORDS,
-    PUBLISHED_STEPS,
-    PUBLISHED_STEPS_MEAN,
-    PUBLISHED_STEPS_WORST,
-    error_text,
-)
+from placement_advisor.report.analysis.expected_errors import FAMILY_WORDS, error_text
+from placement_advisor.results.analysis import PUBLISHED_STEPS
 from placement_advisor.units import (
     format_bandwidth,
     format_bytes,
@@ -80,9 +75,9 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[str]:
         f"measured kernels of the same chip, or ({_TRANSFERRED_MARK}) transferred from those of "
         f"others. {_ASSUMED.capitalize()}: no such kernel was measured; so are convolutions other "
         "than 3x3 with stride 1, and gradients of all. Other ops follow from peaks and bandwidth, "
-        f"which datasheets publish. Of {PUBLISHED_STEPS} published training steps on one GPU, "
-        f"predictions are {format_share(PUBLISHED_STEPS_MEAN)} off in the mean, "
-        f"{format_share(PUBLISHED_STEPS_WORST)} at worst."
+        f"which datasheets publish. Of {PUBLISHED_STEPS.count} published training steps on one "
+        f"GPU, predictions are {format_share(PUBLISHED_STEPS.mean_error)} off in the mean, "
+        f"{format_share(PUBLISHED_STEPS.worst_error)} at worst."
     )
 
 

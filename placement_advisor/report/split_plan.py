@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import json_text
 from placement_advisor.graph.placement import read_placement_file
-from placement_advisor.report.analysis.record_json import read_record
-from placement_advisor.report.analysis.tables import ANALYSIS
-from placement_advisor.report.find_analysis import finished_analyses
+from placement_advisor.report.find_analysis import finished_analyses, read_analysis
+from placement_advisor.results.analysis import ANALYSIS
 from placement_advisor.tf.training.split_plan import SplitPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.report.analysis.record import AnalysisRecord, CandidateRecord
+    from placement_advisor.results.analysis import Analysis, Training
+    from placement_advisor.results.candidate import Candidate
 
 _ANOTHER = "--candidate names another"
 # What trains under a strategy in whose scope the model was made.
@@ -35,7 +36,7 @@ def analysis_of(script: str, root: Path) -> Path:
     found = []
     for folder in finished_analyses(root.resolve()) if root.is_dir() else ():
         with suppress(AdvisorError):  # Of another version, or damaged.
-            path = read_record(folder / ANALYSIS).model.path
+            path = read_analysis(folder / ANALYSIS).model.path
             found += [folder] * (os.path.normpath(path) == os.path.normpath(script))
     if not found:
         raise AdvisorError(
@@ -67,23 +68,23 @@ def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> S
     Raises:
         AdvisorError: its analysis cannot be read, or that candidate is none that can be run.
     """
-    record = read_record(folder / ANALYSIS)
+    analysis = read_analysis(folder / ANALYSIS)
     if candidate is None:
-        why_not = _why_not(record, on_cpus=on_cpus)
+        why_not = _why_not(analysis, on_cpus=on_cpus)
         if why_not is not None:
             return why_not
-        candidate = record.trains_with
-    row = next((each for each in record.candidates if each.name == candidate), None)
+        candidate = analysis.trains_with
+    row = next((each for each in analysis.candidates if each.name == candidate), None)
     if row is None:
-        names = ", ".join(each.name for each in record.candidates if _can_run(each))
+        names = ", ".join(each.name for each in analysis.candidates if _can_run(each))
         raise AdvisorError(
             f"{folder}: it has no split {candidate!r}", hint=f"those that can be run: {names}"
         )
-    captured = record.model.captured
+    captured = analysis.model.captured
     if row.family == MIRRORED and captured is not None and captured.is_replica:
         return "mirrored is what its own strategy does"
     if not _can_run(row):
-        why = row.why or "it has no placement to run with"
+        why = row.failure.message if row.failure else "it has no placement to run with"
         raise AdvisorError(f"{folder}: {candidate}: {why}", hint=_ANOTHER)
     if row.family == MIRRORED and (captured is None or captured.call != _METHOD):
         raise AdvisorError(
@@ -93,41 +94,44 @@ def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> S
     return SplitPlan(
         label=row.name,
         family=row.family,
-        devices=record.testbed.devices,
+        devices=tuple(device.name for device in analysis.testbed.devices),
         placement=None if row.placement_file is None else (folder / row.placement_file).resolve(),
         samples=row.samples,
         single=(folder / "placements" / f"{BASELINE}.json").resolve(),
         step=None if captured is None else captured.step,
-        on_stand_ins=record.testbed.stand_in,
+        on_stand_ins=analysis.testbed.stand_in,
     )
 
 
-def keep_training(folder: Path, training: dict[str, Any]) -> None:
-    """Add what a training was run with to a finished analysis, in place of an earlier one."""
+def keep_training(folder: Path, training: Training) -> None:
+    """Add what a training was run with to a finished analysis, in place of an earlier one.
+
+    Raises:
+        AdvisorError: there is none any more.
+        OSError: it cannot be written.
+    """
     path = folder / ANALYSIS
-    document = json.loads(path.read_bytes())
-    document["training"] = training
+    analysis = replace(read_analysis(path), training=training)
     written = path.with_name(f".{path.name}.{os.getpid()}")
-    written.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    written.write_text(json_text(analysis), encoding="utf-8")
     written.replace(path)
 
 
-def _why_not(record: AnalysisRecord, *, on_cpus: bool) -> str | None:
+def _why_not(analysis: Analysis, *, on_cpus: bool) -> str | None:
     """Return why a training is not to be split, None if it is."""
-    if record.trains_with is None:
-        return record.answer.answer
-    hardware = record.options.get("hardware", "not given")
-    if hardware != "not given":
+    if analysis.trains_with is None:
+        return analysis.recommendation.answer
+    if (hardware := analysis.options.hardware) is not None:
         return f"its verdict is simulated, for {hardware}"
-    if record.model.captured is not None and record.model.captured.is_replica:
+    if analysis.model.captured is not None and analysis.model.captured.is_replica:
         return "it trains under a strategy of its own, which a split would replace"
-    if record.testbed.stand_in and not on_cpus:
+    if analysis.testbed.stand_in and not on_cpus:
         return (
-            f"its verdict is for {record.testbed.description}, which stand in for others; "
-            f"--devices {len(record.testbed.devices)} tries it on this machine's CPU"
+            f"its verdict is for {analysis.testbed.description}, which stand in for others; "
+            f"--devices {len(analysis.testbed.devices)} tries it on this machine's CPU"
         )
     return None
 
 
-def _can_run(row: CandidateRecord) -> bool:
+def _can_run(row: Candidate) -> bool:
     return row.failure is None and (row.placement_file is not None or row.samples is not None)

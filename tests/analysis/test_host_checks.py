@@ -17,9 +17,9 @@ from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.probe import WayTried
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.hosts_json import hosts_as_json
 from placement_advisor.report.hosts_text import render_hosts
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.examine_hosts import HostsExamined

@@ -21,10 +21,10 @@ from placement_advisor.analysis.machine_scaling import (
     SimulatedStep,
 )
 from placement_advisor.analysis.scaled_steps import Limit
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.pictures.scaling_plot import draw_scaling
 from placement_advisor.report.scaling_json import hardware_comparison_as_json
 from placement_advisor.report.scaling_text import render_hardware_comparison
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.sensitivity import PredictedRatio
 
 # 640 samples a second. In the ways in which costs may be wrong, and without launches last, it takes

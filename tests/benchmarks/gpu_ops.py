@@ -29,12 +29,12 @@ from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.gpu.clock import SLOT_WATTS
 from placement_advisor.cost.gpu.kernel_times import (
     ALL_CHIPS,
+    KernelBasis,
     constants_for,
     copy_bandwidth,
     generation,
     memory_group,
 )
-from placement_advisor.cost.gpu.time_basis import KernelBasis
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 from placement_advisor.machine.presets import hardware_figures
 

@@ -43,8 +43,6 @@ READERS = (
     "machine/copy_timings.py",
     "machine/gpu_facts.py",
     "machine/host_figures_file.py",
-    "report/analysis/expected_errors_json.py",
-    "report/analysis/record_json.py",
     "report/html/tab_files.py",
     "solvers/certificate.py",
     "solvers/fiddle_file.py",

@@ -18,7 +18,7 @@ from placement_advisor.analysis.acceptance import accept as accept_module
 from placement_advisor.analysis.acceptance.observed import Acceptance, PairRun
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.tf.acceptance.known_step import End
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from placement_advisor.analysis.refine import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.machine import testbed_plan
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.analysis.screen import MOST_LINES
 from placement_advisor.report.tensorboard.runs import find_runs
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.testbed import added_rounds
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner

@@ -10,7 +10,7 @@ import pytest
 from command_runs import Ran, run_here
 from real_runs import needs_workers
 
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from command_runs import Ran, run_here
 from real_runs import needs_workers
 from watched_testbed import listening
 
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 
 if TYPE_CHECKING:

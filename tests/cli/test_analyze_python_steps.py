@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from real_runs import needs_workers
 
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

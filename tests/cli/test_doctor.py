@@ -17,7 +17,7 @@ from placement_advisor.machine.doctor import examine_machine
 from placement_advisor.machine.doctor.packages import Package
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from command_runs import run_here
 
 from placement_advisor.machine.presets import hardware_figures
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 WIDTH = 120
 GPUS, LINKS = hardware_figures()["devices"], hardware_figures()["links"]

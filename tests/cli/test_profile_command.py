@@ -12,7 +12,7 @@ import pytest
 
 from placement_advisor.graph.op_graph import Op, OpGraph
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,18 +14,15 @@ import pytest
 import sample_analysis
 from command_runs import Command, Ran, run_here
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, CapturedStep
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.report.analysis_folder import write_analysis
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.analysis.analysis_result import Analysis
 
-_CAPTURED = CapturedStep(
-    call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
-)
 # Runs without TensorFlow.
 _PLAIN = """
 import os, sys
@@ -78,7 +75,7 @@ def analyzed(tmp_path: Path, script: str, **changes: object) -> Analysis:
     plain = sample_analysis.sample()
     analysis = replace(
         plain,
-        model=replace(plain.model, path="train.py", captured=_CAPTURED),
+        model=replace(plain.model, path="train.py", captured=sample_analysis.CAPTURED),
         recommendation=replace(plain.recommendation, **changes),  # type: ignore[arg-type]
     )
     folder = tmp_path / "advisor-out" / "train"

@@ -13,7 +13,7 @@ from fiddle_documents import document, edge, node, three_in_a_row
 from layer_models import model
 
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 THROUGHPUT = ("--objective", "throughput")
 

@@ -11,7 +11,7 @@ from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.laws import of_comparison, of_measurement, of_schedule, of_step
 from placement_advisor.measurement.measurement import Interval, Law, Measurement, StepProfile
 from placement_advisor.measurement.verdict import Comparison, compare
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.schedule import Schedule
 

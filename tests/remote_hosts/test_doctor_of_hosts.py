@@ -20,7 +20,7 @@ from light_worker import CHANGES
 from network_lab.lab import Lab, lab, refusal
 
 from placement_advisor.remote_hosts.secret import new_secret
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,50 +10,58 @@ import jsonschema
 import pytest
 import sample_analysis
 from layer_models import model
-from sample_analysis import record
+from sample_analysis import published
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.analysis.difference import Change, difference
 from placement_advisor.report.analysis.difference_json import difference_as_json
 from placement_advisor.report.analysis.difference_text import render_difference
+from placement_advisor.results.candidate import RatioInterval
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
-    from placement_advisor.report.analysis.record import AnalysisRecord
+    from placement_advisor.results.analysis import Analysis
 
 MS = 1_000_000
 
 
 @pytest.fixture
-def before() -> AnalysisRecord:
-    return record(sample_analysis.sample())
+def before() -> Analysis:
+    return published(sample_analysis.sample())
 
 
 def with_towers(
-    of: AnalysisRecord, low: float, median: float, high: float, *, copies_ms: float = 0
-) -> AnalysisRecord:
+    of: Analysis, low: float, median: float, high: float, *, copies_ms: float = 0
+) -> Analysis:
     """The analysis with another ratio of `towers`, which waits so much longer for copies."""
     single, towers, *others = of.candidates
     step = towers.measured
     assert step is not None
-    assert step.parts is not None
+    assert step.exposed_by_device_ns is not None
+    assert step.profiler_overhead is not None
     more_ns = round(copies_ms * MS)
+    longer_ns = step.step_ns.median + more_ns
+    profiled_ns = step.step_ns.median * step.profiler_overhead + more_ns
     slower = replace(
         step,
-        step_ns=step.step_ns + more_ns,
-        ratio=Interval(low=low, median=median, high=high),
-        parts=replace(step.parts, copies_ns=step.parts.copies_ns + more_ns),
+        step_ns=replace(step.step_ns, median=longer_ns),
+        ratio_to_single=RatioInterval(median=median, ci95=(low, high)),
+        exposed_by_device_ns={
+            device: wait_ns + more_ns for device, wait_ns in step.exposed_by_device_ns.items()
+        },
+        profiler_overhead=profiled_ns / longer_ns,
     )
     return replace(of, candidates=(single, replace(towers, measured=slower), *others))
 
 
-def staying(of: AnalysisRecord) -> AnalysisRecord:
-    answer = replace(of.answer, verdict=AdviceVerdict.STAY_SINGLE, answer="stay single: so be it")
-    return replace(of, answer=answer)
+def staying(of: Analysis) -> Analysis:
+    answer = replace(
+        of.recommendation, verdict=AdviceVerdict.STAY_SINGLE, answer="stay single: so be it"
+    )
+    return replace(of, recommendation=answer)
 
 
-def test_an_analysis_does_not_differ_from_itself(before: AnalysisRecord) -> None:
+def test_an_analysis_does_not_differ_from_itself(before: Analysis) -> None:
     found = difference(before, before, None)
     assert (found.changes, found.why, found.layers) == ((), (), None)
     assert [each.has_moved for each in found.candidates] == [False, False]
@@ -63,7 +71,7 @@ def test_an_analysis_does_not_differ_from_itself(before: AnalysisRecord) -> None
 
 
 def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
-    before: AnalysisRecord,
+    before: Analysis,
 ) -> None:
     low = with_towers(before, 0.58, 0.59, 0.61)
     near = with_towers(before, 0.60, 0.62, 0.64)
@@ -73,7 +81,7 @@ def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
         assert towers.has_moved is moved
 
 
-def test_the_part_that_changed_most_is_named_and_so_is_why(before: AnalysisRecord) -> None:
+def test_the_part_that_changed_most_is_named_and_so_is_why(before: Analysis) -> None:
     now = staying(with_towers(before, 1.04, 1.05, 1.06, copies_ms=20))
     found = difference(before, now, None)
     assert found.candidates[1].moved_most == "copies"
@@ -90,19 +98,19 @@ def test_the_part_that_changed_most_is_named_and_so_is_why(before: AnalysisRecor
 
 
 def test_a_verdict_that_changed_without_any_interval_moving_is_said_to_be_in_doubt(
-    before: AnalysisRecord,
+    before: Analysis,
 ) -> None:
     now = staying(with_towers(before, 0.57, 0.60, 0.99))
     first, *_ = difference(before, now, None).why
     assert first.startswith("no speed-up that a verdict is about moved beyond its interval")
 
 
-def test_the_same_verdict_needs_no_reason(before: AnalysisRecord) -> None:
+def test_the_same_verdict_needs_no_reason(before: Analysis) -> None:
     assert difference(before, with_towers(before, 0.1, 0.2, 0.3), None).why == ()
 
 
-def test_measured_and_simulated_do_not_compare(before: AnalysisRecord) -> None:
-    simulated = record(sample_analysis.unmeasured())
+def test_measured_and_simulated_do_not_compare(before: Analysis) -> None:
+    simulated = published(sample_analysis.unmeasured())
     found = difference(simulated, before, None)
     assert found.basis is None
     assert found.candidates == ()
@@ -110,7 +118,7 @@ def test_measured_and_simulated_do_not_compare(before: AnalysisRecord) -> None:
     assert "then measured" not in render_difference(found).splitlines()[-1]
 
 
-def test_a_candidate_without_a_result_on_one_side_is_named(before: AnalysisRecord) -> None:
+def test_a_candidate_without_a_result_on_one_side_is_named(before: Analysis) -> None:
     single, _, alternating = before.candidates
     now = staying(replace(before, candidates=(single, alternating)))
     found = difference(before, now, None)
@@ -119,20 +127,23 @@ def test_a_candidate_without_a_result_on_one_side_is_named(before: AnalysisRecor
     assert "with a speed-up in one of them alone: towers" in render_difference(found)
 
 
-def test_what_changed_is_told_by_area(before: AnalysisRecord) -> None:
-    link = before.testbed.links["worker:0 → worker:1"]
+def test_what_changed_is_told_by_area(before: Analysis) -> None:
+    links = {
+        # The other one is as far off as a new calibration may be.
+        ("worker:0", "worker:1"): 300_000,
+        ("worker:1", "worker:0"): 250_000,
+    }
     now = replace(
         before,
         tensorflow_version="2.22.0",
-        options={**before.options, "rounds": "40"},
+        options=replace(before.options, rounds=40),
         model=replace(before.model, batch_size=64, graph_fingerprint="f"),
         testbed=replace(
             before.testbed,
-            links={
-                "worker:0 → worker:1": replace(link, latency_ns=300_000),
-                # As far off as a new calibration may be.
-                "worker:1 → worker:0": replace(link, latency_ns=250_000),
-            },
+            links=tuple(
+                replace(link, latency_ns=links[link.source, link.target])
+                for link in before.testbed.links
+            ),
         ),
     )
     assert difference(before, now, None).changes == (
@@ -149,7 +160,7 @@ def test_what_changed_is_told_by_area(before: AnalysisRecord) -> None:
     )
 
 
-def test_layers_whose_ops_differ_are_named(before: AnalysisRecord) -> None:
+def test_layers_whose_ops_differ_are_named(before: Analysis) -> None:
     graphs = model("in -> a", "a -> b"), model("in -> a", "a -> b", "b -> c")
     found = difference(before, before, graphs)
     assert found.layers == ("c",)
@@ -157,9 +168,7 @@ def test_layers_whose_ops_differ_are_named(before: AnalysisRecord) -> None:
 
 
 @pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])
-def test_the_json_keeps_its_contract(
-    before: AnalysisRecord, ratio: tuple[float, float, float]
-) -> None:
+def test_the_json_keeps_its_contract(before: Analysis, ratio: tuple[float, float, float]) -> None:
     found = difference(before, staying(with_towers(before, *ratio)), None)
     content = difference_as_json(found)
     jsonschema.validate(json.loads(json.dumps(content, allow_nan=False)), load_schema("difference"))
@@ -169,16 +178,16 @@ def test_the_json_keeps_its_contract(
     assert towers["after"]["speedup"]["estimate"] == pytest.approx(1 / ratio[1])
 
 
-def test_graphs_that_differ_in_names_alone_are_said_to(before: AnalysisRecord) -> None:
+def test_graphs_that_differ_in_names_alone_are_said_to(before: Analysis) -> None:
     graphs = model("in -> a", "in -> b"), model("in -> a", "a -> b")
     text = render_difference(difference(before, before, graphs))
     assert "layers    none with other ops: names, or what reads what, differ\n" in text
 
 
-def test_names_cannot_drive_a_terminal_nor_break_a_line(before: AnalysisRecord) -> None:
+def test_names_cannot_drive_a_terminal_nor_break_a_line(before: Analysis) -> None:
     evil = "a\x1b[2J\n::error::b"
-    answer = replace(before.answer, answer=evil)
-    now = replace(before, answer=answer, options={evil: evil})
+    answer = replace(before.recommendation, answer=evil)
+    now = replace(before, recommendation=answer, options=replace(before.options, hardware=evil))
     text = render_difference(difference(before, now, None))
     assert "\x1b" not in text
     assert not any(line.startswith("::") for line in text.splitlines())

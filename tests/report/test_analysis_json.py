@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+import sample_analysis
+from contract_schemas import SCHEMAS, TYPES, schema_text
 
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph
 from placement_advisor.graph.placement import Placement
-from placement_advisor.report.analysis.analysis_json import (
-    SCHEMA_NAMES,
-    analysis_as_json,
-    load_schema,
-)
+from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +38,7 @@ def _objects(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def content(analysis: Analysis) -> dict[str, Any]:
-    return analysis_as_json(analysis)
+    return sample_analysis.as_json(analysis)
 
 
 def test_measured_analysis_fits_its_schema(content: dict[str, Any]) -> None:
@@ -48,7 +46,7 @@ def test_measured_analysis_fits_its_schema(content: dict[str, Any]) -> None:
 
 
 def test_unmeasured_analysis_fits_its_schema_and_measures_nothing(unmeasured: Analysis) -> None:
-    content = analysis_as_json(unmeasured)
+    content = sample_analysis.as_json(unmeasured)
     _validate(content, "analysis")
     assert [candidate["measured"] for candidate in content["candidates"]] == [None, None, None]
     assert content["as_is"] is None
@@ -57,7 +55,7 @@ def test_unmeasured_analysis_fits_its_schema_and_measures_nothing(unmeasured: An
 
 
 def test_candidate_without_placement_fits_the_schema(not_applicable: Analysis) -> None:
-    content = analysis_as_json(not_applicable)
+    content = sample_analysis.as_json(not_applicable)
     _validate(content, "analysis")
     towers = content["candidates"][1]
     assert (towers["placement_file"], towers["predicted"], towers["measured"]) == (None, None, None)
@@ -134,7 +132,7 @@ def test_without_a_profile_its_figures_are_null(analysis: Analysis) -> None:
     towers = analysis.candidates[1]
     assert towers.measured is not None
     bare = replace(towers, measured=replace(towers.measured, profile=None, profile_run=None))
-    content = analysis_as_json(replace(analysis, candidates=(bare,)))
+    content = sample_analysis.as_json(replace(analysis, candidates=(bare,)))
     _validate(content, "analysis")
     measured = content["candidates"][0]["measured"]
     for field in ("compute_ns", "transfer_ns", "transfers", "profiler_overhead", "profile"):
@@ -145,14 +143,14 @@ def test_a_run_without_a_timed_step_is_not_a_measurement(analysis: Analysis) -> 
     towers = analysis.candidates[1]
     assert towers.measured is not None
     cut = replace(towers, measured=replace(towers.measured, rounds=()), comparison=None)
-    content = analysis_as_json(replace(analysis, candidates=(cut,)))
+    content = sample_analysis.as_json(replace(analysis, candidates=(cut,)))
     _validate(content, "analysis")
     assert content["candidates"][0]["measured"] is None
 
 
 def test_saving_is_absent_where_it_is_not_known(analysis: Analysis) -> None:
     finding = analysis.findings[0]
-    known, unknown = analysis_as_json(
+    known, unknown = sample_analysis.as_json(
         replace(analysis, findings=(finding, replace(finding, saving=None, where={})))
     )["findings"]
     assert known["saving_ns"] == 1_100_000
@@ -217,9 +215,15 @@ def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
     optional |= {"traced_as"}  # Placements that are written by hand are of no trace.
     for part in _objects(schema):
         assert part["additionalProperties"] is False
-        assert set(part["properties"]) - set(part["required"]) <= optional
+        assert set(part["properties"]) - set(part.get("required", ())) <= optional
         for field, content in part["properties"].items():
-            assert content.get("description"), field
+            assert name in TYPES or content.get("description"), field
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_schemas_are_those_of_the_types(name: str) -> None:
+    kept = SCHEMAS / f"{name}.schema.json"
+    assert kept.read_text(encoding="utf-8") == schema_text(name), "run `make docs`"
 
 
 def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:

@@ -6,12 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sample_analysis
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record_json import read_record, record_of
 from placement_advisor.report.analysis_folder import write_analysis
+from placement_advisor.report.find_analysis import read_analysis
+from placement_advisor.results.analysis import Analysis as Published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,49 +22,42 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def document(analysis: Analysis) -> dict[str, Any]:
-    return analysis_as_json(analysis)
+    return sample_analysis.as_json(analysis)
 
 
 def refused(document: dict[str, Any], tmp_path: Path) -> str:
     file = tmp_path / "analysis.json"
     file.write_text(json.dumps(document))
     with pytest.raises(AdvisorError) as caught:
-        read_record(file)
+        read_analysis(file)
     assert caught.value.message.startswith(f"{file}: ")
     return caught.value.message.removeprefix(f"{file}: ")
 
 
 def test_what_is_written_is_read_back(analysis: Analysis, tmp_path: Path) -> None:
     write_analysis(analysis, tmp_path)
-    record = read_record(tmp_path / "analysis.json")
-    assert record.answer.answer == analysis.recommendation.answer
-    assert record.answer.deciding == analysis.recommendation.deciding
-    assert record.model.graph_fingerprint == "0123456789abcdef"
-    assert record.testbed.links["worker:0 → worker:1"].latency_ns == 240_000
-    assert record.options["rounds"] == "not given"
-    assert record.options["hardware"] == "not given"
-    assert record.answer.next_run is None
-    assert record.as_is_ns == 29_400_000
-    assert record.warnings == 1
-    single, towers, alternating = record.candidates
-    assert single.measured is not None
-    assert single.measured.step_ns == 51_000_000
-    assert towers.step("measured") is towers.measured
-    assert alternating.failure is FailureKind.CRASHED
+    found = read_analysis(tmp_path / "analysis.json")
+    assert found == Published.of(analysis)
+    single, towers, alternating = found.candidates
+    assert single.measured_step is not None
+    assert single.measured_step.step_ns == 51_000_000
+    assert towers.step("measured") == towers.measured_step
+    assert alternating.failure is not None
+    assert alternating.failure.kind is FailureKind.CRASHED
     assert alternating.step("simulated") is None
 
 
 def test_a_saving_at_a_batch_that_did_not_run_is_read_back(document: dict[str, Any]) -> None:
     found = next(each for each in document["findings"] if "saving_basis" in each)
     found["saving_basis"] = "extrapolated"
-    savings = [finding.saving for finding in record_of(document).findings]
+    savings = [finding.saving for finding in sample_analysis.read_back(document).findings]
     assert "extrapolated" in {saving.basis for saving in savings if saving is not None}
 
 
 def test_parts_of_a_step_are_those_of_the_device_that_computes_most(analysis: Analysis) -> None:
-    towers = record_of(analysis_as_json(analysis)).candidates[1]
-    assert towers.predicted is not None
-    parts = towers.predicted.parts
+    towers = sample_analysis.read_back(sample_analysis.as_json(analysis)).candidates[1]
+    assert towers.predicted_step is not None
+    parts = towers.predicted_step.parts
     assert parts is not None
     # worker:0 computes 2 + 13 + 0.5 + 11 + 1.5 ms of the 30.1 ms; it waits from 15.3 to 15.7 ms and
     # from 27.5 to 28.6 ms.
@@ -72,9 +66,9 @@ def test_parts_of_a_step_are_those_of_the_device_that_computes_most(analysis: An
 
 
 def test_a_measured_step_and_its_parts_are_those_of_the_profile(analysis: Analysis) -> None:
-    towers = record_of(analysis_as_json(analysis)).candidates[1]
-    assert towers.measured is not None
-    parts = towers.measured.parts
+    towers = sample_analysis.read_back(sample_analysis.as_json(analysis)).candidates[1]
+    assert towers.measured_step is not None
+    parts = towers.measured_step.parts
     assert parts is not None
     assert parts.compute_ns == 29_120_000  # 28 ms, 4 % slower under the profiler.
     told_ns = parts.compute_ns + parts.copies_ns + parts.idle_ns
@@ -84,9 +78,9 @@ def test_a_measured_step_and_its_parts_are_those_of_the_profile(analysis: Analys
 def test_findings_about_a_split_that_is_not_recommended_are_left_out(
     document: dict[str, Any],
 ) -> None:
-    assert len(record_of(document).findings) == 1
+    assert len(sample_analysis.read_back(document).shown_findings) == 1
     document["findings"][0]["hypothetical"] = True
-    assert record_of(document).findings == ()
+    assert sample_analysis.read_back(document).shown_findings == ()
 
 
 @pytest.mark.parametrize(
@@ -133,4 +127,4 @@ def test_a_file_of_another_version_is_refused_with_what_is_missing_and_what_to_d
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match="cannot be read: No such file"):
-        read_record(tmp_path / "analysis.json")
+        read_analysis(tmp_path / "analysis.json")

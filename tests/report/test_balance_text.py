@@ -10,9 +10,10 @@ from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import Balance, best_by_lines, other_batches, speed_of
 from placement_advisor.cost.batch_memory import BatchMemory, best_batch
-from placement_advisor.report.analysis.analysis_json import load_schema
-from placement_advisor.report.balance_json import balance_as_json
+from placement_advisor.files.contract import plain
 from placement_advisor.report.balance_text import render_balance
+from placement_advisor.results.balance import Balance as Published
+from placement_advisor.results.contracts import load_schema
 
 MS = 1_000_000
 SIZES = (32, 16, 8)
@@ -94,7 +95,7 @@ def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
 
 
 def test_the_json_fits_its_schema():
-    content = balance_as_json(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7)))
+    content = plain(Published.of(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7))))
     jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
     assert content["tried"][1] == {"samples": [25, 7], "step_ns": 8 * MS}
 
@@ -112,7 +113,7 @@ def test_what_memory_holds_is_said_and_where_that_is_not_known_how_to_say_it():
     # Full, the second takes 4 + 20 ms. More for the first would let the second wait.
     rows = [line.split() for line in text.splitlines()]
     assert ["best", "that", "fits:", "128", "88", "40", "24.0", "ms", "5,333"] in rows
-    content = balance_as_json(known)
+    content = plain(Published.of(known))
     jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
     assert content["best_batch"]["samples"] == [88, 40]
     assert [device["most_samples"] for device in content["devices"]] == [100, 40]

@@ -10,11 +10,11 @@ import matplotlib.colors
 import matplotlib.image
 import numpy as np
 import pytest
+import sample_analysis
 import sample_break_even
 from made_up_steps import unreadable
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
-from placement_advisor.report.analysis.analysis_json import analysis_as_json, load_schema
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.input_text import input_line
@@ -22,6 +22,7 @@ from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.break_even_plot import draw_break_even, plot_break_even
 from placement_advisor.report.pictures.canvas import INK, SIGNS
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.break_even import Outcome
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
     *_, line = break_even_lines(found)
     assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
     assert line.endswith("(towers 1.26)")
-    content = analysis_as_json(replace(full, break_even=found))
+    content = sample_analysis.as_json(replace(full, break_even=found))
     jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
     assert content["break_even"]["corrections"] == {"towers": 1.26, "alternating": 1.1}
 
@@ -173,7 +174,7 @@ def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
 
 
 def test_the_json_has_units_in_its_names_and_fits_the_schema(full):
-    content = json.loads(json.dumps(analysis_as_json(full), allow_nan=False))
+    content = json.loads(json.dumps(sample_analysis.as_json(full), allow_nan=False))
     jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
     bandwidth, latency = content["break_even"]["bandwidth"], content["break_even"]["latency"]
     assert bandwidth["wins_from_bytes_per_s"] == 38_000_000_000
@@ -189,7 +190,7 @@ def test_the_json_has_units_in_its_names_and_fits_the_schema(full):
 
 def test_an_axis_that_was_not_swept_is_null(full):
     bare = replace(full, break_even=replace(FOUND, batch=None), input_timing=None)
-    content = analysis_as_json(bare)
+    content = sample_analysis.as_json(bare)
     jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
     assert content["break_even"]["batch"] is None
     assert content["input"] is None

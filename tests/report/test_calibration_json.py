@@ -9,8 +9,8 @@ import pytest
 from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 from sample_hosts import summary_of_hosts
 
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.calibration_json import calibration_as_json
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from placement_advisor.cost.calibration_summary import CalibrationSummary

@@ -13,8 +13,8 @@ from sample_check import check, could_not_run, failed, inconclusive, passed
 from placement_advisor.check.check_result import CheckResult, Status
 from placement_advisor.check.problem import ACTIONS, Code
 from placement_advisor.check.record import Part, Standing
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.check.check_json import check_as_json
+from placement_advisor.results.contracts import load_schema
 
 SCHEMA = load_schema("check")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from contracts_page import PAGE, fields_of, with_tables
 
-from placement_advisor.report.analysis.analysis_json import SCHEMA_NAMES, load_schema
+from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -30,8 +30,8 @@ def test_a_row_says_what_a_field_may_be() -> None:
     assert kinds["candidates[].samples"] == "list of integers or null"
     assert kinds["candidates[].predicted.compute_ns"] == "map to integers"
     assert kinds["candidates[].measured.bytes_basis"] == "`profile` · `shapes` or null"
-    assert kinds["as_is.step_ns"] == "*steps*"
-    assert kinds["steps.ci95"] == "list of 2 integers"
+    assert kinds["as_is.step_ns"] == "*Steps*"
+    assert kinds["Steps.ci95"] == "list of 2 integers"
     assert kinds["findings[].where.line"] == "integer, may be absent"
 
 

@@ -11,27 +11,23 @@ import pytest
 import sample_analysis
 from op_graphs import op
 
-from placement_advisor.cost.gpu.assumed_times import family_bases, times_by_gpu
-from placement_advisor.cost.gpu.kernel_times import OPS, kernel_errors
-from placement_advisor.cost.gpu.time_basis import AssumedTimes, KernelBasis
+from placement_advisor.cost.gpu.assumed_times import AssumedTimes, family_bases, times_by_gpu
+from placement_advisor.cost.gpu.kernel_times import OPS, KernelBasis, kernel_errors
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import device_preset, read_hardware
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.expected_errors import (
     FAMILY_WORDS,
     MEDIAN_OF,
     MODELS,
-    PUBLISHED_STEPS,
-    PUBLISHED_STEPS_MEAN,
-    PUBLISHED_STEPS_WORST,
     analysis_error,
     expected_error,
 )
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -45,7 +41,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-
 
 
 def told(*times: AssumedTimes) -> str:
-    found = expected_error((), times, stand_in=False)
+    found = expected_error((), map(GpuTimes.of, times), stand_in=False)
     assert found is not None
     return found
 
@@ -65,7 +61,7 @@ def test_it_is_told_where_costs_were_assumed_and_nowhere_else(
 ) -> None:
     unmeasured = sample_analysis.unmeasured()
     assert f"{TOLD}: on {MODELS} models" in report(unmeasured)
-    assert f"{TOLD}: {PUBLISHED_STEPS} published" in report(sample_analysis.elsewhere())
+    assert f"{TOLD}: {PUBLISHED_STEPS.count} published" in report(sample_analysis.elsewhere())
     assert TOLD not in report(sample_analysis.sample())
     elsewhere = replace(unmeasured.testbed, stand_in=False)
     assert TOLD not in report(replace(unmeasured, testbed=elsewhere))
@@ -96,14 +92,14 @@ def test_without_kernels_of_the_record_none_are_told() -> None:
 
 
 def test_json_has_the_errors_of_predictions_for_gpus_alone() -> None:
-    errors = analysis_as_json(sample_analysis.elsewhere())["expected_errors"]
+    errors = sample_analysis.as_json(sample_analysis.elsewhere())["expected_errors"]
     (gpu,) = errors["gpus"]
     shares = [family["share"] for family in gpu["families"]]
     shares += [gpu[f"{what}_share"] for what in ("launch", "assumed", "roofline")]
     assert sum(shares) == pytest.approx(1)
-    assert errors["published_steps"]["mean_error"] == PUBLISHED_STEPS_MEAN
+    assert errors["published_steps"]["mean_error"] == PUBLISHED_STEPS.mean_error
     for other in (sample_analysis.sample(), sample_analysis.unmeasured()):
-        assert analysis_as_json(other)["expected_errors"] is None
+        assert sample_analysis.as_json(other)["expected_errors"] is None
 
 
 def test_nothing_is_told_before_costs_are_known() -> None:
@@ -182,9 +178,9 @@ def test_errors_of_published_steps_are_those_of_the_page() -> None:
     *steps, middle, mean, worst = rows
     ratios = [float(step[-1]) for step in steps]
     errors = [abs(ratio - 1) for ratio in ratios]
-    assert len(steps) == PUBLISHED_STEPS
-    assert mean[-1] == format_share(PUBLISHED_STEPS_MEAN)
-    assert worst[-1] == format_share(PUBLISHED_STEPS_WORST)
+    assert len(steps) == PUBLISHED_STEPS.count
+    assert mean[-1] == format_share(PUBLISHED_STEPS.mean_error)
+    assert worst[-1] == format_share(PUBLISHED_STEPS.worst_error)
     assert middle[-1] == format_share(round(median(errors), 2))
-    assert sum(errors) / len(errors) == pytest.approx(PUBLISHED_STEPS_MEAN, abs=0.006)
-    assert max(errors) == pytest.approx(PUBLISHED_STEPS_WORST, abs=0.006)
+    assert sum(errors) / len(errors) == pytest.approx(PUBLISHED_STEPS.mean_error, abs=0.006)
+    assert max(errors) == pytest.approx(PUBLISHED_STEPS.worst_error, abs=0.006)

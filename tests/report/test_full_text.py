@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
-from sample_analysis import ranged, record, unreliable
+from sample_analysis import published, ranged, unreliable
 from simulated_steps import towers_graph
 
 from placement_advisor.analysis.assemble import review_of
 from placement_advisor.measurement.measurement import BrokenLaw, Law
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.screen import screen
@@ -65,7 +64,10 @@ def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
     assert f"{told} {where}." in text
     assert " failures/ errors in full" in text
     assert f"- {told} {where}" in (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert analysis_as_json(of)["candidates"][2]["failure"]["in_full"] == "failures/alternating.txt"
+    assert (
+        sample_analysis.as_json(of)["candidates"][2]["failure"]["in_full"]
+        == "failures/alternating.txt"
+    )
     assert [file.name for file in (tmp_path / "failures").iterdir()] == ["alternating.txt"]
     assert (tmp_path / "failures" / "alternating.txt").read_text() == "word\n" * 900 + "\n"
     assert "failures/" not in full_text(analysis)
@@ -146,7 +148,7 @@ def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says
         (unsure, "none, but single has no profile to rely on: a rule that goes by times of ops"),
         (replace(sample_analysis.unmeasured(), findings=()), "none: no rule has anything to say"),
     ):
-        on_screen = "".join(line.text for line in screen(record(of), Path("out"), 300))
+        on_screen = "".join(line.text for line in screen(published(of), Path("out"), 300))
         for text in (full_text(of), render_markdown(of), on_screen):
             assert says in " ".join(text.split())
         overview = overview_as_json(review_of(of), layer_map(towers_graph()))
@@ -176,4 +178,4 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     # The verdict of this one is to split.
     assert "all the same" not in text + page
     assert "saves:" not in page
-    assert analysis_as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True
+    assert sample_analysis.as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True

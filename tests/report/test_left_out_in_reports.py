@@ -15,16 +15,15 @@ from simulated_steps import towers_graph
 from placement_advisor.analysis.assemble import review_of
 from placement_advisor.files.log_files import OVERVIEW
 from placement_advisor.graph.graph_summary import summarize
-from placement_advisor.report.analysis.analysis_json import analysis_as_json, load_schema
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.markdown_syntax import escape
-from placement_advisor.report.analysis.record_json import record_of
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.html.tab_files import read_overview
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.report.trace_json import trace_as_json
 from placement_advisor.report.trace_summary import render_trace
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.tf.answers import LeftOut, Traced
 
 if TYPE_CHECKING:
@@ -49,10 +48,13 @@ def _in_one_line(text: str) -> str:
 
 def test_the_screen_says_it_and_nothing_where_nothing_is_left_out(analysis: Analysis) -> None:
     shown = [
-        line.text for line in screen(record_of(analysis_as_json(analysis)), Path("out"), width=80)
+        line.text
+        for line in screen(
+            sample_analysis.read_back(sample_analysis.as_json(analysis)), Path("out"), width=80
+        )
     ]
     assert LINE in _in_one_line(" ".join(shown))
-    plain = screen(sample_analysis.record(sample_analysis.sample()), Path("out"), width=80)
+    plain = screen(sample_analysis.published(sample_analysis.sample()), Path("out"), width=80)
     assert not any("Left out" in line.text for line in plain)
 
 
@@ -68,7 +70,7 @@ def test_the_tab_and_the_html_page_say_it(analysis: Analysis, tmp_path: Path) ->
 
 
 def test_programs_are_told_each(analysis: Analysis) -> None:
-    content = analysis_as_json(analysis)
+    content = sample_analysis.as_json(analysis)
     jsonschema.validate(content, load_schema("analysis"))
     assert content["model"]["left_out"] == list(LEFT_OUT.told())
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_analysis
 from made_up_steps import texts
-from sample_analysis import record
+from sample_analysis import published
 from simulated_steps import towers_graph
 
 from placement_advisor.analysis.advice.recommend import recommend
 from placement_advisor.analysis.assemble import review_of
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.screen import screen
@@ -68,7 +67,7 @@ def _profile(candidate: Candidate) -> StepProfile:
 
 
 def _on_screen(analysis: Analysis, folder: Path) -> str:
-    return "\n".join(line.text for line in screen(record(analysis), folder, 100))
+    return "\n".join(line.text for line in screen(published(analysis), folder, 100))
 
 
 def _words(figure: Figure) -> list[str]:
@@ -96,7 +95,7 @@ def test_what_a_device_computes_is_the_median_of_profiled_steps_in_all_text(
     assert says in " ".join(_on_screen(told, tmp_path).split())
     for text in (full_text(told), render_markdown(told)):
         assert f"compute: {computes} on {W0}" in " ".join(text.split())
-    content = analysis_as_json(told)["candidates"][1]["measured"]
+    content = sample_analysis.as_json(told)["candidates"][1]["measured"]
     assert format_ns(content["compute_ns"][W0]) == computes
 
 
@@ -108,7 +107,9 @@ def test_what_waits_for_copies_is_the_same_everywhere(told: Analysis, tmp_path: 
     assert f"{waits} exposed" in render_markdown(told)
     overview = overview_as_json(review_of(told), layer_map(towers_graph()))
     assert format_ns(overview["candidates"][1]["measured"]["exposed_ns"]) == waits
-    assert format_ns(analysis_as_json(told)["candidates"][1]["measured"]["exposed_ns"]) == waits
+    assert (
+        format_ns(sample_analysis.as_json(told)["candidates"][1]["measured"]["exposed_ns"]) == waits
+    )
 
 
 def test_a_measured_step_is_the_timed_one_everywhere_but_where_it_says_profiled(

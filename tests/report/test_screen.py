@@ -3,136 +3,129 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sample_analysis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_analysis import record
+from sample_analysis import CAPTURED, published, read_back
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, CapturedStep, NextRun, Saving
+from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.show import shown
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record import (
-    AnalysisRecord,
-    CandidateRecord,
-    FindingRecord,
-    Parts,
-    StepRecord,
-    TrainingRecord,
-    TrialRecord,
-)
-from placement_advisor.report.analysis.record_json import record_of
 from placement_advisor.report.analysis.screen import MOST_LINES, screen, shortened
+from placement_advisor.results.analysis import Analysis, Finding, Training, Trial, Where
+from placement_advisor.results.candidate import Candidate, Failure, RatioInterval, Steps
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis as Found
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER = Path("advisor-out/deepconn")
 ESCAPE = "\x1b"
 MS = 1_000_000
-CAPTURED = CapturedStep(
-    call="model.fit",
-    step="train.py:14",
-    is_replica=False,
-    run_command="advisor run train.py -- --epochs 3",
-)
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def text(of: AnalysisRecord, width: int = 80, *, color: bool = False) -> str:
+def text(of: Analysis, width: int = 80, *, color: bool = False) -> str:
     return shown(screen(of, FOLDER, width), color=color)
 
 
-def ran(name: str, ratio: float, failure: FailureKind | None = None) -> CandidateRecord:
+SAMPLE = published(sample_analysis.sample())
+
+
+def ran(name: str, ratio: float, failure: FailureKind | None = None, why: str = "x") -> Candidate:
     """A candidate that ran, by its ratio to single's 10 ms."""
-    return CandidateRecord(
+    towers = SAMPLE.candidates[1]
+    assert towers.measured is not None
+    step_ns = round(10 * MS * ratio)
+    return replace(
+        towers,
         name=name,
-        family=name,
-        placement_file=None,
-        samples=None,
         predicted=None,
-        measured=StepRecord(
-            step_ns=round(10 * MS * ratio),
-            ratio=Interval(median=ratio, low=ratio - 0.01, high=ratio + 0.01),
+        measured=replace(
+            towers.measured,
+            step_ns=Steps(median=step_ns, ci95=(step_ns, step_ns), samples=(step_ns,)),
+            ratio_to_single=RatioInterval(median=ratio, ci95=(ratio - 0.01, ratio + 0.01)),
             transfer_count=4,
-            parts=Parts(
-                device="worker:0",
-                compute_ns=5 * MS,
-                copies_ns=MS,
-                idle_ns=0,
-                longest_wait_ns=2 * MS,
-            ),
+            compute_ns={"worker:0": 5 * MS, "worker:1": MS},
+            exposed_by_device_ns={"worker:0": MS, "worker:1": 2 * MS},
         ),
-        failure=failure,
-        is_unverified=False,
+        failure=failure and Failure(kind=failure, message=why, in_full=None),
     )
 
 
-def only_simulated(name: str) -> CandidateRecord:
-    step = replace(ran(name, 1.0).measured, ratio=None)  # type: ignore[type-var]
-    return CandidateRecord(
-        name=name,
-        family=name,
-        placement_file=None,
-        samples=None,
-        predicted=step,
-        measured=None,
-        failure=None,
-        is_unverified=False,
-    )
+def only_simulated(name: str) -> Candidate:
+    predicted = SAMPLE.candidates[1].predicted
+    assert predicted is not None
+    told = replace(predicted, step_ns=10 * MS, ratio_to_single=None)
+    return replace(ran(name, 1.0), predicted=told, measured=None)
 
 
-def with_candidates(*candidates: CandidateRecord) -> AnalysisRecord:
-    plain = record(sample_analysis.sample())
-    answer = replace(plain.answer, candidate="towers")
-    return replace(plain, candidates=candidates, answer=answer)
+def unverified(candidate: Candidate) -> Candidate:
+    measured = candidate.measured
+    assert measured is not None
+    assert measured.verification is not None
+    found = replace(measured.verification, unverified=("bias",))
+    return replace(candidate, measured=replace(measured, verification=found))
 
 
-def finding(number: int) -> FindingRecord:
-    return FindingRecord(
+def with_candidates(*candidates: Candidate) -> Analysis:
+    return answering(replace(SAMPLE, candidates=candidates), candidate="towers")
+
+
+def answering(of: Analysis, **changes: Any) -> Analysis:
+    """The analysis with another answer."""
+    return replace(of, recommendation=replace(of.recommendation, **changes))
+
+
+def finding(number: int) -> Finding:
+    return Finding(
         code=f"PA{number}",
         name="a-name",
+        finding="so it is",
         action="do this " * 40,
-        saving=Saving(step_ns=4 * MS, saving_ns=MS, low_ns=MS, high_ns=2 * MS),
-        command=None,
+        where=Where(),
+        hypothetical=False,
+        saving_ns=MS,
+        saving_step_ns=4 * MS,
+        saving_low_ns=MS,
+        saving_high_ns=2 * MS,
+        saving_basis="simulated",
     )
 
 
-def crowded(long: str) -> AnalysisRecord:
+def crowded(long: str) -> Analysis:
     """An analysis in which everything that can be long is, of which nothing ran."""
-    plain = record(sample_analysis.sample())
-    many = [ran(f"{long}{number}", 1 + number / 100) for number in range(60)]
-    many = [replace(each, is_unverified=True) for each in many]
+    many = [unverified(ran(f"{long}{number}", 1 + number / 100)) for number in range(60)]
     failed = [ran(f"{long}f{number}", 2.0, FailureKind.CRASHED) for number in range(60)]
-    answer = replace(
-        plain.answer,
+    predicted = [
+        replace(each, predicted=only_simulated("x").predicted)
+        for each in (*many, ran("single", 1.0), *failed)
+    ]
+    of = replace(
+        SAMPLE,
+        model=replace(SAMPLE.model, chosen=long * 9, captured=CAPTURED),
+        testbed=replace(SAMPLE.testbed, description=long * 9, not_run=long * 9),
+        candidates=(*predicted, only_simulated("x")),
+        findings=tuple(map(finding, range(100, 120))),
+        warnings=("so it is",) * 90,
+    )
+    return answering(
+        of,
         candidate=many[7].name,
         answer=long * 9,
         caveat=long * 9,
         how=long * 9,
         deciding=(long * 9,) * 30,
     )
-    predicted = [replace(c, predicted=c.measured) for c in (*many, ran("single", 1.0), *failed)]
-    return replace(
-        plain,
-        answer=answer,
-        model=replace(plain.model, chosen=long * 9, captured=CAPTURED),
-        testbed=replace(plain.testbed, description=long * 9, not_run=long * 9),
-        candidates=(*predicted, only_simulated("x")),
-        findings=tuple(map(finding, range(100, 120))),
-        warnings=90,
-    )
 
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name: str, width: int) -> None:
-    of = record(getattr(sample_analysis, name)())
+    of = published(getattr(sample_analysis, name)())
     expected = (GOLDEN / f"screen_{name}_{width}.txt").read_text(encoding="utf-8")
     assert text(of, width) == expected
     colored = text(of, width, color=True)
@@ -174,9 +167,9 @@ def test_what_is_to_be_done_is_never_cut_but_found_in_a_file_that_is_named() -> 
 
 
 def test_a_paragraph_is_cut_where_a_sentence_or_clause_ends() -> None:
-    plain = record(sample_analysis.sample())
+    plain = SAMPLE
     said = "It rests on 9 steps, 12 % off. " + "Of what those take, more is said elsewhere " * 9
-    of = replace(plain, answer=replace(plain.answer, deciding=(said,) * 3))
+    of = answering(plain, deciding=(said,) * 3)
     assert text(of).splitlines().count("- It rests on 9 steps, 12 % off. …") == 3
 
 
@@ -192,13 +185,17 @@ ACTIONS = ("take a batch of 205", "put layer tower_1/dense on worker:1", "jit_co
 def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
     words: list[str], action: list[str], width: int
 ) -> None:
-    plain = record(sample_analysis.sample())
+    plain = SAMPLE
     said, to_do = "x " + " ".join(words * 9), ", ".join(action)
-    answer = replace(
-        plain.answer, answer=said, deciding=(said,) * 3, caveat=said, how=to_do, candidate="c"
-    )
     found = replace(plain.findings[0], action=to_do)
-    of = replace(plain, answer=answer, findings=(found,) * 2)
+    of = answering(
+        replace(plain, findings=(found,) * 2),
+        answer=said,
+        deciding=(said,) * 3,
+        caveat=said,
+        how=to_do,
+        candidate="c",
+    )
     shown_text, vocabulary = text(of, width), set(text(of, 9_999).split())
     for line in shown_text.splitlines():
         if line.endswith("…"):
@@ -211,11 +208,11 @@ def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
 
 
 def test_what_to_do_next_is_what_the_first_finding_that_can_be_tried_advises() -> None:
-    plain = record(sample_analysis.sample())
+    plain = SAMPLE
     command = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
     tried = replace(finding(302), command=command)
-    answer = replace(plain.answer, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
-    of = replace(plain, answer=answer, findings=(finding(201), tried, finding(305)))
+    plain = answering(plain, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
+    of = replace(plain, findings=(finding(201), tried, finding(305)))
     # On a line of its own, however long: a break would be typed with it.
     assert f"Next: {command}" in text(of).splitlines()
     untried = replace(of, findings=(finding(201), finding(305), tried))
@@ -223,10 +220,10 @@ def test_what_to_do_next_is_what_the_first_finding_that_can_be_tried_advises() -
 
 
 def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file() -> None:
-    failed = replace(
-        ran("mirrored", 0.1, FailureKind.CRASHED), why="it refuses", in_full="failures/mirrored.txt"
-    )
-    of = with_candidates(ran("single", 1.0), failed)
+    failed = ran("mirrored", 0.1, FailureKind.CRASHED, why="it refuses")
+    assert failed.failure is not None
+    told = replace(failed.failure, in_full="failures/mirrored.txt")
+    of = with_candidates(ran("single", 1.0), replace(failed, failure=told))
     lines = text(of).splitlines()
     at = lines.index("not measured: 1 (crashed: mirrored)")
     assert lines[at + 1 : at + 3] == [
@@ -234,8 +231,8 @@ def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_
         "  in full: advisor-out/deepconn/failures/mirrored.txt",
     ]
     # What decides has said so already.
-    told = replace(of, answer=replace(of.answer, deciding=("mirrored: crashed: it refuses",)))
-    assert "mirrored: it refuses" not in text(told).splitlines()
+    said = answering(of, deciding=("mirrored: crashed: it refuses",))
+    assert "mirrored: it refuses" not in text(said).splitlines()
 
 
 def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_the_others() -> None:
@@ -268,60 +265,59 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> No
         ran("towers", 0.6),
         only_simulated("guess"),
         ran("broken", 0.1, FailureKind.WRONG_RESULT),
-        replace(only_simulated("odd"), predicted=None, failure=FailureKind.NOT_APPLICABLE),
+        replace(ran("odd", 1.0, FailureKind.NOT_APPLICABLE), measured=None),
     )
     lines = text(of).splitlines()
-    assert [line.split()[0] for line in lines if re.match(r"(slow|single|towers|broken)\b", line)][
+    assert [line.split()[0] for line in lines if re.match(r"(slow|single|towers|broken) ", line)][
         -3:
     ] == ["towers", "single", "slow"]
     told = "not measured: 3 (1 only simulated; 1 not applicable; wrong result: broken)"
     assert told in lines
 
 
-def test_a_candidate_that_was_not_verified_is_named_as_such(analysis: Analysis) -> None:
-    document = analysis_as_json(analysis)
-    assert "not verified" not in text(record_of(document))
+def test_a_candidate_that_was_not_verified_is_named_as_such(analysis: Found) -> None:
+    document = sample_analysis.as_json(analysis)
+    assert "not verified" not in text(read_back(document))
     document["candidates"][1]["measured"]["verification"]["unverified"] = ["bias"]
-    assert "not verified, and so not recommended: towers\n" in text(record_of(document))
+    assert "not verified, and so not recommended: towers\n" in text(read_back(document))
 
 
-def test_where_nothing_ran_nothing_is_called_measured(unmeasured: Analysis) -> None:
-    shown_text = text(record(unmeasured))
+def test_where_nothing_ran_nothing_is_called_measured(unmeasured: Found) -> None:
+    shown_text = text(published(unmeasured))
     assert "measured" not in shown_text.lower()
     assert "candidate    simulated  speed-up (range)" in shown_text
     assert shown_text.startswith("Simulated for 2 CPU stand-ins (1 core each, gRPC)")
 
 
-def test_without_a_run_the_next_command_is_to_run(unmeasured: Analysis) -> None:
-    assert "Next: the same command without --no-run, about 2 min\n" in text(record(unmeasured))
+def test_without_a_run_the_next_command_is_to_run(unmeasured: Found) -> None:
+    assert "Next: the same command without --no-run, about 2 min\n" in text(published(unmeasured))
 
 
 def test_what_would_settle_a_verdict_is_the_next_command_with_how_long_it_takes() -> None:
-    unsure = record(sample_analysis.sample())
+    unsure = published(sample_analysis.sample())
     rounds = NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
-    asked = replace(unsure, answer=replace(unsure.answer, next_run=rounds))
+    asked = answering(unsure, next_run=rounds)
     assert "Next: the same command with --rounds 180, about 6 min\n" in text(asked)
 
 
 def test_a_split_is_followed_by_its_code_and_a_finding_by_its_explanation() -> None:
-    split = record(sample_analysis.sample())
+    split = published(sample_analysis.sample())
     assert "Next: cat advisor-out/deepconn/how_to_split.py\n" in text(split)
-    stay = replace(split.answer, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None)
-    assert "Next: advisor explain PA201\n" in text(replace(split, answer=stay))
-    bare = replace(split, answer=stay, findings=())
-    assert "Next: advisor view advisor-out/deepconn\n" in text(bare)
+    stay = answering(split, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None)
+    assert "Next: advisor explain PA201\n" in text(stay)
+    assert "Next: advisor view advisor-out/deepconn\n" in text(replace(stay, findings=()))
 
 
-def test_a_profile_that_breaks_a_law_shows_no_waiting(analysis: Analysis) -> None:
-    document = analysis_as_json(analysis)
+def test_a_profile_that_breaks_a_law_shows_no_waiting(analysis: Found) -> None:
+    document = sample_analysis.as_json(analysis)
     document["candidates"][1]["broken_laws"] = [{"law": "parts-add-up", "what": "x"}]
-    (row,) = [line for line in text(record_of(document)).splitlines() if line.startswith("towers ")]
+    (row,) = [line for line in text(read_back(document)).splitlines() if line.startswith("towers ")]
     assert row.split()[-2:] == ["–", "–"]  # Neither copies nor waits.
 
 
-def test_a_command_with_a_long_path_is_never_broken(analysis: Analysis) -> None:
+def test_a_command_with_a_long_path_is_never_broken(analysis: Found) -> None:
     folder = Path("a folder") / ("deep" * 60)
-    lines = shown(screen(record(analysis), folder, 80), color=False).splitlines()
+    lines = shown(screen(published(analysis), folder, 80), color=False).splitlines()
     assert lines[-1].endswith(f"advisor show -v '{folder}'")
 
 
@@ -343,15 +339,15 @@ def test_names_that_are_alike_keep_what_tells_them_apart() -> None:
     assert len(set(shortened(names, 20))) == 5
 
 
-def of_script(verdict: AdviceVerdict, *names: str) -> AnalysisRecord:
+def of_script(verdict: AdviceVerdict, *names: str) -> Analysis:
     """An analysis of a script in which these candidates ran."""
-    plain = record(sample_analysis.sample())
-    return replace(
+    plain = SAMPLE
+    of = replace(
         plain,
         model=replace(plain.model, captured=CAPTURED),
-        answer=replace(plain.answer, verdict=verdict, next_run=None),
         candidates=tuple(ran(name, 1.0) for name in ("single", *names)),
     )
+    return answering(of, verdict=verdict, next_run=None)
 
 
 @pytest.mark.parametrize(
@@ -369,25 +365,27 @@ def test_where_a_script_is_to_train_otherwise_the_command_for_it_comes_next(
     verdict: AdviceVerdict, names: tuple[str, ...], is_next: bool
 ) -> None:
     found = of_script(verdict, *names)
-    assert ("Next: advisor run train.py -- --epochs 3" in text(found)) == is_next
+    assert ("Next: advisor run train.py" in text(found)) == is_next
 
 
 def test_the_split_that_a_script_has_is_kept_as_it_is_if_it_is_the_best() -> None:
     found = of_script(AdviceVerdict.SPLIT, "as-written")
-    kept = replace(found, answer=replace(found.answer, candidate="as-written"))
+    kept = answering(found, candidate="as-written")
     assert kept.trains_with is None
 
 
 def test_what_was_trained_stands_beside_what_was_measured() -> None:
-    plain = record(sample_analysis.sample())
-    trial = TrialRecord(
-        placed_step_ns=20 * MS,
-        own_step_ns=30 * MS,
-        speedup=1.5,
-        interval=Interval(median=1.5, low=1.4, high=1.6),
+    plain = SAMPLE
+    trial = Trial(
+        steps=20, placed_step_ns=20 * MS, own_step_ns=30 * MS, speedup=1.5, ci95=(1.4, 1.6)
     )
-    trained = TrainingRecord(
-        candidate="towers", why_not=None, placed_steps=4_000, own_steps=31, trial=trial
+    trained = Training(
+        candidate="towers",
+        why_not=None,
+        ready_s=1.5,
+        placed_steps=4_000,
+        own_steps=31,
+        trial=trial,
     )
     assert (
         "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "

@@ -8,8 +8,9 @@ import pytest
 from simulated_steps import towers
 
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.report.analysis.analysis_json import load_schema
-from placement_advisor.report.simulation_json import simulation_as_json
+from placement_advisor.files.contract import plain
+from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.simulation import Simulation
 from placement_advisor.simulator.critical_path import PathKind
 
 SCHEMA = load_schema("simulation")
@@ -18,7 +19,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 @pytest.fixture
 def content() -> dict[str, Any]:
-    content = simulation_as_json(towers(renamed={"worker:0": "GPU:0"}))
+    content = plain(Simulation.of(towers(renamed={"worker:0": "GPU:0"})))
     read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
     assert read == content
     return read

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sample_analysis
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, CapturedStep
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.errors import AdvisorError
 from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.report.split_plan import (
@@ -18,14 +18,12 @@ from placement_advisor.report.split_plan import (
     keep_training,
     plan_of_analysis,
 )
+from placement_advisor.results.analysis import Training
+from placement_advisor.tf.training.bill import Bill
 from placement_advisor.tf.training.split_plan import SplitPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_CAPTURED = CapturedStep(
-    call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
-)
 
 
 def written(folder: Path, path: str = "train.py", **changes: Any) -> Path:
@@ -33,7 +31,9 @@ def written(folder: Path, path: str = "train.py", **changes: Any) -> Path:
     plain = sample_analysis.sample()
     analysis = replace(
         plain,
-        model=replace(plain.model, path=path, captured=changes.pop("captured", _CAPTURED)),
+        model=replace(
+            plain.model, path=path, captured=changes.pop("captured", sample_analysis.CAPTURED)
+        ),
         testbed=replace(plain.testbed, stand_in=changes.pop("stand_in", False)),
         recommendation=replace(plain.recommendation, **changes),
     )
@@ -124,13 +124,13 @@ def test_mirrored_is_the_script_s_own_strategy_or_takes_one_of_keras_methods(
     changes: dict[str, Any] = {"family": "mirrored", "samples": [16, 16], "placement_file": None}
     fitted = edited(written(tmp_path / "fit"), "mirrored", **changes)
     assert plan(fitted, "mirrored").samples == (16, 16)
-    own = written(tmp_path / "own", captured=replace(_CAPTURED, is_replica=True))
+    own = written(tmp_path / "own", captured=replace(sample_analysis.CAPTURED, is_replica=True))
     why = plan_of_analysis(edited(own, "mirrored", **changes), "mirrored", on_cpus=False)
     assert why == "mirrored is what its own strategy does"
     alone = plan_of_analysis(own, None, on_cpus=False)
     assert alone == "it trains under a strategy of its own, which a split would replace"
     assert plan(own, "towers").label == "towers"
-    loop = written(tmp_path / "loop", captured=replace(_CAPTURED, call="step"))
+    loop = written(tmp_path / "loop", captured=replace(sample_analysis.CAPTURED, call="step"))
     with pytest.raises(AdvisorError, match=r"call strategy\.run itself"):
         plan(edited(loop, "mirrored", **changes), "mirrored")
 
@@ -149,8 +149,17 @@ def test_the_newest_analysis_of_a_script_is_found_among_those_of_others(tmp_path
 
 def test_an_analysis_keeps_the_last_training(tmp_path: Path) -> None:
     folder = written(tmp_path / "out")
+    before = json.loads((folder / "analysis.json").read_text())
     for steps in (3, 4):
-        keep_training(folder, {"candidate": "towers", "placed_steps": steps})
+        keep_training(folder, Training.of(Bill(label="towers", is_tried=False, placed_steps=steps)))
+    training = {
+        "candidate": "towers",
+        "why_not": None,
+        "ready_s": 0.0,
+        "placed_steps": 4,
+        "own_steps": 0,
+        "trial": None,
+    }
     document = json.loads((folder / "analysis.json").read_text())
-    assert document["training"] == {"candidate": "towers", "placed_steps": 4}
+    assert document == {**before, "training": training}
     assert [path.name for path in folder.glob(".*")] == []

@@ -21,8 +21,8 @@ from placement_advisor.graph.graph_summary import (
     summarize,
 )
 from placement_advisor.graph.op_graph import OpGraph, Role
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.trace_json import trace_as_json
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.measurement.measurement import Law
 from placement_advisor.processes import children
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer

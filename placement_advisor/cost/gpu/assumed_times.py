@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.gpu.kernel_times import kernel_errors
-from placement_advisor.cost.gpu.time_basis import AssumedTimes, FamilyTime, KernelBasis
+from placement_advisor.cost.gpu.kernel_times import KernelBasis, kernel_errors
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
@@ -20,6 +20,36 @@ if TYPE_CHECKING:
 
 _GRADIENTS = (KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER)
 _ON_MATRIX_UNITS = frozenset({KernelFamily.LINEAR, KernelFamily.BMM, KernelFamily.CONV})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyTime:
+    """The kernels of one family that the record has: how far off they are in the mean.
+
+    ``share`` is that of the time of all ops of the step.
+    """
+
+    family: str
+    basis: KernelBasis
+    error: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedTimes:
+    """What the time of all ops rests on, one after the other on one GPU.
+
+    ``gpu`` is the name of its datasheet. Launches take ``launch_share``. ``families`` are those
+    with a record, most time first. Kernels of a kind that it lacks take ``assumed_share``; what
+    follows from peaks and bandwidth alone takes ``roofline_share``. All shares are 1 together, or 0
+    where there are no ops.
+    """
+
+    gpu: str
+    launch_share: float
+    families: tuple[FamilyTime, ...]
+    assumed_share: float
+    roofline_share: float
 
 
 def times_by_gpu(

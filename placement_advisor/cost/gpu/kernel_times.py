@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -38,7 +39,6 @@ from placement_advisor.cost.gpu.memory_bound import (
     softmax_s,
 )
 from placement_advisor.cost.gpu.tiles import Products, Tiling
-from placement_advisor.cost.gpu.time_basis import KernelBasis
 from placement_advisor.machine.gpu_facts import gpus_matched_by
 from placement_advisor.units import NS_PER_S
 
@@ -61,6 +61,18 @@ SINCE_VOLTA, BEFORE_VOLTA = "since Volta", "before Volta"
 VOLTA = 7.0
 # Columns that the record has of a convolution.
 RECORDED_DIMENSIONS = 7
+
+
+class KernelBasis(StrEnum):
+    """What a time rests on.
+
+    ``FITTED``: constants of the same chip. ``TRANSFERRED``: those of other chips. ``ASSUMED``: one
+    or the other, for a kernel of a kind that the record does not have.
+    """
+
+    FITTED = "fitted"
+    TRANSFERRED = "transferred"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

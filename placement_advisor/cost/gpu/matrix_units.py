@@ -19,6 +19,7 @@ import numpy as np
 
 from placement_advisor.cost.gpu.kernel_times import (
     OPS,
+    KernelBasis,
     KernelTime,
     constants_for,
     copy_bandwidth,
@@ -28,7 +29,6 @@ from placement_advisor.cost.gpu.kernel_times import (
     shipped_constants,
 )
 from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES
-from placement_advisor.cost.gpu.time_basis import KernelBasis
 from placement_advisor.graph.op_work.kernels import Arithmetic
 from placement_advisor.units import NS_PER_S
 

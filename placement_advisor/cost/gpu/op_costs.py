@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.cost.gpu.matrix_units import time_in
-from placement_advisor.cost.gpu.time_basis import KernelBasis
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.gpu_facts import gpus_matched_by

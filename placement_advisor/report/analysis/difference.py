@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.report.analysis.record import AnalysisRecord, LinkRecord, StepRecord
+    from placement_advisor.results.analysis import Analysis, Link
+    from placement_advisor.results.candidate import Step
 
 # A link that is calibrated anew comes out a few percent off.
 LINK_CHANGE = 0.1
@@ -40,8 +41,8 @@ class CandidateDifference:
     """A candidate in both; None where it has no result that compares."""
 
     name: str
-    before: StepRecord | None
-    after: StepRecord | None
+    before: Step | None
+    after: Step | None
 
     @property
     def has_moved(self) -> bool | None:
@@ -75,8 +76,8 @@ class AnalysisDifference:
     ``layers`` are those whose ops differ, None where the graphs are equal or not both at hand.
     """
 
-    before: AnalysisRecord
-    after: AnalysisRecord
+    before: Analysis
+    after: Analysis
     changes: tuple[Change, ...]
     layers: tuple[str, ...] | None
     basis: str | None
@@ -85,12 +86,16 @@ class AnalysisDifference:
 
 
 def difference(
-    before: AnalysisRecord,
-    after: AnalysisRecord,
+    before: Analysis,
+    after: Analysis,
     graphs: tuple[OpGraph, OpGraph] | None,
 ) -> AnalysisDifference:
     """Return what differs between two analyses; ``graphs`` are those of their models."""
-    basis = before.answer.basis if before.answer.basis == after.answer.basis else None
+    basis = (
+        before.recommendation.basis
+        if before.recommendation.basis == after.recommendation.basis
+        else None
+    )
     candidates = tuple(_candidates(before, after, basis)) if basis is not None else ()
     changes = tuple(_changes(before, after))
     return AnalysisDifference(
@@ -104,12 +109,12 @@ def difference(
     )
 
 
-def _changes(before: AnalysisRecord, after: AnalysisRecord) -> Iterator[Change]:
+def _changes(before: Analysis, after: Analysis) -> Iterator[Change]:
     for area, ours, theirs in (
         ("graph", _graph(before), _graph(after)),
         ("hardware", _hardware(before), _hardware(after)),
         ("versions", _versions(before), _versions(after)),
-        ("options", before.options, after.options),
+        ("options", before.options.in_words(), after.options.in_words()),
     ):
         for name in {**ours, **theirs}:
             then, now = ours.get(name, "none"), theirs.get(name, "none")
@@ -119,8 +124,8 @@ def _changes(before: AnalysisRecord, after: AnalysisRecord) -> Iterator[Change]:
             yield from _links(before, after)
 
 
-def _graph(record: AnalysisRecord) -> dict[str, str]:
-    model = record.model
+def _graph(analysis: Analysis) -> dict[str, str]:
+    model = analysis.model
     return {
         "file": model.path,
         "mode": model.mode,
@@ -131,28 +136,34 @@ def _graph(record: AnalysisRecord) -> dict[str, str]:
     }
 
 
-def _hardware(record: AnalysisRecord) -> dict[str, str]:
-    testbed = record.testbed
+def _hardware(analysis: Analysis) -> dict[str, str]:
+    testbed = analysis.testbed
     return {
         "testbed": testbed.kind,
-        "devices": f"{testbed.description}: {', '.join(testbed.devices)}",
+        "devices": f"{testbed.description}: {', '.join(device.name for device in testbed.devices)}",
         "not run": testbed.not_run or "steps ran",
     }
 
 
-def _versions(record: AnalysisRecord) -> dict[str, str]:
-    return {"advisor": record.advisor_version, "TensorFlow": record.tensorflow_version}
+def _versions(analysis: Analysis) -> dict[str, str]:
+    return {"advisor": analysis.advisor_version, "TensorFlow": analysis.tensorflow_version}
 
 
-def _links(before: AnalysisRecord, after: AnalysisRecord) -> Iterator[Change]:
+def _links(before: Analysis, after: Analysis) -> Iterator[Change]:
     """Yield the links that both have and that are faster or slower by more than a calibration."""
-    for name, ours in before.testbed.links.items():
-        theirs = after.testbed.links.get(name)
+    links = {(link.source, link.target): link for link in after.testbed.links}
+    for ours in before.testbed.links:
+        theirs = links.get((ours.source, ours.target))
         if theirs is not None and _is_another(ours, theirs):
-            yield Change(area="hardware", name=name, before=_link(ours), after=_link(theirs))
+            yield Change(
+                area="hardware",
+                name=f"{ours.source} → {ours.target}",
+                before=_link(ours),
+                after=_link(theirs),
+            )
 
 
-def _is_another(ours: LinkRecord, theirs: LinkRecord) -> bool:
+def _is_another(ours: Link, theirs: Link) -> bool:
     return any(
         abs(now - then) > LINK_CHANGE * then
         for then, now in (
@@ -162,7 +173,7 @@ def _is_another(ours: LinkRecord, theirs: LinkRecord) -> bool:
     )
 
 
-def _link(link: LinkRecord) -> str:
+def _link(link: Link) -> str:
     return f"{format_bandwidth(link.bandwidth_bytes_per_s)}, {format_ns(link.latency_ns)}"
 
 
@@ -172,11 +183,10 @@ def _layers(before: OpGraph, after: OpGraph) -> tuple[str, ...]:
     return tuple(name for name in names if ours.get(name) != theirs.get(name))
 
 
-def _candidates(
-    before: AnalysisRecord, after: AnalysisRecord, basis: str
-) -> Iterator[CandidateDifference]:
+def _candidates(before: Analysis, after: Analysis, basis: str) -> Iterator[CandidateDifference]:
     ours, theirs = (
-        {each.name: each.step(basis) for each in record.candidates} for record in (before, after)
+        {each.name: each.step(basis) for each in analysis.candidates}
+        for analysis in (before, after)
     )
     for name in dict.fromkeys([*ours, *theirs]):
         then, now = ours.get(name), theirs.get(name)
@@ -185,13 +195,13 @@ def _candidates(
 
 
 def _why(
-    before: AnalysisRecord,
-    after: AnalysisRecord,
+    before: Analysis,
+    after: Analysis,
     candidates: tuple[CandidateDifference, ...],
     changes: tuple[Change, ...],
 ) -> Iterator[str]:
     """Yield what the change of the verdict rests on, or why nothing can be said of it."""
-    then, now = before.answer, after.answer
+    then, now = before.recommendation, after.recommendation
     if then.basis != now.basis:
         yield f"then {then.basis}, now {now.basis}: figures of the two do not compare"
         return

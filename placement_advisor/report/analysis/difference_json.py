@@ -9,7 +9,8 @@ if TYPE_CHECKING:
         AnalysisDifference,
         CandidateDifference,
     )
-    from placement_advisor.report.analysis.record import AnalysisRecord, StepRecord
+    from placement_advisor.results.analysis import Analysis
+    from placement_advisor.results.candidate import Step
 
 SCHEMA_VERSION = 1
 
@@ -36,8 +37,8 @@ def difference_as_json(found: AnalysisDifference) -> dict[str, Any]:
     }
 
 
-def _answer(record: AnalysisRecord) -> dict[str, Any]:
-    answer = record.answer
+def _answer(analysis: Analysis) -> dict[str, Any]:
+    answer = analysis.recommendation
     return {
         "verdict": answer.verdict.value,
         "candidate": answer.candidate,
@@ -56,7 +57,7 @@ def _candidate(each: CandidateDifference) -> dict[str, Any]:
     }
 
 
-def _step(step: StepRecord | None) -> dict[str, Any] | None:
+def _step(step: Step | None) -> dict[str, Any] | None:
     if step is None:
         return None
     speedup, parts = step.ratio and step.ratio.inverted, step.parts

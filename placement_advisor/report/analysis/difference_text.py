@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         AnalysisDifference,
         CandidateDifference,
     )
-    from placement_advisor.report.analysis.record import StepRecord
+    from placement_advisor.results.candidate import Step
 
 # More names are a list to look up: --json has them.
 _NAMED = 6
@@ -36,8 +36,8 @@ def render_difference(found: AnalysisDifference) -> str:
     """Return the text."""
     parts = [
         [
-            f"{_THEN}  {one_line(found.before.answer.answer)}",
-            f"{_NOW}   {one_line(found.after.answer.answer)}",
+            f"{_THEN}  {one_line(found.before.recommendation.answer)}",
+            f"{_NOW}   {one_line(found.after.recommendation.answer)}",
         ],
         ["Why", *(f"  - {one_line(reason)}" for reason in found.why)] if found.why else [],
         ["Changed", *(f"  {line}" for line in _changes(found))],
@@ -63,7 +63,7 @@ def _candidates(found: AnalysisDifference) -> Iterator[str]:
     """Yield the figures of what the verdicts are about and of what has moved; name the others."""
     if found.basis is None:
         return
-    named = {BASELINE, found.before.answer.candidate, found.after.answer.candidate}
+    named = {BASELINE, found.before.recommendation.candidate, found.after.recommendation.candidate}
     shown = [each for each in found.candidates if each.name in named or each.has_moved]
     rows = [[found.basis, "step", "speed-up", "compute", "copies", "idle"]]
     for each in shown:
@@ -86,7 +86,7 @@ def _candidates(found: AnalysisDifference) -> Iterator[str]:
         yield f"with a speed-up in one of them alone: {first_names(alone, _NAMED)}"
 
 
-def _cells(each: CandidateDifference, step: StepRecord | None) -> list[str]:
+def _cells(each: CandidateDifference, step: Step | None) -> list[str]:
     if step is None:
         return [NOTHING] * 5
     speedup, parts = step.ratio and step.ratio.inverted, step.parts

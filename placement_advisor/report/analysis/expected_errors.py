@@ -4,9 +4,8 @@ Stand-ins: medians over models drawn at random, of how far simulated ratios to `
 measured ones.
 Source: docs/cost-model.md, *Models drawn at random*, which names the command.
 
-GPUs: mean errors of kernels stand beside their constants (`cost/gpu/kernel_times.toml`); those of
-published training steps here.
-Source: docs/gpus.md, which names the commands.
+GPUs: mean errors of kernels stand beside their constants (`cost/gpu/kernel_times.toml`), those of
+published training steps in the contract.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.gpu.time_basis import KernelBasis
+from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.recorder import Review
-    from placement_advisor.cost.gpu.time_basis import AssumedTimes
 
 MODELS = 24
 MEDIAN = 0.211
@@ -37,10 +35,6 @@ MEDIAN_OF = {
     "searched": 0.125,
 }
 
-# Training steps on one GPU that were published, and how far off predictions of them are.
-PUBLISHED_STEPS = 9
-PUBLISHED_STEPS_MEAN = 0.12
-PUBLISHED_STEPS_WORST = 0.27
 # What users call the families of kernels.
 FAMILY_WORDS = {
     "linear": "products of matrices",
@@ -51,8 +45,8 @@ FAMILY_WORDS = {
     "ln": "layer normalisation",
 }
 _BASIS_WORDS = {
-    KernelBasis.FITTED: "measured on this chip",
-    KernelBasis.TRANSFERRED: "measured on other chips",
+    "fitted": "measured on this chip",
+    "transferred": "measured on other chips",
 }
 
 
@@ -66,7 +60,7 @@ def error_text(error: float) -> str:
 
 
 def expected_error(
-    candidates: Iterable[str], times: Iterable[AssumedTimes], *, stand_in: bool
+    candidates: Iterable[str], times: Iterable[GpuTimes], *, stand_in: bool
 ) -> str | None:
     """Return what errors to expect where nothing ran, None if none are known.
 
@@ -81,7 +75,9 @@ def analysis_error(analysis: Analysis | Review) -> str | None:
     if testbed is None or testbed.not_run is None:
         return None
     predicted = (c.name for c in analysis.candidates if c.predicted is not None)
-    return expected_error(predicted, analysis.assumed_times, stand_in=testbed.stand_in)
+    return expected_error(
+        predicted, map(GpuTimes.of, analysis.assumed_times), stand_in=testbed.stand_in
+    )
 
 
 def _on_stand_ins(candidates: Iterable[str]) -> str:
@@ -93,27 +89,28 @@ def _on_stand_ins(candidates: Iterable[str]) -> str:
     )
 
 
-def _on_gpus(times: Iterable[AssumedTimes]) -> str | None:
+def _on_gpus(times: Iterable[GpuTimes]) -> str | None:
     sentences = list(map(_of_times, times))
     if not sentences:
         return None
+    known = PUBLISHED_STEPS
     return " ".join(
         [
-            f"Expect errors: {PUBLISHED_STEPS} published training steps on one GPU were predicted "
-            f"{format_share(PUBLISHED_STEPS_MEAN)} off in the mean, "
-            f"{format_share(PUBLISHED_STEPS_WORST)} at worst.",
+            f"Expect errors: {known.count} published training steps on one GPU were predicted "
+            f"{format_share(known.mean_error)} off in the mean, "
+            f"{format_share(known.worst_error)} at worst.",
             *sentences,
         ]
     )
 
 
-def _of_times(times: AssumedTimes) -> str:
+def _of_times(times: GpuTimes) -> str:
     parts = [
         f"{format_share(times.launch_share)} is that of launches",
         f"{format_share(times.assumed_share)} rests on kernels without a record",
         f"{format_share(times.roofline_share)} on peaks alone",
     ]
-    by_basis: defaultdict[KernelBasis, float] = defaultdict(float)
+    by_basis: defaultdict[str, float] = defaultdict(float)
     for each in times.families:
         by_basis[each.basis] += each.share
     parts += [
@@ -124,12 +121,12 @@ def _of_times(times: AssumedTimes) -> str:
     return f"Of the time of ops on {times.gpu}, {', '.join(parts)}."
 
 
-def _errors(times: AssumedTimes, basis: KernelBasis) -> str:
+def _errors(times: GpuTimes, basis: str) -> str:
     """Return the mean error of each family, that which takes most time first."""
     by_word: dict[str, list[tuple[float, float]]] = {}
     for each in times.families:
-        if each.basis is basis:
-            by_word.setdefault(FAMILY_WORDS[each.family], []).append((each.share, each.error))
+        if each.basis == basis:
+            by_word.setdefault(FAMILY_WORDS[each.family], []).append((each.share, each.mean_error))
     found = []
     for word, rows in by_word.items():
         error = sum(share * each for share, each in rows) / sum(share for share, _ in rows)

@@ -26,11 +26,8 @@ from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
 from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     ACTIVITY_HEADINGS,
-    ANALYSIS,
     AS_IS,
-    CERTIFICATE,
     FULL_TEXT,
-    HOW_TO_SPLIT,
     NOTHING,
     OF_OTHER_SPLITS,
     activity_rows,
@@ -38,7 +35,6 @@ from placement_advisor.report.analysis.tables import (
     bytes_basis_text,
     candidate_figures,
     copy_share,
-    failure_file,
     failure_kind_text,
     failure_lines,
     figure_lines,
@@ -59,6 +55,8 @@ from placement_advisor.report.analysis.tables import (
     was_measured,
     where_text,
 )
+from placement_advisor.results.analysis import ANALYSIS, CERTIFICATE, HOW_TO_SPLIT
+from placement_advisor.results.candidate import failure_file
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

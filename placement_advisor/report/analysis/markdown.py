@@ -30,7 +30,6 @@ from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
 from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     AS_IS,
-    HOW_TO_SPLIT,
     NOT_RECOMMENDED,
     NOTHING,
     OF_OTHER_SPLITS,
@@ -56,6 +55,7 @@ from placement_advisor.report.analysis.tables import (
     where_text,
     with_range,
 )
+from placement_advisor.results.analysis import HOW_TO_SPLIT
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from placement_advisor.report.analysis.expected_errors import expected_error
 from placement_advisor.report.analysis.tables import (
     AS_IS,
     FULL_TEXT,
-    HOW_TO_SPLIT,
     NOTHING,
     left_out_text,
     no_findings,
@@ -36,18 +35,15 @@ from placement_advisor.report.analysis.tables import (
     saving_text,
     with_range,
 )
+from placement_advisor.results.analysis import HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from placement_advisor.report.analysis.record import (
-        AnalysisRecord,
-        CandidateRecord,
-        StepRecord,
-        TrainingRecord,
-    )
+    from placement_advisor.results.analysis import Analysis, Training
+    from placement_advisor.results.candidate import Candidate, Step
 
 MOST_LINES = 30
 # The verdict is what all the rest is about.
@@ -79,21 +75,23 @@ class Line:
     style: str = ""
 
 
-def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
+def screen(analysis: Analysis, folder: Path, width: int) -> list[Line]:
     """Return the lines for an analysis whose files lie in ``folder``."""
-    has_run = record.testbed.not_run is None and any(c.step("measured") for c in record.candidates)
+    has_run = analysis.testbed.not_run is None and any(
+        c.step("measured") for c in analysis.candidates
+    )
     basis = "measured" if has_run else "simulated"
-    ranked = _ranked(record.candidates, basis)
-    last = _commands(record, folder)
+    ranked = _ranked(analysis.candidates, basis)
+    last = _commands(analysis, folder)
     for most, rows in _WITHIN:
-        head = list(_head(record, folder, width, most))
-        beside = list(_beside(record, folder, basis, width, most))
-        rest = [*_why(record, width, most), *_findings(record, folder, width, most)]
+        head = list(_head(analysis, folder, width, most))
+        beside = list(_beside(analysis, folder, basis, width, most))
+        rest = [*_why(analysis, width, most), *_findings(analysis, folder, width, most)]
         # A gap, the heading of the table, and the line that counts rows that are not shown.
         room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
         if room >= min(len(ranked), rows):
             break
-    table = _table(ranked, record, basis, width, room)
+    table = _table(ranked, analysis, basis, width, room)
     return [*head, Line(""), *table, *beside, *rest, *last]
 
 
@@ -118,11 +116,11 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
     return [found[name] for name in names]
 
 
-def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterator[Line]:
+def _head(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:
     """Yield where the answer comes from, the answer, how to do it, and what speaks against it."""
-    model, testbed, answer = record.model, record.testbed, record.answer
+    model, testbed, answer = analysis.model, analysis.testbed, analysis.recommendation
     ground = "Measured on" if answer.basis == "measured" else "Simulated for"
-    batch = "a made-up batch of" if model.is_made_up else "batch"
+    batch = "a made-up batch of" if model.batch_is_made_up else "batch"
     ground += f" {testbed.description}, {batch} {model.batch_size or 'unknown'}, {model.mode}"
     lines = most
     if testbed.not_run is not None:
@@ -143,10 +141,10 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
         yield from _paragraph(left_out, width, most, _WARNING_STYLE)
 
 
-def _ranked(candidates: Iterable[CandidateRecord], basis: str) -> list[CandidateRecord]:
+def _ranked(candidates: Iterable[Candidate], basis: str) -> list[Candidate]:
     """Return the candidates that have a result, best first, the user's own split under `single`."""
 
-    def place(candidate: CandidateRecord) -> tuple[bool, float, int]:
+    def place(candidate: Candidate) -> tuple[bool, float, int]:
         step = candidate.step(basis)
         assert step is not None
         ratio = 1.0 if candidate.name == BASELINE else step.ratio and step.ratio.median
@@ -162,12 +160,12 @@ def _ranked(candidates: Iterable[CandidateRecord], basis: str) -> list[Candidate
 
 
 def _table(
-    ranked: Sequence[CandidateRecord], record: AnalysisRecord, basis: str, width: int, room: int
+    ranked: Sequence[Candidate], analysis: Analysis, basis: str, width: int, room: int
 ) -> Iterator[Line]:
     """Yield a heading and the best candidates; the answer and what it is about are among them."""
     if not ranked:
         return
-    kept = {BASELINE, AS_WRITTEN, record.answer.candidate}
+    kept = {BASELINE, AS_WRITTEN, analysis.recommendation.candidate}
     by_need = sorted(ranked, key=lambda candidate: candidate.name not in kept)
     chosen = by_need[: max(room, 1)] if len(ranked) > room + 1 else by_need
     shown = [candidate for candidate in ranked if candidate in chosen]
@@ -179,14 +177,14 @@ def _table(
     for row, name in enumerate(shortened([row[0] for row in cells], widths[0])):
         others = zip(cells[row][1:], widths[1:], strict=True)
         text = _GAP.join([_padded(name, widths[0]), *(cell.rjust(size) for cell, size in others)])
-        is_answer = row > 0 and shown[row - 1].name == record.answer.candidate
+        is_answer = row > 0 and shown[row - 1].name == analysis.recommendation.candidate
         yield Line(text.rstrip(), _HEADING_STYLE if not row or is_answer else "")
     if left := len(ranked) - len(shown):
         what = "ran" if basis == "measured" else "simulated"
         yield Line(f"and {left} more {what}", _ASIDE_STYLE)
 
 
-def _cells(candidate: CandidateRecord, step: StepRecord | None) -> list[str]:
+def _cells(candidate: Candidate, step: Step | None) -> list[str]:
     assert step is not None
     if candidate.name == BASELINE:
         speedup = "baseline"
@@ -205,65 +203,67 @@ def _cells(candidate: CandidateRecord, step: StepRecord | None) -> list[str]:
     ]
 
 
-def _beside(
-    record: AnalysisRecord, folder: Path, basis: str, width: int, most: int
-) -> Iterator[Line]:
+def _beside(analysis: Analysis, folder: Path, basis: str, width: int, most: int) -> Iterator[Line]:
     """Yield the user's own step, one line on all that has no result, and why some have none."""
-    if record.as_is_ns is not None:
-        own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
+    if analysis.as_is is not None:
+        own_ns = analysis.as_is.step_ns.median
+        own = f"{AS_IS}: {format_ns(own_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
-    if record.training is not None:
-        yield from _paragraph(_trained(record.training), width, most, _ASIDE_STYLE)
-    if record.testbed.not_run:
-        alone = next((c.step("measured") for c in record.candidates if c.name == BASELINE), None)
+    if analysis.training is not None:
+        yield from _paragraph(_trained(analysis.training), width, most, _ASIDE_STYLE)
+    if analysis.testbed.not_run:
+        alone = next((c.step("measured") for c in analysis.candidates if c.name == BASELINE), None)
         if alone is not None:
             yield from _paragraph(own_process_text(alone.step_ns), width, most, _ASIDE_STYLE)
-        with_step = (c.name for c in record.candidates if c.step(basis) is not None)
-        stand_in = record.testbed.stand_in
-        if told_of := expected_error(with_step, record.assumed_times, stand_in=stand_in):
+        with_step = (c.name for c in analysis.candidates if c.step(basis) is not None)
+        stand_in = analysis.testbed.stand_in
+        gpus = analysis.expected_errors.gpus if analysis.expected_errors is not None else ()
+        if told_of := expected_error(with_step, gpus, stand_in=stand_in):
             yield from _paragraph(told_of, width, most, _ASIDE_STYLE)
-    if unsure := [c.name for c in record.candidates if c.is_unverified]:
+    if unsure := [c.name for c in analysis.candidates if c.is_unverified]:
         text = f"not verified, and so not recommended: {', '.join(unsure)}"
         yield from _paragraph(text, width, 1, _WARNING_STYLE)
-    without = [c for c in record.candidates if c.step(basis) is None]
+    without = [c for c in analysis.candidates if c.step(basis) is None]
     if not without:
         return
     told = []
     if unrun := sum(c.failure is None for c in without):
         told.append(f"{unrun} only simulated")
-    if unfit := sum(c.failure is FailureKind.NOT_APPLICABLE for c in without):
+    if unfit := sum(_kind(c) == FailureKind.NOT_APPLICABLE for c in without):
         told.append(f"{unfit} not applicable")
-    failed = [c for c in without if c.failure not in (None, FailureKind.NOT_APPLICABLE)]
+    failed = [c for c in without if _kind(c) not in ("", FailureKind.NOT_APPLICABLE)]
     for kind, same in groupby(sorted(failed, key=_kind), _kind):
         told.append(f"{kind.replace('-', ' ')}: {', '.join(c.name for c in same)}")
     what = "not measured" if basis == "measured" else "no result"
     text = f"{what}: {len(without)} ({'; '.join(told)})"
     yield from _paragraph(text, width, most, _WARNING_STYLE if failed else _ASIDE_STYLE)
-    for candidate in failed[:_FAILURES]:
-        if not any(candidate.why in reason for reason in record.answer.deciding[:_REASONS]):
-            yield from _paragraph(f"{candidate.name}: {candidate.why}", width, most)
-            if candidate.in_full is not None:
-                yield Line(f"{_GAP}in full: {_file(folder, candidate.in_full)}")
+    for candidate in failed[: _FAILURES if most > 1 else 0]:
+        failure, deciding = candidate.failure, analysis.recommendation.deciding
+        assert failure is not None, "it is one of those that failed"
+        if not any(failure.message in reason for reason in deciding[:_REASONS]):
+            yield from _paragraph(f"{candidate.name}: {failure.message}", width, most)
+            if failure.in_full is not None:
+                yield Line(f"{_GAP}in full: {_file(folder, failure.in_full)}")
 
 
-def _kind(candidate: CandidateRecord) -> str:
-    return candidate.failure or ""
+def _kind(candidate: Candidate) -> str:
+    return candidate.failure.kind if candidate.failure is not None else ""
 
 
-def _why(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
-    if record.answer.deciding:
+def _why(analysis: Analysis, width: int, most: int) -> Iterator[Line]:
+    if analysis.recommendation.deciding:
         yield Line("")
-    for reason in record.answer.deciding[:_REASONS]:
+    for reason in analysis.recommendation.deciding[:_REASONS]:
         yield from _paragraph(reason, width, most, lead="- ")
 
 
-def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterator[Line]:
+def _findings(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:
     """Yield what the most valuable findings are, what they save, and what to do about them."""
-    findings = record.findings
+    findings = analysis.shown_findings
     yield Line("")
     if not findings:
-        alone = next((c.measured for c in record.candidates if c.name == BASELINE), None)
-        is_sure = alone is None or alone.parts is not None or record.testbed.not_run is not None
+        alone = next((c.measured_step for c in analysis.candidates if c.name == BASELINE), None)
+        is_sure = alone is None or alone.parts is not None or analysis.testbed.not_run is not None
         none = no_findings(is_sure=is_sure)
         yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
@@ -275,7 +275,7 @@ def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> It
         yield from _instruction(finding.action, width, most, instead, lead=_GAP)
 
 
-def _trained(training: TrainingRecord) -> str:
+def _trained(training: Training) -> str:
     """Return in a sentence what `advisor run` has trained."""
     if training.why_not is not None:
         return f"your training: as it is, {training.why_not}"
@@ -283,39 +283,39 @@ def _trained(training: TrainingRecord) -> str:
     trial = training.trial
     if trial is None:
         return f"{steps}, {training.own_steps:,} with your own; no trial"
-    found = trial.interval
-    interval = "" if found is None else f" ({found.low:.2f}–{found.high:.2f})"
+    interval = "" if trial.ci95 is None else f" ({trial.ci95[0]:.2f}–{trial.ci95[1]:.2f})"
     return (
         f"{steps} at {format_ns(trial.placed_step_ns)}, {training.own_steps:,} with your own at "
         f"{format_ns(trial.own_step_ns)}: {trial.speedup:.2f}×{interval}"
     )
 
 
-def _commands(record: AnalysisRecord, folder: Path) -> list[Line]:
+def _commands(analysis: Analysis, folder: Path) -> list[Line]:
     """Return what to type next, and where all the rest is."""
-    count = record.warnings
+    count = len(analysis.warnings)
     full = f"In full, with {count} warning{'s' * (count > 1)}" if count else "In full"
     return [
         Line(""),
-        Line(f"Next: {_next(record, folder)}", _HEADING_STYLE),
+        Line(f"Next: {_next(analysis, folder)}", _HEADING_STYLE),
         Line(f"{full}: advisor show -v {shlex.quote(str(folder))}"),
     ]
 
 
-def _next(record: AnalysisRecord, folder: Path) -> str:
-    if (run := record.answer.next_run) is not None:
+def _next(analysis: Analysis, folder: Path) -> str:
+    if (run := analysis.recommendation.next_run) is not None:
         takes = format_duration(run.takes_ns / NS_PER_S)
         return f"the same command {one_line(run.change)}, about {takes}"
-    if record.model.captured is not None and record.trains_with is not None:
-        return one_line(record.model.captured.run_command)
-    if record.answer.verdict in TO_SPLIT and record.answer.how is not None:
+    if analysis.model.captured is not None and analysis.trains_with is not None:
+        return one_line(analysis.model.captured.run_command)
+    if analysis.recommendation.verdict in TO_SPLIT and analysis.recommendation.how is not None:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
-    for finding in record.findings[:_FINDINGS]:
+    findings = analysis.shown_findings
+    for finding in findings[:_FINDINGS]:
         if finding.command is not None:
             return one_line(finding.command)
-    if record.findings:
-        return f"advisor explain {shlex.quote(record.findings[0].code)}"
-    if record.is_quick:  # There is nothing to view.
+    if findings:
+        return f"advisor explain {shlex.quote(findings[0].code)}"
+    if analysis.options.quick:  # There is nothing to view.
         return f"cat {shlex.quote(str(folder / 'report.md'))}"
     return f"advisor view {shlex.quote(str(folder))}"
 

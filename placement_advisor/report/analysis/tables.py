@@ -15,6 +15,7 @@ from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
+from placement_advisor.results.candidate import failure_file
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         Analysis,
         Candidate,
         Finding,
-        HowToSplit,
     )
     from placement_advisor.analysis.recorder import Review
     from placement_advisor.measurement.failure import Failure
@@ -36,16 +36,11 @@ if TYPE_CHECKING:
 AS_IS = "as-is"
 # What stands before findings about splits that the verdict is not about, whatever it is.
 OF_OTHER_SPLITS = "Of splits that are not recommended"
-ANALYSIS = "analysis.json"
 # What `-v` prints.
 FULL_TEXT = "report.txt"
 NOT_RECOMMENDED = "It is the best that was tried, not a recommendation."
-CERTIFICATE = "bound.json"
-GRAPH = "graph.json.gz"
 # The end of what a script printed up to the step that was captured.
 SCRIPT_OUTPUT = "script-output.txt"
-# The file with the code of a recommended split.
-HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
 # What has more room shows what lies behind those.
@@ -165,13 +160,6 @@ def no_findings(*, is_sure: bool) -> str:
     )
 
 
-def how_in_short(how: HowToSplit) -> str:
-    """Return how to carry out a split in a line, and where all of it is if that is more."""
-    if how.words_in_short == how.words:
-        return how.words
-    return f"{how.words_in_short} (by name: {HOW_TO_SPLIT})"
-
-
 def was_measured(analysis: Analysis) -> bool:
     """Whether any step was timed on the testbed, or the user's own beside it."""
     return _ran_on_testbed(analysis) and (
@@ -255,12 +243,6 @@ def failure_lines(candidates: Iterable[Candidate]) -> list[str]:
         if candidate.failure is not None:
             names.setdefault(failure_text(candidate), []).append(candidate.name)
     return [f"{listed(those)}: {text}" for text, those in names.items()]
-
-
-def failure_file(candidate: Candidate) -> str | None:
-    """Return the file beside the reports that has a failure in full; None if no more is known."""
-    failure = candidate.failure
-    return f"failures/{candidate.name}.txt" if failure is not None and failure.in_full else None
 
 
 def failure_kind_text(failure: Failure) -> str:

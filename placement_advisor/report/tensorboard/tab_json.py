@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.analysis.findings.explanations import page
+from placement_advisor.files.contract import plain
 from placement_advisor.report.analysis.break_even_text import (
     BREAK_EVEN_NOTE,
     break_even_lines,
@@ -18,7 +19,7 @@ from placement_advisor.report.analysis.break_even_text import (
 )
 from placement_advisor.report.analysis.expected_errors import analysis_error
 from placement_advisor.report.analysis.input_text import input_line
-from placement_advisor.report.analysis.scaling import WHICH, row_as_json, scaling
+from placement_advisor.report.analysis.scaling import WHICH, speedups
 from placement_advisor.report.analysis.tables import (
     AS_IS,
     NOT_RECOMMENDED,
@@ -35,6 +36,7 @@ from placement_advisor.report.analysis.tables import (
     where_text,
 )
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH
+from placement_advisor.results.analysis import scaling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
         Recommendation,
     )
     from placement_advisor.analysis.recorder import Review
-    from placement_advisor.report.analysis.scaling import ScalingRow
     from placement_advisor.report.analysis.tables import StepFigures
     from placement_advisor.report.pictures.layer_map import LayerMap
     from placement_advisor.simulator.break_even import BreakEven
@@ -85,7 +86,7 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "warnings": list(review.warnings),
         "how": None if review.how is None else _how(review, review.how),
         "break_even": None if review.break_even is None else _break_even(review.break_even),
-        "scaling": _scaling(scaling(review.candidates)),
+        "scaling": _scaling(review.candidates),
     }
 
 
@@ -241,7 +242,18 @@ def _break_even(found: BreakEven) -> dict[str, Any]:
     }
 
 
-def _scaling(rows: Sequence[ScalingRow]) -> dict[str, Any] | None:
+def _scaling(candidates: Sequence[Candidate]) -> dict[str, Any] | None:
+    rows, within_rounds = scaling(candidates), speedups(candidates)
     if not rows:
         return None
-    return {"note": WHICH, "rows": [{**row_as_json(row), "speedup": row.speedup} for row in rows]}
+    alone = rows[0].batch
+    return {
+        "note": WHICH,
+        "rows": [
+            {
+                **plain(row),
+                "speedup": within_rounds.get(row.candidate) if row.batch == alone else None,
+            }
+            for row in rows
+        ],
+    }

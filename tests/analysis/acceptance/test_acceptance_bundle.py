@@ -16,7 +16,7 @@ from placement_advisor.machine.doctor.examine_machine import examine
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.xspace.xplane_schema import new_space
 from placement_advisor.report.acceptance_bundle import write_bundle
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from pathlib import Path

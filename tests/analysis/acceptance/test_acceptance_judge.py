@@ -26,7 +26,7 @@ from placement_advisor.analysis.acceptance.judge import findings_of, is_trusted
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.report.acceptance_json import acceptance_as_json
 from placement_advisor.report.acceptance_text import render_acceptance
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from pathlib import Path

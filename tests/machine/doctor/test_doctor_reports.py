@@ -10,9 +10,9 @@ import pytest
 from machines import LAPTOP, SERVER
 
 from placement_advisor.machine.doctor.finding import Check, State
-from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.doctor_json import doctor_as_json
 from placement_advisor.report.doctor_text import checks_lines, render_doctor
+from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from placement_advisor.machine.doctor.facts import Facts

@@ -14,7 +14,7 @@ from sample_analysis import (
     four_devices,
     hostile,
     not_applicable,
-    record,
+    published,
     sample,
     unmeasured,
 )
@@ -25,10 +25,11 @@ from placement_advisor.analysis.assemble import review_of
 from placement_advisor.cli.show import shown
 from placement_advisor.files.log_files import LOG_FOLDER
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.analysis.record_json import read_record
 from placement_advisor.report.analysis.screen import screen
-from placement_advisor.report.analysis.tables import ANALYSIS, GRAPH, one_line
+from placement_advisor.report.analysis.tables import one_line
+from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.results.analysis import ANALYSIS, GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def test_every_name_of_an_analysis_that_is_on_the_terminal(
         *(run.op for step in predicted for run in step.runs),
         *analysis.testbed.cluster.place_names(),
     }
-    told = shown(screen(record(analysis), tmp_path, width), color=False)
+    told = shown(screen(published(analysis), tmp_path, width), color=False)
     assert_found(show(tmp_path), told, names)
 
 
@@ -80,7 +81,7 @@ def assert_real_names_found(page: Opened, folder: Path) -> None:
         *(op.name for op in graph.ops),
     }
     for width in WIDTHS:
-        told = shown(screen(read_record(folder / ANALYSIS), folder, width), color=False)
+        told = shown(screen(read_analysis(folder / ANALYSIS), folder, width), color=False)
         assert_found(page, told, names)
 
 

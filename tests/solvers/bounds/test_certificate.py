@@ -29,7 +29,7 @@ from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, OpGraph
 from placement_advisor.machine.devices import CopyWork
-from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.results.contracts import load_schema
 from placement_advisor.solvers.bounds.arguments import (
     AllArgument,
     CutArgument,

@@ -1,0 +1,1 @@
+"""What commands answer, as it is published: frozen dataclasses that are the JSON contracts."""

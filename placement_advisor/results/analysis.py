@@ -1,0 +1,852 @@
+"""``analysis.json``: what one `advisor analyze` found out.
+
+Times are integer nanoseconds and sizes integer bytes, both per step. None means: not measured, not
+known, or does not apply; it is never 0. Left out: what is only in text for people, such as the
+headline, and the timelines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import StringConstraints
+
+from placement_advisor.analysis.analysis_result import (
+    TO_SPLIT,
+    AdviceVerdict,
+    CapturedStep,
+    NextRun,
+    Saving,
+)
+from placement_advisor.defaults import AS_WRITTEN, BASELINE
+from placement_advisor.files.contract import (
+    STRICT,
+    ByName,
+    Count,
+    NotNegative,
+    Ns,
+    Positive,
+    Prose,
+    Ratio,
+    Rows,
+    Share,
+    Text,
+    like,
+)
+from placement_advisor.results.candidate import Candidate, Steps, check_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.analysis import analysis_result as found
+    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
+    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.simulator import break_even as swept
+    from placement_advisor.tf.training.bill import Bill
+
+SCHEMA_VERSION = 1
+# Files beside it, in the same folder.
+ANALYSIS = "analysis.json"
+CERTIFICATE, GRAPH, HOW_TO_SPLIT = "bound.json", "graph.json.gz", "how_to_split.py"
+
+Basis = Literal["measured", "simulated"]
+# Shares are sums of quotients.
+_Part = Annotated[float, Ge(0.0), Le(1.000001)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for; None where nothing was, and the advisor chose."""
+
+    name: Text | None
+    """What to take from the model file."""
+    mode: Literal["train", "infer"] | None
+    batch_size: Positive | None
+    outputs: Rows[Text]
+    """What a frozen graph should compute."""
+    devices: Positive
+    """How many devices to split over."""
+    hardware: Text | None
+    """Devices that are not here: a specification, or a cluster file."""
+    costs: Text | None
+    """Profile that op times are taken from."""
+    testbed: Text | None
+    hosts: Text | None
+    """Hosts to run on, with how many devices of each."""
+    candidates: Rows[Text] | None
+    ratios: Rows[NotNegative] | None
+    """Samples per device where the batch is split, as ratios."""
+    effort: NotNegative
+    """How long to search, in units of about a second."""
+    seed: Count
+    """Seed of the search."""
+    steps: Positive
+    """Timed steps per candidate and round."""
+    rounds: Positive | None
+    """Rounds, however long they take; None for as many as the verdict needs."""
+    refine: Count
+    """Candidates that might join once others had run."""
+    run: bool
+    quick: bool
+
+    @classmethod
+    def of(cls, options: AnalyzeOptions) -> Options:
+        """Return them as they are published."""
+        source = options.source
+        return like(
+            cls,
+            options,
+            name=source.name,
+            mode=source.mode,
+            batch_size=source.batch_size,
+            outputs=source.outputs,
+            costs=None if options.costs is None else str(options.costs),
+            testbed=options.testbed and options.testbed.value,
+            hosts=options.hosts and options.hosts.words,
+            candidates=options.candidates and tuple(options.candidates),
+            ratios=options.ratios and tuple(options.ratios),
+            effort=options.effort.units,
+            seed=options.effort.seed,
+        )
+
+    def in_words(self) -> dict[str, str]:
+        """Return each of them by its name."""
+        return {field.name: _in_words(getattr(self, field.name)) for field in fields(self)}
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "not given" if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What was analysed."""
+
+    path: Text
+    """Model file, as the user gave it."""
+    mode: Literal["train", "infer"]
+    chosen: Prose
+    """What was taken of the user's program, and where its batches come from."""
+    captured: CapturedStep | None
+    """None if no script ran."""
+    batch_size: Positive | None
+    """Samples per step; None if the inputs carry no batch."""
+    batch_is_made_up: bool
+    """Whether the batch is none of the user's."""
+    ops: Count
+    edges: Count
+    """Control edges included."""
+    parameter_bytes: Count
+    edge_bytes_known_share: Share
+    """Share of data edges whose size is known."""
+    graph_fingerprint: Text
+    left_out: Rows[Prose]
+    """What of the user's program the step is without, such as jit_compile, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device."""
+
+    name: Text
+    host: Text | None
+    """None on one machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One direction of a link: a tensor takes latency plus size over bandwidth."""
+
+    source: Text
+    target: Text
+    latency_ns: Ns
+    bandwidth_bytes_per_s: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testbed:
+    """Where candidates ran, or were simulated to run."""
+
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+    kind: Text
+    """Such as `workers` or `gpus`."""
+    stand_in: bool
+    """Whether CPU cores stand in for accelerators."""
+    description: Text
+    not_run: Text | None
+    """Why no candidate ran; None if some did."""
+    host_link: Literal["tls", "direct"] | None
+    """How hosts reach one another; None on one machine."""
+    devices: Rows[Device]
+    links: Rows[Link]
+    fingerprint: Text
+    """Equal for testbeds whose times may be compared."""
+
+    @classmethod
+    def of(cls, testbed: found.TestbedSummary) -> Testbed:
+        """Return it as it is published."""
+        cluster, host_of = testbed.cluster, testbed.host_of
+        return like(
+            cls,
+            testbed,
+            host_link=testbed.link and testbed.link.value,
+            devices=tuple(
+                Device(name=device.name, host=host_of.get(device.name))
+                for device in cluster.devices
+            ),
+            links=tuple(
+                like(Link, link, bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s))
+                for link in cluster.links
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsIs:
+    """The user's step unmodified, with all of the machine."""
+
+    step_ns: Steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """Step time of `single` over that of a candidate: above 1 is faster."""
+
+    estimate: Ratio
+    ci95: tuple[NotNegative, NotNegative]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The answer with its ground."""
+
+    verdict: AdviceVerdict
+    candidate: Text | None
+    """Candidate that the verdict is about; None if it is about none."""
+    speedup: Speedup | None
+    basis: Basis
+    """Where the speed-up comes from."""
+    applies_to: Text
+    """Devices for which the answer holds."""
+    answer: Prose
+    """The verdict in a sentence, without the devices that it is about."""
+    caveat: Prose | None
+    """Where this machine does better as it is than the answer."""
+    how: Prose | None
+    """The split to make, in a line; None if none is recommended."""
+    deciding: Annotated[Rows[Prose], MaxLen(3)]
+    """The reasons that decide, in short."""
+    reasons: Rows[Prose]
+    """All of them, most important first."""
+    others: Rows[Prose]
+    """What was seen of the candidates that the answer is not about."""
+    next_run: NextRun | None
+    """None where no run is known that would tell more."""
+
+    @classmethod
+    def of(cls, analysis: found.Analysis) -> Recommendation:
+        """Return it as it is published."""
+        told, how = analysis.recommendation, analysis.how
+        speedup = told.speedup
+        return like(
+            cls,
+            told,
+            speedup=speedup and Speedup(estimate=speedup.median, ci95=(speedup.low, speedup.high)),
+            how=how_in_short(how) if how is not None and told.verdict in TO_SPLIT else None,
+        )
+
+
+def how_in_short(how: found.HowToSplit) -> str:
+    """Return how to carry out a split in a line, and where all of it is if that is more."""
+    if how.words_in_short == how.words:
+        return how.words
+    return f"{how.words_in_short} (by name: {HOW_TO_SPLIT})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What no placement of the model's ops can beat, under the costs of the prediction."""
+
+    step_ns: Ns
+    """No placement takes less: the least of `split_ns` and `alone_ns`."""
+    split_ns: Ns
+    """No placement on several devices takes less."""
+    alone_ns: ByName[Ns]
+    """By device or host: what the step takes at least with all ops placed there."""
+    single_ns: Ns
+    """Predicted step of `single`."""
+    most_to_gain: Share
+    """The most that any placement can save of it."""
+    proves_single: bool
+    """Whether that is less than what makes a split worth it, under these very costs."""
+    most_to_gain_if_wrong: Share | None
+    """The most if costs are as wrong as predicted ranges allow for."""
+    proves_single_if_wrong: bool
+    costs_from: Literal["measured", "recorded", "assumed"]
+    """`recorded` in a profile: links are assumed where it shows none."""
+    reason: Prose
+    """The strongest argument for `split_ns`."""
+    certificate_file: Text
+    """Proves it: `advisor verify` checks it."""
+    graph_file: Text
+    """The graph that it is about."""
+
+    @classmethod
+    def of(cls, bound: found.Bound) -> Bound:
+        """Return it as it is published."""
+        from placement_advisor.solvers.bounds.bound_in_words import argument_text
+
+        lower = bound.lower
+        return like(
+            cls,
+            bound,
+            step_ns=lower.step_ns,
+            split_ns=lower.split_ns,
+            alone_ns=dict(lower.alone_ns),
+            costs_from=bound.source.value,
+            reason=argument_text(lower.arguments[0]),
+            certificate_file=CERTIFICATE,
+            graph_file=GRAPH,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSplit:
+    """The fastest split if copies between devices took no time."""
+
+    candidate: Text
+    """A candidate, or `searched for faster links`, which is none."""
+    ratio: NotNegative
+    """Its simulated step over that of the baseline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandwidthPoint:
+    """The best split at one bandwidth of the slowest link."""
+
+    bytes_per_s: Count
+    candidate: Text
+    ratio: NotNegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyPoint:
+    """The best split at one latency of the slowest link."""
+
+    ns: Ns
+    candidate: Text
+    ratio: NotNegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """The best split at one batch."""
+
+    samples: Count
+    candidate: Text
+    ratio: NotNegative
+
+
+# A split wins from some value on; at the value that is worst for splits already; at none.
+Outcome = Literal["crosses", "throughout", "nowhere"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandwidthSweep:
+    """What faster and slower links would do, named by the slowest of them."""
+
+    outcome: Outcome
+    here_bytes_per_s: Count
+    wins_from_bytes_per_s: Count | None
+    """Least bandwidth found at which a split wins; None unless the outcome is `crosses`."""
+    loses_at_bytes_per_s: Count | None
+    """Beside it, where none does."""
+    changes: Count
+    """How often winning and losing change along the points: more than once means exceptions."""
+    points: Annotated[Rows[BandwidthPoint], MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencySweep:
+    """What lower and higher latencies of links would do, named by the slowest of them."""
+
+    outcome: Outcome
+    here_ns: Ns
+    wins_from_ns: Ns | None
+    """Largest latency found at which a split wins; None unless the outcome is `crosses`."""
+    loses_at_ns: Ns | None
+    changes: Count
+    points: Annotated[Rows[LatencyPoint], MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSweep:
+    """What smaller and larger batches would do."""
+
+    outcome: Outcome
+    here_samples: Count
+    wins_from_samples: Count | None
+    """Smallest batch found at which a split wins; None unless the outcome is `crosses`."""
+    loses_at_samples: Count | None
+    changes: Count
+    points: Annotated[Rows[BatchPoint], MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """What would have to change for a split to win, simulated."""
+
+    baseline: Text
+    """Candidate that splits are compared with."""
+    worthwhile_ratio: Ratio
+    """A split wins below this ratio to the baseline."""
+    corrections: ByName[Ratio]
+    """By split: measured ratio over predicted, by which its simulated steps are multiplied here."""
+    free_copies: BestSplit
+    bandwidth: BandwidthSweep | None
+    """None if it is not known."""
+    latency: LatencySweep | None
+    """None if links have none."""
+    batch: BatchSweep | None
+    """None if the inputs carry none."""
+
+    @classmethod
+    def of(cls, told: swept.BreakEven) -> BreakEven:
+        """Return it as it is published."""
+        free = told.free_copies
+        return like(
+            cls,
+            told,
+            free_copies=BestSplit(candidate=free.split, ratio=free.ratio),
+            bandwidth=_sweep(BandwidthSweep, BandwidthPoint, "bytes_per_s", told.bandwidth),
+            latency=_sweep(LatencySweep, LatencyPoint, "ns", told.latency),
+            batch=_sweep(BatchSweep, BatchPoint, "samples", told.batch),
+        )
+
+
+def _sweep(kind: Any, point: Any, unit: str, sweep: swept.Sweep | None) -> Any:
+    if sweep is None:
+        return None
+    values = {
+        f"here_{unit}": sweep.here.value,
+        f"wins_from_{unit}": sweep.wins_from and sweep.wins_from.value,
+        f"loses_at_{unit}": sweep.loses_at and sweep.loses_at.value,
+    }
+    return kind(
+        outcome=sweep.outcome.value,
+        **values,
+        changes=sweep.changes,
+        points=tuple(
+            point(**{unit: each.value}, candidate=each.best.split, ratio=each.best.ratio)
+            for each in sweep.points
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """The user's dataset timed alone, with no step in between."""
+
+    batch_ns: Annotated[Rows[Ns], MinLen(1)]
+    """Time of each batch, warm-up left out."""
+    samples_per_s: NotNegative | None
+    """None if the inputs carry no batch."""
+    transformations: Rows[Text]
+    """Kinds of the dataset's transformations, source first."""
+
+    @classmethod
+    def of(cls, timing: InputTiming, batch_size: int | None) -> Input:
+        """Return it as it is published."""
+        return cls(
+            batch_ns=timing.batch_ns,
+            samples_per_s=None if batch_size is None else timing.samples_per_s(batch_size),
+            transformations=timing.transformations,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingRow:
+    """A step on some devices: at the same global batch (strong), or the same of each (weak)."""
+
+    name: Literal["single", "strong scaling", "weak scaling"]
+    candidate: Text
+    """Candidate that it is told from."""
+    devices: Positive
+    batch: Positive
+    """Samples of a step on all of them."""
+    predicted_ns: Ns | None
+    measured_ns: Ns | None
+    """Median; of weak scaling, only a mirrored step is run."""
+
+
+def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:
+    """Return the single device, strong and weak scaling; nothing where the batch was not split."""
+    alone = next((c for c in candidates if c.name == BASELINE), None)
+    splits = [c for c in candidates if c.samples is not None]
+    if alone is None or not splits:
+        return ()
+    whole = sum(splits[0].samples or ())
+
+    def strong(name: Any, devices: int, candidate: found.Candidate) -> ScalingRow:
+        step_ns = candidate.measured.step_ns if candidate.measured else ()
+        return ScalingRow(
+            name=name,
+            candidate=candidate.name,
+            devices=devices,
+            batch=whole,
+            predicted_ns=candidate.predicted.step_ns if candidate.predicted else None,
+            measured_ns=round(median(step_ns)) if step_ns else None,
+        )
+
+    return (
+        strong(BASELINE, 1, alone),
+        *(strong("strong scaling", _devices(c), c) for c in splits),
+        *(
+            ScalingRow(
+                name="weak scaling",
+                candidate=c.name,
+                devices=_devices(c),
+                batch=len(c.samples or ()) * whole,
+                predicted_ns=c.weak_predicted_ns,
+                measured_ns=round(median(c.weak_measured_ns)) if c.weak_measured_ns else None,
+            )
+            for c in splits
+        ),
+    )
+
+
+def _devices(candidate: found.Candidate) -> int:
+    placement = candidate.placement
+    return len(set(placement.device_of.values())) if placement is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSteps:
+    """Training steps on one GPU that others published, and how far off predictions of them are."""
+
+    count: Positive
+    mean_error: NotNegative
+    worst_error: NotNegative
+
+
+# Source: docs/gpus.md, which names the commands.
+PUBLISHED_STEPS = PublishedSteps(count=9, mean_error=0.12, worst_error=0.27)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelShare:
+    """Kernels of a kind that was measured."""
+
+    family: Literal["linear", "bmm", "conv", "add", "mul", "relu", "tanh", "gelu", "softmax", "ln"]
+    basis: Literal["fitted", "transferred"]
+    """Measured on a GPU with the same chip, or on others."""
+    mean_error: Annotated[float, Ge(0.0), Le(100.0)]
+    """How far off their times are in the mean, as a share."""
+    share: _Part
+    """Of the time of all ops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuTimes:
+    """What times of ops rest on, on one sort of GPU that is not here."""
+
+    gpu: Text
+    """Name of its datasheet."""
+    launch_share: _Part
+    assumed_share: _Part
+    """Of kernels of a kind that was never measured."""
+    roofline_share: _Part
+    """Of what follows from peak and bandwidth alone."""
+    families: Rows[KernelShare]
+    """Those that take most time first."""
+
+    @classmethod
+    def of(cls, times: AssumedTimes) -> GpuTimes:
+        """Return it as it is published."""
+        families = times.families
+        return like(
+            cls,
+            times,
+            families=tuple(
+                like(KernelShare, each, basis=each.basis.value, mean_error=each.error)
+                for each in families
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedErrors:
+    """How far off predictions for GPUs that are not here may be."""
+
+    published_steps: PublishedSteps
+    gpus: Annotated[Rows[GpuTimes], MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where a finding applies: what is known of it."""
+
+    layer: Text | None = None
+    op: Text | None = None
+    tensor: Text | None = None
+    """As ``op:port``."""
+    device: Text | None = None
+    candidate: Text | None = None
+    file: Text | None = None
+    line: Positive | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule found; what is known of a saving is there together, or absent."""
+
+    code: Annotated[str, StringConstraints(pattern=r"^PA[0-9]{3}$")]
+    """Stable: `advisor explain CODE` tells what it means."""
+    name: Text
+    finding: Prose
+    """What is the case."""
+    action: Prose
+    """What to do."""
+    where: Where
+    hypothetical: bool
+    """Whether it is about a split that the user neither has nor is told to make."""
+    saving_ns: Ns | None = None
+    """Per step."""
+    saving_step_ns: Ns | None = None
+    """How long the step was of which that is saved: in another run, the share of it holds."""
+    saving_low_ns: Ns | None = None
+    saving_high_ns: Ns | None = None
+    saving_basis: Literal["measured", "simulated", "extrapolated"] | None = None
+    """Extrapolated: from other batches than the one that is advised, which did not run."""
+    command: Prose | None = None
+    """Tries the advice, with the options of this analysis."""
+
+    def __post_init__(self) -> None:
+        _ = self.saving
+
+    @property
+    def saving(self) -> Saving | None:
+        """What acting on it saves; None if that is not known."""
+        values = (
+            self.saving_step_ns,
+            self.saving_ns,
+            self.saving_low_ns,
+            self.saving_high_ns,
+            self.saving_basis,
+        )
+        if values == (None,) * len(values):
+            return None
+        step_ns, saving_ns, low_ns, high_ns, basis = values
+        if step_ns is None or saving_ns is None or low_ns is None or high_ns is None:
+            raise ValueError("a part of its saving is missing")
+        return Saving(
+            step_ns=step_ns,
+            saving_ns=saving_ns,
+            low_ns=low_ns,
+            high_ns=high_ns,
+            basis=basis or "simulated",
+        )
+
+    @classmethod
+    def of(cls, finding: found.Finding, options: AnalyzeOptions) -> Finding:
+        """Return it as it is published."""
+        saving, batch = finding.saving, finding.batch_size
+        return like(
+            cls,
+            finding,
+            where=Where(**finding.where),  # type: ignore[arg-type]
+            hypothetical=finding.is_hypothetical,
+            saving_ns=saving and saving.saving_ns,
+            saving_step_ns=saving and saving.step_ns,
+            saving_low_ns=saving and saving.low_ns,
+            saving_high_ns=saving and saving.high_ns,
+            saving_basis=saving and saving.basis,
+            command=batch and options.command(batch_size=batch),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Wall time by stage, from the first to the last; None for a stage that did not happen."""
+
+    import_: Ns | None
+    """Checks of what is asked, and import of TensorFlow."""
+    load: Ns | None
+    trace: Ns | None
+    split: Ns | None
+    """Tracing of shares of the batch."""
+    calibrate: Ns | None
+    """With the start of the testbed."""
+    measure: Ns | None
+    """Op times on one device."""
+    search: Ns | None
+    simulate: Ns | None
+    prepare: Ns | None
+    """Placing and verifying of the candidates that run."""
+    run: Ns | None
+    """Timing rounds, other batch sizes, the dataset alone."""
+    profile: Ns | None
+    conclude: Ns | None
+    report: Ns | None
+    total: Ns
+
+    @classmethod
+    def of(cls, timings_ns: Mapping[str, int]) -> Timings:
+        """Return them as they are published."""
+        stages = [field.name for field in fields(cls)][:-1]
+        return cls(
+            **{stage: timings_ns.get(stage.rstrip("_")) for stage in stages},
+            total=sum(timings_ns.values()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The split and the script's own step by turns, on the data of a training."""
+
+    steps: Positive
+    """Each way."""
+    placed_step_ns: Ns
+    """Median, split."""
+    own_step_ns: Ns
+    speedup: Ratio
+    """The script's own step over the split one: above 1 the split is faster."""
+    ci95: tuple[Ratio, Ratio] | None
+    """None after few turns."""
+
+    def __post_init__(self) -> None:
+        if self.ci95 is not None:
+            check_order(self.ci95[0], self.speedup, self.ci95[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What `advisor run` has trained by an analysis, the last time."""
+
+    candidate: Text
+    why_not: Prose | None
+    """Why the script trained as it is; None if it did not."""
+    ready_s: NotNegative
+    """What it took to make the split ready."""
+    placed_steps: Count
+    own_steps: Count
+    """In the trial, and on batches that the split is not for."""
+    trial: Trial | None
+
+    @classmethod
+    def of(cls, bill: Bill) -> Training:
+        """Return it as it is published."""
+        trial, within = bill.trial, bill.trial and bill.trial.interval
+        return like(
+            cls,
+            bill,
+            candidate=bill.label,
+            own_steps=bill.own_steps + bill.other_steps,
+            trial=trial
+            and like(
+                Trial,
+                trial,
+                steps=trial.counted,
+                placed_step_ns=round(trial.placed_ns),
+                own_step_ns=round(trial.own_ns),
+                ci95=within and (within.low, within.high),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What one `advisor analyze` found out."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Annotated[int, Ge(1), Le(SCHEMA_VERSION)]
+    advisor_version: Text
+    """Version of placement-advisor that wrote the file."""
+    tensorflow_version: Text
+    options: Options
+    model: Model
+    testbed: Testbed
+    sessions: Count
+    """Analyses in which rounds ran: 1, and one more for each `--resume`; 0 if none ran."""
+    as_is: AsIs | None
+    """None if it was not run."""
+    candidates: Rows[Candidate]
+    """In the order in which they were proposed."""
+    recommendation: Recommendation
+    bound: Bound | None
+    """None where nothing was predicted."""
+    break_even: BreakEven | None
+    """None where there is no split, or no single device, to compare with."""
+    input: Input | None
+    """None if the model file has no dataset, or it was not timed."""
+    scaling: Rows[ScalingRow]
+    """Empty where the batch is not split."""
+    expected_errors: ExpectedErrors | None
+    """None where GPUs were measured, recorded or stand for others."""
+    findings: Rows[Finding]
+    """Most valuable first, those about other splits last."""
+    warnings: Rows[Prose]
+    """What to know before the figures are trusted."""
+    timings_ns: Timings
+    training: Training | None
+    """None before `advisor run`."""
+
+    @classmethod
+    def of(cls, analysis: found.Analysis) -> Analysis:
+        """Return it as it is published."""
+        model, times = analysis.model, analysis.assumed_times
+        timing, bound, even = analysis.input_timing, analysis.bound, analysis.break_even
+        gpus = tuple(map(GpuTimes.of, times))
+        return like(
+            cls,
+            analysis,
+            schema_version=SCHEMA_VERSION,
+            options=Options.of(analysis.options),
+            model=like(
+                Model,
+                model,
+                batch_is_made_up=model.is_made_up,
+                graph_fingerprint=model.fingerprint,
+            ),
+            testbed=Testbed.of(analysis.testbed),
+            as_is=AsIs(step_ns=Steps.of(analysis.as_is)) if analysis.as_is else None,
+            candidates=tuple(map(Candidate.of, analysis.candidates)),
+            recommendation=Recommendation.of(analysis),
+            bound=bound and Bound.of(bound),
+            break_even=even and BreakEven.of(even),
+            input=timing and Input.of(timing, model.batch_size),
+            scaling=scaling(analysis.candidates),
+            expected_errors=ExpectedErrors(published_steps=PUBLISHED_STEPS, gpus=gpus)
+            if gpus
+            else None,
+            findings=tuple(Finding.of(each, analysis.options) for each in analysis.findings),
+            timings_ns=Timings.of(analysis.timings_ns),
+            training=None,
+        )
+
+    @property
+    def shown_findings(self) -> tuple[Finding, ...]:
+        """Those about what the user runs or is told to run."""
+        return tuple(each for each in self.findings if not each.hypothetical)
+
+    @property
+    def trains_with(self) -> str | None:
+        """The candidate that the script is to train with; None to train as it is.
+
+        `single` where one device is faster than the split that the script has.
+        """
+        verdict, candidate = self.recommendation.verdict, self.recommendation.candidate
+        if verdict in TO_SPLIT:
+            return None if candidate == AS_WRITTEN else candidate
+        is_split = any(each.name == AS_WRITTEN and each.failure is None for each in self.candidates)
+        return BASELINE if is_split and verdict is AdviceVerdict.STAY_SINGLE else None

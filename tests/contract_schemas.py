@@ -1,0 +1,119 @@
+"""JSON Schemas of the public contracts, made of their types by `make docs`.
+
+A type that is used once stands where it is used; one that is used more often is a definition.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from placement_advisor.results import contracts
+from placement_advisor.results.analysis import Analysis
+from placement_advisor.results.balance import Balance
+from placement_advisor.results.search import Search
+from placement_advisor.results.simulation import Simulation
+
+SCHEMAS = Path(contracts.__file__).parent / "schemas"
+TYPES: dict[str, Any] = {
+    "analysis": Analysis,
+    "balance": Balance,
+    "search": Search,
+    "simulation": Simulation,
+}
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# What Pydantic writes and no reader needs.
+_MOST = 2**53  # Beyond it bounds are those of the machine.
+_NOISE = ("title", "default", "propertyNames", "maxLength")
+
+
+def schema_text(name: str) -> str:
+    """Return the schema of a contract as its file has it."""
+    return json.dumps(_schema(TYPES[name]), indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    config = kind.__pydantic_config__
+    kind.__pydantic_config__ = {**config, "use_attribute_docstrings": True}
+    try:
+        raw = TypeAdapter(kind).json_schema()
+    finally:
+        kind.__pydantic_config__ = config
+    definitions = raw.pop("$defs", {})
+    text = json.dumps([raw, definitions])
+    often = {name for name in definitions if text.count(f'"#/$defs/{name}"') > 1}
+    # An enumeration is but its values.
+    often -= {name for name in often if "enum" in definitions[name]}
+    found = {"$schema": _DIALECT, **_plain(raw, definitions, often)}
+    kept = {name: _plain(definitions[name], definitions, often) for name in sorted(often)}
+    return {**found, "$defs": kept} if kept else found
+
+
+def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
+    """Return a part of a schema without noise, in the few forms that the page knows."""
+    if isinstance(schema, list):
+        return [_plain(each, definitions, often) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = schema.get("$ref", "").removeprefix("#/$defs/")
+    if name and name not in often:
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return _plain({**definitions[name], **beside}, definitions, often)
+    found = {key: value for key, value in schema.items() if key not in _NOISE}
+    if found.get("maximum", 0) > _MOST:
+        del found["maximum"]
+    if found.get("minimum") == found.get("maximum") is not None:
+        found["const"] = found.pop("minimum")
+        del found["maximum"], found["type"]
+    for key in ("properties", "items", "additionalProperties", "prefixItems", "anyOf"):
+        if key == "properties" and key in found:
+            required = found.get("required", [])
+            found[key] = {
+                field: _value(value, field in required, definitions, often)
+                for field, value in found[key].items()
+            }
+            found["additionalProperties"] = False
+        elif key in found:
+            found[key] = _plain(found[key], definitions, often)
+    if "prefixItems" in found:
+        found["items"] = found.pop("prefixItems")[0]
+    return _merged(found)
+
+
+def _value(schema: Any, is_required: bool, definitions: dict[str, Any], often: set[str]) -> Any:
+    if not is_required:  # It is absent then, never null.
+        first, *_ = schema.get("anyOf", [schema])
+        schema = {**{k: v for k, v in schema.items() if k != "anyOf"}, **first}
+    return _plain(schema, definitions, often)
+
+
+def _merged(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice between something and null as one type that may be null."""
+    choices = schema.pop("anyOf", None)
+    if choices is None:
+        return schema
+    if [each.get("type") for each in choices[:2]] == ["integer", "number"]:
+        choices = choices[1:]  # Which has the first one.
+    first, *null = choices
+    if not null:
+        return {**schema, **first}
+    assert null == [{"type": "null"}], "nothing else may be one of several"
+    if "$ref" in first:
+        return {**schema, "anyOf": choices}
+    merged = {**first, **schema, "type": [first["type"], "null"]}
+    if "enum" in merged:
+        merged["enum"] = [*merged["enum"], None]
+    return merged
+
+
+def main() -> None:
+    """Write the schemas."""
+    for name in TYPES:
+        (SCHEMAS / f"{name}.schema.json").write_text(schema_text(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
