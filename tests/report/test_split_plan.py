@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sample_analysis
+from sample_analysis import CAPTURED
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.errors import AdvisorError
@@ -32,7 +33,7 @@ def written(folder: Path, path: str = "train.py", **changes: Any) -> Path:
     analysis = replace(
         plain,
         model=replace(
-            plain.model, path=path, captured=changes.pop("captured", sample_analysis.CAPTURED)
+            plain.model, path=path, captured=changes.pop("captured", CAPTURED)
         ),
         testbed=replace(plain.testbed, stand_in=changes.pop("stand_in", False)),
         recommendation=replace(plain.recommendation, **changes),
@@ -124,13 +125,13 @@ def test_mirrored_is_the_script_s_own_strategy_or_takes_one_of_keras_methods(
     changes: dict[str, Any] = {"family": "mirrored", "samples": [16, 16], "placement_file": None}
     fitted = edited(written(tmp_path / "fit"), "mirrored", **changes)
     assert plan(fitted, "mirrored").samples == (16, 16)
-    own = written(tmp_path / "own", captured=replace(sample_analysis.CAPTURED, is_replica=True))
+    own = written(tmp_path / "own", captured=replace(CAPTURED, is_replica=True))
     why = plan_of_analysis(edited(own, "mirrored", **changes), "mirrored", on_cpus=False)
     assert why == "mirrored is what its own strategy does"
     alone = plan_of_analysis(own, None, on_cpus=False)
     assert alone == "it trains under a strategy of its own, which a split would replace"
     assert plan(own, "towers").label == "towers"
-    loop = written(tmp_path / "loop", captured=replace(sample_analysis.CAPTURED, call="step"))
+    loop = written(tmp_path / "loop", captured=replace(CAPTURED, call="step"))
     with pytest.raises(AdvisorError, match=r"call strategy\.run itself"):
         plan(edited(loop, "mirrored", **changes), "mirrored")
 
