@@ -12,15 +12,27 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from placement_advisor.results import contracts
+from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.analysis import Analysis
 from placement_advisor.results.balance import Balance
+from placement_advisor.results.difference import Difference
+from placement_advisor.results.doctor import Doctor
+from placement_advisor.results.hardware import Hardware
+from placement_advisor.results.hosts import Hosts
+from placement_advisor.results.scaling import Scaling
 from placement_advisor.results.search import Search
 from placement_advisor.results.simulation import Simulation
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
 TYPES: dict[str, Any] = {
+    "acceptance": Acceptance,
     "analysis": Analysis,
     "balance": Balance,
+    "difference": Difference,
+    "doctor": Doctor,
+    "hardware": Hardware,
+    "hosts": Hosts,
+    "scaling": Scaling,
     "search": Search,
     "simulation": Simulation,
 }

@@ -81,9 +81,10 @@ def compare_hardware(
         with output_file(png, option="--png", read=Path(source.path)) as put:
             put(lambda path: plot_scaling(found, path))
     if as_json:
-        from placement_advisor.report.scaling_json import hardware_comparison_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.scaling import Scaling
 
-        print_json(hardware_comparison_as_json(found))
+        print_json(plain(Scaling.of(found)))
         return
     from placement_advisor.report.scaling_text import render_hardware_comparison
 

@@ -24,18 +24,18 @@ def diff(
     ] = False,
 ) -> None:
     """Say what changed between two analyses, and why the verdict did."""
-    from placement_advisor.report.analysis.difference import difference
-    from placement_advisor.report.analysis.difference_json import difference_as_json
+    from placement_advisor.files.contract import plain
     from placement_advisor.report.analysis.difference_text import render_difference
     from placement_advisor.report.find_analysis import find_analysis, read_analysis
     from placement_advisor.results.analysis import ANALYSIS
+    from placement_advisor.results.difference import Difference, difference
 
     folders = find_analysis(before), find_analysis(after)
     ours, theirs = (read_analysis(folder / ANALYSIS) for folder in folders)
     differs = ours.model.graph_fingerprint != theirs.model.graph_fingerprint
     found = difference(ours, theirs, _graphs(*folders) if differs else None)
     if as_json:
-        print_json(difference_as_json(found))
+        print_json(plain(Difference.of(found)))
         return
     sys.stdout.write(harmless(render_difference(found)))
 

@@ -83,9 +83,10 @@ def _this_machine(*, as_json: bool) -> bool:
 
     facts = examine()
     if as_json:
-        from placement_advisor.report.doctor_json import doctor_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.doctor import Doctor
 
-        print_json(doctor_as_json(facts))
+        print_json(plain(Doctor.of(facts)))
     else:
         from placement_advisor.report.doctor_text import render_doctor
 
@@ -102,9 +103,10 @@ def _hosts(asked: HostsAsked, as_json: bool) -> bool:
     with progress(quiet=as_json) as watcher:
         found = examine_hosts(asked, watcher)
     if as_json:
-        from placement_advisor.report.hosts_json import hosts_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.hosts import Hosts
 
-        print_json(hosts_as_json(found))
+        print_json(plain(Hosts.of(found)))
     else:
         from placement_advisor.report.hosts_text import render_hosts
 
@@ -132,9 +134,10 @@ def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_jso
         facts = examine()
         put(lambda path: write_bundle(path, found, facts, bundle))
     if as_json:
-        from placement_advisor.report.acceptance_json import acceptance_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.acceptance import Acceptance
 
-        print_json(acceptance_as_json(found, bundle))
+        print_json(plain(Acceptance.of(found, bundle)))
     else:
         from placement_advisor.report.acceptance_text import render_acceptance
 

@@ -31,9 +31,10 @@ def hardware(
 
     presets = None if name is None else named_presets(name)
     if as_json:
-        from placement_advisor.report.hardware_json import hardware_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.hardware import Hardware
 
-        print_json(hardware_as_json(presets))
+        print_json(plain(Hardware.of(presets)))
         return
     from placement_advisor.report.hardware_text import render_hardware
 

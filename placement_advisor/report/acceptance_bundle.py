@@ -8,10 +8,11 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.files.contract import plain
 from placement_advisor.files.without_names import WithoutNames
 from placement_advisor.profile.xspace.scrub import scrubbed
-from placement_advisor.report.acceptance_json import acceptance_as_json
-from placement_advisor.report.doctor_json import doctor_as_json
+from placement_advisor.results import acceptance as published
+from placement_advisor.results.doctor import Doctor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +40,9 @@ def write_bundle(path: Path, acceptance: Acceptance, facts: Facts, named: Path) 
     names = WithoutNames(acceptance.private_names)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("README.txt", _README)
-        findings = acceptance_as_json(acceptance, Path(named.name))
+        findings = plain(published.Acceptance.of(acceptance, Path(named.name)))
         bundle.writestr("findings.json", _json_text(names.json(findings)))
-        bundle.writestr("machine.json", _json_text(names.json(doctor_as_json(facts))))
+        bundle.writestr("machine.json", _json_text(names.json(plain(Doctor.of(facts)))))
         with tempfile.TemporaryDirectory() as scratch:
             graph = Path(scratch) / "graph.json.gz"
             acceptance.graph.save(graph)

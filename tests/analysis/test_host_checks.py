@@ -13,13 +13,14 @@ from examined_hosts import two_hosts
 from placement_advisor.analysis.examine_hosts import Between
 from placement_advisor.analysis.host_checks import all_checks, next_step
 from placement_advisor.errors import TestbedError
+from placement_advisor.files.contract import plain
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.probe import WayTried
-from placement_advisor.report.hosts_json import hosts_as_json
 from placement_advisor.report.hosts_text import render_hosts
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.hosts import Hosts
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.examine_hosts import HostsExamined
@@ -30,7 +31,7 @@ DAY_NS = 24 * 60 * 60 * 10**9
 
 def wrong(found: HostsExamined) -> dict[str, Check]:
     """Return what is not well, by its name; text and JSON of it keep what they promise."""
-    content = json.loads(json.dumps(hosts_as_json(found), allow_nan=False))
+    content = json.loads(json.dumps(plain(Hosts.of(found)), allow_nan=False))
     jsonschema.Draft202012Validator(load_schema("hosts")).validate(content)
     checks = all_checks(found)
     assert content["can_analyze"] is not any(check.blocks for check in checks)

@@ -21,10 +21,11 @@ from placement_advisor.analysis.machine_scaling import (
     SimulatedStep,
 )
 from placement_advisor.analysis.scaled_steps import Limit
+from placement_advisor.files.contract import plain
 from placement_advisor.report.pictures.scaling_plot import draw_scaling
-from placement_advisor.report.scaling_json import hardware_comparison_as_json
 from placement_advisor.report.scaling_text import render_hardware_comparison
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.scaling import Scaling as Published
 from placement_advisor.simulator.sensitivity import PredictedRatio
 
 # 640 samples a second. In the ways in which costs may be wrong, and without launches last, it takes
@@ -247,7 +248,7 @@ def test_a_machine_that_is_first_whatever_costs_are_is_surely_first() -> None:
 
 
 def test_json_follows_its_schema() -> None:
-    content = hardware_comparison_as_json(COMPARED)
+    content = plain(Published.of(COMPARED))
     jsonschema.validate(content, load_schema("scaling"))
     machine = content["machines"][0]
     assert machine["memory"][1] == {

@@ -13,11 +13,11 @@ from layer_models import model
 from sample_analysis import published
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.report.analysis.difference import Change, difference
-from placement_advisor.report.analysis.difference_json import difference_as_json
+from placement_advisor.files.contract import plain
 from placement_advisor.report.analysis.difference_text import render_difference
 from placement_advisor.results.candidate import RatioInterval
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.difference import Change, Difference, difference
 
 if TYPE_CHECKING:
     from placement_advisor.results.analysis import Analysis
@@ -170,7 +170,7 @@ def test_layers_whose_ops_differ_are_named(before: Analysis) -> None:
 @pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])
 def test_the_json_keeps_its_contract(before: Analysis, ratio: tuple[float, float, float]) -> None:
     found = difference(before, staying(with_towers(before, *ratio)), None)
-    content = difference_as_json(found)
+    content = plain(Difference.of(found))
     jsonschema.validate(json.loads(json.dumps(content, allow_nan=False)), load_schema("difference"))
     single, towers = content["candidates"]
     assert single["before"] == single["after"]

@@ -32,9 +32,7 @@ def written(folder: Path, path: str = "train.py", **changes: Any) -> Path:
     plain = sample_analysis.sample()
     analysis = replace(
         plain,
-        model=replace(
-            plain.model, path=path, captured=changes.pop("captured", CAPTURED)
-        ),
+        model=replace(plain.model, path=path, captured=changes.pop("captured", CAPTURED)),
         testbed=replace(plain.testbed, stand_in=changes.pop("stand_in", False)),
         recommendation=replace(plain.recommendation, **changes),
     )

@@ -21,11 +21,8 @@ from placement_advisor.units import format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.report.analysis.difference import (
-        AnalysisDifference,
-        CandidateDifference,
-    )
     from placement_advisor.results.candidate import Step
+    from placement_advisor.results.difference import AnalysisDifference, CandidateDifference
 
 # More names are a list to look up: --json has them.
 _NAMED = 6

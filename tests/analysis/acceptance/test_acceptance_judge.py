@@ -23,9 +23,10 @@ from gpu_runs import (
 from placement_advisor.analysis.acceptance.expected_times import Cards
 from placement_advisor.analysis.acceptance.finding import Outcome
 from placement_advisor.analysis.acceptance.judge import findings_of, is_trusted
+from placement_advisor.files.contract import plain
 from placement_advisor.profile.timeline.worker_steps import Crossing
-from placement_advisor.report.acceptance_json import acceptance_as_json
 from placement_advisor.report.acceptance_text import render_acceptance
+from placement_advisor.results.acceptance import Acceptance as Published
 from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def test_the_json_keeps_its_contract_with_a_profile_and_without(tmp_path: Path) 
     failed = replace(
         pair, problem="no", prepared=None, wrong_outputs=None, profile=None, step_ns=None
     )
-    content = acceptance_as_json(acceptance(pair, failed), tmp_path)
+    content = plain(Published.of(acceptance(pair, failed), tmp_path))
     validator.validate(content)
     assert content["trusted"] is False
     assert content["untried_on_gpus"] is True

@@ -9,10 +9,11 @@ import jsonschema
 import pytest
 from machines import LAPTOP, SERVER
 
+from placement_advisor.files.contract import plain
 from placement_advisor.machine.doctor.finding import Check, State
-from placement_advisor.report.doctor_json import doctor_as_json
 from placement_advisor.report.doctor_text import checks_lines, render_doctor
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.doctor import Doctor
 
 if TYPE_CHECKING:
     from placement_advisor.machine.doctor.facts import Facts
@@ -22,7 +23,7 @@ VALIDATOR = jsonschema.Draft202012Validator(load_schema("doctor"))
 
 
 def told(facts: Facts) -> dict[str, Any]:
-    content = doctor_as_json(facts)
+    content = plain(Doctor.of(facts))
     read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
     assert read == content
     VALIDATOR.validate(read)

@@ -10,9 +10,14 @@ that an analysis records.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from annotated_types import Ge, Le
+
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.files.contract import STRICT, NotNegative, Ns, Prose, Rows, Text, like
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
+from placement_advisor.results.analysis import Basis
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -28,12 +33,12 @@ LINK_CHANGE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Something that is not what it was. ``area`` is graph, hardware, versions or options."""
+    """Something that is not what it was, in words."""
 
-    area: str
-    name: str
-    before: str
-    after: str
+    area: Literal["graph", "hardware", "versions", "options"]
+    name: Text
+    before: Prose
+    after: Prose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,120 @@ class AnalysisDifference:
     why: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of an analysis; see `Recommendation`."""
+
+    verdict: AdviceVerdict
+    candidate: Text | None
+    basis: Basis
+    answer: Prose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedupRange:
+    """Step time of `single` over that of a candidate: above 1 is faster."""
+
+    estimate: NotNegative
+    range: tuple[NotNegative, NotNegative]
+    """The 95 % interval where measured, else what it is if costs are as wrong as they may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """Where a step goes on the device that computes most."""
+
+    device: Text
+    compute_ns: Ns
+    copies_ns: Ns
+    """What it waits for copies, computing nothing."""
+    idle_ns: Ns
+    """The rest of the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """A candidate in one of the analyses."""
+
+    step_ns: Ns
+    """A median where it was measured."""
+    speedup: SpeedupRange | None
+    """None for `single` itself where simulated, and where there was nothing to compare with."""
+    parts: StepParts | None
+    """None without a profile, or if that breaks a law."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedCandidate:
+    """A candidate in both; None where it has no result that compares."""
+
+    name: Text
+    moved: bool | None
+    """Whether its speed-ups have ranges that do not overlap; None unless there are two."""
+    moved_most: Literal["compute", "copies", "idle"] | None
+    """Which part of its step changed most."""
+    before: StepFigures | None
+    after: StepFigures | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What differs between two analyses, `before` and `after`."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Annotated[int, Ge(1), Le(1)]
+    before: Answer
+    after: Answer
+    why: Rows[Prose]
+    """What a change of the verdict rests on, or that figures do not compare."""
+    changes: Rows[Change]
+    """What an analysis records and is not what it was."""
+    layers: Rows[Text] | None
+    """Whose ops differ; None where the graphs are equal, or not both beside the analyses."""
+    basis: Basis | None
+    """What both have figures of; None where one was measured and the other simulated."""
+    candidates: Rows[MovedCandidate]
+    """Those with a result in either; none without a basis."""
+
+    @classmethod
+    def of(cls, found: AnalysisDifference) -> Difference:
+        """Return it as it is published."""
+        return like(
+            cls,
+            found,
+            schema_version=1,
+            before=like(Answer, found.before.recommendation),
+            after=like(Answer, found.after.recommendation),
+            candidates=tuple(
+                like(
+                    MovedCandidate,
+                    each,
+                    moved=each.has_moved,
+                    before=_figures(each.before),
+                    after=_figures(each.after),
+                )
+                for each in found.candidates
+            ),
+        )
+
+
+def _figures(step: Step | None) -> StepFigures | None:
+    if step is None:
+        return None
+    ratio, parts = step.ratio, step.parts
+    speedup = None
+    if ratio is not None:
+        told = ratio.inverted
+        speedup = SpeedupRange(estimate=told.median, range=(told.low, told.high))
+    return like(
+        StepFigures,
+        step,
+        speedup=speedup,
+        parts=None if parts is None else like(StepParts, parts),
+    )
+
+
 def difference(
     before: Analysis,
     after: Analysis,
@@ -119,7 +238,7 @@ def _changes(before: Analysis, after: Analysis) -> Iterator[Change]:
         for name in {**ours, **theirs}:
             then, now = ours.get(name, "none"), theirs.get(name, "none")
             if then != now:
-                yield Change(area=area, name=name, before=then, after=now)
+                yield Change(area=area, name=name, before=then, after=now)  # type: ignore[arg-type]
         if area == "hardware":
             yield from _links(before, after)
 
