@@ -75,6 +75,8 @@ def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return _plain({**definitions[name], **beside}, definitions, often)
     found = {key: value for key, value in schema.items() if key not in _NOISE}
+    if isinstance(found.get("description"), str):
+        found["description"] = " ".join(found["description"].replace("``", "`").split())
     if found.get("maximum", 0) > _MOST:
         del found["maximum"]
     if found.get("minimum") == found.get("maximum") is not None:
