@@ -15,13 +15,18 @@ from placement_advisor.results import contracts
 from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.analysis import Analysis
 from placement_advisor.results.balance import Balance
+from placement_advisor.results.calibration import Calibration
+from placement_advisor.results.check import Check
 from placement_advisor.results.difference import Difference
 from placement_advisor.results.doctor import Doctor
 from placement_advisor.results.hardware import Hardware
 from placement_advisor.results.hosts import Hosts
+from placement_advisor.results.profile import Profile
 from placement_advisor.results.scaling import Scaling
 from placement_advisor.results.search import Search
 from placement_advisor.results.simulation import Simulation
+from placement_advisor.results.trace import Trace
+from placement_advisor.results.verification import Verification
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
 TYPES: dict[str, Any] = {
@@ -35,11 +40,16 @@ TYPES: dict[str, Any] = {
     "scaling": Scaling,
     "search": Search,
     "simulation": Simulation,
+    "calibration": Calibration,
+    "check": Check,
+    "profile": Profile,
+    "trace": Trace,
+    "verification": Verification,
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What Pydantic writes and no reader needs.
 _MOST = 2**53  # Beyond it bounds are those of the machine.
-_NOISE = ("title", "default", "propertyNames", "maxLength")
+_NOISE = ("title", "default", "maxLength")
 
 
 def schema_text(name: str) -> str:
@@ -77,6 +87,8 @@ def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
     found = {key: value for key, value in schema.items() if key not in _NOISE}
     if isinstance(found.get("description"), str):
         found["description"] = " ".join(found["description"].replace("``", "`").split())
+    if "enum" not in found.get("propertyNames", {}):
+        found.pop("propertyNames", None)
     if found.get("maximum", 0) > _MOST:
         del found["maximum"]
     if found.get("minimum") == found.get("maximum") is not None:

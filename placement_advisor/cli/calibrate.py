@@ -82,9 +82,10 @@ def calibrate(
         for warning in summary.warnings:
             say(f"warning: {warning}")
     if as_json:
-        from placement_advisor.report.calibration_json import calibration_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.calibration import Calibration
 
-        print_json(calibration_as_json(summary))
+        print_json(plain(Calibration.of(summary)))
         return
     from placement_advisor.report.calibration_text import render_calibration
 

@@ -179,9 +179,10 @@ def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) ->
 
         return check_as_text(result, verbose=verbose)
     if form is Format.JSON:
-        from placement_advisor.report.check.check_json import check_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.check import Check
 
-        return _json(check_as_json(result))
+        return _json(plain(Check.of(result)))
     if form is Format.GITHUB:
         from placement_advisor.report.check.check_github import check_as_github
 

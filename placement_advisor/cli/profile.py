@@ -61,9 +61,10 @@ def profile(
         ops = None if graph is None else OpGraph.load(graph)
         read = read_profile(path, graph=ops, ask_xprof=xprof, working=watcher.working)
         if as_json or form is Format.JSON:
-            from placement_advisor.report.profile.profile_json import profile_as_json
+            from placement_advisor.files.contract import plain
+            from placement_advisor.results.profile import Profile
 
-            text = json_text(profile_as_json(read))
+            text = json_text(plain(Profile.of(read)))
         elif form is Format.MARKDOWN:
             from placement_advisor.report.profile.profile_markdown import profile_as_markdown
 

@@ -79,10 +79,11 @@ def _print(traced: Traced, source: ModelSource, file: Path, *, as_json: bool) ->
 
     summary = summarize(traced.graph)
     if as_json:
-        from placement_advisor.report.trace_json import trace_as_json
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.trace import Trace
 
-        content = trace_as_json(traced, summary, model_path=source.path, graph_file=str(file))
-        print_json(content)
+        told = Trace.of(traced, summary, model_path=source.path, graph_file=str(file))
+        print_json(plain(told))
         return
     from placement_advisor.report.trace_summary import render_trace
 

@@ -28,7 +28,9 @@ def verify(
 ) -> None:
     """Check the proof of a bound that no placement of a graph's ops can beat."""
     from placement_advisor.cli.verify_file import verify_file
-    from placement_advisor.report.certificate_text import certificate_as_json, render_certificate
+    from placement_advisor.files.contract import plain
+    from placement_advisor.report.certificate_text import render_certificate
+    from placement_advisor.results.verification import Verification
     from placement_advisor.solvers.certificate import RefusedError
 
     try:
@@ -37,6 +39,6 @@ def verify(
         say(f"refused: {certificate}: {refused}")
         raise typer.Exit(REFUSED) from None
     if as_json:
-        print_json(certificate_as_json(told))
+        print_json(plain(Verification.of(told)))
         return
     sys.stdout.write(render_certificate(told))

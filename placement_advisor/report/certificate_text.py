@@ -1,8 +1,8 @@
-"""What a certificate shows, as text and for programs."""
+"""What a certificate shows, as text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostSource
 from placement_advisor.report.analysis.tables import one_line
@@ -13,7 +13,6 @@ from placement_advisor.units import format_ns
 if TYPE_CHECKING:
     from placement_advisor.solvers.certificate import Certificate
 
-SCHEMA_VERSION = 1
 COSTS = {
     CostSource.MEASURED: "costs of ops, links and starts that were measured on these devices",
     CostSource.RECORDED: "op times from a recorded profile, links assumed where it shows none",
@@ -41,18 +40,3 @@ def render_certificate(told: Certificate) -> str:
         fact("under", f"{COSTS[told.source]}, as the certificate holds them; for no others"),
     ]
     return "\n".join(map(str.rstrip, lines)) + "\n"
-
-
-def certificate_as_json(told: Certificate) -> dict[str, Any]:
-    """Return the content, valid against ``load_schema("verification")``."""
-    bound = told.bound
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "verified": True,
-        "graph_fingerprint": told.graph_fingerprint,
-        "devices": [device.name for device in told.cluster.devices],
-        "costs_from": told.source.value,
-        "step_ns": bound.step_ns,
-        "split_ns": bound.split_ns,
-        "alone_ns": dict(bound.alone_ns),
-    }

@@ -13,6 +13,7 @@ import sample_analysis
 from simulated_steps import towers_graph
 
 from placement_advisor.analysis.assemble import review_of
+from placement_advisor.files.contract import plain
 from placement_advisor.files.log_files import OVERVIEW
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.report.analysis.full_text import full_text
@@ -21,9 +22,9 @@ from placement_advisor.report.analysis.markdown_syntax import escape
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.html.tab_files import read_overview
 from placement_advisor.report.tensorboard.tab import Tab
-from placement_advisor.report.trace_json import trace_as_json
 from placement_advisor.report.trace_summary import render_trace
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.trace import Trace
 from placement_advisor.tf.answers import LeftOut, Traced
 
 if TYPE_CHECKING:
@@ -90,5 +91,5 @@ def test_a_trace_says_it_as_text_and_to_programs() -> None:
     where = {"model_path": "m.py", "graph_file": "m.graph.json.gz"}
     text = render_trace(traced, summarize(graph), **where)
     assert "\nleft out     jit_compile=True (XLA ignores devices within a step); steps" in text
-    content = trace_as_json(traced, summarize(graph), **where)
+    content = plain(Trace.of(traced, summarize(graph), **where))
     assert content["model"]["left_out"] == list(LEFT_OUT.told())

@@ -14,6 +14,7 @@ from layer_models import model
 from op_graphs import graphs
 from summary_graphs import op, training_step
 
+from placement_advisor.files.contract import plain
 from placement_advisor.graph.graph_summary import (
     BRANCH_KINDS,
     LARGEST_TENSORS,
@@ -21,8 +22,8 @@ from placement_advisor.graph.graph_summary import (
     summarize,
 )
 from placement_advisor.graph.op_graph import OpGraph, Role
-from placement_advisor.report.trace_json import trace_as_json
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.trace import Trace
 from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ def told(graph: OpGraph, **changes: Any) -> dict[str, Any]:
         tensorflow_version="2.21.0",
         members={},
     )
-    content = trace_as_json(
-        replace(traced, **changes),
-        summarize(graph),
-        model_path="tiny.py",
-        graph_file="tiny.graph.json.gz",
+    content = plain(
+        Trace.of(
+            replace(traced, **changes),
+            summarize(graph),
+            model_path="tiny.py",
+            graph_file="tiny.graph.json.gz",
+        )
     )
     read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
     assert read == content
