@@ -15,6 +15,8 @@ from typing import Any
 
 from placed_live import WORKERS, cpus, random_placement
 
+from placement_advisor.files.contract import plain
+from placement_advisor.results.analysis import Training
 from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.run_model_file import execute
 from placement_advisor.tf.place import placer
@@ -71,7 +73,7 @@ def trained(
         finally:
             if run is not None:
                 run.settle()
-    bill = None if run is None else run.bill.as_json()
+    bill = None if run is None else plain(Training.of(run.bill))
     return {"out": out.getvalue(), "told": told, "bill": bill, "error": error}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.measurement.anytime_interval import median_interval
 from placement_advisor.measurement.verdict import paired_ratios
@@ -155,25 +155,6 @@ class Bill:
             "spent on getting ready"
         )
         return told if so_far else f"{told} ({_compared(self.label, self.trial)})"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what an analysis keeps of it."""
-        trial, interval = self.trial, self.trial and self.trial.interval
-        return {
-            "candidate": self.label,
-            "why_not": self.why_not,
-            "ready_s": self.ready_s,
-            "placed_steps": self.placed_steps,
-            "own_steps": self.own_steps + self.other_steps,
-            "trial": trial
-            and {
-                "steps": trial.counted,
-                "placed_step_ns": round(trial.placed_ns),
-                "own_step_ns": round(trial.own_ns),
-                "speedup": trial.speedup,
-                "ci95": interval and [interval.low, interval.high],
-            },
-        }
 
 
 def _compared(label: str, trial: TrainingTrial) -> str:
