@@ -130,7 +130,7 @@ def test_mirrored_is_the_script_s_own_strategy_or_takes_one_of_keras_methods(
     assert alone == "it trains under a strategy of its own, which a split would replace"
     assert plan(own, "towers").label == "towers"
     loop = written(tmp_path / "loop", captured=replace(CAPTURED, call="step"))
-    with pytest.raises(AdvisorError, match=r"call strategy\.run itself"):
+    with pytest.raises(AdvisorError, match=r"hands each replica its share"):
         plan(edited(loop, "mirrored", **changes), "mirrored")
 
 
