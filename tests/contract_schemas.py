@@ -48,6 +48,7 @@ TYPES: dict[str, Any] = {
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What Pydantic writes and no reader needs.
+_NAMES = "propertyNames"
 _MOST = 2**53  # Beyond it bounds are those of the machine.
 _NOISE = ("title", "default", "maxLength")
 
@@ -87,14 +88,12 @@ def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
     found = {key: value for key, value in schema.items() if key not in _NOISE}
     if isinstance(found.get("description"), str):
         found["description"] = " ".join(found["description"].replace("``", "`").split())
-    if "enum" not in found.get("propertyNames", {}):
-        found.pop("propertyNames", None)
     if found.get("maximum", 0) > _MOST:
         del found["maximum"]
     if found.get("minimum") == found.get("maximum") is not None:
         found["const"] = found.pop("minimum")
         del found["maximum"], found["type"]
-    for key in ("properties", "items", "additionalProperties", "prefixItems", "anyOf"):
+    for key in ("properties", "items", "additionalProperties", "prefixItems", "anyOf", _NAMES):
         if key == "properties" and key in found:
             required = found.get("required", [])
             found[key] = {
@@ -104,6 +103,8 @@ def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
             found["additionalProperties"] = False
         elif key in found:
             found[key] = _plain(found[key], definitions, often)
+    if "enum" not in found.get(_NAMES, {}):
+        found.pop(_NAMES, None)
     if "prefixItems" in found:
         found["items"] = found.pop("prefixItems")[0]
     return _merged(found)

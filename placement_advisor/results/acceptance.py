@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from placement_advisor import __version__
+from placement_advisor.analysis.acceptance.finding import Outcome
 from placement_advisor.analysis.acceptance.judge import findings_of, is_trusted
 from placement_advisor.analysis.acceptance.judge_copies import seen_copies
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
+from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.tf.acceptance.known_step import End, copies_from
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class Finding:
 
     name: Text
     """What was looked at."""
-    outcome: Literal["ok", "off", "unknown"]
+    outcome: Outcome
     """As it must be, not so, or not to be told here."""
     finding: Text
     """The figures in words."""
@@ -47,7 +49,7 @@ class Copies:
     """Copies in the profile; None if it cannot be read."""
     bytes: Count | None
     """Their bytes; None if not known."""
-    bytes_basis: Literal["profile", "shapes"] | None
+    bytes_basis: SizeBasis | None
     """Where the bytes come from: the profile, or shapes in the graph; None if not known."""
     over_host: bool | None
     """Whether they go over the host instead of from device to device; None if the profile cannot be
@@ -141,9 +143,7 @@ def _pair(pair: observed.PairRun) -> Pair:
         pair,
         near=pair.device_at[End.NEAR],
         far=pair.device_at[End.FAR],
-        findings=tuple(
-            like(Finding, each, outcome=each.outcome.value) for each in findings_of(pair)
-        ),
+        findings=tuple(like(Finding, each) for each in findings_of(pair)),
         profiled_step_ns=None if profile is None else round(median(profile.step_ns)),
         copies=tuple(_copies(pair, profile, source) for source in End),
         op_ns=None if profile is None else dict(profile.op_ns),
@@ -156,13 +156,12 @@ def _pair(pair: observed.PairRun) -> Pair:
 def _copies(pair: observed.PairRun, profile: StepProfile | None, source: End) -> Copies:
     planned = copies_from(source)
     seen = None if profile is None else seen_copies(pair, profile, source)
-    basis = None if seen is None or seen.size_basis is None else seen.size_basis.value
     return Copies(
         source=pair.device_at[source],
         planned_count=len(planned),
         planned_bytes=sum(copy.size_bytes for copy in planned),
         count=None if seen is None else seen.count,
         bytes=None if seen is None else seen.size_bytes,
-        bytes_basis=basis,  # type: ignore[arg-type]
+        bytes_basis=None if seen is None else seen.size_basis,
         over_host=None if seen is None else seen.over_host,
     )

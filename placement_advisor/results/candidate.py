@@ -7,7 +7,7 @@ known, or does not apply; it is never 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import MinLen
 
@@ -25,7 +25,7 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.measurement import Interval
+from placement_advisor.measurement.measurement import BrokenLaw, Interval, SizeBasis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from placement_advisor.measurement import measurement as taken
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
-
-BytesBasis = Literal["profile", "shapes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +155,7 @@ class Transfers:
     count: Count
     bytes: Count | None
     """None if the size of any copy is unknown."""
-    bytes_basis: BytesBasis | None
+    bytes_basis: SizeBasis | None
     time_ns: Ns
     """Time in which at least one of them was under way."""
     exposed_ns: Ns
@@ -196,7 +194,7 @@ class Measured:
     """None also if the profile does not show all of them."""
     transfer_bytes: Count | None
     """None also if the size of any copy is unknown, or not all were seen."""
-    bytes_basis: BytesBasis | None
+    bytes_basis: SizeBasis | None
     """`profile` if all were measured, `shapes` if any follow from the shapes in the graph."""
     exposed_ns: Ns | None
     """What the device that waits longest for copies waits, computing nothing."""
@@ -256,23 +254,19 @@ def _profiled(profile: taken.StepProfile | None) -> dict[str, Any]:
     if profile is None:
         return dict.fromkeys(names)
     others = {
-        "bytes_basis": _basis(profile.size_basis),
+        "bytes_basis": profile.size_basis,
         "exposed_by_device_ns": profile.exposed_by_device,
         "transfers": tuple(
             like(
                 Transfers,
                 total,
                 bytes=total.size_bytes,
-                bytes_basis=_basis(total.size_basis),
+                bytes_basis=total.size_basis,
             )
             for total in profile.transfers
         ),
     }
     return {name: others[name] if name in others else getattr(profile, name) for name in names}
-
-
-def _basis(basis: taken.SizeBasis | None) -> str | None:
-    return None if basis is None else basis.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,20 +283,6 @@ def failure_file(candidate: found.Candidate) -> str | None:
     """Return the file beside the reports that has a failure in full; None if no more is known."""
     failure = candidate.failure
     return f"failures/{candidate.name}.txt" if failure is not None and failure.in_full else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenLaw:
-    """A law of any step that a prediction or a measurement breaks, and the figures that do."""
-
-    law: Literal[
-        "device-within-step",
-        "copies-within-step",
-        "parts-add-up",
-        "profile-of-timed-step",
-        "ratio-agrees",
-    ]
-    what: Prose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,10 +346,6 @@ class Candidate:
             predicted_after_runs=after and like(RatioAfterRuns, after),
             measured=Measured.of(candidate),
             failure=failure and like(Failure, failure, in_full=failure_file(candidate)),
-            broken_laws=tuple(
-                BrokenLaw(law=broken.law.value, what=broken.what)
-                for broken in candidate.broken_laws
-            ),
         )
 
     def step(self, basis: str) -> Step | None:

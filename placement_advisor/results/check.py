@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from placement_advisor import __version__
+from placement_advisor.check.check_result import Status
+from placement_advisor.check.problem import Code
+from placement_advisor.check.record import Part, Standing
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Positive, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
@@ -53,25 +56,7 @@ class Effect:
 class Problem:
     """What is not as it is to be."""
 
-    code: Literal[
-        "PA101",
-        "scope-changed",
-        "placement-changed",
-        "layers-changed",
-        "placement-does-not-fit",
-        "out-of-memory",
-        "over-budget",
-        "layer-moved",
-        "no-gpu-kernel",
-        "more-copies",
-        "more-bytes-across",
-        "slower-step",
-        "more-memory",
-        "verdict-changed",
-        "not-in-lock-file",
-        "measured-slower",
-        "does-not-run",
-    ]
+    code: Code
     """Stable name of the cause, or of the first effect where no cause is known; `advisor explain
     CODE` tells what it means.
     """
@@ -116,7 +101,7 @@ class Record:
     """Bytes that they carry; those of unknown size are left out."""
     peak_memory_bytes: ByName[Count]
     """Peak memory by device, simulated, to three digits for each thing that it is held for."""
-    verdict: Literal["split", "single", "cannot-tell"]
+    verdict: Standing
     """Whether the placement is predicted to be faster than one device, no faster, or within doubt.
     """
 
@@ -127,7 +112,7 @@ class Move:
 
     layer: Text
     """Name of the layer; empty for ops of none."""
-    part: Literal["forward", "backward", "variables"]
+    part: Part
     """Which of its ops."""
     before: Rows[Text]
     """Devices before, those of most ops first."""
@@ -202,7 +187,7 @@ class ModelCheck:
     placement: Text
     """Placement as configured: a family, or a file."""
     place: Place
-    status: Literal["passed", "failed", "inconclusive", "could-not-run"]
+    status: Status
     """How its check ended; a measurement that does not tell is inconclusive."""
     error: Text | None
     """Why it could not be checked; None if it was."""
@@ -253,7 +238,6 @@ def _model(model: ModelResult) -> ModelCheck:
         ModelCheck,
         model,
         place=like(Place, model.place),
-        status=model.status.value,
         problems=tuple(map(_problem, model.problems)),
         notes=tuple(model.notes),
         before=None if before is None else _record(before),
@@ -266,7 +250,6 @@ def _problem(found: problem.Problem) -> Problem:
     return like(
         Problem,
         found,
-        code=found.code.value,
         culprits=tuple(found.culprits),
         effects=tuple(like(Effect, each, code=each.code.value) for each in found.effects),
         place=None if found.place is None else like(Place, found.place),
@@ -290,7 +273,7 @@ def _record(found: record.Record) -> Record:
         peak_memory_bytes={
             device: found.peak_bytes(device) for device in sorted(found.memory_bytes)
         },
-        verdict=found.standing.value,
+        verdict=found.standing,
     )
 
 
@@ -303,7 +286,6 @@ def _difference(found: difference.Difference) -> Difference:
             like(
                 Move,
                 move,
-                part=move.part.value,
                 before=tuple(move.before),
                 after=tuple(move.after),
             )

@@ -9,6 +9,8 @@ from annotated_types import Ge, Le, MinLen
 
 from placement_advisor.files.contract import STRICT, Count, NotNegative, Ns, Rows, Text, like
 from placement_advisor.machine.doctor.checks import check_all, next_command
+from placement_advisor.machine.doctor.finding import State
+from placement_advisor.machine.nvidia import Connection
 
 if TYPE_CHECKING:
     from placement_advisor.machine.doctor import finding as found
@@ -21,7 +23,7 @@ class Check:
 
     name: Text
     """What was looked at; several findings can be about one thing."""
-    state: Literal["ok", "note", "problem"]
+    state: State
     """Well, worth knowing, or wrong."""
     finding: Text
     """What is the case."""
@@ -33,7 +35,7 @@ class Check:
     @classmethod
     def of(cls, check: found.Check) -> Check:
         """Return it as it is published."""
-        return like(cls, check, state=check.state.value)
+        return like(cls, check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class GpuPair:
     """Number of the other, the higher one."""
     code: Text
     """NVIDIA's code for what lies between them, such as `NV12` or `PHB`."""
-    connection: Literal["nvlink", "pcie", "across-sockets"] | None
+    connection: Connection | None
     """What that means; None if not known."""
 
 
@@ -230,12 +232,7 @@ def _gpus(facts: Facts) -> Gpus:
         gpus,
         visible=facts.visible_gpus,
         devices=tuple(like(Gpu, gpu) for gpu in gpus.devices),
-        pairs=None
-        if pairs is None
-        else tuple(
-            like(GpuPair, pair, connection=pair.connection and pair.connection.value)
-            for pair in pairs
-        ),
+        pairs=None if pairs is None else tuple(like(GpuPair, pair) for pair in pairs),
         cuda_packages=facts.has_cuda_libraries,
         sys_admin=facts.has_sys_admin,
     )

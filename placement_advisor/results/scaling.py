@@ -9,6 +9,7 @@ from annotated_types import Ge, Le, MinLen
 
 from placement_advisor import __version__
 from placement_advisor.analysis import machine_scaling as found
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.contract import STRICT, Count, Ns, Positive, Rows, Text, like
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Speedup:
 class Row:
     """The best step of a scaling on a number of devices."""
 
-    scaling: Literal["weak", "strong"] | None
+    scaling: found.Scaling | None
     """Whether each device has the whole batch or its share; None for one device."""
     family: Text
     """The best split: who holds variables and updates them, or which devices have which layers."""
@@ -114,7 +115,7 @@ class Row:
     """None for one device, where that does not hold the step, and if it is too good to be so."""
     efficiency: float | None
     """The speed-up over the number of devices; None if there is none, or more than that number."""
-    excess: Literal["launches", "unexplained"] | None
+    excess: found.Excess | None
     """Why the speed-up is more than the number of devices: `launches` where it is not if they cost
     nothing; None where it is not more.
     """
@@ -124,7 +125,7 @@ class Row:
     """What most of the time is lost to that the devices could have saved; None where next to
     nothing is lost.
     """
-    verdict: Literal["stay-single", "split", "cannot-tell", "cannot-fit"] | None
+    verdict: AdviceVerdict | None
     """That of `advisor analyze --hardware` on so many devices; None where it gives none."""
     price_of_a_million_samples: float | None
     """In the unit of the price; None without one."""
@@ -134,7 +135,7 @@ class Row:
 class Simulated:
     """A step of a family that was simulated."""
 
-    scaling: Literal["weak", "strong"]
+    scaling: found.Scaling
     """Whether each device has the whole batch or its share."""
     family: Text
     """Who holds variables and updates them, or which devices have which layers."""
@@ -192,7 +193,7 @@ class Machine:
     """Price of a device and hour as given, in whatever unit; None if none was."""
     device_memory_bytes: Count | None
     """What the first device has; None if it is not known."""
-    verdict: Literal["stay-single", "split", "cannot-tell", "cannot-fit"] | None
+    verdict: AdviceVerdict | None
     """That of `advisor analyze --hardware` on all devices; None for machines in levels, and for one
     device.
     """
@@ -265,12 +266,11 @@ def _machine(machine: MachineScaling) -> Machine:
         Machine,
         machine,
         hardware=machine.label,
-        verdict=machine.verdict and machine.verdict.value,
         device_memory_bytes=machine.memory_bytes,
         costs_within=like(CostsWithin, machine.doubt),
         memory=tuple(like(Memory, held) for held in machine.memory),
         best=tuple(_row(machine, step) for step in machine.rows),
-        steps=tuple(like(Simulated, step, scaling=step.scaling.value) for step in machine.steps),
+        steps=tuple(like(Simulated, step) for step in machine.steps),
         one_device=tuple(like(OneDevice, one) for one in machine.alone),
         knee=Knee(**knees),
         notes=tuple(machine.notes),
@@ -282,11 +282,8 @@ def _row(machine: MachineScaling, step: ScaledStep) -> Row:
     return like(
         Row,
         step,
-        scaling=None if step.devices == 1 else step.scaling.value,
+        scaling=None if step.devices == 1 else step.scaling,
         devices_used=step.used,
-        excess=step.excess and step.excess.value,
-        limit=step.limit and step.limit.value,
-        verdict=step.verdict and step.verdict.value,
         one_device_samples_per_s=step.alone_per_s,
         speedup=None
         if speedup is None

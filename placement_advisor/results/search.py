@@ -60,7 +60,7 @@ class Search:
     """What was searched for: the file's own devices, hardware or cluster file as the user gave it,
     or the stand-in, in words.
     """
-    objective: Literal["latency", "throughput"]
+    objective: Objective
     """`latency`: the simulated time of one step; `throughput`: the load of the fullest device of a
     pipeline.
     """
@@ -104,7 +104,6 @@ class Search:
             searched,
             schema_version=1,
             advisor_version=__version__,
-            objective=searched.objective.value,
             contiguous=searched.contiguous if is_pipeline else None,
             time_unit="ns" if in_ns else "file",
             objective_value=_time(found.objective_value, in_ns=in_ns),

@@ -6,7 +6,7 @@ Left out: single ops and copies, which ``--trace`` writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Le, MinLen
 from pydantic import StringConstraints
@@ -23,7 +23,7 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
-from placement_advisor.simulator.critical_path import time_by_kind
+from placement_advisor.simulator.critical_path import PathKind, time_by_kind
 
 if TYPE_CHECKING:
     from placement_advisor.simulator import simulation
@@ -111,7 +111,7 @@ class PathTimes:
 class PathPart:
     """A part of the critical path."""
 
-    kind: Literal["compute", "copy", "queueing", "overhead"]
+    kind: PathKind
     """What the part is spent on."""
     what: Text
     """Op, tensor that crosses (`op:port`, or `^op` for a control signal), or overhead in words."""
@@ -204,5 +204,5 @@ class Simulation:
             exposed_ns=schedule.exposed_ns,
             hidden_ns=told.hidden_ns,
             path_ns=PathTimes(**path_ns),
-            path=tuple(like(PathPart, part, kind=part.kind.value) for part in told.path),
+            path=tuple(like(PathPart, part) for part in told.path),
         )

@@ -23,6 +23,7 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
+from placement_advisor.graph.op_graph import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.graph_summary import GraphSummary
     from placement_advisor.graph.partial_sums import Total
     from placement_advisor.tf.answers import Traced
-
-
-RoleName = Literal["input", "constant", "variable", "forward", "backward", "update"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ class Tensor:
     """Output of that op, from 0."""
     kind: Text
     """TensorFlow's op type, such as `MatMul`."""
-    role: RoleName
+    role: Role
     """What the op does in the step."""
     layer: Text | None
     """Layer of the op; None if it has none."""
@@ -161,7 +159,7 @@ class ControlFlow:
     """Name of the op."""
     kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
     """TensorFlow's op type. `While` and `StatelessWhile` are loops, the others branches."""
-    role: RoleName
+    role: Role
     """What the op does in the step."""
     layer: Text | None
     """Layer of the op; None if it has none."""
@@ -191,7 +189,7 @@ class Trace:
     """Hash of the op graph; placement files name the graph that they fit by it."""
     ops: Count
     """Ops in the step; a loop or branch counts as one."""
-    ops_by_role: Mapping[RoleName, Positive]
+    ops_by_role: Mapping[Role, Positive]
     """Ops by what they do in the step; only roles that any op has."""
     layers: Count
     """Layers, one for each call."""
@@ -245,15 +243,12 @@ class Trace:
             model=like(Model, traced, path=model_path, left_out=tuple(traced.left_out.told())),
             graph_file=graph_file,
             graph_fingerprint=summary.fingerprint,
-            ops_by_role={role.value: count for role, count in summary.ops_by_role.items()},
             edge_bytes=_sum(summary.data_edges),
             parameter_bytes=_sum(summary.parameters),
             state_bytes=_sum(summary.state),
             constant_bytes=_sum(summary.constants),
             activation_bytes=_sum(summary.activations),
-            largest_tensors=tuple(
-                like(Tensor, each, role=each.role.value) for each in summary.largest_tensors
-            ),
+            largest_tensors=tuple(like(Tensor, each) for each in summary.largest_tensors),
             flops=_sum(summary.flops),
             bytes_accessed=_sum(summary.bytes_accessed),
             kinds=tuple(
@@ -279,7 +274,7 @@ class Trace:
                 for kind in summary.host_only
             ),
             control_flow=tuple(
-                like(ControlFlow, op, role=op.role.value, bytes_accessed_share=op.bytes_share)
+                like(ControlFlow, op, bytes_accessed_share=op.bytes_share)
                 for op in summary.control_flow
             ),
         )
