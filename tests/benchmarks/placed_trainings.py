@@ -12,8 +12,8 @@ What is written down of each, a line of JSON:
   runs once more from rounded values. `wrong` has what rounding does not explain, `steps_apart` how
   far changes are apart at most where a mistake would show.
 - **At the end** (`apart`): how far variables are from those of the plain script, in proportion to
-  the largest value of each. Beside it (`plain_apart`) two plain runs, one of them without oneDNN,
-  whose sums have another order.
+  the largest value of each. Beside it (`rounded_apart`) how far plain runs are that begin from
+  values with the last digit moved, as another order of sums would: the least and the most of four.
 - **Step time** (`over_by_hand`): the placed step under the hooks over the same step called by hand,
   as `place()` returns it, in blocks by turns.
 - **Start** (`ready_s`, `trace_s`): what the call takes longer in which the step is captured, and
@@ -54,7 +54,23 @@ _INSIDE = Path(__file__).with_name("placed_training_parts.py")
 # Ten of twelve draw or normalize. Shares of a batch are not normalized alike, and refused.
 _NEEDED = ("dropout",) * 6 + ("batch_norm",) * 4 + ("training",) * 2
 _SHARES = (4, 5, 10, 11)
+_ROUNDED = (1, 2, 3, 4)
 _TAIL = f"""
+import os
+
+
+def _begin_rounded(given):
+    seed = int(os.environ.get("ROUNDED", 0))
+    kept = globals()
+    if "model" in kept and not model.trainable_variables:
+        model(given)
+    draw = np.random.default_rng(seed)
+    for each in model.trainable_variables if "model" in kept else variables:
+        value = np.asarray(each)
+        if seed:
+            value = value * (1 + np.finfo("float32").eps * draw.choice((-1, 1), value.shape))
+        each.assign(value.astype("float32"))
+
 
 def _batches():
     names = globals()
@@ -69,6 +85,7 @@ def _batches():
         yield tf.nest.pack_sequence_as(given, [leaf[order] for leaf in leaves])
 
 
+_begin_rounded(next(_batches())[0])
 if "train_step" in globals():
     for _batch in _batches():
         train_step(*_batch)
@@ -103,15 +120,18 @@ def examine(seed: int, number: int) -> dict[str, Any]:
             "samples": samples,
             "draws": _draws_of_its_own(line),
         }
-        kept = {name: str(Path(folder) / f"{name}.npz") for name in ("plain", "other", "placed")}
+        names = ("plain", "placed", *map(str, _ROUNDED))
+        kept = {name: str(Path(folder) / f"{name}.npz") for name in names}
         _inside("trace", asked)
         line |= _inside("placed", asked | {"kept": kept["placed"]})
         if line["why_not"] is not None:
             return line
         _inside("plain", asked | {"kept": kept["plain"]})
-        _inside("plain", asked | {"kept": kept["other"]}, TF_ENABLE_ONEDNN_OPTS="0")
+        for seed in _ROUNDED:
+            _inside("plain", asked | {"kept": kept[str(seed)]}, ROUNDED=str(seed))
         line["apart"] = _apart(kept["placed"], kept["plain"])
-        line["plain_apart"] = _apart(kept["other"], kept["plain"])
+        others = [_apart(kept[str(seed)], kept["plain"]) for seed in _ROUNDED]
+        line["rounded_apart"] = [min(others), max(others)]
         slowed = "own" if number // 2 % 2 else "placed"
         line |= {"slowed": slowed} | _inside("trial", asked | {"slowed": slowed})
     return line
@@ -143,7 +163,7 @@ def _apart(ours: str, theirs: str) -> float:
 def summary(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return as Markdown what has come of the models."""
     rows = [
-        "| model | split | wrong | steps apart | apart at the end | two plain runs | over by hand "
+        "| model | split | wrong | steps apart | apart at the end | rounded | over by hand "
         "| ready (trace) | slowed | goes on |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -178,7 +198,9 @@ def _apart_by_step(line: Mapping[str, Any]) -> str:
     if _draws_of_its_own(line):
         return "draws of its own | | |"
     wrong = "; ".join(line["wrong"]) or "nothing"
-    return f"{wrong} | {line['steps_apart']:.1g} | {line['apart']:.1g} | {line['plain_apart']:.1g}"
+    least, most = line["rounded_apart"]
+    rounded = f"{least:.1g} to {most:.1g}"
+    return f"{wrong} | {line['steps_apart']:.1g} | {line['apart']:.1g} | {rounded}"
 
 
 def main() -> None:
