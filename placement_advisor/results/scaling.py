@@ -10,6 +10,7 @@ from annotated_types import Ge, Le, MinLen
 from placement_advisor import __version__
 from placement_advisor.analysis import machine_scaling as found
 from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.files.contract import STRICT, Count, Ns, Positive, Rows, Text, like
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Row:
     """
     speedup_without_launches: float | None
     """The speed-up if launches cost nothing; None for one device."""
-    limit: Literal["exchange", "launches", "work that is not shared"] | None
+    limit: Limit | None
     """What most of the time is lost to that the devices could have saved; None where next to
     nothing is lost.
     """

@@ -133,8 +133,12 @@ class PlacedRun(Capture):
 
     def put_back(self) -> None:
         """Have variables where the program has made them, for whatever comes next."""
+        was_between = self._is_between
         if self._ready is not None and self._is_placed:
             self._move(self._ready, is_placed=False)
+        if was_between:  # Copies were traced with some of them in either place.
+            self._copies.clear()
+            self._is_between = False
 
     def settle(self) -> None:
         """Say what the program was trained with, once it has ended."""
@@ -409,8 +413,6 @@ class PlacedRun(Capture):
             return self._own_turn(trial, count, own)
         if self._is_between:  # Somebody pressed Ctrl-C in a move, and goes on.
             self.put_back()
-            self._copies.clear()
-            self._is_between = False
         inputs = [found for batch in batches if (found := placed.inputs(batch)) is not None]
         if len(inputs) < count:
             if isinstance(placed, SessionStep):  # Its own step finds variables in their own place.
