@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
 import random
 import sys
 import time
@@ -19,6 +20,7 @@ from placement_advisor.files.contract import plain
 from placement_advisor.results.analysis import Training
 from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.run_model_file import execute
+from placement_advisor.tf.own_step import variable_devices
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.trace.tracer import traced_step
 from placement_advisor.tf.training import placed_run
@@ -98,6 +100,34 @@ class _Slowed(placed_run.PlacedRun):
         if self.slowed == ("placed" if self._is_placed else "own"):
             time.sleep(0.02)
         return super()._within_step(run)
+
+
+def interrupted(script: str, plan: SplitPlan, trial_steps: int) -> dict[str, Any]:
+    """Run a script in which Ctrl-C is pressed in a move of its variables, once each way.
+
+    Those moves are the second ones: the first ones make the split ready.
+    """
+    moves = variable_devices.MovedState
+    pressed = []
+
+    def half_way(name: str) -> None:
+        move, count = getattr(moves, name), itertools.count(1)
+
+        def moved(state: Any) -> None:
+            if next(count) != 2:
+                move(state)
+                return
+            whole, state._moving = state._moving, dict(itertools.islice(state._moving.items(), 1))
+            move(state)
+            state._moving = whole
+            pressed.append(name)
+            raise KeyboardInterrupt
+
+        setattr(moves, name, moved)
+
+    half_way("go")
+    half_way("go_back")
+    return {**trained(script, plan, trial_steps), "pressed": pressed}
 
 
 def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:

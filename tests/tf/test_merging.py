@@ -49,3 +49,12 @@ def test_what_is_clearly_nearer_decides_for_itself() -> None:
     wholes = {"plain": 6.0, "statistic": 2.0}
     parts = {"plain": (4.0, 2.0), "statistic": (1.9, 2.2)}
     assert chosen(wholes, parts, {"plain", "statistic"})["statistic"] is Merge.MEAN
+
+
+def test_what_rounding_has_to_explain_gives_way_to_what_fits() -> None:
+    # A loss that has nearly vanished: the last digit of a variable moves it by as much as itself.
+    of_shares = [[np.float32([9.319726e-13])], [np.float32([3.107609e-16])]]
+    whole, rounded = [np.float32([9.322834e-13])], [np.float32([9.9e-13])]
+    (found,) = merges([("loss", 0)], whole, rounded, of_shares, SHARES, {}, set()).values()
+    assert found.merge is Merge.SUM
+    assert found.difference == 0

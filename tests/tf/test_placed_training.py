@@ -306,6 +306,7 @@ def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         drawn_for: str | None = None,
         mistake: str | None = None,
         is_recorded: bool = False,
+        is_interrupted: bool = False,
     ) -> Any:
         path.write_text(drawn_for or text)
         if seed is None:
@@ -321,6 +322,8 @@ def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         path.write_text(text)
         if mistake is not None:
             return called(placed_training.mistaken, str(path), plan, mistake)
+        if is_interrupted:
+            return called(placed_training.interrupted, str(path), plan, trial_steps)
         logs = str(tmp_path / "logs") if is_recorded else None
         return called(placed_training.trained, str(path), plan, trial_steps, slowed, logs)
 
@@ -482,6 +485,22 @@ def test_where_variables_cannot_move_they_are_all_where_they_were(
     own, found = train(text), train(text, 1, mistake="no room")
     assert (found["out"], found["error"]) == (own["out"], None)
     assert "no room" in found["bill"]["why_not"]
+
+
+def test_variables_that_were_interrupted_on_their_way_are_all_found_again(
+    train: Callable[..., Any],
+) -> None:
+    text = _LOOP + (
+        "for batch in data:\n"
+        "    for _ in range(3):\n"
+        "        try: loss = step(*batch)\n"
+        "        except KeyboardInterrupt: continue\n"
+        "        break\n"
+        "    print(f'{float(loss):.4g}')\n"
+    )
+    own, found = train(text), train(text, 1, trial_steps=5, is_interrupted=True)
+    assert found["pressed"] == ["go", "go_back"]
+    assert (found["out"], found["error"]) == (own["out"], None)
 
 
 def test_what_a_training_was_watched_by_is_let_go(child: Child) -> None:

@@ -3,9 +3,11 @@
 Model: what holds a part for each sample is put together. All else is taken for a mean, a sum or the
 same number for all, whichever comes nearest on an example batch. Statistics of the batch can move a
 number so far that the wrong one comes nearest. Of one share over and over they are those of the
-share, so that such a batch tells exactly. Where none comes clearly nearest, as for zeros, or where
-shares fit into no batch and statistics move a gradient that nearly cancels, the tensor goes like
-most others: a gradient as gradients do, which a loss makes all means or all sums.
+share, so that such a batch tells exactly. A loss near zero moves with the last digit of variables, so
+that rounding explains the wrong one, too: one that needs no such explanation is the right one. Where
+none comes clearly nearest, as for zeros, or where shares fit into no batch and statistics move a
+gradient that nearly cancels, the tensor goes like most others: a gradient as gradients do, which a
+loss makes all means or all sums.
 """
 
 from __future__ import annotations
@@ -152,13 +154,21 @@ def _fits(
     weights: Sequence[float],
     axes: Mapping[Tensor, int],
 ) -> dict[Tensor, dict[Merge, float]]:
-    """Return how far each way to merge is off; 0 if that is no more than rounding does."""
+    """Return how far each way to merge is off.
+
+    It is 0 up to what another order of sums does, and `ROUNDING` where rounding of variables does
+    as much, or the tensor counts as zero.
+    """
+    least = float(np.finfo(np.float32).tiny)
     found: dict[Tensor, dict[Merge, float]] = {}
     for tensor, wanted, free, *given in zip(tensors, whole, noise, *parts, strict=True):
         found[tensor] = {}
         for merge, value in merged(given, weights, axes.get(tensor)):
             apart = relative_difference(value, wanted)
-            found[tensor][merge] = 0.0 if apart <= max(free, ROUNDING) else apart
+            if apart <= max(free, ROUNDING):
+                fits = relative_difference(value, wanted, least) <= ROUNDING
+                apart = 0.0 if fits else ROUNDING
+            found[tensor][merge] = apart
     return found
 
 
@@ -201,4 +211,4 @@ def _chosen(
     if not fits:
         return Merging(merge=Merge.SAME, difference=np.inf)
     best = max(_near(told), key=lambda merge: (votes[merge], -list(Merge).index(merge)))
-    return Merging(merge=best, difference=fits[best])
+    return Merging(merge=best, difference=fits[best] if fits[best] > ROUNDING else 0.0)

@@ -147,9 +147,13 @@ def find_state(captures: Mapping[str, Any], variables: Container[int], graph_def
 
 
 def array(tensor: Any) -> Any:
-    """Return an eager tensor's value as an array, also where it is a single text."""
-    value = tensor.numpy()
-    return np.array(value, dtype=object) if tensor.dtype == tf.string else np.asarray(value)
+    """Return an eager tensor's value as an array, also where it is a single text.
+
+    Numbers are not copied: a variable that changes later does so in memory of its own.
+    """
+    if tensor.dtype == tf.string:
+        return np.array(tensor.numpy(), dtype=object)
+    return np.asarray(tensor)
 
 
 def state_names(

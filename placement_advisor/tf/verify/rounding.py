@@ -31,15 +31,17 @@ def rounded(values: Mapping[str, Any], seed: int) -> dict[str, Any]:
     def moved(array: Any) -> Any:
         if array.dtype.kind != "f":
             return array
-        step = np.finfo(array.dtype).eps * random.choice((-1, 1), array.shape)
-        return (array * (1 + step)).astype(array.dtype)
+        digit = np.finfo(array.dtype).eps
+        factors = np.array([1 - digit, 1 + digit], array.dtype)
+        return array * factors[random.integers(2, size=array.shape)]
 
     return {name: moved(np.asarray(value)) for name, value in values.items()}
 
 
-def relative_difference(ours: Any, theirs: Any) -> float:
+def relative_difference(ours: Any, theirs: Any, negligible: float = _NEGLIGIBLE) -> float:
     """Return the largest difference of two arrays, relative to the second one's largest value.
 
+    That value counts as ``negligible`` at least.
     Integers, truth values and texts are equal (0) or not (infinite). NaN equals NaN, and an
     infinite value itself; either is infinitely far from anything else.
     """
@@ -49,4 +51,4 @@ def relative_difference(ours: Any, theirs: Any) -> float:
     if ours.dtype.kind in EXACT_KINDS:
         return 0.0 if np.array_equal(ours, theirs) else float("inf")
     apart = farthest(ours, theirs)
-    return apart / max(largest(theirs), _NEGLIGIBLE) if apart else 0.0
+    return apart / max(largest(theirs), negligible) if apart else 0.0
