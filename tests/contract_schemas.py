@@ -55,16 +55,21 @@ _NOISE = ("title", "default", "maxLength")
 
 def schema_text(name: str) -> str:
     """Return the schema of a contract as its file has it."""
-    return json.dumps(_schema(TYPES[name]), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_schema(of_types(name)), indent=2, ensure_ascii=False) + "\n"
 
 
-def _schema(kind: Any) -> dict[str, Any]:
+def of_types(name: str) -> dict[str, Any]:
+    """Return the schema of a contract as Pydantic makes it, each type a definition."""
+    kind = TYPES[name]
     config = kind.__pydantic_config__
     kind.__pydantic_config__ = {**config, "use_attribute_docstrings": True}
     try:
-        raw = TypeAdapter(kind).json_schema()
+        return TypeAdapter(kind).json_schema()
     finally:
         kind.__pydantic_config__ = config
+
+
+def _schema(raw: dict[str, Any]) -> dict[str, Any]:
     definitions = raw.pop("$defs", {})
     text = json.dumps([raw, definitions])
     often = {name for name in definitions if text.count(f'"#/$defs/{name}"') > 1}

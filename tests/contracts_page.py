@@ -1,118 +1,99 @@
-"""The tables of docs/contracts.md, made of the JSON Schemas by `make docs`.
+"""The tables of docs/contracts.md, made of the types of the contracts by `make docs`.
 
-A comment such as ``<!-- analysis: model, testbed -->`` stands above each table: the schema, and
-which of its fields the table has, with all that they hold. A field that several comments name
-stands in the table of the longest name. Prose and examples of the page are written by hand.
+A comment such as ``<!-- fields of analysis -->`` stands where the tables of a contract go: one for
+each type in it, in the order in which they are met. A type that an earlier contract has is not said
+twice. The rest of the page is written by hand.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
+from contract_schemas import TYPES, of_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[1] / "docs" / "contracts.md"
-_HEAD = "| Field | Type | Meaning |\n| --- | --- | --- |\n"
-_TABLE = re.compile(r"^<!-- (\w+): (.+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
-
-
-class Field(NamedTuple):
-    path: str
-    kind: str
-    meaning: str
-
-
-def fields_of(name: str) -> list[Field]:
-    """Return every field of a schema, then those of its `$defs`, such as `sum.amount`."""
-    schema = load_schema(name)
-    definitions = schema.get("$defs", {})
-    fields = list(_fields(schema, definitions, ""))
-    for definition, content in definitions.items():
-        fields += _fields(content, definitions, f"{definition}.")
-    return fields
-
-
-def _fields(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> Iterator[Field]:
-    for name, content in schema["properties"].items():
-        kind = _kind(content, definitions)
-        if name not in schema.get("required", ()):
-            kind += ", may be absent"
-        yield Field(prefix + name, kind, content.get("description", ""))
-        for inner, mark in ((content, "."), (_items(content), "[]."), (_values(content), ".*.")):
-            if "properties" in inner:
-                yield from _fields(inner, definitions, f"{prefix}{name}{mark}")
-
-
-def _items(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema.get("items", {})
-
-
-def _values(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a map's values; empty if the schema is of no map."""
-    return schema.get("additionalProperties") or {}
-
-
-def _kind(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return f"{_kind(schema['anyOf'][0], definitions)} or null"
-    if "$ref" in schema:
-        name = schema["$ref"].rsplit("/", 1)[1]
-        return f"*{name}* or null" if "null" in definitions[name]["type"] else f"*{name}*"
-    if "const" in schema:
-        return f"always {str(schema['const']).lower()}"
-    if "enum" in schema:
-        values = [
-            f"`{value}`" if isinstance(value, str) else str(value) for value in schema["enum"]
-        ]
-        return " · ".join(values).replace(" · None", " or null")
-    kind, *null = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    if items := _items(schema):
-        exactly = "2 " if schema.get("minItems") == schema.get("maxItems") == 2 else ""
-        kind = f"list of {exactly}{_plural(items, definitions)}"
-    elif values := _values(schema):
-        kind = f"map to {_plural(values, definitions)}"
-    return f"{kind} or null" if null else kind
-
-
-def _plural(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
-    first, *rest = _kind(schema, definitions).split(" ")
-    return " ".join([f"{first}s", *rest])
+_TABLES = re.compile(r"^<!-- fields of (\w+) -->\n(?:(?!#).*\n)*", re.MULTILINE)
 
 
 def with_tables(page: str) -> str:
-    """Return the page with every table as the schemas have it now.
+    """Return the page with the tables that the types make of it now.
 
     Raises:
-        ValueError: a field is in no table.
+        ValueError: a contract has no place.
     """
-    names: dict[str, list[str]] = {schema: [] for schema in SCHEMA_NAMES}
-    for schema, listed in _TABLE.findall(page):
-        names[schema] += listed.split(", ")
-    rows: dict[tuple[str, str], list[str]] = {}
-    for schema in SCHEMA_NAMES:
-        for path, kind, meaning in fields_of(schema):
-            homes = [name for name in names[schema] if _holds(name, path)]
-            if not homes:
-                raise ValueError(f"{PAGE.name} has no table for {path} of {schema}")
-            home = max(homes, key=len)
-            rows.setdefault((schema, home), []).append(f"| `{path}` | {kind} | {meaning} |\n")
+    told: list[Any] = []
 
-    def table(comment: re.Match[str]) -> str:
-        schema, listed = comment.groups()
-        found = "".join(row for name in listed.split(", ") for row in rows[schema, name])
-        return f"<!-- {schema}: {listed} -->\n\n{_HEAD}{found}"
+    def tables(comment: re.Match[str]) -> str:
+        (name,) = comment.groups()
+        raw = of_types(name)
+        parts = [f"<!-- fields of {name} -->\n"]
+        for title, fields in _types(raw, TYPES[name].__name__):
+            if fields not in told:
+                told.append(fields)
+                parts.append(f"**{title}**\n\n| | | |\n| --- | --- | --- |\n{''.join(fields)}")
+        return "\n".join(parts) + "\n"
 
-    return _TABLE.sub(table, page)
+    if missing := set(TYPES) - set(_TABLES.findall(page)):
+        raise ValueError(f"{PAGE.name} has no place for {', '.join(sorted(missing))}")
+    return _TABLES.sub(tables, page)
 
 
-def _holds(name: str, path: str) -> bool:
-    """Tell whether a table of that name has the field: `*` has all."""
-    return name == "*" or path == name or path.startswith((f"{name}.", f"{name}[]."))
+def _types(raw: dict[str, Any], title: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each type with its rows, from the outermost one inwards."""
+    definitions = raw.get("$defs", {})
+    waiting, seen = {title: raw}, set[str]()
+    while waiting:
+        title, schema = next(iter(waiting.items()))
+        del waiting[title]
+        seen.add(title)
+        rows, inner = [], dict[str, Any]()
+        for field, value in schema["properties"].items():
+            kind, mark = _kind(value, definitions, inner), ""
+            if field not in schema.get("required", ()):  # It is absent, and never null.
+                kind, mark = kind.removesuffix("?"), " *"
+            rows.append(f"| `{field}`{mark} | {kind} | {_meaning(value)} |\n")
+        waiting = {k: v for k, v in inner.items() if k not in seen} | waiting
+        yield title, rows
+
+
+def _kind(schema: dict[str, Any], definitions: dict[str, Any], inner: dict[str, Any]) -> str:
+    """Return a type in short; ``inner`` takes the types in it that have a table of their own."""
+    if "anyOf" in schema:
+        kinds = [_kind(each, definitions, inner) for each in schema["anyOf"]]
+        kinds = [kind for kind in kinds if kind != "int" or "float" not in kinds]
+        return kinds[0] + "?" * ("null" in kinds)
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix("#/$defs/")
+        found = definitions[name]
+        if "properties" in found:
+            title = str(found.get("title", name))
+            inner[title] = found
+            return title
+        return _kind(found, definitions, inner)
+    if "const" in schema:
+        return f"`{str(schema['const']).lower()}`"
+    if "enum" in schema:
+        return " ".join(f"`{value}`" for value in schema["enum"])
+    kind = schema.get("type")
+    if kind == "array":
+        items = schema.get("items") or schema["prefixItems"][0]
+        pair = "2 × " if schema.get("minItems") == schema.get("maxItems") == 2 else ""
+        return f"[{pair}{_kind(items, definitions, inner)}]"
+    if kind == "object":
+        return f"{{{_kind(schema['additionalProperties'], definitions, inner)}}}"
+    short = {"integer": "int", "number": "float", "string": "str", "boolean": "bool"}
+    if schema.get("minimum") == schema.get("maximum") is not None:
+        return f"`{schema['minimum']}`"
+    return short.get(str(kind), str(kind))
+
+
+def _meaning(schema: dict[str, Any]) -> str:
+    return " ".join(schema.get("description", "").replace("``", "`").split())
 
 
 if __name__ == "__main__":

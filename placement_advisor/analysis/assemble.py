@@ -224,7 +224,7 @@ def title_of(name: str, path: Path) -> str:
 
 
 def _model(subject: Subject) -> ModelSummary:
-    graph, traced = subject.graph, subject.traced
+    graph, traced, plan = subject.graph, subject.traced, subject.plan
     return ModelSummary(
         path=subject.options.source.path,
         name=title_of(traced.name, Path(subject.options.source.path)),
@@ -241,7 +241,9 @@ def _model(subject: Subject) -> ModelSummary:
             call=traced.captured.call,
             step=traced.captured.name,
             is_replica=traced.captured.is_replica,
-            run_command=subject.options.run_command(),
+            run_command=subject.options.run_command(
+                len(plan.devices) if plan.stand_in else None
+            ),
         ),
         is_made_up=traced.is_made_up,
         fingerprint=graph.fingerprint,

@@ -119,9 +119,15 @@ class AnalyzeOptions:
         asked.pop("--", None)
         return _command("analyze", source, model, asked)
 
-    def run_command(self) -> str:
-        """Return the command that runs the script as this analysis tells to."""
+    def run_command(self, stand_ins: int | None) -> str:
+        """Return the command that runs the script as this analysis tells to.
+
+        ``stand_ins`` is the number of devices, if each is a CPU core: an analysis of those is
+        followed only by who asks for them.
+        """
         options = {} if self.output is None else {"--placement": str(self.output)}
+        if stand_ins is not None:
+            options["--devices"] = str(stand_ins)
         return _command("run", self.source, self.source.path, options)
 
     @property

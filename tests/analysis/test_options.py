@@ -113,6 +113,11 @@ def test_what_makes_the_same_answer_surer_replaces_it() -> None:
     assert longer.folder == asked().folder
 
 
+def test_who_was_measured_on_stand_ins_is_followed_only_where_they_are_asked_for() -> None:
+    assert asked("train.py").run_command(None) == "advisor run train.py"
+    assert asked("train.py").run_command(2) == "advisor run train.py --devices 2"
+
+
 def test_two_objects_of_a_file_have_folders_of_their_own() -> None:
     assert asked(name="train_step").folder.name == "net-train_step"
     assert asked(name="steps.train/../..").folder.name == "net-steps.train-..-.."
