@@ -241,9 +241,7 @@ def _model(subject: Subject) -> ModelSummary:
             call=traced.captured.call,
             step=traced.captured.name,
             is_replica=traced.captured.is_replica,
-            run_command=subject.options.run_command(
-                len(plan.devices) if plan.stand_in else None
-            ),
+            run_command=subject.options.run_command(len(plan.devices) if plan.stand_in else None),
         ),
         is_made_up=traced.is_made_up,
         fingerprint=graph.fingerprint,

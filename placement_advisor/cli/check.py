@@ -33,7 +33,6 @@ class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
     GITHUB = "github"
-    JUNIT = "junit"
     SARIF = "sarif"
     MARKDOWN = "markdown"
 
@@ -187,10 +186,6 @@ def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) ->
         from placement_advisor.report.check.check_github import check_as_github
 
         return check_as_github(_in_repository(result, root))
-    if form is Format.JUNIT:
-        from placement_advisor.report.check.check_junit import check_as_junit
-
-        return check_as_junit(result)
     if form is Format.SARIF:
         from placement_advisor.report.check.check_sarif import check_as_sarif
 

@@ -161,7 +161,7 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
     (line,) = (i for i, text in enumerate((locked.root / "m.py").read_text().split("\n"), 1)
                if "@ upper_kernel" in text)  # fmt: skip
     reports = {form: locked.root / f"report.{form}" for form in
-               ("json", "github", "junit", "sarif", "markdown")}  # fmt: skip
+               ("json", "github", "sarif", "markdown")}  # fmt: skip
     ran = check(
         "--format", "text", *(w for f, p in reports.items() for w in ("--format", f"{f}={p.name}"))
     )
@@ -188,7 +188,7 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
     assert error.startswith(f"::error file=m.py,line={line},title=m.py%3A scope-changed::")
     (found,) = json.loads(reports["sarif"].read_text())["runs"][0]["results"]
     assert found["ruleId"] == "scope-changed"
-    for form in ("junit", "markdown", "github", "sarif"):
+    for form in ("markdown", "github", "sarif"):
         assert reports[form].read_text().count("effect: slower-step: ") == 1
 
 
@@ -451,7 +451,7 @@ def test_a_format_that_there_is_not_is_refused(
     ran = check("--format", words)
     assert ran.code == 2
     assert f"--format {words}: not a format, or not one with a file" in ran.err
-    assert "text, json, github, junit, sarif, markdown" in ran.err
+    assert "text, json, github, sarif, markdown" in ran.err
 
 
 def test_hardware_that_means_nothing_is_named_with_its_line(

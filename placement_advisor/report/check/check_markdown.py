@@ -1,8 +1,8 @@
 """A check as Markdown, for comments on pull requests and for `$GITHUB_STEP_SUMMARY`.
 
-First what a reader needs: the verdict, of each model that did not pass its cause in a line, how to
-accept, a picture of what changed. All else is folded away. Whole parts are left out, and that is
-said, where all would be too much for a comment.
+First what a reader needs: the verdict, of each model that did not pass its cause in a line, and
+how to accept. All else is folded away. Where all would be too much for a comment, whole parts are
+left out, and that is said.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.check.check_result import Status
 from placement_advisor.report.analysis.markdown_syntax import code_block, escape, table
 from placement_advisor.report.analysis.tables import NOTHING
-from placement_advisor.report.check.check_picture import difference_as_mermaid
 from placement_advisor.report.check.check_words import (
     BYTES,
     COPIES,
@@ -20,7 +19,6 @@ from placement_advisor.report.check.check_words import (
     WORST_FIRST,
     details,
     has_changed,
-    plain,
     status_words,
     tell,
     verdict,
@@ -38,7 +36,6 @@ MAX_BYTES = 65_000
 # Models that did not pass, in a line each; all of them are in the table.
 MAX_CAUSES = 8
 _IN_SHORT = (STEP, COPIES, BYTES)
-_LEGEND = "What crosses in a step, locked and now, and dotted what moved, of"
 _CUT = (
     "\n**Cut here**: the page may have {max_bytes} bytes. "
     "`advisor check --verbose` tells the rest.\n"
@@ -74,9 +71,6 @@ def _parts(result: CheckResult) -> Iterator[str]:
     accepted = dict.fromkeys(told.acceptance for told in bad if told.acceptance is not None)
     if accepted:
         yield "\n".join(f"To accept: {_text(how)}." for how in accepted)
-    picture = _picture(result)
-    if picture is not None:
-        yield picture
     for number, told in enumerate(bad, 1):
         yield _explanation(number, told)
     if models:
@@ -97,16 +91,6 @@ def _cause(told: Told) -> str:
     if others:
         line += f"; and {len(others)} more problem{'s' if len(others) > 1 else ''} below"
     return line
-
-
-def _picture(result: CheckResult) -> str | None:
-    """Return a picture of the first step that failed and differs, if there is one."""
-    for model in result.results:
-        if model.status is Status.FAILED and model.difference is not None:
-            picture = difference_as_mermaid(model.difference)
-            if picture is not None:
-                return f"{_LEGEND} {_text(plain(model.model))}:\n\n{code_block(picture, 'mermaid')}"
-    return None
 
 
 def _overview(models: Sequence[Told]) -> str:

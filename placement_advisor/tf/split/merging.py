@@ -3,11 +3,11 @@
 Model: what holds a part for each sample is put together. All else is taken for a mean, a sum or the
 same number for all, whichever comes nearest on an example batch. Statistics of the batch can move a
 number so far that the wrong one comes nearest. Of one share over and over they are those of the
-share, so that such a batch tells exactly. A loss near zero moves with the last digit of variables, so
-that rounding explains the wrong one, too: one that needs no such explanation is the right one. Where
-none comes clearly nearest, as for zeros, or where shares fit into no batch and statistics move a
-gradient that nearly cancels, the tensor goes like most others: a gradient as gradients do, which a
-loss makes all means or all sums.
+share, so that such a batch tells exactly. A loss near zero moves with the last digit of variables,
+so that rounding explains the wrong one, too: one that needs no such explanation is the right one.
+Where none comes clearly nearest, as for zeros, or where shares fit into no batch and statistics
+move a gradient that nearly cancels, the tensor goes like most others: a gradient as gradients do,
+which a loss makes all means or all sums.
 """
 
 from __future__ import annotations
