@@ -14,15 +14,8 @@ from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from placement_advisor import keras
-    from placement_advisor.api import (
-        SearchResult,
-        analyze,
-        apply,
-        lower_bound,
-        placed,
-        search,
-        simulate,
-    )
+    from placement_advisor.api import analyze, apply, lower_bound, placed, search, simulate
+    from placement_advisor.candidates.step_search import SearchResult
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
     from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
     from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
@@ -31,15 +24,8 @@ if TYPE_CHECKING:
     from placement_advisor.placing import make_parallel, place, record_steps
 
 _MODULES = {
-    "api": (
-        "SearchResult",
-        "analyze",
-        "apply",
-        "lower_bound",
-        "placed",
-        "search",
-        "simulate",
-    ),
+    "api": ("analyze", "apply", "lower_bound", "placed", "search", "simulate"),
+    "candidates.step_search": ("SearchResult",),
     "cost.table": ("CostBasis", "CostTable", "OpCost"),
     "machine.devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
     "errors": ("AdvisorError", "BatchSplitError", "PlacementError"),

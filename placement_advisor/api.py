@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +24,7 @@ from placement_advisor.graph.roles import COST_FREE_ROLES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from placement_advisor.candidates.step_search import SearchResult
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
@@ -33,23 +34,6 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = CostTable | Mapping[str, int]
 Costs: TypeAlias = Table | Mapping[str, CostTable] | Mapping[str, Mapping[str, int]] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
-    """The best placement that was found, and what is known of any.
-
-    ``objective_value_ns`` is the simulated step (latency), or what the fullest device works for
-    each step (throughput); no placement that keeps to what was pinned has less than
-    ``lower_bound_ns``, and ``is_proven`` says that this one has no more. ``stopped_by`` says why
-    the search ended: proof, effort, clock, size or solver.
-    """
-
-    placement: Placement
-    objective_value_ns: float
-    lower_bound_ns: float
-    is_proven: bool
-    stopped_by: str
 
 
 def simulate(graph: OpGraph, placement: Placement, costs: Costs, cluster: Cluster) -> Schedule:
@@ -102,8 +86,6 @@ def search(
     costs: Costs,
     cluster: Cluster,
     *,
-    objective: str = "latency",
-    contiguous: bool = True,
     pinned: Mapping[str, str] | None = None,
     effort: float = 5.0,
     seed: int = 0,
@@ -111,11 +93,9 @@ def search(
 ) -> SearchResult:
     """Return the best placement that is found, with a bound on any.
 
-    ``objective`` is "latency", the simulated time of one step, or "throughput", the work of the
-    fullest device where steps follow one another; for that, ``contiguous`` placements are those of
-    a pipeline that no tensor runs back in. ``pinned`` has ops that have to be on a device, for
-    latency. Effort is counted in units of about a second, so that equal arguments give equal
-    answers anywhere; ``time_limit_s`` cuts by the clock as well.
+    The best is that of the shortest simulated step. ``pinned`` has ops that have to be on a device.
+    Effort is counted in units of about a second, so that equal arguments give equal answers
+    anywhere; ``time_limit_s`` cuts by the clock as well.
 
     >>> from itertools import permutations
     >>> from placement_advisor import Basis, Cluster, Device, Link, Op, OpGraph, search
@@ -129,44 +109,19 @@ def search(
     ...     ),
     ... )
     >>> found = search(graph, {"a": 100, "b": 200}, two, effort=0.01)
-    >>> found.objective_value_ns, found.lower_bound_ns, found.is_proven
+    >>> found.step_ns, found.lower_bound_ns, found.is_proven
     (200, 200, True)
 
     Raises:
-        AdvisorError: an op has no cost, or the objective is not one of the two.
+        AdvisorError: an op has no cost.
         PlacementError: ops contradict one another or the devices, or nothing fits.
     """
+    from placement_advisor.candidates.step_search import search_step
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.solvers.search_result import Objective
 
-    if objective not in list(Objective):
-        raise AdvisorError(f"objective is {objective!r}, not one of {', '.join(Objective)}")
     tables = _tables(graph, costs, cluster)
     hard = Effort(units=effort, seed=seed, time_limit_s=time_limit_s)
-    if objective == Objective.THROUGHPUT:
-        from placement_advisor.solvers.search_problem import search_problem
-        from placement_advisor.solvers.throughput.graph_problem import throughput_problem
-
-        problem = throughput_problem(graph, tables, cluster)
-        found = search_problem(problem, Objective.THROUGHPUT, hard, contiguous=contiguous)
-        rationale = "the least work for the fullest device that was found"
-    else:
-        from placement_advisor.candidates.step_search import search_step
-
-        found = search_step(graph, tables, cluster, hard, pinned)
-        rationale = "searched"
-    return SearchResult(
-        placement=Placement(
-            label="searched",
-            family="searched",
-            device_of=found.device_of,
-            rationale=rationale,
-        ),
-        objective_value_ns=found.objective_value,
-        lower_bound_ns=found.lower_bound,
-        is_proven=found.is_proven,
-        stopped_by=found.stopped_by.value,
-    )
+    return search_step(graph, tables, cluster, hard, pinned)
 
 
 def analyze(

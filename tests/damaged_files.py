@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certified import certified
-from fiddle_documents import three_in_a_row
 from op_graphs import large
 from placed_steps import diamond
 from sample_analysis import as_json, sample
 
 from placement_advisor.check.config import read_config
 from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.cli import search_file
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement
@@ -106,9 +104,6 @@ def readers() -> dict[str, Reader]:
         cluster = load_cluster(path)
         assert read_cluster(cluster_as_toml(cluster).encode(), "again") == cluster
 
-    def read_problem(path: Path) -> None:
-        search_file._read(path, None, None)
-
     return {
         "graph": Reader(
             suffix=".graph.json.gz",
@@ -138,9 +133,6 @@ def readers() -> dict[str, Reader]:
             suffix=".toml", sound=cluster_as_toml(step.cluster).encode(), read=read_twice
         ),
         "settings": Reader(suffix=".toml", sound=SETTINGS, read=read_config),
-        "search-problem": Reader(
-            suffix=".json", sound=json.dumps(three_in_a_row()).encode(), read=read_problem
-        ),
     }
 
 

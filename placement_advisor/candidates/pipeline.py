@@ -30,7 +30,6 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.graph.structure.order import depth_first
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.problem import Pool, Problem
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.stretches import Pool, Problem
 
 FAMILY = "pipeline"
 MIN_STAGES = 2
@@ -115,8 +115,8 @@ def _cuts(
     work_ns: Mapping[str, Mapping[str, int]],
 ) -> Iterator[dict[str, str]]:
     """Yield the device of each block on the first two devices, three, and so on, where one fits."""
-    # What finds the cuts is compiled code, which takes a second to load.
-    from placement_advisor.solvers.throughput.cut_along_order import best_along
+    # Compiled code takes a second to load.
+    from placement_advisor.solvers.stretches import best_along
 
     names = cluster.device_names()
     for count in range(MIN_STAGES, len(names) + 1):
@@ -187,6 +187,8 @@ def _problem(
     cluster: Cluster,
 ) -> Problem:
     """Return what is to be cut, in ns, on devices yet to be told; the groups are the blocks."""
+    from placement_advisor.solvers.stretches import Problem
+
     ops = tuple(op for op in graph.ops if op.name in with_block)
     number = {op.name: i for i, op in enumerate(ops)}
     groups: dict[str, list[int]] = {block: [] for block in blocks}
@@ -209,7 +211,6 @@ def _problem(
         edges=tuple(pairs),
         copy_time=tuple(float(sum(leaving[i].values())) for i in range(len(ops))),
         size_bytes=tuple(op.parameter_bytes for op in ops),
-        backward=frozenset(),
         groups=tuple(map(tuple, groups.values())),
         pools=(),
     )
@@ -219,6 +220,8 @@ def _pools(
     ops: Sequence[str], cluster: Cluster, work_ns: Mapping[str, Mapping[str, int]]
 ) -> tuple[Pool, ...]:
     """Return the devices, those together that take the same time and have the same memory."""
+    from placement_advisor.solvers.stretches import Pool
+
     alike: dict[tuple[int, int | None], list[str]] = defaultdict(list)
     for device in cluster.devices:
         alike[id(work_ns[device.name]), device.memory_bytes].append(device.name)

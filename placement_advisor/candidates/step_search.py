@@ -6,17 +6,16 @@ All families of candidates are where the search starts; `solvers.step.latency` s
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.families import FAMILIES, placements_of, propose
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.effort import Stop
-from placement_advisor.solvers.search_result import Found
 from placement_advisor.solvers.step.latency import least_step
 from placement_advisor.units import format_bytes
 
@@ -25,9 +24,25 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.solvers.effort import Effort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The best placement that was found, and what is known of any.
+
+    ``step_ns`` is its simulated step. No placement that keeps to what was pinned has less than
+    ``lower_bound_ns``, and ``is_proven`` says that this one has no more. ``units`` is the effort
+    that was spent.
+    """
+
+    placement: Placement
+    step_ns: int
+    lower_bound_ns: int
+    is_proven: bool
+    stopped_by: Stop
+    units: float
 
 
 def search_step(
@@ -36,7 +51,7 @@ def search_step(
     cluster: Cluster,
     effort: Effort,
     pinned: Mapping[str, str] | None = None,
-) -> Found:
+) -> SearchResult:
     """Return the placement with the shortest step that was found; equal arguments, equal answers.
 
     ``pinned`` has ops that have to be on a device or host; the bound is that of placements that
@@ -64,10 +79,15 @@ def search_step(
         )
     bound_ns = bound_step(graph, costs, cluster, simulator).step_ns
     is_proven = found.stopped_by is Stop.PROOF or found.step_ns <= bound_ns
-    return Found(
-        device_of=found.placement.device_of,
-        objective_value=found.step_ns,
-        lower_bound=found.step_ns if is_proven else bound_ns,
+    return SearchResult(
+        placement=Placement(
+            label="searched",
+            family="searched",
+            device_of=found.placement.device_of,
+            rationale="searched",
+        ),
+        step_ns=found.step_ns,
+        lower_bound_ns=found.step_ns if is_proven else bound_ns,
         is_proven=is_proven,
         stopped_by=Stop.PROOF if is_proven else found.stopped_by,
         units=found.units,

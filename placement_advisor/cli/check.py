@@ -151,7 +151,7 @@ def _format(words: str) -> tuple[Format, Path | None]:
     if name not in list(Format) or (equals and not file):
         raise AdvisorError(
             f"--format {words}: not a format, or not one with a file",
-            hint=f"give one of {', '.join(Format)}, as in --format {Format.JUNIT}=report.xml",
+            hint=f"give one of {', '.join(Format)}, as in --format {Format.SARIF}=report.sarif",
         )
     return Format(name), Path(file) if file else None
 

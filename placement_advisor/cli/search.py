@@ -5,31 +5,19 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from placement_advisor.cli.output_streams import print_json
 
+_DEVICES = 2
+
 
 def search(
-    graph: Annotated[
-        Path,
-        typer.Argument(
-            metavar="GRAPH", help="What `advisor trace` wrote, or JSON in the format of msr-fiddle."
-        ),
+    graph_file: Annotated[
+        Path, typer.Argument(metavar="GRAPH", help="What `advisor trace` wrote.")
     ],
-    objective: Annotated[
-        Literal["latency", "throughput"],
-        typer.Option(help="The least time of one step, or of the fullest stage of a pipeline."),
-    ] = "latency",
-    contiguous: Annotated[
-        bool | None,
-        typer.Option(
-            help="For throughput: whether each device holds one stage of a pipeline. Default: yes.",
-            show_default=False,
-        ),
-    ] = None,
     devices: Annotated[
         int | None,
         typer.Option(
@@ -62,36 +50,51 @@ def search(
     ] = False,
 ) -> None:
     """Search for the best placement of a graph file, with a bound that none can beat."""
-    from placement_advisor.cli.search_file import search_file
+    from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+    from placement_advisor.candidates.step_search import search_step
+    from placement_advisor.clock import Clock
+    from placement_advisor.cost.links import assumed_cluster
+    from placement_advisor.cost.roofline import roofline_by_place
     from placement_advisor.errors import AdvisorError
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import placed_ops
+    from placement_advisor.results.search import Search
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.solvers.search_result import Objective
+    from placement_advisor.units import NS_PER_S
 
     if devices is not None and hardware is not None:
         raise AdvisorError(
             "--devices and --hardware cannot be used together", hint="give one of them"
         )
-    if objective == "latency" and contiguous is not None:
-        raise AdvisorError(
-            "--contiguous and --no-contiguous are about pipelines",
-            hint="add --objective throughput",
-        )
     if effort is None:
         effort = Effort().units if time_limit is None else math.inf
-    searched = search_file(
+    clock = Clock("search")
+    graph = OpGraph.load(graph_file)
+    if not placed_ops(graph):
+        raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+    cluster = (
+        assumed_cluster(devices or _DEVICES)
+        if hardware is None
+        else read_elsewhere(hardware, None).cluster
+    )
+    costs = roofline_by_place(graph, cluster)
+    allowed = Effort(units=effort, seed=seed, time_limit_s=time_limit)
+    found = search_step(graph, costs, cluster, allowed)
+    result = Search.of(
+        found,
+        allowed,
         graph,
-        objective=Objective(objective),
-        contiguous=contiguous is not False,
-        devices=devices,
-        hardware=hardware,
-        effort=Effort(units=effort, seed=seed, time_limit_s=time_limit),
+        costs,
+        cluster,
+        graph_file=str(graph_file),
+        machine=hardware or "CPU workers, one core each",
+        seconds=clock.timings_ns()["search"] / NS_PER_S,
     )
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.search import Search
 
-        print_json(plain(Search.of(searched)))
+        print_json(plain(result))
         return
     from placement_advisor.report.search_text import render_search
 
-    sys.stdout.write(render_search(searched))
+    sys.stdout.write(render_search(result))

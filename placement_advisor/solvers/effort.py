@@ -23,14 +23,8 @@ class Effort:
 
 
 class Stop(StrEnum):
-    """Why a search ended.
-
-    ``size`` is a graph too large for an exact search; ``solver`` one that contradicted what is
-    known, so that nothing that it says of bounds is taken.
-    """
+    """Why a search ended: it proved its answer, or used up its effort or its time."""
 
     PROOF = "proof"
     EFFORT = "effort"
     CLOCK = "clock"
-    SIZE = "size"
-    SOLVER = "solver"

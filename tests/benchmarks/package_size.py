@@ -30,7 +30,6 @@ READERS = (
     "analysis/kept.py",
     "check/config.py",
     "check/lock_file.py",
-    "cli/search_file.py",
     "files/",
     "graph/graph_file.py",
     "graph/networkx_form.py",
@@ -45,7 +44,6 @@ READERS = (
     "machine/host_figures_file.py",
     "report/html/tab_files.py",
     "solvers/certificate.py",
-    "solvers/fiddle_file.py",
 )
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -87,7 +87,12 @@ def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
 
 def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Run the script placed, with every 20th step beside the script's own."""
-    from placement_advisor.measurement.verification import Results, rounding, verify
+    from placement_advisor.measurement.verification import (
+        Results,
+        from_other_values,
+        rounding,
+        verify,
+    )
     from placement_advisor.tf.training import placed_run
     from placement_advisor.tf.verify.rounding import ROUNDING_SEED, rounded
 
@@ -115,13 +120,21 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
             if not found:
                 self.variables = _variables_of(placed)
             before = self.values()
-            theirs = self.results(own, before)
-            noisy = self.results(own, rounded(before, ROUNDING_SEED))
+
+            def compared(seed: int | None) -> Verification:
+                begun = before if seed is None else rounded(before, seed)
+                theirs = self.results(own, begun)
+                noisy = self.results(own, rounded(begun, ROUNDING_SEED))
+                self._move(placed, is_placed=True)
+                ours = self.results(
+                    lambda: [placed(placed.inputs(batch)) for batch in given], begun
+                )
+                self._move(placed, is_placed=False)
+                return verify(ours, theirs, [rounding(noisy, theirs)], 1)
+
+            found.append(from_other_values(compared))
             self.set(before)
-            returned = super()._run(given, own, began_s)
-            ours = Results(outputs=(), before=before, state=self.values(), given={})
-            found.append(verify(ours, theirs, [rounding(noisy, theirs)], 1))
-            return returned
+            return super()._run(given, own, began_s)
 
         def values(self) -> dict[str, Any]:
             return {name: variable.numpy() for name, variable in self.variables.items()}

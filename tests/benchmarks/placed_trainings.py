@@ -9,8 +9,9 @@ What is written down of each, a line of JSON:
 
 - **Every 20th step**: from the same state, what the script's own step and the placed one add to the
   variables, compared by the rules of a verification (`measurement/verification.py`): the own step
-  runs once more from rounded values. `wrong` has what rounding does not explain, `steps_apart` how
-  far changes are apart at most where a mistake would show.
+  runs once more from rounded values, and what differs is compared from other values as well.
+  `wrong` has what rounding does not explain, `steps_apart` how far changes are apart at most where
+  a mistake would show.
 - **At the end** (`apart`): how far variables are from those of the plain script, in proportion to
   the largest value of each. Beside it (`rounded_apart`) how far plain runs are that begin from
   values with the last digit moved, as another order of sums would: the least and the most of four.

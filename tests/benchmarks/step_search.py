@@ -42,7 +42,7 @@ def main() -> None:
             seconds = time.perf_counter() - start
             print(
                 f"{len(graph):,} ops, {asked.hardware}, {units:g} units, seed {seed}: "
-                f"{found.objective_value / alone_ns:.4f} of one device, bound "
+                f"{found.step_ns / alone_ns:.4f} of one device, bound "
                 f"{bound.step_ns / alone_ns:.4f}, {seconds:.1f} s",
                 flush=True,
             )

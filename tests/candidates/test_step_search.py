@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placed_steps import PlacedStep, edge, op, pair, place, placed_steps, price
 
-from placement_advisor.candidates.step_search import search_step
+from placement_advisor.candidates.step_search import SearchResult, search_step
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.placement import placed_ops
@@ -18,12 +18,11 @@ from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.search_result import Found
 
 NAMES = ("one", "two", "three")
 
 
-def searched(**pinned: str) -> Found:
+def searched(**pinned: str) -> SearchResult:
     """Return what is found for three ops of 100 ns that do not need one another."""
     cluster = pair()
     graph = OpGraph([op(name, 8) for name in NAMES], [])
@@ -33,15 +32,15 @@ def searched(**pinned: str) -> Found:
 
 def test_two_of_three_ops_share_a_device() -> None:
     found = searched()
-    assert found.objective_value == 200
+    assert found.step_ns == 200
     assert found.is_proven
 
 
 def test_ops_stay_where_they_are_pinned() -> None:
     found = searched(one="b", two="b", three="b")
-    assert found.device_of == dict.fromkeys(NAMES, "b")
+    assert found.placement.device_of == dict.fromkeys(NAMES, "b")
     # Other placements take 200 ns; of those that keep to the pins none takes less.
-    assert (found.objective_value, found.lower_bound, found.is_proven) == (300, 300, True)
+    assert (found.step_ns, found.lower_bound_ns, found.is_proven) == (300, 300, True)
 
 
 def test_a_pin_of_what_there_is_not_is_refused() -> None:
@@ -69,7 +68,7 @@ def test_a_pinned_variable_takes_its_ops_along_whether_or_not_it_is_named_twice(
         graph, cluster = of_one_variable(variable=variable)
         tables = price({"plain": 100, "host only": 100}).everywhere(cluster)
         found = search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b"})
-        assert found.device_of == dict.fromkeys(("v", "plain", "host only"), "b")
+        assert found.placement.device_of == dict.fromkeys(("v", "plain", "host only"), "b")
         with pytest.raises(PlacementError, match="both have to be with variable 'v'"):
             search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b", "plain": "a"})
 
@@ -83,6 +82,6 @@ def test_any_one_op_can_be_pinned_anywhere(step: PlacedStep, data: Any) -> None:
     pinned = data.draw(st.sampled_from([o.name for o in placed_ops(graph)]))
     where = data.draw(st.sampled_from(step.cluster.place_names()))
     found = search_step(graph, step.all_costs(), step.cluster, Effort(units=0.01), {pinned: where})
-    placement = place(found.device_of)
+    placement = place(found.placement.device_of)
     assert placement.device_of[pinned] == where
-    assert step.simulator().step_ns(placement) == found.objective_value
+    assert step.simulator().step_ns(placement) == found.step_ns

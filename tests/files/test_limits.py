@@ -17,16 +17,11 @@ from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
 
 from placement_advisor import api
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.files.limits import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch
 from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.solvers.certificate import read_certificate, write_certificate
-from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.fiddle_file import read_fiddle
-from placement_advisor.solvers.makespan.makespan import least_makespan
-from placement_advisor.solvers.throughput.max_load import max_load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,56 +168,6 @@ def test_a_certificate_whose_times_add_up_to_too_much_is_an_error(tmp_path: Path
 
     assert (ran.code, ran.out) == (2, "")
     assert "may take more than 36 years" in ran.err
-
-
-def fiddle(*, time: float, size: float, cost: float) -> dict[str, Any]:
-    nodes = [
-        {
-            "id": i,
-            "supportedOnFpga": 1,
-            "cpuLatency": time,
-            "fpgaLatency": time,
-            "isBackwardNode": 0,
-            "size": size,
-        }
-        for i in range(6)
-    ]
-    edges = [{"sourceId": i, "destId": i + 1, "cost": cost} for i in range(5)]
-    return {
-        "maxFPGAs": 2,
-        "maxCPUs": 1,
-        "maxSizePerFPGA": 1e14,
-        "nodes": nodes,
-        "edges": edges,
-    }
-
-
-@pytest.mark.parametrize("field", ["time", "size", "cost"])
-@pytest.mark.parametrize("number", [1e17, float(2**63), 1e300, float("inf"), float("nan"), -1.0])
-def test_a_benchmark_file_with_a_number_that_is_none_is_refused(field: str, number: float) -> None:
-    figures = {"time": 1.0, "size": 1.0, "cost": 1.0, field: number}
-
-    with pytest.raises(MisfitError, match="is not a number from 0 to"):
-        read_fiddle(fiddle(**figures))
-
-
-@pytest.mark.parametrize(
-    ("time", "size", "cost"), [(3e16, 1e14, 3e16), (1e-9, 0.5, 3e16), (3e16, 1e14, 1e-9)]
-)
-def test_the_largest_numbers_of_a_benchmark_file_are_solved(
-    time: float, size: float, cost: float
-) -> None:
-    problem = read_fiddle(fiddle(time=time, size=size, cost=cost))
-
-    least = least_makespan(problem, Effort(units=0.5))
-    assert least.objective_value is not None
-    assert least.objective_value == pytest.approx(6 * time)
-    assert least.lower_bound <= least.objective_value * (1 + 1e-9)
-    for contiguous in (True, False):
-        fullest = max_load(problem, Effort(units=0.5), contiguous=contiguous)
-        assert fullest.objective_value is not None
-        assert 2 * time <= fullest.objective_value * (1 + 1e-9)
-        assert fullest.lower_bound <= fullest.objective_value * (1 + 1e-9)
 
 
 def test_a_cluster_without_a_device_or_with_two_of_one_name_is_refused() -> None:

@@ -1,28 +1,35 @@
-"""Contiguous placements along one order of the groups, the best of which dynamic programming finds.
+"""The stages of a pipeline: one order of groups of ops, cut into a stretch for each device.
 
-Every device takes a stretch of the order. What each stretch loads a device of each pool with is
-worked out group by group; then the least largest load of the first groups on some devices is that
-of fewer groups on one device fewer, or of the stretch that follows on that one.
+Model: an op takes a time of its own on the devices of each pool. Its output, one tensor, is copied
+once to every other device that reads it, which takes ``copy_time``. A device is loaded with the
+work of its ops and with what it sends and gets. What each stretch loads a device of each pool with
+is worked out group by group. Then the least largest load of the first groups on some devices is
+that of fewer groups on one device fewer, or of the stretch that follows on that one.
 
-Source: the linearised program (DPL) of Tarnawski et al. (2020), see `problem`.
+Left out: wires that several copies queue for, and links that differ.
+
+Source: the linearised program (DPL) of Tarnawski, Phanishayee, Devanur, Mahajan and Nina
+Paravecino, Efficient algorithms for device placement of DNN graph operators (NeurIPS 2020),
+https://arxiv.org/abs/2006.16423.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placement_advisor.compiled import compiled
-from placement_advisor.solvers.flat_rows import flat_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from placement_advisor.solvers.problem import Problem
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -31,6 +38,53 @@ if TYPE_CHECKING:
 _MAX_STRETCHES = 60_000_000
 # Comparisons of one stretch with one number of devices in use; so many take a minute.
 _MAX_COMPARISONS = 10**11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Devices that are alike.
+
+    ``work`` is the time that each op takes there; ``capacity_bytes`` is None where memory has no
+    limit.
+    """
+
+    devices: tuple[str, ...]
+    work: tuple[float, ...]
+    capacity_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Ops by number, and devices by name. Times are in any one unit.
+
+    ``edges`` are (producer, consumer). ``copy_time`` is for the output of each op, ``size_bytes``
+    the memory that the op needs where it is. ``groups`` has each op once.
+
+    Raises:
+        ValueError: times or sizes are not one for each op, which compiled code relies on.
+    """
+
+    ops: tuple[str, ...]
+    edges: tuple[tuple[int, int], ...]
+    copy_time: tuple[float, ...]
+    size_bytes: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    pools: tuple[Pool, ...]
+
+    def __post_init__(self) -> None:
+        of_ops = (self.copy_time, self.size_bytes, *(pool.work for pool in self.pools))
+        if any(len(values) != len(self.ops) for values in of_ops):
+            raise ValueError("times and sizes are one for each op")
+
+    @cached_property
+    def readers(self) -> Mapping[int, tuple[int, ...]]:
+        """The other groups that read an op, of ops that are read by any."""
+        group_of = {op: number for number, group in enumerate(self.groups) for op in group}
+        found: dict[int, dict[int, None]] = defaultdict(dict)
+        for producer, consumer in self.edges:
+            if group_of[producer] != group_of[consumer]:
+                found[producer][group_of[consumer]] = None
+        return {op: tuple(groups) for op, groups in found.items()}
 
 
 def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None:
@@ -47,8 +101,8 @@ def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None
     for op, readers in problem.readers.items():
         for group in readers:
             read_by[group].add(op)
-    group_start, ops = flat_rows(problem.groups)
-    read_start, read = flat_rows([sorted(read_by[group]) for group in range(len(problem.groups))])
+    group_start, ops = _flat(problem.groups)
+    read_start, read = _flat([sorted(read_by[group]) for group in range(len(problem.groups))])
     pools = problem.pools
     loads = _stretch_loads(
         np.array(order, np.int64),
@@ -57,9 +111,8 @@ def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None
         read_start,
         read,
         np.array([len(problem.readers.get(t, ())) for t in range(len(problem.ops))], np.int64),
-        np.array([[np.inf if w is None else w for w in pool.work] for pool in pools]),
+        np.array([pool.work for pool in pools], float),
         np.array(problem.copy_time, float),
-        np.array([pool.pays_for_copies for pool in pools]),
         np.array(problem.size_bytes, float),
         np.array([np.inf if p.capacity_bytes is None else p.capacity_bytes for p in pools]),
     )
@@ -75,6 +128,13 @@ def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None
     return tuple(device_of)
 
 
+def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Return where each row starts, the end of the last one included, and the rows in a line."""
+    rows = list(rows)
+    starts = np.array([0, *accumulate(map(len, rows))], np.int64)
+    return starts, np.array(list(chain.from_iterable(rows)), np.int64)
+
+
 @compiled(nogil=True)
 def _stretch_loads(
     order: Ints,
@@ -85,7 +145,6 @@ def _stretch_loads(
     reader_count: Ints,
     work: Floats,
     copy_time: Floats,
-    pays: NDArray[np.bool_],
     size_bytes: Floats,
     capacity_bytes: Floats,
 ) -> Floats:
@@ -121,7 +180,7 @@ def _stretch_loads(
                     copies += copy_time[op]
             for pool in range(pools):
                 if held_bytes <= capacity_bytes[pool]:
-                    loads[pool, first, last + 1] = total[pool] + (copies if pays[pool] else 0.0)
+                    loads[pool, first, last + 1] = total[pool] + copies
     return loads
 
 

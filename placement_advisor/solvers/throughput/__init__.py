@@ -1,1 +1,0 @@
-"""Searches for the placement whose fullest device is least loaded: throughput of a pipeline."""
