@@ -1,23 +1,41 @@
-"""Certificates for tests: what is claimed of a placed step."""
+"""Bounds for tests: what is claimed of a placed step."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.table import CostSource
+from placement_advisor.solvers.bounds import checked
 from placement_advisor.solvers.bounds.bound import bound_step
-from placement_advisor.solvers.certificate import Certificate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from placed_steps import PlacedStep
 
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.bounds.arguments import LowerBound
 
-def certified(step: PlacedStep) -> Certificate:
+
+@dataclass(frozen=True, kw_only=True)
+class Certified:
+    """A bound, and what it rests on but for the graph."""
+
+    cluster: Cluster
+    costs: Mapping[str, CostTable]
+    bound: LowerBound
+
+
+def certified(step: PlacedStep) -> Certified:
     costs = step.all_costs()
-    return Certificate(
-        graph_fingerprint=step.graph.fingerprint,
+    return Certified(
         cluster=step.cluster,
         costs=costs,
-        source=CostSource.MEASURED,
         bound=bound_step(step.graph, costs, step.cluster, step.simulator()),
     )
+
+
+def verify(told: Certified, graph: OpGraph) -> None:
+    checked.verify(told.bound, graph, told.costs, told.cluster)

@@ -26,7 +26,6 @@ from placement_advisor.results.scaling import Scaling
 from placement_advisor.results.search import Search
 from placement_advisor.results.simulation import Simulation
 from placement_advisor.results.trace import Trace
-from placement_advisor.results.verification import Verification
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
 TYPES: dict[str, Any] = {
@@ -44,7 +43,6 @@ TYPES: dict[str, Any] = {
     "check": Check,
     "profile": Profile,
     "trace": Trace,
-    "verification": Verification,
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What Pydantic writes and no reader needs.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certified import certified
 from op_graphs import large
 from placed_steps import diamond
 from sample_analysis import as_json, sample
@@ -26,13 +25,6 @@ from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
 from placement_advisor.report.analysis.screen import MOST_LINES, screen
 from placement_advisor.report.find_analysis import read_analysis
-from placement_advisor.solvers.certificate import (
-    RefusedError,
-    _digest,
-    read_certificate,
-    write_certificate,
-)
-from placement_advisor.solvers.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,17 +80,12 @@ def readers() -> dict[str, Reader]:
     graph = OpGraph(*large(60, 150))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "file"
-        write_certificate(file, certified(step))
-        certificate = file.read_bytes()
         graph.save(file)
         packed = file.read_bytes()
     placement = step.placement.as_json(step.graph, ("a", "b"))
 
     def read_and_show(path: Path) -> None:
         assert len(screen(read_analysis(path), path.parent, 80)) <= MOST_LINES
-
-    def read_and_verify(path: Path) -> None:
-        verify(read_certificate(path), step.graph)
 
     def read_twice(path: Path) -> None:
         cluster = load_cluster(path)
@@ -115,9 +102,6 @@ def readers() -> dict[str, Reader]:
             suffix=".json",
             sound=json.dumps(as_json(sample())).encode(),
             read=read_and_show,
-        ),
-        "certificate": Reader(
-            suffix=".json", sound=certificate, read=read_and_verify, seal=_signed
         ),
         "placement": Reader(
             suffix=".json",
@@ -204,17 +188,6 @@ def _with_other_words(text: bytes, draw: random.Random) -> bytes:
     return b"".join(tokens)
 
 
-def _signed(text: bytes) -> bytes:
-    """Return a certificate with the digest that it should have, if it is an object at all."""
-    try:
-        document = json.loads(text)
-        document.pop("sha256", None)
-        document["sha256"] = _digest(document)
-        return json.dumps(document).encode()
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return text
-
-
 def _is_read(reader: Reader, path: Path) -> bool:
     refusal = _refusal(reader, path)
     assert "\n" not in refusal
@@ -228,8 +201,6 @@ def _refusal(reader: Reader, path: Path) -> str:
         reader.read(path)
     except AdvisorError as error:
         return error.message if str(path) in error.message else f"unnamed\n{error.message}"
-    except RefusedError as refusal:
-        return str(refusal)
     return ""
 
 

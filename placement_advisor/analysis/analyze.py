@@ -35,7 +35,7 @@ from placement_advisor.analysis.kept import (
 )
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
 from placement_advisor.analysis.own_process import own_plan, recorded_here
-from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
+from placement_advisor.analysis.predict import bound_of, break_even_of, predict
 from placement_advisor.analysis.price import (
     assume_prices,
     measure_prices,
@@ -464,7 +464,7 @@ def _conclude(
     onlookers.course.watcher.working("looking for what would change the verdict", 0, 1)
     candidates = candidates_of(forecast, results)
     bound = bound_of(forecast)
-    recorder.bound(subject.graph, certificate_of(forecast, bound.lower))
+    recorder.graph(subject.graph)
     sweep = None
     if not options.quick:
         growing = subject.growing(forecast.proposals.prices)

@@ -17,8 +17,8 @@ from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.solvers.bounds.bound import bound_step
+from placement_advisor.solvers.bounds.checked import verify
 from placement_advisor.solvers.bounds.doubted import least_ratio_if_wrong
-from placement_advisor.solvers.certificate import Certificate
 from placement_advisor.solvers.step.latency import least_step
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
-    from placement_advisor.solvers.bounds.arguments import LowerBound
     from placement_advisor.solvers.effort import Effort
 
 # Where copies cost so much of what they cost here, a split is looked for that may win there.
@@ -99,11 +98,13 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
 
 
 def bound_of(forecast: Forecast) -> Bound:
-    """Return what no placement can beat."""
+    """Return what no placement can beat, its arguments checked."""
     proposals = forecast.proposals
     graph, prices = proposals.graph, proposals.prices
+    lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
+    verify(lower, graph, prices.costs, prices.cluster)
     bound = Bound(
-        lower=bound_step(graph, prices.costs, prices.cluster, proposals.simulator),
+        lower=lower,
         single_ns=forecast.predicted[BASELINE].schedule.step_ns,
         source=prices.source,
         doubt=prices.doubt,
@@ -113,18 +114,6 @@ def bound_of(forecast: Forecast) -> Bound:
         return bound
     ratio = least_ratio_if_wrong(graph, prices.costs, forecast.sensitivity)
     return replace(bound, ratio_if_wrong=ratio)
-
-
-def certificate_of(forecast: Forecast, lower: LowerBound) -> Certificate:
-    """Return what is needed to check a bound."""
-    prices = forecast.proposals.prices
-    return Certificate(
-        graph_fingerprint=forecast.proposals.graph.fingerprint,
-        cluster=prices.cluster,
-        costs=prices.costs,
-        source=prices.source,
-        bound=lower,
-    )
 
 
 def break_even_of(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
-    from placement_advisor.solvers.certificate import Certificate
     from placement_advisor.testbed.testbed import ProfileFiles
 
 
@@ -64,8 +63,8 @@ class Recorder(Protocol):
     def prediction_after_runs(self, label: str, ratio: PredictedRatio) -> None:
         """Keep what is predicted of a candidate when others have run and it has not."""
 
-    def bound(self, graph: OpGraph, certificate: Certificate) -> None:
-        """Keep what no placement can beat, and what is needed to check it."""
+    def graph(self, graph: OpGraph) -> None:
+        """Keep the graph that the bound is about."""
 
     def rounds(self, kept: Kept) -> None:
         """Keep what more rounds can be added to."""

@@ -29,7 +29,6 @@ from placement_advisor.cli.show import show
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.source_options import OfScript
 from placement_advisor.cli.trace import trace
-from placement_advisor.cli.verify import verify
 from placement_advisor.cli.view import view
 from placement_advisor.cli.worker import worker
 from placement_advisor.errors import AdvisorError, full_disk
@@ -62,7 +61,6 @@ app.command(cls=OfScript)(trace)
 app.command()(graph)
 app.command()(simulate)
 app.command()(search)
-app.command()(verify)
 app.command()(check)
 app.command(cls=OfScript)(balance)
 app.command(cls=OfScript)(compare_hardware)

@@ -28,9 +28,8 @@ from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.results import analysis as published
-from placement_advisor.results.analysis import ANALYSIS, CERTIFICATE, GRAPH, HOW_TO_SPLIT
+from placement_advisor.results.analysis import ANALYSIS, GRAPH, HOW_TO_SPLIT
 from placement_advisor.results.candidate import Prediction, RatioAfterRuns, failure_file
-from placement_advisor.solvers.certificate import write_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
-    from placement_advisor.solvers.certificate import Certificate
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Traced
 
@@ -105,9 +103,8 @@ class TextFolder:
         file = self._folder / "predictions" / f"{label}.after-{ratio.runs}-runs.json"
         file.write_text(text, encoding="utf-8")
 
-    def bound(self, graph: OpGraph, certificate: Certificate) -> None:
-        """Write a certificate, and beside it the graph that it is about."""
-        write_certificate(self._folder / CERTIFICATE, certificate)
+    def graph(self, graph: OpGraph) -> None:
+        """Write the graph that the bound is about."""
         graph.save(self._folder / GRAPH, traced_as=self._traced_as)
 
     def rounds(self, kept: Kept) -> None:

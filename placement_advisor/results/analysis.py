@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from placement_advisor.simulator import break_even as swept
     from placement_advisor.tf.training.bill import Bill
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Files beside it, in the same folder.
 ANALYSIS = "analysis.json"
-CERTIFICATE, GRAPH, HOW_TO_SPLIT = "bound.json", "graph.json.gz", "how_to_split.py"
+GRAPH, HOW_TO_SPLIT = "graph.json.gz", "how_to_split.py"
 
 Basis = Literal["measured", "simulated"]
 # Shares are sums of quotients.
@@ -295,8 +295,6 @@ class Bound:
     """`recorded` in a profile: links are assumed where it shows none."""
     reason: Prose
     """The strongest argument for `split_ns`."""
-    certificate_file: Text
-    """Proves it: `advisor verify` checks it."""
     graph_file: Text
     """The graph that it is about."""
 
@@ -314,7 +312,6 @@ class Bound:
             alone_ns=dict(lower.alone_ns),
             costs_from=bound.source.value,
             reason=argument_text(lower.arguments[0]),
-            certificate_file=CERTIFICATE,
             graph_file=GRAPH,
         )
 

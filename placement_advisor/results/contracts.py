@@ -13,7 +13,6 @@ SCHEMA_NAMES = (
     "trace",
     "simulation",
     "search",
-    "verification",
     "balance",
     "scaling",
     "profile",

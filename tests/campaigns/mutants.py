@@ -74,10 +74,10 @@ class Subject:
 PROOF = Subject(
     areas=(
         Area(
-            modules=("solvers/bounds/*.py", "solvers/certificate.py", "solvers/verify.py"),
+            modules=("solvers/bounds/*.py",),
             tests=(
                 "tests/solvers/bounds/test_bound.py",
-                "tests/solvers/bounds/test_certificate.py",
+                "tests/solvers/bounds/test_checked.py",
                 "tests/solvers/bounds/test_doubted.py",
                 "tests/solvers/bounds/test_work_weights.py",
                 "tests/solvers/bounds/test_brute_force.py",

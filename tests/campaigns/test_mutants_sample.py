@@ -20,10 +20,10 @@ _ONCE_UNNOTICED = (
     ("solvers/bounds/cut.py", _RECEIVED, "names[home], _UNLIMITED_NS)"),
     ("solvers/bounds/step_numbers.py", "min((link.sender", "max((link.sender"),
     ("solvers/bounds/step_numbers.py", "min((link.receiver", "max((link.receiver"),
-    ("solvers/verify.py", "min((link.receiver", "max((link.receiver"),
-    ("solvers/verify.py", _STARTS, _STARTS.replace("min", "max")),
-    ("solvers/verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "2 * receive_ns")),
-    ("solvers/verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "None")),
+    ("solvers/bounds/checked.py", "min((link.receiver", "max((link.receiver"),
+    ("solvers/bounds/checked.py", _STARTS, _STARTS.replace("min", "max")),
+    ("solvers/bounds/checked.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "2 * receive_ns")),
+    ("solvers/bounds/checked.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "None")),
 )
 
 pytestmark = pytest.mark.campaign
@@ -47,8 +47,10 @@ def test_a_mistake_that_was_not_noticed_once_is(
 
 
 def test_a_program_without_a_mistake_survives(workshop: Workshop) -> None:
-    source = (ROOT / PACKAGE / "solvers" / "verify.py").read_text()
-    same = Mutant(name="none", module="solvers/verify.py", source=source, changed=f"{source}\n")
+    source = (ROOT / PACKAGE / "solvers" / "bounds" / "checked.py").read_text()
+    same = Mutant(
+        name="none", module="solvers/bounds/checked.py", source=source, changed=f"{source}\n"
+    )
 
     assert workshop.outcome(same).killed_by is None
 

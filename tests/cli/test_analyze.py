@@ -167,7 +167,7 @@ class TestACompleteRun:
 
     def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
-            "analysis.json", "bound.json", "break-even.png", "comparison.png", "graph.json.gz",
+            "analysis.json", "break-even.png", "comparison.png", "graph.json.gz",
             "placements", "predictions", "report.html", "report.md", "report.txt", "rounds.json",
             "runs", "tensorboard", "timeline.png",
         ]  # fmt: skip
@@ -641,7 +641,7 @@ def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so
     assert known == {*FAMILY_NAMES} - {"as-written", *SPLITS}
     assert (analysis["break_even"], analysis["timings_ns"]["run"]) == (None, None)
     assert sorted(path.name for path in folder.iterdir() if path.name != "how_to_split.py") == [
-        "analysis.json", "bound.json", "graph.json.gz", "placements", "predictions", "report.md",
+        "analysis.json", "graph.json.gz", "placements", "predictions", "report.md",
         "report.txt",
     ]  # fmt: skip
     assert ".png" not in (folder / "report.md").read_text()

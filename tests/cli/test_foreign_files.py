@@ -46,8 +46,6 @@ READS = {
     "placement": f"simulate {GRAPH} --placement {{file}}.json",
     "cluster": f"simulate {GRAPH} --placement p.json --hardware {{file}}.toml",
     "search": "search {file}.json",
-    "certificate": f"verify {{file}}.json {GRAPH}",
-    "graph-of-certificate": "verify c.json {file}.graph.json.gz",
     "settings": "check --config {file}.toml",
     "lock": "check --graphs-only --config lock/pyproject.toml",
     "checked-graph": "check --graphs-only --config graph/pyproject.toml",

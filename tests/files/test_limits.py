@@ -5,14 +5,11 @@ What cluster files and calibrations may hold is tested with them; a placement fi
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from certified import certified
-from command_runs import run_here
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
 
 from placement_advisor import api
@@ -21,7 +18,6 @@ from placement_advisor.files.limits import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch
 from placement_advisor.simulator.repetition import Repetition
-from placement_advisor.solvers.certificate import read_certificate, write_certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,44 +126,6 @@ def test_costs_that_are_no_times_are_refused(time_ns: Any) -> None:
         api.lower_bound(step.graph, costs, step.cluster)
     with pytest.raises(AdvisorError, match="op 'left'"):
         api.simulate(step.graph, step.placement, price(costs), step.cluster)
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda document: document["op_ns"][0].update(src=MAX_NS + 1),
-        lambda document: document["claim"].update(split_ns=HUGE),
-        lambda document: document["claim"]["alone_ns"].update(a=-1),
-        lambda document: document["arguments"][0].update(value_ns=10**30),
-    ],
-)
-def test_a_certificate_with_a_time_that_is_not_counted_is_none(tmp_path: Path, edit: Any) -> None:
-    from placement_advisor.solvers.certificate import _digest
-
-    write_certificate(tmp_path / "bound.json", certified(diamond()))
-    document = json.loads((tmp_path / "bound.json").read_text())
-    edit(document)
-    document.pop("sha256")
-    document["sha256"] = _digest(document)
-    (tmp_path / "bound.json").write_text(json.dumps(document))
-
-    with pytest.raises(
-        AdvisorError, match=r"not a certificate: .* is not a whole number from 0 to"
-    ):
-        read_certificate(tmp_path / "bound.json")
-
-
-def test_a_certificate_whose_times_add_up_to_too_much_is_an_error(tmp_path: Path) -> None:
-    step = diamond()
-    told = certified(step)
-    long = dict.fromkeys("ab", price(dict.fromkeys(("src", "left", "right", "sink"), MAX_NS)))
-    write_certificate(tmp_path / "bound.json", replace(told, costs=long))
-    step.graph.save(tmp_path / "graph.json.gz")
-
-    ran = run_here("verify", str(tmp_path / "bound.json"), str(tmp_path / "graph.json.gz"))
-
-    assert (ran.code, ran.out) == (2, "")
-    assert "may take more than 36 years" in ran.err
 
 
 def test_a_cluster_without_a_device_or_with_two_of_one_name_is_refused() -> None:

@@ -98,7 +98,6 @@ def test_the_bound_says_what_is_left_to_gain(content: dict[str, Any]) -> None:
         "proves_single_if_wrong": False,
         "costs_from": "measured",
         "reason": "critical path: 3 ops need one another in turn, 28.7 ms",
-        "certificate_file": "bound.json",
         "graph_file": "graph.json.gz",
     }
 
@@ -162,7 +161,7 @@ def test_saving_is_absent_where_it_is_not_known(analysis: Analysis) -> None:
 @pytest.mark.parametrize(
     ("path", "wrong"),
     [
-        (("schema_version",), 2),
+        (("schema_version",), 3),
         (("model", "mode"), "predict"),
         (("model", "edge_bytes_known_share"), 1.2),
         (("testbed", "stand_in"), "yes"),

@@ -87,7 +87,7 @@ def test_findings_about_a_split_that_is_not_recommended_are_left_out(
     ("path", "value", "says"),
     [
         (("model",), None, "model: None is not an object"),
-        (("schema_version",), 2, "schema_version: 2 is newer than the 1 that this advisor reads"),
+        (("schema_version",), 3, "schema_version: 3 is newer than the 2 that this advisor reads"),
         (("candidates",), {}, "candidates: {} is not a list"),
         (("candidates", 0, "name"), 7, "candidates[0].name: 7 is not a string"),
         (("candidates", 2, "failure", "kind"), "bored", "'bored' is not crashed, timed-out"),

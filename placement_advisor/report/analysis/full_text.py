@@ -55,7 +55,7 @@ from placement_advisor.report.analysis.tables import (
     was_measured,
     where_text,
 )
-from placement_advisor.results.analysis import ANALYSIS, CERTIFICATE, HOW_TO_SPLIT
+from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
 from placement_advisor.units import format_bytes, format_ns, format_share
 
@@ -84,7 +84,6 @@ _FILES = (
     ("comparison.png", "what each candidate's step is made of"),
     (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
     (ANALYSIS, "the same for programs: advisor show, advisor diff"),
-    (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
     (_FAILURES, "errors in full"),

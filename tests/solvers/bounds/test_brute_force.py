@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from certified import certified
+from certified import Certified, certified, verify
 from placed_steps import place
 from small_steps import fastest, placements, small_step
 
@@ -26,18 +26,16 @@ from placement_advisor.solvers.bounds.arguments import (
     PathArgument,
     WorkArgument,
 )
+from placement_advisor.solvers.bounds.checked import RefusedError
 from placement_advisor.solvers.bounds.cut import root_cut
 from placement_advisor.solvers.bounds.longest_path import longest_path
 from placement_advisor.solvers.bounds.shared_work import shared_work, work_value_ns
 from placement_advisor.solvers.bounds.step_numbers import Step
-from placement_advisor.solvers.certificate import RefusedError
-from placement_advisor.solvers.verify import verify
 
 if TYPE_CHECKING:
     from placed_steps import PlacedStep
 
     from placement_advisor.solvers.bounds.arguments import Argument
-    from placement_advisor.solvers.certificate import Certificate
 
 STEPS = 300
 MORE_STEPS = 8_000
@@ -45,7 +43,7 @@ MORE_STEPS = 8_000
 _KINDS = (PathArgument, WorkArgument, CutArgument, AllArgument)
 
 
-def refuses(told: Certificate, step: PlacedStep, argument: Argument) -> bool:
+def refuses(told: Certified, step: PlacedStep, argument: Argument) -> bool:
     """Return whether a claim of a split that rests on this argument alone is refused."""
     overhead_ns = step.cluster.dispatch.step_overhead_ns
     bound = LowerBound(
@@ -56,7 +54,7 @@ def refuses(told: Certificate, step: PlacedStep, argument: Argument) -> bool:
     return is_refused(replace(told, bound=bound), step)
 
 
-def is_refused(told: Certificate, step: PlacedStep) -> bool:
+def is_refused(told: Certified, step: PlacedStep) -> bool:
     try:
         verify(told, step.graph)
     except RefusedError:

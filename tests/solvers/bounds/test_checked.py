@@ -1,18 +1,13 @@
-"""A certificate is confirmed without what found it, and refused as soon as it says too much."""
+"""A bound is confirmed without what found it, and refused as soon as it says too much."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
-from certified import certified
-from command_runs import run_here
-from hypothesis import HealthCheck, assume, given, settings
+from certified import Certified, certified, verify
+from hypothesis import assume, given, settings
 from placed_steps import (
     HALF_EACH,
     PlacedStep,
@@ -25,35 +20,22 @@ from placed_steps import (
     price,
 )
 
-from placement_advisor.cost.table import CostSource
-from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, OpGraph
 from placement_advisor.machine.devices import CopyWork
-from placement_advisor.results.contracts import load_schema
 from placement_advisor.solvers.bounds.arguments import (
     AllArgument,
     CutArgument,
     PathArgument,
     WorkArgument,
 )
-from placement_advisor.solvers.certificate import (
-    Certificate,
-    RefusedError,
-    _digest,
-    read_certificate,
-    write_certificate,
-)
-from placement_advisor.solvers.verify import verify
+from placement_advisor.solvers.bounds.checked import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from placement_advisor.solvers.bounds.arguments import Argument
 
 
-def with_argument(told: Certificate, **changes: Any) -> Certificate:
-    """Return the certificate with its strongest argument changed."""
+def with_argument(told: Certified, **changes: Any) -> Certified:
+    """Return the bound with its strongest argument changed."""
     first, *others = told.bound.arguments
     arguments: tuple[Argument, ...] = (replace(first, **changes), *others)
     return replace(told, bound=replace(told.bound, arguments=arguments))
@@ -94,7 +76,7 @@ def test_a_claim_without_any_argument_is_that_of_an_empty_step() -> None:
     told = certified(clock())
     overhead_ns = clock().cluster.dispatch.step_overhead_ns
 
-    def claimed(split_ns: int) -> Certificate:
+    def claimed(split_ns: int) -> Certified:
         claim = replace(told.bound, split_ns=split_ns, arguments=())
         return replace(told, bound=claim)
 
@@ -295,15 +277,6 @@ def test_a_graph_without_ops_takes_no_time_and_no_more_is_confirmed() -> None:
             verify(replace(told, bound=false), empty.graph)
 
 
-def test_a_certificate_of_another_graph_is_refused() -> None:
-    with pytest.raises(RefusedError, match="it is about another graph: there are ops"):
-        verify(certified(diamond()), clock().graph)
-    step = diamond()
-    ops = [op._replace(flops=7) for op in step.graph.ops]
-    with pytest.raises(RefusedError, match="have the same names, and other sizes or edges"):
-        verify(certified(step), OpGraph(ops, list(step.graph.edges)))
-
-
 @settings(deadline=None, max_examples=30)
 @given(placed_steps(max_ops=7, hosts=True))
 def test_what_was_found_is_confirmed_and_nothing_beyond_it(step: PlacedStep) -> None:
@@ -316,171 +289,3 @@ def test_what_was_found_is_confirmed_and_nothing_beyond_it(step: PlacedStep) -> 
         arguments[number] = replace(argument, value_ns=argument.value_ns + 1)
         with pytest.raises(RefusedError):
             verify(replace(told, bound=replace(told.bound, arguments=tuple(arguments))), step.graph)
-
-
-@settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(placed_steps())
-def test_a_file_holds_what_was_written(tmp_path: Path, step: PlacedStep) -> None:
-    told = certified(step)
-    write_certificate(tmp_path / "bound.json", told)
-    read = read_certificate(tmp_path / "bound.json")
-
-    assert (read.cluster, read.source) == (told.cluster, told.source)
-    assert (read.bound.split_ns, read.bound.alone_ns) == (told.bound.split_ns, told.bound.alone_ns)
-    assert read.bound.arguments[0] == told.bound.arguments[0]
-    verify(read, step.graph)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
-    step = clock()
-    write_certificate(tmp_path / "bound.json", certified(step))
-    step.graph.save(tmp_path / "graph.json.gz")
-    return tmp_path / "bound.json", tmp_path / "graph.json.gz"
-
-
-def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    document = json.loads(path.read_text())
-    edit(document)
-    path.write_text(json.dumps(document))
-
-
-def test_the_command_says_what_is_shown(files: tuple[Path, Path]) -> None:
-    ran = run_here("verify", *map(str, files))
-
-    assert ran.code == 0
-    assert ran.out.startswith(
-        "verified for measured costs: no placement of these ops takes less than 130 ns a step\n"
-    )
-    assert "the device that holds root is busy for 130 ns" in ran.out
-    assert "these ops; splits of the batch or of a tensor make others\n" in ran.out
-
-
-def test_the_command_tells_programs_what_is_shown(files: tuple[Path, Path]) -> None:
-    shown = json.loads(run_here("verify", *map(str, files), "--json").out)
-
-    jsonschema.validate(shown, load_schema("verification"))
-    assert shown["verified"] is True
-    assert (shown["step_ns"], shown["split_ns"], shown["alone_ns"]["b"]) == (130, 130, 130)
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (CostSource.MEASURED, "costs of ops, links and starts that were measured on these devices"),
-        (
-            CostSource.RECORDED,
-            "op times from a recorded profile, links assumed where it shows none",
-        ),
-        (CostSource.ASSUMED, "assumed costs: no op and no link was measured"),
-    ],
-)
-def test_whose_costs_a_claim_holds_under_is_said(
-    files: tuple[Path, Path], source: CostSource, words: str
-) -> None:
-    write_certificate(files[0], replace(certified(clock()), source=source))
-
-    shown = json.loads(run_here("verify", *map(str, files), "--json").out)
-
-    jsonschema.validate(shown, load_schema("verification"))
-    assert shown["costs_from"] == source.value
-    lines = run_here("verify", *map(str, files)).out.splitlines()
-    (under,) = (line for line in lines if line.startswith("under "))
-    assert under.split(maxsplit=1)[1] == f"{words}, as the certificate holds them; for no others"
-
-
-@pytest.mark.parametrize("source", [None, "guessed", 1])
-def test_a_certificate_must_say_whose_costs_it_holds_under(
-    files: tuple[Path, Path], source: object
-) -> None:
-    def reissue(document: dict[str, Any]) -> None:
-        document["costs_from"] = source
-        del document["sha256"]
-        document["sha256"] = _digest(document)
-
-    change(files[0], reissue)
-
-    with pytest.raises(AdvisorError, match="not a certificate: costs_from"):
-        read_certificate(files[0])
-
-
-@pytest.mark.parametrize("key", ["claim", "op_ns", "cluster", "arguments", "graph_fingerprint"])
-def test_a_file_that_was_changed_is_refused(files: tuple[Path, Path], key: str) -> None:
-    change(files[0], lambda document: document.update({key: None}))
-
-    ran = run_here("verify", *map(str, files))
-
-    assert ran.code == 1
-    assert "refused" in ran.err
-    assert "changed after it had been written" in ran.err
-    assert ran.out == ""
-
-
-@pytest.mark.parametrize(
-    ("edit", "problem"),
-    [
-        (lambda d: d.update(cluster=5), "cluster: 5 is not a string"),
-        (lambda d: d["op_ns_of"].update(a=1), "op_ns_of.a: there is no table 1"),
-        (lambda d: d["op_ns"][0].update(root=0.5), "op_ns[0].'root': 0.5 is not"),
-        (lambda d: d["claim"].update(alone_ns=[]), "claim.alone_ns: [] is not an object"),
-        (lambda d: d["arguments"][0].update(kind="luck"), "kind: 'luck' is not path, work, cut or"),
-        (lambda d: d["arguments"][0]["flow"].append(["a", "b"]), "is not [from, to, ns]"),
-        (
-            lambda d: d["arguments"][0]["flow"].append(d["arguments"][0]["flow"][0]),
-            "flow: an arc is given twice",
-        ),
-    ],
-)
-def test_a_file_that_was_never_a_certificate_is_an_error(
-    files: tuple[Path, Path], edit: Callable[[dict[str, Any]], None], problem: str
-) -> None:
-    def edit_and_seal(document: dict[str, Any]) -> None:
-        edit(document)
-        del document["sha256"]
-        canonical = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        document["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-
-    change(files[0], edit_and_seal)
-
-    with pytest.raises(AdvisorError, match=re.escape(problem)):
-        read_certificate(files[0])
-
-
-def test_devices_that_are_alike_have_one_table(files: tuple[Path, Path]) -> None:
-    document = json.loads(files[0].read_text())
-
-    assert len(document["op_ns"]) == 1
-    assert document["op_ns_of"] == {"a": 0, "b": 0}
-
-
-def test_a_file_that_is_no_certificate_is_an_error(files: tuple[Path, Path]) -> None:
-    ran = run_here("verify", str(files[1]), str(files[1]))
-
-    assert ran.code == 2
-    assert "not a certificate" in ran.err
-
-
-@pytest.mark.parametrize(("key", "code"), [("cluster", 1), ("costs_from", 1), ("sha256", 2)])
-def test_half_a_character_is_refused(files: tuple[Path, Path], key: str, code: int) -> None:
-    change(files[0], lambda document: document.update({key: "\ud800"}))
-    ran = run_here("verify", *map(str, files))
-    assert ran.code == code
-    assert "Traceback" not in ran.err
-
-
-def test_a_cluster_with_half_a_character_is_named(files: tuple[Path, Path]) -> None:
-    def damage(document: dict[str, Any]) -> None:
-        del document["sha256"]
-        document["cluster"] += "\ud800"
-        document["sha256"] = _digest(document)
-
-    change(files[0], damage)
-    with pytest.raises(AdvisorError, match=r"not a certificate: cluster: .*half a character"):
-        read_certificate(files[0])
-
-
-def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(AdvisorError, match=r"gone\.json: not a certificate: cannot be read"):
-        read_certificate(tmp_path / "gone.json")

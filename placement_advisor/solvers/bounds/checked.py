@@ -1,9 +1,9 @@
-"""Checks a certificate against its graph, without what found it.
+"""Checks the arguments of a bound, without what found them.
 
-Written apart from `bounds`, so that a mistake there is not repeated here: sums are done anew from
-the graph, the cluster and the times of ops that the certificate holds. What the checks rest on is
-the simulator's model, as `bounds.step` states it. No solver is asked; where every placement was
-simulated, every placement is simulated again.
+Written apart from the rest of `bounds`, so that a mistake there is not repeated here: sums are done
+anew from the graph, the cluster and the times of ops. What the checks rest on is the simulator's
+model, as `step_numbers` states it. No solver is asked; where every placement was simulated, every
+placement is simulated again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.bounds.arguments import (
@@ -24,30 +23,38 @@ from placement_advisor.solvers.bounds.arguments import (
     PathArgument,
     WorkArgument,
 )
-from placement_advisor.solvers.certificate import RefusedError
 
 if TYPE_CHECKING:
-    from placement_advisor.solvers.certificate import Certificate
+    from collections.abc import Mapping
 
-# What `bounds.every` tries at most; more would keep a checker busy for hours.
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.bounds.arguments import LowerBound
+
+# What `all_placements` tries at most.
 _MAX_PLACEMENTS = 2**15
 
 
-def verify(certificate: Certificate, graph: OpGraph) -> None:
-    """Check that the certificate shows what it claims of this graph.
+class RefusedError(Exception):
+    """A bound does not follow from its arguments."""
+
+
+def verify(
+    bound: LowerBound, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+) -> None:
+    """Check that arguments show what a bound claims of a graph.
 
     Raises:
-        RefusedError: it does not; the text says where it fails.
+        RefusedError: they do not; the text says where it fails.
     """
-    _Check(certificate, graph).run()
+    _Check(bound, graph, costs, cluster).run()
 
 
 class _Check:
-    def __init__(self, certificate: Certificate, graph: OpGraph) -> None:
-        if certificate.graph_fingerprint != graph.fingerprint:
-            raise RefusedError(f"it is about another graph: {_what_differs(certificate, graph)}")
-        self._certificate, self._graph = certificate, graph
-        self._cluster = cluster = certificate.cluster
+    def __init__(
+        self, bound: LowerBound, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+    ) -> None:
+        self._bound, self._graph, self._costs, self._cluster = bound, graph, costs, cluster
         self._dispatch = cluster.dispatch
         self._devices = [device.name for device in cluster.devices]
         # When a device that is not the first begins, and how long after it its end is known.
@@ -66,7 +73,7 @@ class _Check:
         self._ops = {op.name: op for op in graph.ops if op.role is not Role.CONSTANT}
         places = cluster.places()
         for place in places:
-            if place.name not in certificate.costs:
+            if place.name not in costs:
                 raise RefusedError(f"it has no op times for {place.name!r}")
         self._launch_ns = {place.name: place.launch_overhead_ns for place in places}
         # Where launches are ahead of the device, it is busy with kernels, its host with launches.
@@ -74,7 +81,7 @@ class _Check:
         self._counts_launches = {
             name
             for name in self._ahead
-            for ops in [certificate.costs[name].costs.values()]
+            for ops in [costs[name].costs.values()]
             if len(ops) * self._launch_ns[name] > sum(op.time_ns for op in ops)
         }
         self._runs_at = {
@@ -94,7 +101,7 @@ class _Check:
         }
 
     def run(self) -> None:
-        bound = self._certificate.bound
+        bound = self._bound
         if set(bound.alone_ns) != set(self._cluster.place_names()):
             raise RefusedError("its claims for one device are not for the devices of its cluster")
         for device, claim_ns in bound.alone_ns.items():
@@ -122,7 +129,7 @@ class _Check:
             raise RefusedError(f"{kind}: it shows {shown_ns} ns, not {argument.value_ns}")
 
     def _cost_ns(self, op: str, place: str) -> int:
-        cost = self._certificate.costs[place].costs.get(op)
+        cost = self._costs[place].costs.get(op)
         if cost is None:
             return 0
         if place not in self._ahead:
@@ -233,7 +240,7 @@ class _Check:
         return limits
 
     def _all_ns(self) -> int:
-        simulator = Simulator(self._graph, self._certificate.costs, self._cluster)
+        simulator = Simulator(self._graph, self._costs, self._cluster)
         number: dict[tuple[str, str], int] = {}
         group = np.array(
             [number.setdefault(_together(op), len(number)) for op in simulator.ops], np.int64
@@ -262,19 +269,3 @@ def _together(op: Op) -> tuple[str, str]:
     Which of the two it is stands with it: a graph may name a variable as it likes.
     """
     return ("op", op.name) if op.variable is None else ("variable", op.variable)
-
-
-def _what_differs(certificate: Certificate, graph: OpGraph) -> str:
-    """Say what a graph has otherwise than the one of a certificate, which has its ops by name."""
-    there = {name for table in certificate.costs.values() for name in table.costs}
-    here = {op.name for op in graph.ops if op.role is not Role.CONSTANT}
-    found = [
-        f"{first_names([repr(name) for name in sorted(names)], 1)} only {where}"
-        for names, where in ((there - here, "there"), (here - there, "here"))
-        if names
-    ]
-    return (
-        f"there are ops {', and '.join(found)}"
-        if found
-        else "its ops have the same names, and other sizes or edges, as with another batch"
-    )
