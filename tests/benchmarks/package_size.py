@@ -43,7 +43,6 @@ READERS = (
     "machine/copy_timings.py",
     "machine/gpu_facts.py",
     "machine/host_figures_file.py",
-    "report/html/tab_files.py",
     "solvers/certificate.py",
     "solvers/fiddle_file.py",
 )
