@@ -15,8 +15,9 @@ from tab_samples import write_sample
 from placement_advisor.analysis.recorder import SoFar
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import like
-from placement_advisor.files.log_files import DETAILS, OVERVIEW
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.report.html.report_file import report_html
 from placement_advisor.report.pictures.layer_map import layer_map
 from placement_advisor.report.tensorboard.tab import (
     Candidate,
@@ -89,7 +90,7 @@ def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing() -> None:
     assert step == ("30.1 ms", "30.5 ms")
     assert (copies[1], exposed[1]) == ("–", "–")
     assert details(row).activities == ()
-    assert [each.which for each in details(row).timelines] == ["simulated"]
+    assert [each.heading for each in details(row).timelines] == ["simulated, step 30.1 ms"]
 
 
 def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_not_apply() -> None:
@@ -146,7 +147,9 @@ def test_details_have_lanes_bars_and_copies_of_both_steps() -> None:
 
 
 def test_details_have_what_took_the_time_of_the_profiled_steps() -> None:
-    said, _ = parts = details(sample().candidates[1]).activities
+    towers = sample().candidates[1]
+    measured, profile = towers.measured, towers.profile
+    said, _ = parts = details(towers).activities
     # Ops take 54.08 ms a step, 13.52 ms of that item_conv, copies 2.18 ms.
     assert said.text == "Compute 96 %, copies 4 % of all activity in 10 profiled steps."
     rows, bold = table(parts).rows, table(parts).bold
@@ -155,15 +158,11 @@ def test_details_have_what_took_the_time_of_the_profiled_steps() -> None:
         "[gRPC copy worker:1 → worker:0]",
         "[gRPC copy worker:0 → worker:1]",
     ]
-
-
-def test_of_an_empty_profile_there_is_nothing_but_that_it_is_empty() -> None:
-    towers = sample().candidates[1]
-    assert towers.measured is not None
-    assert towers.measured.profile is not None
-    profile = replace(towers.measured.profile, activities=())
-    empty = replace(towers, measured=replace(towers.measured, profile=profile))
-    assert [part.text for part in details(empty).activities] == ["The profile is empty."]
+    assert measured is not None
+    assert profile is not None
+    measured = replace(measured, profile=replace(profile, activities=()))
+    empty = details(replace(towers, measured=measured)).activities
+    assert [part.text for part in empty] == ["The profile is empty."]
 
 
 def test_bytes_that_are_not_known_are_none_and_others_a_floor() -> None:
@@ -182,15 +181,10 @@ def test_bytes_that_are_not_known_are_none_and_others_a_floor() -> None:
     assert "1, 1.60 kB, " in to_gpu_1[2]
 
 
-def test_what_was_not_measured_is_left_out() -> None:
-    shown = details(sample().candidates[2])
-    assert [each.which for each in shown.timelines] == ["simulated"]
+def test_what_was_not_measured_and_layers_of_a_split_of_the_batch_are_left_out() -> None:
+    shown = details(replace(sample().candidates[2], samples=(16, 16)))
+    assert (len(shown.timelines), shown.activities) == (1, ())
     assert all(cell.endswith("| –") for row in table(shown.copies).rows for cell in row[1:] if cell)
-    assert shown.activities == ()
-
-
-def test_a_split_of_the_batch_has_no_layers_on_one_device_each() -> None:
-    shown = details(replace(sample().candidates[1], samples=(16, 16)))
     assert (shown.layers, shown.cuts) == (None, None)
 
 
@@ -228,8 +222,8 @@ def test_names_are_kept_as_they_are(tmp_path: Path, layer: str) -> None:
 
 @pytest.fixture
 def logdir(tmp_path: Path) -> Path:
-    write_sample(tmp_path, ["a", "b", "c", "d", "e"])
-    return tmp_path
+    write_sample(tmp_path / LOG_FOLDER, ["a", "b", "c", "d", "e"])
+    return tmp_path / LOG_FOLDER
 
 
 def changed(path: Path, change: Callable[[Document], object]) -> Path:
@@ -247,54 +241,41 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("candidate", "change", "told"),
     [
         (
+            None,
             lambda o: o.update(schema_version=1),
-            "schema_version: 1 is older than the 2 that this advisor reads; have the file written",
+            "1 is older than the 2 that this advisor reads",
         ),
-        (lambda o: o.update(schema_version=3), "schema_version: 3 is newer than the 2"),
-        (lambda o: o.pop("graph"), "no field 'graph'"),
-        (lambda o: o.update(graph=None), "graph: None is not an object"),
-        (lambda o: o.update(name=7), "name: 7 is not a string"),
-        (lambda o: o["graph"]["layers"][1].update(ops=-1), r"\[1\].ops: -1 is not a whole number"),
-        (lambda o: o["candidates"][1].update(name="../a"), r"candidates\[1\].name: .* no name of"),
-        (lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same name"),
-        (lambda o: o["graph"]["layers"][2].update(at=[0]), r"layers\[2\].at: \[0\] is too short"),
-        (lambda o: o["graph"].update(box=[1, 10**400]), r"box\[1\]: .*is not a number"),
-        (lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows: 5 is none of 5"),
-        (lambda o: o["graph"]["flows"][0].update(route=[[0, 0]]), "a way without two ends"),
-        (lambda o: o["candidates"][0].update(is_applicable=0), "neither true nor false"),
-        (lambda o: o.update(as_is=["as-is"]), r"as_is: \['as-is'\] is too short"),
-        (lambda o: o["candidates"][0].update(peak_memory={}), r"peak_memory: \{\} is not a list"),
+        (
+            None,
+            lambda o: o.update(schema_version=3),
+            "3 is newer than the 2 that this advisor reads",
+        ),
+        (None, lambda o: o.update(graph=None), "graph: None is not an object"),
+        (None, lambda o: o["candidates"][1].update(name="../a"), r"\[1\].name: .* no name of a"),
+        (None, lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same"),
+        (None, lambda o: o["graph"]["layers"][2].update(at=[0]), r"\[2\].at: \[0\] is too short"),
+        (None, lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows: 5 is none of 5"),
+        (None, lambda o: o["graph"]["flows"][0].update(route=[[0, 0]]), "a way without two ends"),
+        ("alternating", lambda d: d.pop("copies"), "no field 'copies'"),
+        ("alternating", lambda d: d["layers"].pop(), "layers: 4 of 5 layers"),
+        ("alternating", lambda d: d["cuts"].append([9, None]), "cuts: 9 is none of"),
+        ("alternating", lambda d: spans(d, 0).append([7, 0, 0, 1]), r"\[0\].spans: 7 is none of 3"),
+        ("alternating", lambda d: spans(d, 1).append([0, 99, 0, 1]), r"\[1\].spans: 99 is none of"),
+        ("alternating", lambda d: spans(d, 1).append([0, 0, 1]), r"\[0, 0, 1\] is too short"),
     ],
 )
-def test_an_overview_that_cannot_be_shown_is_refused_with_its_place(
-    logdir: Path, change: Callable[[Document], object], told: str
+def test_what_cannot_be_shown_is_refused_with_its_place(
+    logdir: Path, candidate: str | None, change: Callable[[Document], object], told: str
 ) -> None:
-    path = changed(logdir / OVERVIEW, change)
+    path = changed(logdir / (f"{DETAILS}/{candidate}.json" if candidate else OVERVIEW), change)
     with pytest.raises(AdvisorError, match=told) as refused:
-        read_overview(path)
+        report_html(logdir.parent)
     assert refused.value.message.startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda d: d["layers"].pop(), "layers: 4 of 5 layers"),
-        (lambda d: d["cuts"].append([9, None]), "cuts: 9 is none of"),
-        (lambda d: d["timelines"][0]["spans"].append([7, 0, 0, 1]), r"\[0\].spans: 7 is none of 3"),
-        (lambda d: d["timelines"][1]["spans"].append([0, 99, 0, 1]), r"\[1\].spans: 99 is none of"),
-        (lambda d: d["timelines"][1]["spans"].append([0, 0, 1]), r"\[0, 0, 1\] is too short"),
-        (lambda d: d["timelines"][1]["spans"].append([0, 0, 1, True]), "True is not a whole"),
-        (lambda d: d.pop("copies"), "no field 'copies'"),
-        (lambda d: d["activities"].append(["a"]), r"activities\[2\]: .* is not an object"),
-    ],
-)
-def test_details_that_do_not_fit_the_overview_are_refused_with_their_place(
-    logdir: Path, change: Callable[[Document], object], told: str
-) -> None:
-    path = changed(logdir / DETAILS / "alternating.json", change)
-    with pytest.raises(AdvisorError, match=told) as refused:
-        read_details(path, read_overview(logdir / OVERVIEW))
-    assert refused.value.message.startswith(f"{path}: ")
+def spans(details: Document, timeline: int) -> list[list[int]]:
+    found: list[list[int]] = details["timelines"][timeline]["spans"]
+    return found

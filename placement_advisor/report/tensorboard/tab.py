@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import analysis_result as found
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.measurement.measurement import Span, StepProfile
+    from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.simulator.break_even import BreakEven, Sweep
     from placement_advisor.simulator.exposure import SeenCopy
     from placement_advisor.simulator.schedule import Schedule
@@ -380,10 +380,10 @@ def _scaling(rows: Sequence[ScalingRow], within_rounds: Mapping[str, float]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A step over time, simulated or measured."""
+    """A step over time."""
 
-    which: Text
     heading: Text
+    """Begins with whether it is simulated or measured."""
     step_ns: Count
     names: Rows[Text]
     spans: Rows[tuple[Count, Count, Count, Count]]
@@ -392,16 +392,14 @@ class Timeline:
     """Numbers of lanes with copies; the others have ops."""
 
     @classmethod
-    def of(
-        cls, which: str, step_ns: int, spans: Sequence[Span], lanes: Mapping[str, int]
-    ) -> Timeline:
+    def of(cls, step: bars.Step, lanes: Mapping[str, int]) -> Timeline:
         """Return it as it is drawn."""
+        spans = step.spans
         names = {name: i for i, name in enumerate(dict.fromkeys(span.name for span in spans))}
         ordered = sorted(spans, key=lambda span: (lanes[span.lane], span.start_ns, span.end_ns))
         drawn = ((lanes[s.lane], names[s.name], s.start_ns, s.end_ns) for s in ordered)
         copies = sorted({lanes[span.lane] for span in spans if span.is_copy})
-        heading = bars.heading_of(which, step_ns)
-        return cls(which, heading, step_ns, tuple(names), tuple(drawn), tuple(copies))
+        return cls(step.heading, step.step_ns, tuple(names), tuple(drawn), tuple(copies))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,8 +444,8 @@ class Details:
         cls, told: found.Candidate, graph: OpGraph, layers: LayerMap, devices: tuple[str, ...]
     ) -> Details:
         """Return what is shown of a candidate."""
-        steps = [step for step in _steps(told) if step[2]]
-        others = sorted({span.lane for *_, spans in steps for span in spans})
+        steps = [step for step in bars.steps_of(told) if step.spans]
+        others = sorted({span.lane for step in steps for span in step.spans})
         lanes = {name: i for i, name in enumerate(dict.fromkeys([*devices, *others]))}
         placement = told.placement if told.samples is None else None
         numbers = {name: i for i, name in enumerate(devices)}
@@ -458,16 +456,8 @@ class Details:
             tensors=_tensors(told.predicted.transfers if told.predicted else ()),
             activities=_activities(told.profile) if told.profile else (),
             lanes=tuple(lanes),
-            timelines=tuple(Timeline.of(*step, lanes) for step in steps),
+            timelines=tuple(Timeline.of(step, lanes) for step in steps),
         )
-
-
-def _steps(told: found.Candidate) -> Iterator[tuple[str, int, Sequence[Span]]]:
-    predicted, profile = told.predicted, told.profile
-    if predicted:
-        yield bars.SIMULATED, predicted.step_ns, bars.simulated_spans(predicted)
-    if profile and profile.step_ns:
-        yield bars.MEASURED, round(median(profile.step_ns)), profile.timeline
 
 
 def _copies(

@@ -46,6 +46,7 @@ export class Timeline extends Panel {
     this.end = 1;
     let top = 0;
     for (const timeline of details.timelines) {
+      const [which] = timeline.heading.split(',');
       const first = top;
       this.rows.push({ heading: timeline.heading, top });
       top += HEAD;
@@ -59,7 +60,7 @@ export class Timeline extends Panel {
         const device = devices.indexOf(name);
         const bars = byLane[lane];
         if (!bars.length && device < 0) return;
-        this.rows.push({ which: timeline.which, name, top, bars, isCopy, device, names: timeline.names });
+        this.rows.push({ which, name, top, bars, isCopy, device, names: timeline.names });
         top += LANE;
       });
       this.steps.push({ at: timeline.step_ns, top: first + HEAD, bottom: top });
