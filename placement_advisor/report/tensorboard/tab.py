@@ -13,6 +13,8 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -53,6 +55,7 @@ SCHEMA_VERSION = 2
 # Nobody looks through more of those that cross.
 _MOST_TENSORS = 500
 _DASH = tables.NOTHING
+_ENDS = attrgetter("source", "target")
 _CROSSING, _TENSORS = "Tensors that cross as predicted", ("Tensor", "Way", "Bytes", "Time")
 _RAN = "What ran in the profiled steps, copies in bold"
 _SCALING = ("", "Candidate", "Devices", "Samples a step", "Predicted (simulated)", "Measured")
@@ -229,7 +232,7 @@ def _check_below(count: int, place: str, numbers: Iterable[int]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What is shown first of an analysis."""
+    """What is shown first of an analysis; what has a default is known once it is complete."""
 
     __pydantic_config__: ClassVar = STRICT
 
@@ -237,23 +240,23 @@ class Overview:
     name: Text
     """Of the model."""
     headline: Text
-    chosen: Text | None
-    """Candidate that the verdict is about; None while the analysis runs."""
     verdict: Rows[Part]
-    warnings: Rows[Text]
     devices: Rows[Text]
     hosts: ByName[Rows[Text]]
     """Devices of each, none where there is one machine."""
     candidates: Rows[Candidate]
-    as_is: tuple[Text, Text] | None
-    """Name and time of the user's own step, which is no candidate."""
-    notes: Rows[Text]
-    """Below the candidates."""
     graph: Graph
-    findings: Rows[Section]
     no_findings: Text
-    """What is to be said where there are none."""
+    """What is to be said where there are no findings."""
     sections: Rows[Section]
+    chosen: Text | None = None
+    """Candidate that the verdict is about."""
+    warnings: Rows[Text] = ()
+    as_is: tuple[Text, Text] | None = None
+    """Name and time of the user's own step, which is no candidate."""
+    notes: Rows[Text] = ()
+    """Below the candidates."""
+    findings: Rows[Section] = ()
 
     def __post_init__(self) -> None:
         if len({each.name for each in self.candidates}) < len(self.candidates):
@@ -271,16 +274,11 @@ class Overview:
             schema_version=SCHEMA_VERSION,
             name=told.model.name,
             headline=f"Running: {told.doing}",
-            chosen=None,
             verdict=tuple(Part(text, is_hint=True) for text in facts if text),
-            warnings=(),
             devices=testbed.cluster.place_names() if testbed else (),
             hosts=hosts,
             candidates=tuple(map(Candidate.of, told.candidates)),
-            as_is=None,
-            notes=(),
             graph=Graph.of(layers),
-            findings=(),
             no_findings="Not yet known.",
             sections=(_scaling(rows, speedups(told.candidates)),) if rows else (),
         )
@@ -464,12 +462,10 @@ def _copies(
     predicted: Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
 ) -> Part:
     """Return who copies how much to whom."""
-    pairs: dict[tuple[str, str], list[SeenCopy]] = {}
-    for copy in predicted.copies if predicted else ():
-        pairs.setdefault((copy.source, copy.target), []).append(copy)
-    simulated = {pair: _simulated(pairs[pair]) for pair in sorted(pairs)}
+    copies = sorted(predicted.copies if predicted else (), key=_ENDS)
+    simulated = {ends: _simulated([*those]) for ends, those in groupby(copies, _ENDS)}
     measured = {
-        (each.source, each.target): _copied(each.count, each.size_bytes, each.time_ns)
+        _ENDS(each): _copied(each.count, each.size_bytes, each.time_ns)
         for each in (profile.transfers if profile else ())
     }
     used = [place for pair in (*simulated, *measured) for place in pair]

@@ -4,7 +4,7 @@ const HEAD = ['Candidate', 'Step', 'Copies', 'Exposed', 'Speed-up', 'Peak memory
 const NOTHING = '–';
 
 /** Returns candidates and the step that feeds them; `choose` is called with the name of one. */
-export function candidateTable({ candidates, as_is: asIs, notes }, chosen, choose) {
+export function candidateTable({ candidates, as_is: asIs, notes = [] }, chosen, choose) {
   const table = el(
     'table',
     { class: 'candidates' },

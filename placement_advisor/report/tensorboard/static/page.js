@@ -129,7 +129,7 @@ async function showRun() {
     return;
   }
   Object.assign(state, { overview, shown: version(run) });
-  const { candidates, verdict, warnings, findings, sections } = overview;
+  const { candidates, verdict, warnings = [], findings = [], sections } = overview;
   if (!candidates.some((each) => each.name === state.chosen)) {
     const shown = candidates.find((each) => each.name === overview.chosen) ?? candidates[0];
     state.chosen = shown?.name ?? null;
