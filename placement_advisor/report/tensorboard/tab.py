@@ -63,7 +63,7 @@ _SWEEP = ("Split", "Speed-up", "")
 _OWN_STEP = "Your own step, placed so, on its own variables (inputs: those that were analysed):"
 
 
-def _is_file_name(name: str) -> str:
+def _file_name(name: str) -> str:
     if Path(name).name != name or "\0" in name:
         raise ValueError(f"{shown(name)} is no name of a candidate")
     return name
@@ -71,7 +71,7 @@ def _is_file_name(name: str) -> str:
 
 # Code for thousands of layers has so many characters.
 Text = Annotated[str, MaxLen(1_000_000)]
-FileName = Annotated[Text, AfterValidator(_is_file_name)]
+FileName = Annotated[Text, AfterValidator(_file_name)]
 Point = tuple[float, float]
 
 
