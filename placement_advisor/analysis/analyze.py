@@ -18,8 +18,7 @@ from placement_advisor.analysis.assemble import (
     advised,
     assemble,
     candidates_of,
-    review_of,
-    review_so_far,
+    so_far,
 )
 from placement_advisor.analysis.batch_splits import growth_of, split_batch
 from placement_advisor.analysis.durations import Stage, known_at_first
@@ -242,7 +241,7 @@ def _by_own_process(
 ) -> Analysis:
     """Analyse the subject by what it costs in the process that has loaded it, where it can run."""
     onlookers.course.begin(Stage.MEASURE)
-    onlookers.recorder.review(review_so_far(subject, "measuring costs"))
+    onlookers.recorder.show(so_far(subject, "measuring costs"))
     recorded = recorded_here(subject, loader, scratch / "own-process", onlookers.course.watcher)
     loader.close()
     if recorded is None:
@@ -256,7 +255,7 @@ def _by_predicting(
 ) -> Analysis:
     """Analyse the subject by its prices; no candidate runs."""
     onlookers.course.begin(Stage.SEARCH)
-    onlookers.recorder.review(review_so_far(subject, "predicting"))
+    onlookers.recorder.show(so_far(subject, "predicting"))
     return _conclude(subject, _forecast(subject, priced, onlookers), results, onlookers)
 
 
@@ -269,7 +268,7 @@ def _by_running(
     """
     recorder, course = onlookers.recorder, onlookers.course
     course.begin(Stage.CALIBRATE)
-    recorder.review(review_so_far(subject, "measuring costs"))
+    recorder.show(so_far(subject, "measuring costs"))
     if kept is None:
         costs = measure_prices(subject, apparatus, course)
     else:
@@ -280,7 +279,7 @@ def _by_running(
     forecast = _forecast(subject, priced, onlookers, kept)
 
     def show(doing: str, results: Results) -> None:
-        recorder.review(review_so_far(subject, doing, forecast, results))
+        recorder.show(so_far(subject, doing, forecast, results))
 
     def look(results: Results) -> Placement | None:
         nonlocal forecast
@@ -471,5 +470,5 @@ def _conclude(
         sweep = break_even_of(forecast, candidates, growing, options.effort)
     again = _again(subject, forecast, onlookers.course)
     analysis = assemble(subject, forecast, results, candidates, bound, sweep, again)
-    recorder.review(review_of(analysis))
+    recorder.show(analysis)
     return analysis

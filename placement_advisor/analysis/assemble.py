@@ -26,7 +26,7 @@ from placement_advisor.analysis.analysis_result import (
 )
 from placement_advisor.analysis.findings.evidence import Evidence, gather
 from placement_advisor.analysis.findings.rules import find_all, what_to_time
-from placement_advisor.analysis.recorder import Review
+from placement_advisor.analysis.recorder import SoFar
 from placement_advisor.analysis.run import Results
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
@@ -56,38 +56,18 @@ if TYPE_CHECKING:
 _MADE_UP = re.compile(r"(functional|sequential|model)(_\d+)?")
 
 
-def review_so_far(
+def so_far(
     subject: Subject, doing: str, forecast: Forecast | None = None, results: Results | None = None
-) -> Review:
+) -> SoFar:
     """Return what there is to show while an analysis is ``doing`` something.
 
     ``forecast`` is None before costs are known, ``results`` before candidates run.
     """
-    if forecast is None:
-        return Review(model=_model(subject), testbed=None, candidates=(), doing=doing)
-    return Review(
-        model=_model(subject),
-        testbed=_testbed(subject, forecast),
-        candidates=candidates_of(forecast, results or Results()),
+    return SoFar(
         doing=doing,
-    )
-
-
-def review_of(analysis: Analysis) -> Review:
-    """Return what there is to show of an analysis that is complete."""
-    return Review(
-        model=analysis.model,
-        testbed=analysis.testbed,
-        candidates=analysis.candidates,
-        doing=None,
-        recommendation=analysis.recommendation,
-        findings=analysis.findings,
-        warnings=analysis.warnings,
-        how=analysis.how,
-        break_even=analysis.break_even,
-        as_is=analysis.as_is,
-        input_timing=analysis.input_timing,
-        assumed_times=analysis.assumed_times,
+        model=_model(subject),
+        testbed=_testbed(subject, forecast) if forecast else None,
+        candidates=candidates_of(forecast, results or Results()) if forecast else (),
     )
 
 

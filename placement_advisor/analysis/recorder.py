@@ -9,46 +9,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.analysis_result import (
+        Analysis,
         Candidate,
-        Finding,
-        HowToSplit,
         ModelSummary,
-        Recommendation,
         TestbedSummary,
     )
     from placement_advisor.analysis.kept import Kept
-    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.measurement.input_timing import InputTiming
-    from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.testbed.testbed import ProfileFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """What there is to show of an analysis.
+class SoFar:
+    """What there is of an analysis that goes on: what it is doing, and what `Analysis` will have.
 
-    ``doing`` says what it does at the moment, None once it is complete; until then there is no
-    recommendation. ``testbed`` is None until its costs are known. ``how``, ``break_even``,
-    ``as_is``, ``input_timing`` and ``assumed_times`` are those of `Analysis`.
+    ``testbed`` is None until its costs are known.
     """
 
+    doing: str
     model: ModelSummary
     testbed: TestbedSummary | None
     candidates: tuple[Candidate, ...]
-    doing: str | None
-    recommendation: Recommendation | None = None
-    findings: tuple[Finding, ...] = ()
-    warnings: tuple[str, ...] = ()
-    how: HowToSplit | None = None
-    break_even: BreakEven | None = None
-    as_is: tuple[int, ...] | None = None
-    input_timing: InputTiming | None = None
-    assumed_times: tuple[AssumedTimes, ...] = ()
 
 
 class Recorder(Protocol):
@@ -72,5 +57,5 @@ class Recorder(Protocol):
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Keep the raw profiles of a candidate; return where, for reports."""
 
-    def review(self, review: Review) -> None:
-        """Show how far the analysis is."""
+    def show(self, told: Analysis | SoFar) -> None:
+        """Show how far the analysis is, and last the whole of it."""

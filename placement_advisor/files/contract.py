@@ -129,11 +129,17 @@ def _misfit(error: Any) -> MisfitError:
         missing = place.pop()
         if isinstance(missing, str):
             return MisfitError(f"no field {missing!r}", _place(place))
-        kind = "too_long"  # Of a pair that has one.
+        kind = "too_short"  # Of a pair that has one.
     if place == ["schema_version"] and kind == "less_than_equal":
         problem = (
             f"{shown(error['input'])} is newer than the {bounds['le']} that this advisor reads; "
             "update it"
+        )
+        return MisfitError(problem, "schema_version")
+    if place == ["schema_version"] and kind == "greater_than_equal":
+        problem = (
+            f"{shown(error['input'])} is older than the {bounds['ge']} that this advisor reads; "
+            "have the file written anew"
         )
         return MisfitError(problem, "schema_version")
     if kind == "value_error":  # What a type says of its values together.
@@ -154,7 +160,8 @@ _WHAT = {
     "string_type": "not a string",
     "bool_type": "neither true nor false",
     "string_pattern_mismatch": "not of its form",
-    "too_long": "not two numbers",
+    "too_short": "too short",
+    "too_long": "too long",
     "float_type": "not a number",
     "finite_number": "not a number",
 }

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.course import Onlooker
     from placement_advisor.analysis.kept import Kept
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.analysis.recorder import Review
+    from placement_advisor.analysis.recorder import SoFar
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -119,7 +119,7 @@ class TextFolder:
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
-    def review(self, review: Review) -> None:
+    def show(self, told: Analysis | SoFar) -> None:
         """Show nothing."""
 
 
@@ -131,9 +131,9 @@ class AnalysisFolder(TextFolder):
         super().__init__(folder, traced)
         self._tab = Tab(folder / LOG_FOLDER, traced.graph)
 
-    def review(self, review: Review) -> None:
+    def show(self, told: Analysis | SoFar) -> None:
         """Write what the tab shows."""
-        self._tab.show(review)
+        self._tab.show(told)
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:

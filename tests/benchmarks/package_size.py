@@ -42,7 +42,6 @@ READERS = (
     "machine/copy_timings.py",
     "machine/gpu_facts.py",
     "machine/host_figures_file.py",
-    "report/html/tab_files.py",
     "solvers/certificate.py",
 )
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sample_analysis import OPTIONS
 from sample_break_even import FOUND
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
+    Analysis,
     Candidate,
     Finding,
     HowToSplit,
@@ -17,8 +19,9 @@ from placement_advisor.analysis.analysis_result import (
     Saving,
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
-from placement_advisor.analysis.recorder import Review
+from placement_advisor.analysis.recorder import SoFar
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.files.contract import like
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
@@ -57,37 +60,40 @@ def write_sample(
         _candidate(placement, simulator.schedule(placement))
         for placement in _placements(layers, splits)
     )
-    Tab(logdir, graph).show(
-        Review(
-            model=ModelSummary(
-                path=f"{name}.py",
-                name=name,
-                mode="infer",
-                batch_size=32,
-                ops=len(graph),
-                edges=len(graph.edges),
-                parameter_bytes=1_000_000,
-                edge_bytes_known_share=1.0,
-                chosen=name,
-                fingerprint="0",
-            ),
-            testbed=Testbed(
-                kind="workers",
-                stand_in=True,
-                description="2 CPU stand-ins",
-                cluster=cluster,
-                fingerprint="0",
-                not_run=None,
-            ),
-            candidates=candidates,
-            doing=doing,
-            recommendation=None if doing else _recommendation(name),
-            findings=() if doing else (_finding(layers[0]),),
-            warnings=(f"{name} is made up",),
-            how=None if doing else _how(layers[0]),
-            break_even=None if doing else FOUND,
-        )
+    analysis = Analysis(
+        advisor_version="0",
+        tensorflow_version="0",
+        options=OPTIONS,
+        model=ModelSummary(
+            path=f"{name}.py",
+            name=name,
+            mode="infer",
+            batch_size=32,
+            ops=len(graph),
+            edges=len(graph.edges),
+            parameter_bytes=1_000_000,
+            edge_bytes_known_share=1.0,
+            chosen=name,
+            fingerprint="0",
+        ),
+        testbed=Testbed(
+            kind="workers",
+            stand_in=True,
+            description="2 CPU stand-ins",
+            cluster=cluster,
+            fingerprint="0",
+            not_run=None,
+        ),
+        as_is=None,
+        candidates=candidates,
+        recommendation=_recommendation(name),
+        findings=(_finding(layers[0]),),
+        warnings=(f"{name} is made up",),
+        timings_ns={},
+        how=_how(layers[0]),
+        break_even=FOUND,
     )
+    Tab(logdir, graph).show(like(SoFar, analysis, doing=doing) if doing else analysis)
 
 
 def _graph(layers: Sequence[str]) -> OpGraph:

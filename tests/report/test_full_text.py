@@ -9,14 +9,13 @@ import sample_analysis
 from sample_analysis import published, ranged, unreliable
 from simulated_steps import towers_graph
 
-from placement_advisor.analysis.assemble import review_of
 from placement_advisor.measurement.measurement import BrokenLaw, Law
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.layer_map import layer_map
-from placement_advisor.report.tensorboard.tab_json import overview_as_json
+from placement_advisor.report.tensorboard.tab import Overview
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -151,8 +150,7 @@ def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says
         on_screen = "".join(line.text for line in screen(published(of), Path("out"), 300))
         for text in (full_text(of), render_markdown(of), on_screen):
             assert says in " ".join(text.split())
-        overview = overview_as_json(review_of(of), layer_map(towers_graph()))
-        assert overview["no_findings"].startswith(says)
+        assert Overview.of(of, layer_map(towers_graph())).no_findings.startswith(says)
 
 
 def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:

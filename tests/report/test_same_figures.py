@@ -6,7 +6,6 @@ steps, and one profiled step. In this sample each of them is another.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from sample_analysis import published
 from simulated_steps import towers_graph
 
 from placement_advisor.analysis.advice.recommend import recommend
-from placement_advisor.analysis.assemble import review_of
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.screen import screen
@@ -26,8 +24,7 @@ from placement_advisor.report.pictures.bars import busy_ns, steps_of
 from placement_advisor.report.pictures.comparison_plot import draw_comparison
 from placement_advisor.report.pictures.layer_map import layer_map
 from placement_advisor.report.pictures.timeline_plot import draw_timeline
-from placement_advisor.report.tensorboard.tab_details import details_as_json
-from placement_advisor.report.tensorboard.tab_json import overview_as_json
+from placement_advisor.report.tensorboard.tab import Details, Overview
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -70,6 +67,11 @@ def _on_screen(analysis: Analysis, folder: Path) -> str:
     return "\n".join(line.text for line in screen(published(analysis), folder, 100))
 
 
+def _in_tab(analysis: Analysis) -> tuple[tuple[str, str], ...]:
+    """Return the figures of the towers there, predicted and measured."""
+    return Overview.of(analysis, layer_map(towers_graph())).candidates[1].figures
+
+
 def _words(figure: Figure) -> list[str]:
     return [word for word, _ in texts(figure)]
 
@@ -105,8 +107,7 @@ def test_what_waits_for_copies_is_the_same_everywhere(told: Analysis, tmp_path: 
     assert f"waits {waits} for copies" in _on_screen(told, tmp_path)
     assert f"{waits} exposed" in " ".join(full_text(told).split())
     assert f"{waits} exposed" in render_markdown(told)
-    overview = overview_as_json(review_of(told), layer_map(towers_graph()))
-    assert format_ns(overview["candidates"][1]["measured"]["exposed_ns"]) == waits
+    assert _in_tab(told)[2][1] == waits
     assert (
         format_ns(sample_analysis.as_json(told)["candidates"][1]["measured"]["exposed_ns"]) == waits
     )
@@ -121,8 +122,7 @@ def test_a_measured_step_is_the_timed_one_everywhere_but_where_it_says_profiled(
     profiled = format_ns(median(_profile(towers).step_ns))
     for text in (_on_screen(told, tmp_path), full_text(told), render_markdown(told)):
         assert timed in text
-    overview = overview_as_json(review_of(told), layer_map(towers_graph()))
-    assert format_ns(overview["candidates"][1]["measured"]["step_ns"]) == timed
+    assert _in_tab(told)[0][1] == timed
     compared = _words(draw_comparison(told))
     assert timed in compared
     assert any("timed (95 % interval), cut by the shares of profiled steps" in t for t in compared)
@@ -130,8 +130,8 @@ def test_a_measured_step_is_the_timed_one_everywhere_but_where_it_says_profiled(
     heading = f"measured, one profiled step, of median length: {profiled}"
     assert heading in _words(draw_timeline(told, [towers]))
     devices = told.testbed.cluster.device_names()
-    details = details_as_json(towers, towers_graph(), layer_map(towers_graph()), devices)
-    assert details["timelines"]["measured"]["heading"] == heading
+    details = Details.of(towers, towers_graph(), layer_map(towers_graph()), devices)
+    assert details.timelines[1].heading == heading
 
 
 def test_what_stands_beside_a_row_of_the_timeline_is_what_is_drawn_in_it(told: Analysis) -> None:
@@ -154,5 +154,4 @@ def test_a_speed_up_is_the_same_everywhere(told: Analysis, tmp_path: Path) -> No
     every.append(" ".join(_words(draw_comparison(told))))
     every.append(" ".join(_words(draw_timeline(told, told.candidates[:2]))))
     assert all(speedup in text for text in every)
-    overview = json.dumps(overview_as_json(review_of(told), layer_map(towers_graph())))
-    assert str(comparison.speedup.median) in overview
+    assert _in_tab(told)[3][1].startswith(speedup)

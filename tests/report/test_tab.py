@@ -10,33 +10,50 @@ import pytest
 from sample_analysis import HOSTILE, US, joined, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
+from tab_samples import write_sample
 
-from placement_advisor.analysis.assemble import review_of
-from placement_advisor.files.log_files import DETAILS, OVERVIEW
+from placement_advisor.analysis.recorder import SoFar
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import like
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.report.html.report_file import report_html
 from placement_advisor.report.pictures.layer_map import layer_map
-from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.report.tensorboard.tab import (
+    Candidate,
+    Details,
+    Overview,
+    Tab,
+    Table,
+    compact,
+    read_details,
+    read_overview,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.recorder import Review
+    from placement_advisor.analysis import analysis_result as found
+    from placement_advisor.report.tensorboard.tab import Part
+
+Document = dict[str, Any]
+MAP = layer_map(towers_graph())
+DEVICES = sample().testbed.cluster.place_names()
 
 
-def review(analysis: Analysis, **changes: Any) -> Review:
-    return replace(review_of(analysis), **changes)
+def details(candidate: found.Candidate, devices: tuple[str, ...] = DEVICES) -> Details:
+    return Details.of(candidate, towers_graph(), MAP, devices)
 
 
-def read(folder: Path, name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / name).read_text())
-    return content
+def table(parts: Sequence[Part]) -> Table:
+    (found,) = [part.table for part in parts if part.table]
+    return found
 
 
 def test_layers_stand_in_the_order_of_the_data_and_have_their_flows() -> None:
-    layers = layer_map(towers_graph())
-    assert [layer.name for layer in layers.layers] == ["lookup", "user", "item", "dot"]
-    flows = {(flow.source, flow.target): flow for flow in layers.flows}
+    assert [layer.name for layer in MAP.layers] == ["lookup", "user", "item", "dot"]
+    flows = {(flow.source, flow.target): flow for flow in MAP.flows}
     assert {ends: flow.size_bytes for ends, flow in flows.items()} == {
         (0, 1): 1_600,
         (0, 2): 1_600,
@@ -44,46 +61,16 @@ def test_layers_stand_in_the_order_of_the_data_and_have_their_flows() -> None:
         (2, 3): None,
     }
     for (source, target), flow in flows.items():
-        assert flow.route[0] == layers.layers[source].middle
-        assert flow.route[-1] == layers.layers[target].middle
-    assert len({layer.middle for layer in layers.layers}) == 4
+        assert flow.route[0] == MAP.layers[source].middle
+        assert flow.route[-1] == MAP.layers[target].middle
+    assert len({layer.middle for layer in MAP.layers}) == 4
 
 
 def test_layers_have_their_devices_and_what_crosses_between_them() -> None:
-    layers = layer_map(towers_graph())
-    assert layers.devices(PLACEMENT) == ("GPU:0", "GPU:0", "GPU:1", "GPU:0")
-    cut = layers.cut_bytes(towers_graph(), PLACEMENT)
-    ends = {flow: (layers.flows[flow].source, layers.flows[flow].target) for flow in cut}
+    assert MAP.devices(PLACEMENT) == ("GPU:0", "GPU:0", "GPU:1", "GPU:0")
+    cut = MAP.cut_bytes(towers_graph(), PLACEMENT)
+    ends = {flow: (MAP.flows[flow].source, MAP.flows[flow].target) for flow in cut}
     assert {ends[flow]: size for flow, size in cut.items()} == {(0, 2): 1_600, (2, 3): None}
-
-
-def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing(tmp_path: Path) -> None:
-    Tab(tmp_path, towers_graph()).show(review(unreliable()))
-    _, row, _ = read(tmp_path, OVERVIEW)["candidates"]
-    assert row["measured"]["copies"] is None
-    assert row["measured"]["exposed_ns"] is None
-    details = read(tmp_path / DETAILS, "towers.json")
-    assert details["activities"] is None
-    assert details["timelines"]["measured"] is None
-    assert details["timelines"]["simulated"] is not None
-
-
-def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_not_apply(
-    tmp_path: Path,
-) -> None:
-    Tab(tmp_path, towers_graph()).show(review(ranged()))
-    alone, row, _ = read(tmp_path, OVERVIEW)["candidates"]
-    assert alone["predicted_range"] is None
-    assert row["predicted_range"] == [1.25, 2.0]
-    assert row["predicted_after_runs"] is None
-    Tab(tmp_path, towers_graph()).show(review(joined()))
-    alone, row, _ = read(tmp_path, OVERVIEW)["candidates"]
-    assert alone["predicted_after_runs"] is None
-    assert row["predicted_range"] == [1.25, 2.0]
-    assert row["predicted_after_runs"] == {"runs": 2, "median": 1.5625, "low": 1.0, "high": 1.6}
-    Tab(tmp_path, towers_graph()).show(review(not_applicable()))
-    _, row = read(tmp_path, OVERVIEW)["candidates"]
-    assert row["failure"] == "not applicable: the model has one tower"
 
 
 def test_a_graph_without_forward_ops_has_an_empty_map() -> None:
@@ -97,162 +84,198 @@ def test_of_very_many_layers_those_that_hold_them_are_shown() -> None:
     assert {layer.name for layer in layer_map(graph).layers} == {f"block_{i}" for i in range(30)}
 
 
-def test_the_overview_has_verdict_figures_and_findings(tmp_path: Path) -> None:
-    Tab(tmp_path, towers_graph()).show(review(sample()))
-    overview = read(tmp_path, OVERVIEW)
-    assert overview["doing"] is None
-    assert overview["verdict"]["headline"].startswith("split: towers, 1.69")
-    single, split, crashed = overview["candidates"]
-    assert single["predicted"]["step_ns"] == 52_000 * US
-    assert split["predicted"] == {
-        "step_ns": 30_100 * US,
-        "copies": 4,
-        "bytes": 1_416_384,
-        "bytes_are_a_floor": False,
-        "exposed_ns": 1_500 * US,
-    }
-    low, high = (split["measured_speedup"][end] for end in ("low", "high"))
-    assert low < split["measured_speedup"]["median"] < high
-    assert crashed["measured"] is None
-    assert crashed["failure_kind"] == "crashed"
-    assert split["peak_memory"] == [
-        {"device": "worker:0", "bytes": 12_100_000},
-        {"device": "worker:1", "bytes": 8_200_000},
-    ]
-    assert overview["as_is"] == {"name": "as-is", "step_ns": 29_400 * US}
-    assert overview["input"] is None
-    (finding,) = overview["findings"]
-    assert finding["where"] == "layer item_conv, sample_models/deepconn.py:41"
-    assert finding["page"].startswith("# PA201")
+def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing() -> None:
+    row = unreliable().candidates[1]
+    step, copies, exposed, _ = Candidate.of(row).figures
+    assert step == ("30.1 ms", "30.5 ms")
+    assert (copies[1], exposed[1]) == ("–", "–")
+    assert details(row).activities == ()
+    assert [each.heading for each in details(row).timelines] == ["simulated, step 30.1 ms"]
 
 
-def test_details_have_lanes_bars_and_copies_of_both_steps(tmp_path: Path) -> None:
-    Tab(tmp_path, towers_graph()).show(review(sample()))
-    details = read(tmp_path, f"{DETAILS}/towers.json")
-    assert details["lanes"] == [
-        "worker:0",
-        "worker:1",
-        "worker:0 → worker:1",
-        "worker:1 → worker:0",
-    ]
-    simulated = details["timelines"]["simulated"]
-    assert simulated["step_ns"] == 30_100 * US
-    assert simulated["copies"] == [2, 3]
-    bars = [[lane, simulated["names"][name], *ends] for lane, name, *ends in simulated["spans"]]
-    assert bars[0] == [0, "lookup", 0, 2_000 * US]
-    assert [2, "lookup", 2_000 * US, 2_300 * US] in bars
-    assert details["timelines"]["measured"]["step_ns"] == round(30_100 * US * 1.04)
-    there, back = details["copies"]["simulated"]
-    assert (there["source"], there["count"], there["bytes"]) == ("worker:0", 2, 168_192)
-    assert back["time_ns"] == 1_500 * US
-    assert details["tensors"][0] == {
-        "tensor": "item_conv_grad:0",
-        "source": "worker:1",
-        "target": "worker:0",
-        "bytes": 1_240_000,
-        "time_ns": 1_100 * US,
-    }
+def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_not_apply() -> None:
+    alone, row, _ = map(Candidate.of, ranged().candidates)
+    assert (alone.figures[3], alone.after_runs) == (("–", "–"), None)
+    assert (row.figures[3][0].split()[1], row.after_runs) == ("(1.25–2.00)", None)
+    _, row, _ = map(Candidate.of, joined().candidates)
+    assert row.figures[3][0].split()[1] == "(1.25–2.00)"
+    assert row.after_runs == "after 2 runs: 1.56× (1.00–1.60)"
+    _, row = map(Candidate.of, not_applicable().candidates)
+    assert row.failure == "not applicable: the model has one tower"
+    assert (row.is_applicable, row.figures) == (False, ())
 
 
-def test_the_overview_says_how_fast_the_dataset_is(tmp_path: Path) -> None:
-    Tab(tmp_path, towers_graph()).show(review(with_break_even()))
-    assert read(tmp_path, OVERVIEW)["input"].startswith("input: 12,800 samples/s alone; the step")
+def test_the_overview_has_verdict_figures_and_findings() -> None:
+    overview = Overview.of(sample(), MAP)
+    assert overview.headline.startswith("split: towers, 1.69")
+    single, split, crashed = overview.candidates
+    assert single.figures[0][0] == "52.0 ms"
+    assert split.figures[:3] == (
+        ("30.1 ms", "30.5 ms"),
+        ("4, 1.42 MB", "4, 1.42 MB"),
+        ("1.50 ms", "1.56 ms"),
+    )
+    assert split.figures[3][1].startswith("1.69× (")
+    assert split.peak_memory == ("worker:0 12.1 MB", "worker:1 8.20 MB")
+    assert [measured for _, measured in crashed.figures] == ["–"] * 4
+    assert crashed.is_applicable
+    assert overview.as_is == ("as-is", "29.4 ms")
+    assert overview.notes == ("as-is: your own step, unmodified, with all of the machine.",)
+    (finding,) = overview.findings
+    assert finding.parts[1].text == "layer item_conv, sample_models/deepconn.py:41"
+    assert (finding.parts[-1].markdown or "").startswith("# PA201")
+    _, timed = Overview.of(with_break_even(), MAP).notes
+    assert timed.startswith("input: 12,800 samples/s alone; the step")
 
 
-def test_details_have_what_took_the_time_of_the_profiled_steps(tmp_path: Path) -> None:
-    Tab(tmp_path, towers_graph()).show(review(sample()))
-    activities = read(tmp_path, f"{DETAILS}/towers.json")["activities"]
+def test_details_have_lanes_bars_and_copies_of_both_steps() -> None:
+    shown = details(sample().candidates[1])
+    assert shown.lanes == ("worker:0", "worker:1", "worker:0 → worker:1", "worker:1 → worker:0")
+    simulated, measured = shown.timelines
+    assert simulated.step_ns == 30_100 * US
+    assert simulated.copies == (2, 3)
+    bars = [(lane, simulated.names[name], *ends) for lane, name, *ends in simulated.spans]
+    assert bars[0] == (0, "lookup", 0, 2_000 * US)
+    assert (2, "lookup", 2_000 * US, 2_300 * US) in bars
+    assert measured.step_ns == round(30_100 * US * 1.04)
+    assert table(shown.copies).rows == (
+        ("worker:0", "", "2, 168 kB, 600 µs | 2, 168 kB, 624 µs"),
+        ("worker:1", "2, 1.25 MB, 1.50 ms | 2, 1.25 MB, 1.56 ms", ""),
+    )
+    largest = ("item_conv_grad:0", "worker:1 → worker:0", "1.24 MB", "1.10 ms")
+    assert (table(shown.tensors).rows[0], table(shown.tensors).count) == (largest, 4)
+
+
+def test_details_have_what_took_the_time_of_the_profiled_steps() -> None:
+    towers = sample().candidates[1]
+    measured, profile = towers.measured, towers.profile
+    said, _ = parts = details(towers).activities
     # Ops take 54.08 ms a step, 13.52 ms of that item_conv, copies 2.18 ms.
-    assert activities["parts"] == ("Compute 96 %, copies 4 % of all activity in 10 profiled steps.")
-    first, *_ = activities["rows"]
-    assert first["cells"] == [
-        "24.03%",
-        "135 ms",
-        "10",
-        "13.5 ms",
-        "12.2 ms",
-        "17.6 ms",
-        "item_conv",
-    ]
-    assert not first["is_copy"]
-    assert [row["cells"][-1] for row in activities["rows"] if row["is_copy"]] == [
+    assert said.text == "Compute 96 %, copies 4 % of all activity in 10 profiled steps."
+    rows, bold = table(parts).rows, table(parts).bold
+    assert rows[0] == ("24.03%", "135 ms", "10", "13.5 ms", "12.2 ms", "17.6 ms", "item_conv")
+    assert [rows[number][-1] for number in bold] == [
         "[gRPC copy worker:1 → worker:0]",
         "[gRPC copy worker:0 → worker:1]",
     ]
+    assert measured is not None
+    assert profile is not None
+    measured = replace(measured, profile=replace(profile, activities=()))
+    empty = details(replace(towers, measured=measured)).activities
+    assert [part.text for part in empty] == ["The profile is empty."]
 
 
-def test_of_an_empty_profile_there_is_nothing_but_that_it_is_empty(tmp_path: Path) -> None:
-    towers = sample().candidates[1]
-    assert towers.measured is not None
-    assert towers.measured.profile is not None
-    profile = replace(towers.measured.profile, activities=())
-    empty = replace(towers, measured=replace(towers.measured, profile=profile))
-    Tab(tmp_path, towers_graph()).show(review(sample(), candidates=(empty,)))
-    activities = read(tmp_path, f"{DETAILS}/towers.json")["activities"]
-    assert (activities["parts"], activities["rows"]) == ("The profile is empty.", [])
-
-
-def test_bytes_of_unknown_size_are_null_and_what_lacks_them_is_a_floor(tmp_path: Path) -> None:
-    split = replace(sample().candidates[1], predicted=towers().schedule)
-    Tab(tmp_path, towers_graph()).show(review(sample(), candidates=(split,)))
-    (shown,) = read(tmp_path, OVERVIEW)["candidates"]
-    assert (shown["predicted"]["bytes"], shown["predicted"]["bytes_are_a_floor"]) == (3_200, True)
-    details = read(tmp_path, f"{DETAILS}/towers.json")
-    assert [(each["tensor"], each["bytes"]) for each in details["tensors"]] == [
-        ("lookup:0", 1_600),
-        ("lookup:1", 1_600),
-        ("^dot", 0),
-        ("item:0", None),
+def test_bytes_that_are_not_known_are_none_and_others_a_floor() -> None:
+    split = replace(sample().candidates[1], predicted=towers().schedule, measured=None)
+    assert Candidate.of(split).figures[1][0].endswith(", ≥ 3.20 kB")
+    shown = details(split, ("GPU:0", "GPU:1"))
+    assert [(name, size) for name, _, size, _ in table(shown.tensors).rows] == [
+        ("lookup:0", "1.60 kB"),
+        ("lookup:1", "1.60 kB"),
+        ("^dot", "0 B"),
+        ("item:0", "?"),
     ]
-    ways = {(each["source"], each["target"]): each for each in details["copies"]["simulated"]}
-    assert ways["GPU:1", "GPU:0"]["bytes"] is None
-    assert ways["CPU:0", "GPU:1"]["bytes"] == 1_600
-    assert not ways["CPU:0", "GPU:1"]["bytes_are_a_floor"]
+    assert table(shown.copies).head == ("", "GPU:0", "GPU:1", "CPU:0")
+    _, to_gpu_0, to_gpu_1 = ([row[to] for row in table(shown.copies).rows] for to in range(3))
+    assert "1, ?, " in to_gpu_0[1]
+    assert "1, 1.60 kB, " in to_gpu_1[2]
 
 
-def test_what_was_not_measured_is_null(tmp_path: Path) -> None:
-    Tab(tmp_path, towers_graph()).show(review(sample()))
-    details = read(tmp_path, f"{DETAILS}/alternating.json")
-    assert details["timelines"]["measured"] is None
-    assert details["copies"]["measured"] is None
-    assert details["activities"] is None
-
-
-def test_a_split_of_the_batch_has_no_layers_on_one_device_each(tmp_path: Path) -> None:
-    analysis = sample()
-    split = replace(analysis.candidates[1], samples=(16, 16))
-    Tab(tmp_path, towers_graph()).show(review(analysis, candidates=(split,)))
-    details = read(tmp_path, f"{DETAILS}/towers.json")
-    assert details["layers"] is None
-    assert details["cuts"] is None
+def test_what_was_not_measured_and_layers_of_a_split_of_the_batch_are_left_out() -> None:
+    shown = details(replace(sample().candidates[2], samples=(16, 16)))
+    assert (len(shown.timelines), shown.activities) == (1, ())
+    assert all(cell.endswith("| –") for row in table(shown.copies).rows for cell in row[1:] if cell)
+    assert (shown.layers, shown.cuts) == (None, None)
 
 
 def test_before_anything_is_known_there_is_the_model_and_what_is_done(tmp_path: Path) -> None:
-    tab = Tab(tmp_path, towers_graph())
-    early = {"testbed": None, "candidates": (), "recommendation": None, "findings": ()}
-    tab.show(review(sample(), doing="measuring costs", **early))
-    overview = read(tmp_path, OVERVIEW)
-    assert overview["doing"] == "measuring costs"
-    assert overview["verdict"] is None
-    assert overview["devices"] == []
-    assert overview["graph"]["layers"][0]["name"] == "lookup"
+    model = sample().model
+    early = SoFar(doing="measuring costs", model=model, testbed=None, candidates=())
+    Tab(tmp_path, towers_graph()).show(early)
+    overview = read_overview(tmp_path / OVERVIEW)
+    assert overview.headline == "Running: measuring costs"
+    assert (overview.chosen, overview.devices, overview.findings) == (None, (), ())
+    assert overview.no_findings == "Not yet known."
+    assert overview.graph.layers[0].name == "lookup"
 
 
 def test_details_are_written_again_only_when_there_is_more(tmp_path: Path) -> None:
     analysis = sample()
     tab = Tab(tmp_path, towers_graph())
     unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
-    tab.show(review(analysis, candidates=unmeasured, doing="timing"))
+    early = like(SoFar, analysis, candidates=unmeasured, doing="timing")
+    tab.show(early)
     file = tmp_path / DETAILS / "towers.json"
     first = file.stat()
-    tab.show(review(analysis, candidates=unmeasured, doing="timing"))
+    tab.show(early)
     assert file.stat().st_mtime_ns == first.st_mtime_ns
-    tab.show(review(analysis))
-    assert read(tmp_path, f"{DETAILS}/towers.json")["timelines"]["measured"] is not None
+    tab.show(analysis)
+    assert len(read_details(file, read_overview(tmp_path / OVERVIEW)).timelines) == 2
     assert [path.name for path in tmp_path.rglob("*.new")] == []
 
 
 @pytest.mark.parametrize("layer", [HOSTILE, "ünï/cödé"])
 def test_names_are_kept_as_they_are(tmp_path: Path, layer: str) -> None:
-    Tab(tmp_path, towers_graph(layer)).show(review(sample()))
-    assert read(tmp_path, OVERVIEW)["graph"]["layers"][1]["name"] == layer
+    Tab(tmp_path, towers_graph(layer)).show(sample())
+    assert read_overview(tmp_path / OVERVIEW).graph.layers[1].name == layer
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    write_sample(tmp_path / LOG_FOLDER, ["a", "b", "c", "d", "e"])
+    return tmp_path / LOG_FOLDER
+
+
+def changed(path: Path, change: Callable[[Document], object]) -> Path:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
+    overview = read_overview(logdir / OVERVIEW)
+    assert compact(overview) == (logdir / OVERVIEW).read_text()
+    path = logdir / DETAILS / "alternating.json"
+    assert compact(read_details(path, overview)) == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("candidate", "change", "told"),
+    [
+        (
+            None,
+            lambda o: o.update(schema_version=1),
+            "1 is older than the 2 that this advisor reads",
+        ),
+        (
+            None,
+            lambda o: o.update(schema_version=3),
+            "3 is newer than the 2 that this advisor reads",
+        ),
+        (None, lambda o: o.update(graph=None), "graph: None is not an object"),
+        (None, lambda o: o["candidates"][1].update(name="../a"), r"\[1\].name: .* no name of a"),
+        (None, lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same"),
+        (None, lambda o: o["graph"]["layers"][2].update(at=[0]), r"\[2\].at: \[0\] is too short"),
+        (None, lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows: 5 is none of 5"),
+        (None, lambda o: o["graph"]["flows"][0].update(route=[[0, 0]]), "a way without two ends"),
+        ("alternating", lambda d: d.pop("copies"), "no field 'copies'"),
+        ("alternating", lambda d: d["layers"].pop(), "layers: 4 of 5 layers"),
+        ("alternating", lambda d: d["cuts"].append([9, None]), "cuts: 9 is none of"),
+        ("alternating", lambda d: spans(d, 0).append([7, 0, 0, 1]), r"\[0\].spans: 7 is none of 3"),
+        ("alternating", lambda d: spans(d, 1).append([0, 99, 0, 1]), r"\[1\].spans: 99 is none of"),
+        ("alternating", lambda d: spans(d, 1).append([0, 0, 1]), r"\[0, 0, 1\] is too short"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_its_place(
+    logdir: Path, candidate: str | None, change: Callable[[Document], object], told: str
+) -> None:
+    path = changed(logdir / (f"{DETAILS}/{candidate}.json" if candidate else OVERVIEW), change)
+    with pytest.raises(AdvisorError, match=told) as refused:
+        report_html(logdir.parent)
+    assert refused.value.message.startswith(f"{path}: ")
+
+
+def spans(details: Document, timeline: int) -> list[list[int]]:
+    found: list[list[int]] = details["timelines"][timeline]["spans"]
+    return found

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.recorder import Review
 
 MODELS = 24
 MEDIAN = 0.211
@@ -69,7 +68,7 @@ def expected_error(
     return _on_stand_ins(candidates) if stand_in else _on_gpus(times)
 
 
-def analysis_error(analysis: Analysis | Review) -> str | None:
+def analysis_error(analysis: Analysis) -> str | None:
     """Return what errors to expect of an analysis; None where steps ran, or none are known."""
     testbed = analysis.testbed
     if testbed is None or testbed.not_run is None:

@@ -11,10 +11,9 @@ from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.recorder import Review
 
 
-def input_line(analysis: Analysis | Review) -> str | None:
+def input_line(analysis: Analysis) -> str | None:
     """Return how fast the dataset is alone and how fast the step is; None if it was not timed."""
     timing, batch_size = analysis.input_timing, analysis.model.batch_size
     if timing is None:
@@ -27,7 +26,7 @@ def input_line(analysis: Analysis | Review) -> str | None:
     return f"input: {alone}{_step(analysis)}, measured{kinds}"
 
 
-def _step(analysis: Analysis | Review) -> str:
+def _step(analysis: Analysis) -> str:
     """Return what the user's own step takes, else the one on a single device."""
     batch_size = analysis.model.batch_size
     times_ns, name = analysis.as_is or (), AS_IS

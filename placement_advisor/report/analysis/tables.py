@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         Candidate,
         Finding,
     )
-    from placement_advisor.analysis.recorder import Review
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
     from placement_advisor.simulator.schedule import Schedule
@@ -126,19 +125,19 @@ def candidate_figures(candidate: Candidate) -> tuple[StepFigures | None, StepFig
     )
 
 
-def verdict_is_split(analysis: Analysis | Review) -> bool:
+def verdict_is_split(analysis: Analysis) -> bool:
     """Whether a split is to be made, and how to carry it out is known."""
     answer = analysis.recommendation
     is_split = answer is not None and answer.verdict in TO_SPLIT
     return is_split and analysis.how is not None
 
 
-def how_title(analysis: Analysis | Review) -> str:
+def how_title(analysis: Analysis) -> str:
     """Return what stands above how to carry out the best split."""
     return "How to split" if verdict_is_split(analysis) else "How the best split goes"
 
 
-def no_findings_text(analysis: Analysis | Review) -> str:
+def no_findings_text(analysis: Analysis) -> str:
     """Return what to say where no rule has found anything."""
     alone = next((c for c in analysis.candidates if c.name == BASELINE), None)
     has_run = alone is not None and alone.measured is not None and bool(alone.measured.step_ns)
@@ -188,11 +187,11 @@ def own_process_text(step_ns: float) -> str:
     return f"{BASELINE}: {format_ns(step_ns)}, measured {where}"
 
 
-def _ran_on_testbed(analysis: Analysis | Review) -> bool:
+def _ran_on_testbed(analysis: Analysis) -> bool:
     return analysis.testbed is not None and analysis.testbed.not_run is None
 
 
-def as_is_interval(analysis: Analysis | Review) -> Interval | None:
+def as_is_interval(analysis: Analysis) -> Interval | None:
     """Return the step time of the user's own step."""
     return bootstrap_median(analysis.as_is) if analysis.as_is else None
 

@@ -12,13 +12,20 @@ import gzip
 import hashlib
 import html
 import json
+from dataclasses import replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.html.bundle import bundle
-from placement_advisor.report.html.tab_files import read_details, read_overview
+from placement_advisor.report.tensorboard.tab import (
+    Overview,
+    Part,
+    compact,
+    read_details,
+    read_overview,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +64,9 @@ def report_html(folder: Path) -> str:
     """
     log = folder / LOG_FOLDER
     overview = read_overview(log / OVERVIEW)
-    name, verdict = overview["model"]["name"], overview["verdict"]
-    packed = _packed(overview)
+    packed = _packed(compact(overview))
     answers = {
-        "runs": [{"name": name, "changed": "", "running": False}],
+        "runs": [{"name": overview.name, "changed": "", "running": False}],
         "overview": packed,
         "details": _all_details(log / DETAILS, overview, _MOST_PACKED_CHARS - len(packed)),
     }
@@ -72,8 +78,8 @@ def report_html(folder: Path) -> str:
     )
     return _PAGE.format(
         policy=policy,
-        title=html.escape(one_line(f"{name}: placement report")),
-        headline=html.escape(one_line(verdict["headline"] if verdict else name)),
+        title=html.escape(one_line(f"{overview.name}: placement report")),
+        headline=html.escape(one_line(overview.headline)),
         style=style,
         # All of it is ASCII, and nothing in it ends the element.
         answers=json.dumps(answers).replace("<", "\\u003c"),
@@ -81,27 +87,26 @@ def report_html(folder: Path) -> str:
     )
 
 
-def _all_details(folder: Path, overview: dict[str, Any], room: int) -> list[tuple[str, str]]:
+def _all_details(folder: Path, overview: Overview, room: int) -> list[tuple[str, str]]:
     """Return names of candidates with their details, packed; that of the verdict has room first.
 
     ``room`` is how many characters they may take; what is never left out may take more.
     """
-    chosen = overview["verdict"] and overview["verdict"]["candidate"]
-    shown = [each["name"] for each in overview["candidates"] if each["details"]]
+    shown = [each.name for each in overview.candidates if each.details]
     packed = []
-    for name in sorted(shown, key=lambda name: name != chosen):
+    for name in sorted(shown, key=lambda name: name != overview.chosen):
         details = read_details(folder / f"{name}.json", overview)
-        whole = _packed(details)
+        whole = _packed(compact(details))
         if len(whole) > room:
-            nothing = dict.fromkeys(details["timelines"])
-            whole = _packed({**details, "timelines": nothing, "tensors": [], "left_out": _LEFT_OUT})
+            said = (Part(_LEFT_OUT),)
+            details = replace(details, timelines=(), tensors=said, left_out=_LEFT_OUT)
+            whole = _packed(compact(details))
         packed.append((name, whole))
         room -= len(whole)
     return packed
 
 
-def _packed(content: dict[str, Any]) -> str:
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+def _packed(text: str) -> str:
     # Without a time: equal analyses have equal files.
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 

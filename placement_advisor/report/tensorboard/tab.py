@@ -1,24 +1,556 @@
-"""Writes what the Placement tab of TensorBoard shows, again and again while an analysis runs.
+"""What the tab Placement shows: written again and again while an analysis runs, and read back.
 
-A reader finds each file complete, as it was or as it is.
+One file for all candidates (`Overview`), small enough to be written after every round, and one for
+each (`Details`), which grows with its step. They hold text as it is shown; timelines and layers
+alone are drawn from numbers, integer nanoseconds and bytes per step. A reader finds each file
+complete, as it was or as it is. Numbers in what is read point at something that is there, whoever
+wrote it: a page can show it.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from annotated_types import Ge, Le, MaxLen
+from pydantic import AfterValidator
+
+from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.analysis.findings.explanations import page
+from placement_advisor.analysis.recorder import SoFar
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, plain, read
+from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
-from placement_advisor.report.pictures.layer_map import LayerMap, layer_map
-from placement_advisor.report.tensorboard.tab_details import details_as_json
-from placement_advisor.report.tensorboard.tab_json import overview_as_json
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.report.analysis import break_even_text, tables
+from placement_advisor.report.analysis.expected_errors import analysis_error
+from placement_advisor.report.analysis.input_text import input_line
+from placement_advisor.report.analysis.scaling import WHICH, speedups
+from placement_advisor.report.pictures import bars
+from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH, LayerMap, layer_map
+from placement_advisor.results.analysis import ScalingRow, scaling
+from placement_advisor.simulator.events import Transfer, carried
+from placement_advisor.simulator.intervals import length, merged
+from placement_advisor.units import NS_PER_S, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.recorder import Review
+    from placement_advisor.analysis import analysis_result as found
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
+    from placement_advisor.simulator.exposure import SeenCopy
+    from placement_advisor.simulator.schedule import Schedule
+
+SCHEMA_VERSION = 2
+# Nobody looks through more of those that cross.
+_MOST_TENSORS = 500
+_DASH = tables.NOTHING
+_ENDS = attrgetter("source", "target")
+_CROSSING, _TENSORS = "Tensors that cross as predicted", ("Tensor", "Way", "Bytes", "Time")
+_RAN = "What ran in the profiled steps, copies in bold"
+_SCALING = ("", "Candidate", "Devices", "Samples a step", "Predicted (simulated)", "Measured")
+_SWEEP = ("Split", "Speed-up", "")
+_OWN_STEP = "Your own step, placed so, on its own variables (inputs: those that were analysed):"
+
+
+def _file_name(name: str) -> str:
+    if Path(name).name != name or "\0" in name:
+        raise ValueError(f"{shown(name)} is no name of a candidate")
+    return name
+
+
+# Code for thousands of layers has so many characters.
+Text = Annotated[str, MaxLen(1_000_000)]
+FileName = Annotated[Text, AfterValidator(_file_name)]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; the first cell of each row is its head."""
+
+    caption: Text
+    head: Rows[Text]
+    rows: Rows[Rows[Text]]
+    bold: Rows[Count] = ()
+    """Numbers of rows."""
+    count: Count | None = None
+    """Of rows in all, where heads of rows are code and the first rows are shown until asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a section: text, or else items, code, a table or Markdown."""
+
+    text: Text = ""
+    is_hint: bool = False
+    lead: Text = ""
+    """Bold, before the text."""
+    items: Rows[Text] | None = None
+    code: Text | None = None
+    table: Table | None = None
+    markdown: Text | None = None
+    folded: Text | None = None
+    """The line that unfolds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A finding, or a section that only some analyses have."""
+
+    title: Text
+    parts: Rows[Part]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A row of the table of candidates."""
+
+    name: FileName
+    rationale: Text
+    failure: Text | None
+    is_applicable: bool
+    samples: Rows[Count] | None
+    """Of each replica, where the batch is split."""
+    figures: Rows[tuple[Text, Text]]
+    """Step, copies, exposed and speed-up, each predicted and measured; none where it failed."""
+    after_runs: Text | None
+    """The speed-up as predicted when others had run and it had not."""
+    peak_memory: Rows[Text]
+    details: Count
+    """Grows with what there is to show of it; 0 for nothing."""
+
+    @classmethod
+    def of(cls, candidate: found.Candidate) -> Candidate:
+        """Return it as it is shown."""
+        predicted, failure = candidate.predicted, candidate.failure
+        after, later = candidate.ratio_after_runs, tables.range_after_runs(candidate)
+        peaks = predicted.peak_memory_bytes if predicted else {}
+        after_runs = None
+        if after and later:
+            after_runs = f"after {after.runs} runs: {tables.with_range(later.median, later)}"
+        return cls(
+            name=candidate.name,
+            rationale=candidate.rationale,
+            failure=tables.failure_text(candidate) if failure else None,
+            is_applicable=failure is None or failure.kind is not FailureKind.NOT_APPLICABLE,
+            samples=candidate.samples,
+            figures=_figures(candidate),
+            after_runs=after_runs,
+            peak_memory=tuple(f"{device} {format_bytes(size)}" for device, size in peaks.items()),
+            details=int(predicted is not None) + 2 * int(candidate.profile is not None),
+        )
+
+
+def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
+    predicted, profile = candidate.predicted, candidate.profile
+    steps_ns = candidate.measured.step_ns if candidate.measured else ()
+    if candidate.failure and not predicted and not steps_ns:
+        return ()
+    ratio = candidate.predicted_ratio
+    times = 1 / ratio.ratio if ratio and ratio.ratio else None
+    speedup = candidate.comparison and candidate.comparison.speedup
+    expected = (_DASH, _DASH, _DASH)
+    if predicted:
+        size = predicted.carried
+        crossing = _crossing(predicted.transfer_count, size.amount, is_floor=size.is_floor)
+        expected = format_ns(predicted.step_ns), crossing, format_ns(predicted.exposed_ns)
+    seen = format_ns(round(median(steps_ns))) if steps_ns else _DASH, _DASH, _DASH
+    if steps_ns and profile:
+        crossing = _crossing(profile.transfer_count, profile.transfer_bytes)
+        seen = seen[0], crossing, format_ns(profile.exposed_ns)
+    foreseen = tables.with_range(times, tables.predicted_range(candidate))
+    measured = tables.with_range(speedup.median, speedup) if speedup else _DASH
+    return (*zip(expected, seen, strict=True), (foreseen, measured))
+
+
+def _crossing(count: int | None, size: int | None, *, is_floor: bool = False) -> str:
+    if count is None:
+        return _DASH
+    return f"{count}, {format_bytes(size, is_floor=is_floor)}" if count else "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of the forward pass, with the middle of its box; y leads down."""
+
+    name: Text
+    at: Point
+    ops: Count
+    flops: Count | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What flows from one layer to another, by their numbers, and its way from middle to middle."""
+
+    source: Count
+    target: Count
+    route: Rows[Point]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The layers of the forward pass, in an order in which data flows, and the size of a box."""
+
+    box: Point
+    layers: Rows[Layer]
+    flows: Rows[Flow]
+
+    def __post_init__(self) -> None:
+        ends = (end for flow in self.flows for end in (flow.source, flow.target))
+        _check_below(len(self.layers), "graph.flows", ends)
+        if any(not flow.route[1:] for flow in self.flows):
+            raise MisfitError("a way without two ends", "graph.flows")
+
+    @classmethod
+    def of(cls, told: LayerMap) -> Graph:
+        """Return it as it is drawn."""
+
+        def point(place: Point) -> Point:
+            return round(place[0], 3), round(place[1], 3)
+
+        layers = (Layer(e.name, point(e.middle), e.ops, e.flops.amount) for e in told.layers)
+        flows = (Flow(e.source, e.target, tuple(map(point, e.route))) for e in told.flows)
+        return cls((BOX_WIDTH, BOX_HEIGHT), tuple(layers), tuple(flows))
+
+
+def _check_below(count: int, place: str, numbers: Iterable[int]) -> None:
+    if (most := max(numbers, default=-1)) >= count:
+        raise MisfitError(f"{most} is none of {count}", place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What is shown first of an analysis; what has a default is known once it is complete."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Annotated[int, Ge(SCHEMA_VERSION), Le(SCHEMA_VERSION)]
+    name: Text
+    """Of the model."""
+    headline: Text
+    verdict: Rows[Part]
+    devices: Rows[Text]
+    hosts: ByName[Rows[Text]]
+    """Devices of each, none where there is one machine."""
+    candidates: Rows[Candidate]
+    graph: Graph
+    no_findings: Text
+    """What is to be said where there are no findings."""
+    sections: Rows[Section]
+    chosen: Text | None = None
+    """Candidate that the verdict is about."""
+    warnings: Rows[Text] = ()
+    as_is: tuple[Text, Text] | None = None
+    """Name and time of the user's own step, which is no candidate."""
+    notes: Rows[Text] = ()
+    """Below the candidates."""
+    findings: Rows[Section] = ()
+
+    def __post_init__(self) -> None:
+        if len({each.name for each in self.candidates}) < len(self.candidates):
+            raise MisfitError("two of the same name", "candidates")
+
+    @classmethod
+    def so_far(cls, told: SoFar, layers: LayerMap) -> Overview:
+        """Return what is shown of an analysis that goes on."""
+        testbed, rows = told.testbed, scaling(told.candidates)
+        hosts: dict[str, tuple[str, ...]] = {}
+        for device, host in (testbed.host_of if testbed else {}).items():
+            hosts[host] = (*hosts.get(host, ()), device)
+        facts = _facts(told.model, testbed), tables.left_out_text(told.model.left_out)
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            name=told.model.name,
+            headline=f"Running: {told.doing}",
+            verdict=tuple(Part(text, is_hint=True) for text in facts if text),
+            devices=testbed.cluster.place_names() if testbed else (),
+            hosts=hosts,
+            candidates=tuple(map(Candidate.of, told.candidates)),
+            graph=Graph.of(layers),
+            no_findings="Not yet known.",
+            sections=(_scaling(rows, speedups(told.candidates)),) if rows else (),
+        )
+
+    @classmethod
+    def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
+        """Return what is shown of an analysis that is complete."""
+        before = cls.so_far(like(SoFar, told, doing=""), layers)
+        answer, as_is = told.recommendation, tables.as_is_interval(told)
+        others = Part(items=answer.others, folded="The other candidates")
+        own = f"{tables.AS_IS}: your own step, unmodified, with all of the machine."
+        notes = (own if as_is else None, input_line(told), analysis_error(told))
+        how = [_how(told, told.how)] if told.how else []
+        even = [_break_even(told.break_even)] if told.break_even else []
+        return replace(
+            before,
+            headline=answer.headline,
+            chosen=answer.candidate,
+            verdict=(*before.verdict, Part(items=answer.reasons), *[others] * bool(answer.others)),
+            warnings=told.warnings,
+            as_is=(tables.AS_IS, format_ns(round(as_is.median))) if as_is else None,
+            notes=tuple(filter(None, notes)),
+            findings=tuple(map(_finding, told.findings)),
+            no_findings=f"{tables.no_findings_text(told)}.",
+            sections=(*how, *even, *before.sections),
+        )
+
+
+def _facts(model: found.ModelSummary, testbed: found.TestbedSummary | None) -> str:
+    batch = "" if model.batch_size is None else f", batch of {model.batch_size}"
+    size = f"{model.ops} ops, {format_bytes(model.parameter_bytes)} of parameters"
+    facts = f"{model.path}: {model.name} ({model.mode}{batch}), {size}"
+    return f"{facts}; {testbed.description}" if testbed else facts
+
+
+def _finding(finding: found.Finding) -> Section:
+    other = "Of a split that is not recommended." if finding.is_hypothetical else ""
+    saves = f"Saves {tables.saving_text(finding.saving)}." if finding.saving else ""
+    where = tables.where_text(finding)
+    texts = Part(other, is_hint=True), Part(finding.action), Part(where, is_hint=True), Part(saves)
+    means = Part(markdown=page(finding.code), folded=f"What {finding.code} means")
+    parts = (*(each for each in texts if each.text), means)
+    return Section(f"{finding.code} {finding.finding}", parts)
+
+
+def _how(told: found.Analysis, how: found.HowToSplit) -> Section:
+    parts = [Part(f": {how.words}.", lead=how.candidate)]
+    if not tables.verdict_is_split(told):
+        parts.append(Part(tables.NOT_RECOMMENDED, is_hint=True))
+    parts += [Part(_OWN_STEP), Part(code=how.call)]
+    if how.listing is not None:
+        parts.append(Part(code=how.listing, folded="The same by hand"))
+    return Section(tables.how_title(told), tuple(parts))
+
+
+def _break_even(told: BreakEven) -> Section:
+    def sweep(each: Sweep) -> Part:
+        rows = []
+        for point in each.points:
+            ratio, is_here = point.best.ratio, point.value == each.here.value
+            said = ", ".join(["here"] * is_here + ["wins"] * (ratio < told.worthwhile_ratio))
+            value = break_even_text.value_text(each.axis, point.value)
+            rows.append((value, point.best.split, speedup_of(ratio), said))
+        caption, head = f"The best split by {each.axis}, simulated", (each.axis.value, *_SWEEP)
+        table = Table(caption, head, tuple(rows))
+        return Part(table=table, folded=f"All that was tried: {each.axis}")
+
+    title, lines = break_even_text.break_even_title(told), break_even_text.break_even_lines(told)
+    note = Part(break_even_text.BREAK_EVEN_NOTE, is_hint=True)
+    parts = Part(f"{title}."), Part(items=tuple(lines)), note, *map(sweep, told.sweeps())
+    return Section("Break-even", parts)
+
+
+def _scaling(rows: Sequence[ScalingRow], within_rounds: Mapping[str, float]) -> Section:
+    alone = rows[0]
+
+    def figures(row: ScalingRow, step_ns: int | None, alone_ns: int | None, times: str) -> str:
+        if not step_ns:
+            return _DASH
+        # What a larger batch brings on one device nobody has shown.
+        if not times and row is not alone and row.batch == alone.batch and alone_ns:
+            times = f", {alone_ns / step_ns:.2f}×"
+        rate = row.batch / step_ns * NS_PER_S
+        return f"{format_ns(step_ns)}, {rate:,.0f} samples/s{times}"
+
+    def cells(row: ScalingRow) -> tuple[str, ...]:
+        speedup = within_rounds.get(row.candidate) if row.batch == alone.batch else None
+        times = f", {speedup:.2f}× within rounds" if speedup else ""
+        predicted = figures(row, row.predicted_ns, alone.predicted_ns, "")
+        measured = figures(row, row.measured_ns, alone.measured_ns, times)
+        return row.name, row.candidate, str(row.devices), str(row.batch), predicted, measured
+
+    caption = "Step, throughput, and at the same batch how many times that of one device"
+    table = Table(caption, _SCALING, tuple(map(cells, rows)))
+    return Section("Scaling", (Part(table=table), Part(WHICH, is_hint=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A step over time."""
+
+    heading: Text
+    """Begins with whether it is simulated or measured."""
+    step_ns: Count
+    names: Rows[Text]
+    spans: Rows[tuple[Count, Count, Count, Count]]
+    """Numbers of a lane and a name, start and end."""
+    copies: Rows[Count]
+    """Numbers of lanes with copies; the others have ops."""
+
+    @classmethod
+    def of(cls, step: bars.Step, lanes: Mapping[str, int]) -> Timeline:
+        """Return it as it is drawn."""
+        spans = step.spans
+        names = {name: i for i, name in enumerate(dict.fromkeys(span.name for span in spans))}
+        ordered = sorted(spans, key=lambda span: (lanes[span.lane], span.start_ns, span.end_ns))
+        drawn = ((lanes[s.lane], names[s.name], s.start_ns, s.end_ns) for s in ordered)
+        copies = sorted({lanes[span.lane] for span in spans if span.is_copy})
+        return cls(step.heading, step.step_ns, tuple(names), tuple(drawn), tuple(copies))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What is shown of one candidate."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    layers: Rows[Count | None] | None
+    """Number of each layer's device; None for a split of the batch, whose ops are others."""
+    cuts: Rows[tuple[Count, Count | None]] | None
+    """Numbers of flows that cross to another device, each with its bytes."""
+    copies: Rows[Part]
+    tensors: Rows[Part]
+    """Those that cross as predicted, largest first."""
+    activities: Rows[Part]
+    """What took the time of the profiled steps; empty without a profile."""
+    lanes: Rows[Text]
+    timelines: Rows[Timeline]
+    left_out: Text | None = None
+    """Why there are no timelines."""
+
+    def __post_init__(self) -> None:
+        for i, each in enumerate(self.timelines):
+            place = f"timelines[{i}].spans"
+            _check_below(len(self.lanes), place, (lane for lane, *_ in each.spans))
+            _check_below(len(each.names), place, (name for _, name, *_ in each.spans))
+
+    def check(self, overview: Overview) -> None:
+        """Check that it is about the layers of an overview.
+
+        Raises:
+            MisfitError: it is not.
+        """
+        layers, flows = len(overview.graph.layers), len(overview.graph.flows)
+        if self.layers is not None and len(self.layers) != layers:
+            raise MisfitError(f"{len(self.layers)} of {layers} layers", "layers")
+        _check_below(flows, "cuts", (flow for flow, _ in self.cuts or ()))
+
+    @classmethod
+    def of(
+        cls, told: found.Candidate, graph: OpGraph, layers: LayerMap, devices: tuple[str, ...]
+    ) -> Details:
+        """Return what is shown of a candidate."""
+        steps = [step for step in bars.steps_of(told) if step.spans]
+        others = sorted({span.lane for step in steps for span in step.spans})
+        lanes = {name: i for i, name in enumerate(dict.fromkeys([*devices, *others]))}
+        placement = told.placement if told.samples is None else None
+        numbers = {name: i for i, name in enumerate(devices)}
+        return cls(
+            layers=tuple(map(numbers.get, layers.devices(placement))) if placement else None,
+            cuts=tuple(layers.cut_bytes(graph, placement).items()) if placement else None,
+            copies=(_copies(told.predicted, told.profile, devices),),
+            tensors=_tensors(told.predicted.transfers if told.predicted else ()),
+            activities=_activities(told.profile) if told.profile else (),
+            lanes=tuple(lanes),
+            timelines=tuple(Timeline.of(step, lanes) for step in steps),
+        )
+
+
+def _copies(
+    predicted: Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
+) -> Part:
+    """Return who copies how much to whom."""
+    copies = sorted(predicted.copies if predicted else (), key=_ENDS)
+    simulated = {ends: _simulated([*those]) for ends, those in groupby(copies, _ENDS)}
+    measured = {
+        _ENDS(each): _copied(each.count, each.size_bytes, each.time_ns)
+        for each in (profile.transfers if profile else ())
+    }
+    used = [place for pair in (*simulated, *measured) for place in pair]
+    if not used:
+        return Part("No copies between devices.")
+    places = dict.fromkeys([*(name for name in devices if name in used), *used])
+
+    def cell(source: str, target: str) -> str:
+        both = (each.get((source, target), _DASH) for each in (simulated, measured))
+        return "" if source == target else " | ".join(both)
+
+    caption = "Copies from row to column: number, bytes and time, predicted | measured"
+    rows = ((source, *(cell(source, target) for target in places)) for source in places)
+    return Part(table=Table(caption, ("", *places), tuple(rows)))
+
+
+def _simulated(copies: Sequence[SeenCopy]) -> str:
+    size = carried(each for copy in copies for each in copy.transfers)
+    time_ns = length(merged((copy.start_ns, copy.end_ns) for copy in copies))
+    return _copied(len(copies), size.amount, time_ns, is_floor=size.is_floor)
+
+
+def _copied(count: int, size: int | None, time_ns: int, *, is_floor: bool = False) -> str:
+    return f"{count}, {format_bytes(size, is_floor=is_floor)}, {format_ns(time_ns)}"
+
+
+def _tensors(transfers: Sequence[Transfer]) -> tuple[Part, ...]:
+    if not transfers:
+        return ()
+    ordered = sorted(transfers, key=lambda copy: (-(copy.size_bytes or 0), copy.tensor))
+
+    def cells(copy: Transfer) -> tuple[str, ...]:
+        way, time_ns = f"{copy.source} → {copy.target}", copy.end_ns - copy.start_ns
+        return copy.tensor, way, format_bytes(copy.size_bytes), format_ns(time_ns)
+
+    rows = tuple(map(cells, ordered[:_MOST_TENSORS]))
+    return (Part(table=Table(_CROSSING, _TENSORS, rows, count=len(ordered))),)
+
+
+def _activities(profile: StepProfile) -> tuple[Part, ...]:
+    share = tables.copy_share(profile)
+    if share is None:
+        return (Part("The profile is empty."),)
+    rows = tables.activity_rows(profile.activities, tables.REPORT_ACTIVITIES)
+    shares = f"Compute {format_share(1 - share)}, copies {format_share(share)}"
+    said = f"{shares} of all activity in {len(profile.step_ns)} profiled steps."
+    bold = tuple(number for number, row in enumerate(rows) if row.is_copy)
+    cells = tuple(row.cells for row in rows)
+    return Part(said), Part(table=Table(_RAN, tables.ACTIVITY_HEADINGS, cells, bold))
+
+
+def read_overview(path: Path) -> Overview:
+    """Return what is shown first of an analysis.
+
+    Raises:
+        AdvisorError: the file cannot be read, or is damaged.
+    """
+    with _refusing(path):
+        return read(Overview, path)
+
+
+def read_details(path: Path, overview: Overview) -> Details:
+    """Return what is shown of one of the candidates of an overview.
+
+    Raises:
+        AdvisorError: the file cannot be read, or is damaged, or does not fit the overview.
+    """
+    with _refusing(path):
+        details = read(Details, path)
+        details.check(overview)
+        return details
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except MisfitError as misfit:
+        hint = "give the folder of an analysis, as `advisor analyze MODEL` leaves it"
+        raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
+
+
+def compact(content: Overview | Details) -> str:
+    """Return it as the text of its file."""
+    return json.dumps(plain(content), ensure_ascii=False, separators=(",", ":"))
 
 
 class Tab:
@@ -30,27 +562,27 @@ class Tab:
         # What has been written of each candidate: its prediction, its profile.
         self._written: dict[str, tuple[object, object]] = {}
 
-    def show(self, review: Review) -> None:
+    def show(self, told: found.Analysis | SoFar) -> None:
         """Write what there is; of candidates, what is new."""
-        for candidate in review.candidates:
-            profile = candidate.profile
-            content = candidate.predicted, profile
-            if review.testbed is None or self._written.get(candidate.name, (None, None)) == content:
-                continue
-            devices = review.testbed.cluster.place_names()
-            details = details_as_json(candidate, self._graph, self._layers, devices)
-            _write(self._folder / DETAILS / f"{candidate.name}.json", details)
-            self._written[candidate.name] = content
-        _write(self._folder / OVERVIEW, overview_as_json(review, self._layers))
+        for candidate in told.candidates:
+            content = candidate.predicted, candidate.profile
+            if told.testbed and self._written.get(candidate.name, (None, None)) != content:
+                devices = told.testbed.cluster.place_names()
+                details = Details.of(candidate, self._graph, self._layers, devices)
+                self._write(f"{DETAILS}/{candidate.name}.json", details)
+                self._written[candidate.name] = content
+        if isinstance(told, SoFar):
+            self._write(OVERVIEW, Overview.so_far(told, self._layers))
+        else:
+            self._write(OVERVIEW, Overview.of(told, self._layers))
+
+    def _write(self, name: str, content: Overview | Details) -> None:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(compact(content), encoding="utf-8")
+        new.replace(path)
 
     @cached_property
     def _layers(self) -> LayerMap:
         return layer_map(self._graph)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    new = path.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)

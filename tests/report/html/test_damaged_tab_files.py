@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined
 from tab_samples import write_sample
 
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
-from placement_advisor.report.html.tab_files import read_details, read_overview
+from placement_advisor.report.tensorboard.tab import compact, read_details, read_overview
 
 
 def readers() -> dict[str, Reader]:
@@ -24,10 +23,10 @@ def readers() -> dict[str, Reader]:
         of_one = (Path(folder) / DETAILS / "alternating.json").read_bytes()
     return {
         "overview": Reader(
-            suffix=".json", sound=of_all, read=lambda path: json.dumps(read_overview(path))
+            suffix=".json", sound=of_all, read=lambda path: compact(read_overview(path))
         ),
         "details": Reader(
-            suffix=".json", sound=of_one, read=lambda path: json.dumps(read_details(path, overview))
+            suffix=".json", sound=of_one, read=lambda path: compact(read_details(path, overview))
         ),
     }
 

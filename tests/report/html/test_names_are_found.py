@@ -21,7 +21,6 @@ from sample_analysis import (
 from sample_break_even import with_break_even
 from simulated_steps import towers_graph
 
-from placement_advisor.analysis.assemble import review_of
 from placement_advisor.cli.show import shown
 from placement_advisor.files.log_files import LOG_FOLDER
 from placement_advisor.graph.op_graph import OpGraph
@@ -57,7 +56,7 @@ def test_every_name_of_an_analysis_that_is_on_the_terminal(
     show: Callable[..., Opened], tmp_path: Path, made_up: Callable[[], Analysis], width: int
 ) -> None:
     analysis = made_up()
-    Tab(tmp_path / LOG_FOLDER, towers_graph()).show(review_of(analysis))
+    Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
     predicted = [each.predicted for each in analysis.candidates if each.predicted]
     names = {
         *(each.name for each in analysis.candidates),

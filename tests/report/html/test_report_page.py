@@ -17,7 +17,6 @@ from sample_scaling import with_batch
 from simulated_steps import towers_graph
 from tab_samples import write_sample
 
-from placement_advisor.analysis.assemble import review_of
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html.report_file import report_html
 from placement_advisor.report.tensorboard.tab import Tab
@@ -65,7 +64,7 @@ def full() -> Analysis:
 
 
 def write(analysis: Analysis, folder: Path) -> Path:
-    Tab(folder / LOG_FOLDER, towers_graph()).show(review_of(analysis))
+    Tab(folder / LOG_FOLDER, towers_graph()).show(analysis)
     return folder
 
 

@@ -12,23 +12,6 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Returns a table; the first cell of a row is its head. Cells are strings or elements. */
-export function table(caption, head, rows) {
-  return el(
-    'table',
-    {},
-    el('caption', {}, caption),
-    el('thead', {}, el('tr', {}, ...head.map((cell) => el('th', { scope: 'col' }, cell)))),
-    el(
-      'tbody',
-      {},
-      ...rows.map(([first, ...others]) =>
-        el('tr', {}, el('th', { scope: 'row' }, first), ...others.map((cell) => el('td', {}, cell))),
-      ),
-    ),
-  );
-}
-
 /** Returns a list of texts. */
 export const list = (texts) => el('ul', {}, ...texts.map((text) => el('li', {}, text)));
 

@@ -1,5 +1,4 @@
-// Text from nanoseconds and bytes, as in the other reports. Unknown is "?", not measured a dash.
-export const NOTHING = '–';
+// Text from nanoseconds and bytes, as in the other reports. Unknown is "?".
 export const NOTHING_OF_IT = 'Nothing of it was simulated or measured.';
 
 const TIMES = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']];
@@ -7,10 +6,8 @@ const SIZES = [[1e12, 'TB'], [1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']];
 const FLOPS = [[1e12, 'Tflop'], [1e9, 'Gflop'], [1e6, 'Mflop'], [1e3, 'kflop']];
 
 export const formatNs = (time) => scaled(time, TIMES, 'ns');
-export const formatBytes = (size, isFloor = false) =>
-  `${isFloor && size !== null ? '≥ ' : ''}${scaled(size, SIZES, 'B')}`;
+export const formatBytes = (size) => scaled(size, SIZES, 'B');
 export const formatFlops = (flops) => scaled(flops, FLOPS, 'flop');
-export const formatTimes = (factor) => (factor === null ? NOTHING : `${factor.toFixed(2)}×`);
 
 /** Returns the last part of a path. */
 export const shortName = (name) => name.slice(name.lastIndexOf('/') + 1);

@@ -77,9 +77,9 @@ export class Layers extends Panel {
           : [],
       );
     this.legend.replaceChildren(
-      ...(hosts?.length
-        ? hosts.map((host) =>
-            el('span', { class: 'host' }, el('b', {}, host.name), ...named(host.devices)),
+      ...(Object.keys(hosts).length
+        ? Object.entries(hosts).map(([host, names]) =>
+            el('span', { class: 'host' }, el('b', {}, host), ...named(names)),
           )
         : named(devices)),
     );

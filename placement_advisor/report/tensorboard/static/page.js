@@ -1,24 +1,25 @@
 // What is shown of an analysis, whoever is asked for it: TensorBoard, or the file that it stands in.
-import { activityTable } from './activities.js';
-import { breakEven } from './break_even.js';
 import { candidateTable } from './candidates.js';
-import { copyTables } from './copies.js';
+import { elements, findingList } from './document.js';
 import { el, list } from './dom.js';
-import { findingList } from './findings.js';
-import { NOTHING_OF_IT, formatBytes } from './format.js';
+import { NOTHING_OF_IT } from './format.js';
 import { Layers } from './layers.js';
-import { scalingTable } from './scaling.js';
-import { howToSplit } from './split.js';
 import { Timeline } from './timeline.js';
 
 // Pixels for each of the page, on paper.
 const PAPER_RATIO = 3;
-// Sections that only some analyses have, with what their content is made of and by.
-const SOME = [
-  ['how', (how) => how.title, howToSplit],
-  ['break_even', () => 'Break-even', breakEven],
-  ['scaling', () => 'Scaling', scalingTable],
-];
+// Version of the files that are shown.
+const SCHEMA_VERSION = 2;
+// Of a candidate of which nothing is known.
+const NO_DETAILS = {
+  layers: null,
+  cuts: null,
+  copies: [{ text: NOTHING_OF_IT }],
+  tensors: [],
+  activities: [],
+  lanes: [],
+  timelines: [],
+};
 
 // `shown` and `details` say of what version the overview and the candidate's details are there.
 const state = { runs: [], run: null, shown: null, overview: null, chosen: null, details: null };
@@ -37,7 +38,8 @@ export function addPage(ask, { hasOneRun = false } = {}) {
   parts.select = el('select', { id: 'run', onchange: (event) => openRun(event.target.value) });
   parts.notice = el('p', { class: 'failure', role: 'status' });
   parts.headline = el('p', { class: 'headline', role: 'status' });
-  for (const name of ['verdict', 'some', 'copies', 'activities', 'findings']) parts[name] = el('div');
+  for (const name of ['verdict', 'some', 'findings']) parts[name] = el('div');
+  for (const name of ['copies', 'activities']) parts[name] = el('div', { class: name });
   parts.candidates = el('div', { class: 'wide' });
   parts.rationale = el('p', { class: 'hint' });
   parts.content = el(
@@ -83,17 +85,17 @@ export async function refresh() {
   state.runs = runs;
   state.run = sameRun(state.run) ?? newest(runs);
   showRuns();
-  if (!state.run) showNothing();
+  if (!state.run) showNothing('There is no analysis in the log directory yet.');
   else if (version(state.run) !== state.shown) await showRun();
   else await showDetails();
 }
 
 const version = (run) => `${run.name} ${run.changed}`;
 
-function showNothing() {
+function showNothing(why) {
   Object.assign(state, { shown: null, overview: null, chosen: null, details: null });
   parts.content.hidden = true;
-  parts.headline.textContent = 'There is no analysis in the log directory yet.';
+  parts.headline.textContent = why;
 }
 
 /** Returns the run that was shown, under the name that it has once it is complete. */
@@ -121,29 +123,30 @@ async function showRun() {
   const { run } = state;
   const overview = await loadOnce(run, 'overview');
   if (overview === null || run.name !== state.run?.name) return;
+  if (overview.schema_version !== SCHEMA_VERSION) {
+    showNothing('Another version of placement-advisor wrote this analysis: analyze the model again.');
+    state.shown = version(run);
+    return;
+  }
   Object.assign(state, { overview, shown: version(run) });
-  const { candidates, verdict } = overview;
+  const { candidates, verdict, warnings = [], findings = [], sections } = overview;
   if (!candidates.some((each) => each.name === state.chosen)) {
-    const shown = candidates.find((each) => each.name === verdict?.candidate) ?? candidates[0];
+    const shown = candidates.find((each) => each.name === overview.chosen) ?? candidates[0];
     state.chosen = shown?.name ?? null;
   }
   parts.content.hidden = false;
-  showVerdict();
+  parts.headline.textContent = overview.headline;
+  parts.verdict.replaceChildren(
+    ...elements(verdict),
+    warnings.length ? el('div', { class: 'warnings' }, el('b', {}, 'Warnings'), list(warnings)) : '',
+  );
   if (parts.layers.takeGraph(overview.graph)) state.details = null;
-  parts.findings.replaceChildren(
-    verdict ? findingList(overview.findings, overview.no_findings) : el('p', {}, 'Not yet known.'),
-  );
+  parts.findings.replaceChildren(...findingList(findings, overview.no_findings));
   showCandidates();
-  showSome();
-  await showDetails();
-}
-
-function showSome() {
-  const { overview } = state;
-  const there = SOME.filter(([name]) => overview[name]);
   parts.some.replaceChildren(
-    ...there.map(([name, title, content]) => section(title(overview[name]), content(overview[name]))),
+    ...sections.map(({ title, parts: inner }) => section(title, ...elements(inner))),
   );
+  await showDetails();
 }
 
 async function choose(name) {
@@ -154,7 +157,7 @@ async function choose(name) {
 /** Shows the details of the chosen candidate, unless they are there. */
 async function showDetails() {
   const { run, overview, chosen } = state;
-  const candidate = overview.candidates.find((each) => each.name === chosen);
+  const candidate = overview?.candidates.find((each) => each.name === chosen);
   parts.rationale.textContent = candidate ? `${chosen}: ${candidate.rationale}` : '';
   // While it runs, the overview changes after every round, and details when there is more of them.
   const known = run.running ? candidate?.details : run.changed;
@@ -166,15 +169,14 @@ async function showDetails() {
   if (chosen !== state.chosen || run.name !== state.run?.name) return;
   // What could not be loaded is asked for again.
   state.details = details || !candidate.details ? key : null;
-  const shown = details ?? { layers: null, cuts: null, lanes: [], timelines: {} };
+  const shown = details ?? NO_DETAILS;
   parts.timeline.show(shown, overview.devices);
   parts.layers.showCandidate(shown, overview, candidate.samples);
-  parts.copies.replaceChildren(
-    details ? copyTables(details, overview.devices) : el('p', {}, NOTHING_OF_IT),
-  );
-  const { activities } = shown;
+  parts.copies.replaceChildren(...elements([...shown.copies, ...shown.tensors]));
   parts.activities.replaceChildren(
-    activities ? activityTable(activities) : el('p', {}, 'No profile of it is kept here.'),
+    ...(shown.activities.length
+      ? elements(shown.activities)
+      : [el('p', {}, 'No profile of it is kept here.')]),
   );
 }
 
@@ -185,22 +187,6 @@ function showRuns() {
     parts.select.replaceChildren(...names.map((name) => el('option', { value: name }, name)));
   }
   parts.select.value = state.run?.name ?? '';
-}
-
-function showVerdict() {
-  const { doing, verdict, model, testbed, left_out: leftOut, warnings } = state.overview;
-  const batch = model.batch_size === null ? '' : `, batch of ${model.batch_size}`;
-  const facts = `${model.path}: ${model.name} (${model.mode}${batch}), ${model.ops} ops, ${formatBytes(model.parameter_bytes)} of parameters`;
-  parts.headline.textContent = verdict?.headline ?? `Running: ${doing}`;
-  parts.verdict.replaceChildren(
-    el('p', { class: 'hint' }, testbed ? `${facts}; ${testbed}` : facts),
-    leftOut ? el('p', { class: 'hint' }, leftOut) : '',
-    verdict ? list(verdict.reasons) : '',
-    verdict?.others.length
-      ? el('details', {}, el('summary', {}, 'The other candidates'), list(verdict.others))
-      : '',
-    warnings.length ? el('div', { class: 'warnings' }, el('b', {}, 'Warnings'), list(warnings)) : '',
-  );
 }
 
 function showCandidates() {

@@ -45,8 +45,8 @@ export class Timeline extends Panel {
     this.chosen = null;
     this.end = 1;
     let top = 0;
-    for (const [which, timeline] of Object.entries(details.timelines)) {
-      if (timeline === null) continue;
+    for (const timeline of details.timelines) {
+      const [which] = timeline.heading.split(',');
       const first = top;
       this.rows.push({ heading: timeline.heading, top });
       top += HEAD;
@@ -64,7 +64,7 @@ export class Timeline extends Panel {
         top += LANE;
       });
       this.steps.push({ at: timeline.step_ns, top: first + HEAD, bottom: top });
-      this.end = Math.max(this.end, timeline.step_ns ?? 0);
+      this.end = Math.max(this.end, timeline.step_ns);
     }
     this.canvas.height = top ? top + AXIS : 0;
     this.sayNothing(top ? null : details.left_out ?? NOTHING_OF_IT);
@@ -249,7 +249,7 @@ export class Timeline extends Panel {
     context.lineWidth = 1.2;
     context.setLineDash([5, 4]);
     for (const { at, top, bottom } of this.steps) {
-      if (at === null || at < this.from || at > this.to) continue;
+      if (at < this.from || at > this.to) continue;
       context.beginPath();
       context.moveTo(this.x(at), top);
       context.lineTo(this.x(at), bottom);
