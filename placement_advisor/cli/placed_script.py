@@ -118,10 +118,20 @@ def _begin(
         plan,
         trial_steps=request["trial_steps"],
         profile=request["profile"] and Path(request["profile"]),
-        say=say,
+        say=_say,
     )
     at_the_end.callback(_end, run, request["analysis"], os.getpid())
     at_the_end.enter_context(run.watching())
+
+
+def _say(text: str) -> None:
+    """Say something while the script runs, in place of the line of its progress bar.
+
+    The bar draws that line anew.
+    """
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K")
+    say(text)
 
 
 def _wait_for_threads() -> None:

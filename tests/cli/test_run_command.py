@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import sample_analysis
 from command_runs import Command, Ran, run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.cli import placed_script
 from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.results.contracts import load_schema
 
@@ -96,6 +98,19 @@ def test_a_script_that_is_to_stay_as_it_is_runs_as_under_python(
         "all the same",
         "to stderr",
     ]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "shown"), [(True, "\r\x1b[Kadvisor: x\n"), (False, "advisor: x\n")]
+)
+def test_in_a_terminal_a_message_takes_the_line_of_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, shown: str
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr("sys.stderr", stream)
+    placed_script._say("x")
+    assert stream.getvalue() == shown
 
 
 def test_a_verdict_about_stand_ins_is_not_one_about_this_machine_unless_it_is_asked(
