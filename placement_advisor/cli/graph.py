@@ -81,8 +81,7 @@ def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> N
     from placement_advisor.files.output_file import output_file
     from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.report.pictures.layer_boxes import layer_boxes
-    from placement_advisor.report.pictures.layer_picture import plot_layers
+    from placement_advisor.report.pictures.layer_picture import layer_boxes, plot_layers
 
     with output_file(png, option="--png", read=file) as put:
         graph, _, traced_as = load_graph(file)

@@ -292,11 +292,15 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> No
     code = (
         "import sys, pathlib, tempfile\n"
         "import placement_advisor.report.pictures.comparison_plot\n"
+        "import placement_advisor.report.pictures.layer_picture as layers\n"
         "import placement_advisor.report.pictures.timeline_plot as plots\n"
         "import sample_analysis\n"
-        "assert 'matplotlib' not in sys.modules\n"
+        "from layer_models import model\n"
+        "boxes = layers.layer_boxes(model('in -> a', 'a -> b'), 'x')\n"
+        "assert not {'matplotlib', 'networkx', 'tensorflow'} & set(sys.modules)\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    plots.plot_timelines(sample_analysis.sample(), pathlib.Path(folder))\n"
+        "    layers.plot_layers(boxes, pathlib.Path(folder, 'x.png'))\n"
         "assert 'matplotlib' in sys.modules\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

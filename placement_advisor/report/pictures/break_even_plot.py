@@ -19,6 +19,7 @@ from placement_advisor.report.pictures.canvas import (
     SIGNS,
     SMALL_FONT_SIZE,
     add_head,
+    headline,
     new_page,
     plain_style,
     save,
@@ -83,9 +84,8 @@ def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page)
         Line2D([], [], label=drawable(split), color=INK, marker=sign, linestyle="", markersize=5)
         for split, sign in signs.items()
     ]
-    add_head(
-        figure, analysis, "break-even of splits that leave the batch whole, simulated", handles
-    )
+    what = headline(analysis, "break-even of splits that leave the batch whole, simulated")
+    add_head(figure, analysis.model.name, what, handles)
     return figure
 
 

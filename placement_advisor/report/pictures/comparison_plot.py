@@ -40,6 +40,7 @@ from placement_advisor.report.pictures.canvas import (
     WIDTH_IN,
     add_head,
     add_time_axis,
+    headline,
     new_page,
     plain_style,
     save,
@@ -114,7 +115,7 @@ def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
         for part, color in _COLORS.items()
         if part in found
     ]
-    add_head(figure, analysis, what, handles)
+    add_head(figure, analysis.model.name, headline(analysis, what), handles)
     note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
     write(figure, MARGIN_IN, HEAD_IN + 0.08, note, size=SMALL_FONT_SIZE, color=FAINT)
     return figure

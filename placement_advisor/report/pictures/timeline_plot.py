@@ -43,6 +43,7 @@ from placement_advisor.report.pictures.canvas import (
     WIDTH_IN,
     add_head,
     add_time_axis,
+    headline,
     new_page,
     plain_style,
     save,
@@ -132,8 +133,8 @@ def draw_timeline(
     shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
     add_head(
         drawn.figure,
-        analysis,
-        shown,
+        analysis.model.name,
+        headline(analysis, shown),
         [
             Patch(label="compute, as high as its share of the time", color=COMPUTE_COLOR),
             Patch(label="copy to the device", color=COPY_COLOR),
