@@ -19,13 +19,12 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.report.pictures.canvas import DEVICE_COLORS
+from placement_advisor.report.pictures.canvas import DEVICE_COLORS, save
 from placement_advisor.report.pictures.layer_parts import layer_parts, merged
 from placement_advisor.report.pictures.layer_picture import (
     MAX_BOXES,
     draw_layers,
     layer_boxes,
-    plot_layers,
 )
 from placement_advisor.report.pictures.layered_layout import best_layout
 
@@ -209,7 +208,7 @@ def test_two_towers_are_drawn_without_crossings() -> None:
 
 
 def pixels(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.ndarray:
-    plot_layers(layer_boxes(graph, "x", placement=placement), path)
+    save(draw_layers(layer_boxes(graph, "x", placement=placement)), path)
     return np.asarray(matplotlib.image.imread(path))[:, :, :3]
 
 

@@ -22,7 +22,6 @@ from placement_advisor.report.pictures.canvas import (
     headline,
     new_page,
     plain_style,
-    save,
 )
 from placement_advisor.report.pictures.drawn_text import drawable
 from placement_advisor.simulator.break_even import Axis
@@ -30,7 +29,6 @@ from placement_advisor.units import format_bandwidth, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -53,12 +51,6 @@ _AXIS_TITLES = {
     Axis.LATENCY: "latency of the slowest link between devices",
     Axis.BATCH: "batch (samples)",
 }
-
-
-def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
-    """Write the picture."""
-    with plain_style():
-        save(draw_break_even(analysis, found), path)
 
 
 @plain_style()

@@ -173,6 +173,12 @@ def write(
     figure.text(*place, text, va="center_baseline", fontsize=size, **{"color": INK, **style})
 
 
+def write_on(ax: Axes, x: float, y: float, text: str, *, size: float, **style: Any) -> None:
+    """Write one line around a point of axes."""
+    style = {"color": INK, "ha": "center", "va": "center_baseline", "fontsize": size, **style}
+    ax.text(x, y, text, **style)
+
+
 def tint(color: str, share: float) -> tuple[float, float, float]:
     """Return a colour of which a share is left, the rest white."""
     from matplotlib.colors import to_rgb
@@ -181,6 +187,7 @@ def tint(color: str, share: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
+@plain_style()
 def save(figure: Figure, path: Path) -> None:
     """Write the picture."""
     figure.savefig(path, format="png", facecolor="white")

@@ -43,7 +43,6 @@ from placement_advisor.report.pictures.canvas import (
     headline,
     new_page,
     plain_style,
-    save,
     tint,
     write,
 )
@@ -52,7 +51,6 @@ from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -84,12 +82,6 @@ _LONE_BAR_IN = 0.16
 _NAMES_IN = 3.0
 _DEVICES_IN = 1.5
 _GAP_IN = 0.2
-
-
-def plot_comparison(analysis: Analysis, path: Path) -> None:
-    """Write the picture."""
-    with plain_style():
-        save(draw_comparison(analysis), path)
 
 
 @plain_style()

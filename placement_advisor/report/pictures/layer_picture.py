@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 from math import sqrt
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.graph_summary import read_variables
@@ -28,7 +28,6 @@ from placement_advisor.units import format_bytes, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -211,12 +210,6 @@ def _note(graph: OpGraph, view: LayerView, parts: Parts, boxes: int, depth: int 
     return note
 
 
-def plot_layers(boxes: LayerBoxes, path: Path) -> None:
-    """Write the picture."""
-    with canvas.plain_style():
-        canvas.save(draw_layers(boxes), path)
-
-
 @canvas.plain_style()
 def draw_layers(boxes: LayerBoxes) -> Figure:
     """Return the picture."""
@@ -270,11 +263,7 @@ def _draw_box(
     for place, text in enumerate(lines):
         size, weight = (_TEXT_SIZE, "normal") if place else (_NAME_SIZE, "bold")
         line_y = y + (place - (len(lines) - 1) / 2) * _LINE_IN
-        _write(ax, x + _BAR_IN / 2, line_y, text, size, fontweight=weight)
-
-
-def _write(ax: Axes, x: float, y: float, text: str, size: float, **style: Any) -> None:
-    ax.text(x, y, text, ha="center", va="center", fontsize=size, color=canvas.INK, **style)
+        canvas.write_on(ax, x + _BAR_IN / 2, line_y, text, size=size, fontweight=weight)
 
 
 def _draw_arrows(ax: Axes, layout: Layout, arrows: Mapping[tuple[int, int], int | None]) -> None:
@@ -313,7 +302,7 @@ def _draw_arrows(ax: Axes, layout: Layout, arrows: Mapping[tuple[int, int], int 
         if size_bytes and is_free and len(labels) < _LABELS:
             labels.append((x, y, half))
             back = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
-            _write(ax, x, y, text, _TEXT_SIZE, bbox=back)
+            canvas.write_on(ax, x, y, text, size=_TEXT_SIZE, bbox=back)
 
 
 def _course(
