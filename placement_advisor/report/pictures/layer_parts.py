@@ -104,6 +104,7 @@ def _cut(graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]) -
             parts.append(Part(layer=layer, number=number, ops=[]))
             before.append(0)
         leading = reduce(or_, (before[other] | 1 << other for other in fed_by - {part}), 0)
+        # What leads to a part leads to all that it leads to.
         if parts[part].ops and leading & ~before[part]:
             for other, its in enumerate(before):
                 before[other] |= leading if its >> part & 1 else 0

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 Point: TypeAlias = tuple[float, float]
 
-# Places settle after a few sweeps; more only cost time.
+# Rows are sorted by the side that a sweep comes from, then by both, then pulled. Each settles after
+# a few sweeps; more only cost time.
 _SWEEPS = 8
 # Inches between ranks, with room for labels of arrows, between boxes of a rank, and of a lane: if
 # data flows down, and if it flows to the right.
@@ -74,13 +75,15 @@ def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> La
     rank_of = [0] * count
     for source, target in reversed(ends):
         rank_of[source] = min(rank_of[source], rank_of[target] - 1)
-    rank_of = [rank - min(rank_of) for rank in rank_of]
+    first = min(rank_of)
+    rank_of = [rank - first for rank in rank_of]
     chains: dict[tuple[int, int], list[int]] = {}
     for source, target in ends:
         lanes = range(len(rank_of), len(rank_of) + rank_of[target] - rank_of[source] - 1)
         rank_of += range(rank_of[source] + 1, rank_of[target])
         chains[source, target] = [source, *lanes, target]
     rows: list[list[int]] = [[] for _ in range(max(rank_of) + 1)]
+    # Stations are boxes and, numbered behind them, lanes.
     for station, rank in enumerate(rank_of):
         rows[rank].append(station)
     found = []
@@ -118,6 +121,7 @@ def _across(
             after[one].append(other)
             before[other].append(one)
     at = [0.0] * len(halves)
+    # The one before the first finds all at zero, and only numbers the rows.
     for sweep in range(-1, 3 * _SWEEPS):
         forward = sweep % 2 == 0
         for row in rows if forward else reversed(rows):
