@@ -218,13 +218,26 @@ def count(picture: np.ndarray, color: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "graph", [training_step(), in_a_row([f"l{i}" for i in range(60)]), residual_blocks(25), WRAPPED]
+    "graph",
+    [
+        *(training_step(), residual_blocks(25), WRAPPED),
+        in_a_row([f"layer_{i}" for i in range(60)]),
+        in_a_row([f"{'W' * 190}_{i}" for i in range(12)]),
+        in_a_row([f"{'block/W' * 28}_{i}/{'dense_' * 20}" for i in range(12)]),
+        # The font lacks them, or they look like mathematics.
+        in_a_row(["模型 $x$ \x1b {" + "n" * 200, "模 $"]),
+    ],
+    ids=["kinds", "blocks", "wrapped", "many", "one word", "words", "strange"],
 )
-def test_a_picture_of_any_size_can_be_read(graph: OpGraph, tmp_path: Path) -> None:
-    height, width, _ = pixels(graph, tmp_path / "x.png").shape
-    assert 1_000 <= width <= 3_500
-    assert 300 <= height <= 2_500
-    assert unreadable(draw_layers(layer_boxes(graph, "x"))) == []
+def test_a_picture_of_any_size_and_names_can_be_read(graph: OpGraph) -> None:
+    title = f"{placed_ops(graph)[-1].layer}"
+    devices = {o.name: f"worker:{i % 8}{title}" for i, o in enumerate(placed_ops(graph))}
+    for placement in (None, placed(graph, **devices)):
+        figure = draw_layers(layer_boxes(graph, title, depth=9, placement=placement))
+        assert unreadable(figure) == []
+        width, height = figure.get_size_inches() * figure.dpi
+        assert 1_000 <= width <= 3_500
+        assert 250 <= height <= 2_500
 
 
 def test_devices_have_colours_by_their_share(tmp_path: Path) -> None:
@@ -249,21 +262,3 @@ def test_names_that_begin_and_end_alike_are_told_apart_in_their_boxes() -> None:
     graph = in_a_row([f"encoder/layer_{i}/attention/output/dense_projection" for i in range(4)])
     shown = [text for text, _ in texts(draw_layers(layer_boxes(graph, "x")))]
     assert [sum(f"layer_{i}/" in text for text in shown) for i in range(4)] == [1] * 4
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        [f"layer_{i}" for i in range(60)],
-        [f"{'W' * 190}_{i}" for i in range(12)],
-        [f"{'block/W' * 28}_{i}/{'dense_' * 20}" for i in range(12)],
-        # The font lacks them, or they look like mathematics.
-        ["模型 $x$ \x1b {" + "n" * 200, "模 $"],
-    ],
-    ids=["many", "one word", "words", "strange"],
-)
-def test_text_of_a_layer_picture_neither_overlaps_nor_is_cut_off(names: list[str]) -> None:
-    graph = in_a_row(names)
-    placement = placed(graph, **{f"{i}": f"worker:{i % 8}{names[0]}" for i in range(len(names))})
-    for each in (None, placement):
-        assert unreadable(draw_layers(layer_boxes(graph, names[0], placement=each, depth=9))) == []
