@@ -76,10 +76,11 @@ def compare_hardware(
         found = compared(source, hardware, price or None, watcher)
     if png is not None:
         from placement_advisor.files.output_file import output_file
-        from placement_advisor.report.pictures.scaling_plot import plot_scaling
+        from placement_advisor.report.pictures.canvas import save
+        from placement_advisor.report.pictures.scaling_plot import draw_scaling
 
         with output_file(png, option="--png", read=Path(source.path)) as put:
-            put(lambda path: plot_scaling(found, path))
+            put(lambda path: save(draw_scaling(found), path))
     if as_json:
         from placement_advisor.files.contract import plain
         from placement_advisor.results.scaling import Scaling

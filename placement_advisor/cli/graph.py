@@ -81,14 +81,14 @@ def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> N
     from placement_advisor.files.output_file import output_file
     from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.report.pictures.layer_boxes import layer_boxes
-    from placement_advisor.report.pictures.layer_picture import plot_layers
+    from placement_advisor.report.pictures.canvas import save
+    from placement_advisor.report.pictures.layer_picture import draw_layers, layer_boxes
 
     with output_file(png, option="--png", read=file) as put:
         graph, _, traced_as = load_graph(file)
         placed = None if placement is None else Placement.load(placement, graph, traced_as)
         boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
-        put(lambda path: plot_layers(boxes, path))
+        put(lambda path: save(draw_layers(boxes), path))
 
 
 def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:

@@ -21,8 +21,9 @@ from placement_advisor.report.analysis.tables import (
     verdict_is_split,
 )
 from placement_advisor.report.html.report_file import REPORT_FILE, report_html
-from placement_advisor.report.pictures.break_even_plot import plot_break_even
-from placement_advisor.report.pictures.comparison_plot import plot_comparison
+from placement_advisor.report.pictures.break_even_plot import draw_break_even
+from placement_advisor.report.pictures.canvas import save
+from placement_advisor.report.pictures.comparison_plot import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import plot_timelines
 from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
@@ -158,8 +159,8 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     if analysis.options.quick:
         return
     plot_timelines(analysis, folder)
-    plot_comparison(analysis, folder / "comparison.png")
+    save(draw_comparison(analysis), folder / "comparison.png")
     if analysis.break_even is not None:
-        plot_break_even(analysis, analysis.break_even, folder / "break-even.png")
+        save(draw_break_even(analysis, analysis.break_even), folder / "break-even.png")
     write_profile_runs(analysis, folder)
     write_events(analysis, folder, folder / RUNS_FOLDER)

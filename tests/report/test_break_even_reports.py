@@ -20,8 +20,8 @@ from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis_folder import write_reports
-from placement_advisor.report.pictures.break_even_plot import draw_break_even, plot_break_even
-from placement_advisor.report.pictures.canvas import INK, SIGNS
+from placement_advisor.report.pictures.break_even_plot import draw_break_even
+from placement_advisor.report.pictures.canvas import INK, SIGNS, save
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.break_even import Outcome
 
@@ -153,7 +153,7 @@ def test_the_picture_has_a_sign_for_each_split(full, tmp_path, axes):
     found = replace(
         FOUND, **{name: by_axis.get(name) for name in ("bandwidth", "latency", "batch")}
     )
-    plot_break_even(full, found, tmp_path / "picture.png")
+    save(draw_break_even(full, found), tmp_path / "picture.png")
     assert unreadable(draw_break_even(full, found)) == []
     splits = {point.best.split for sweep in axes for point in sweep.points}
     figure = draw_break_even(full, found)
@@ -169,7 +169,7 @@ def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
     points = (swept(1, 0.0, "模型 $x$"), swept(64, 0.0, "模型 $x$"))
     nothing = replace(THROUGHOUT, here=points[0], points=points)
     found = replace(FOUND, bandwidth=None, latency=None, batch=nothing)
-    plot_break_even(full, found, tmp_path / "picture.png")
+    save(draw_break_even(full, found), tmp_path / "picture.png")
     assert pixels(tmp_path / "picture.png", INK) > 10
 
 

@@ -30,8 +30,9 @@ from placement_advisor.report.pictures.canvas import (
     HEAD_IN,
     KIND_COLORS,
     LAUNCH_COLOR,
+    save,
 )
-from placement_advisor.report.pictures.comparison_plot import draw_comparison, plot_comparison
+from placement_advisor.report.pictures.comparison_plot import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import draw_timeline, plot_timelines
 from placement_advisor.simulator.events import OpRun
 
@@ -110,7 +111,7 @@ def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
     tmp_path: Path,
 ) -> None:
     plot_timelines(made_up(candidates=6), tmp_path)
-    plot_comparison(made_up(candidates=6), tmp_path / "comparison.png")
+    save(draw_comparison(made_up(candidates=6)), tmp_path / "comparison.png")
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.png"))
     assert written == [
         "comparison.png",
@@ -259,7 +260,7 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole(tmp_path: Path) -> None:
     analysis = replace(analysis, candidates=(single, broken))
     figure = draw_comparison(analysis)
     assert "no profile to rely on" in _words(figure)
-    plot_comparison(analysis, tmp_path / "comparison.png")
+    save(draw_comparison(analysis), tmp_path / "comparison.png")
     assert _count(_pixels(tmp_path / "comparison.png"), EXPOSED_COLOR) < 400  # The legend alone.
 
 
@@ -292,11 +293,15 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> No
     code = (
         "import sys, pathlib, tempfile\n"
         "import placement_advisor.report.pictures.comparison_plot\n"
+        "import placement_advisor.report.pictures.layer_picture as layers\n"
         "import placement_advisor.report.pictures.timeline_plot as plots\n"
         "import sample_analysis\n"
-        "assert 'matplotlib' not in sys.modules\n"
+        "from layer_models import model\n"
+        "boxes = layers.layer_boxes(model('in -> a', 'a -> b'), 'x')\n"
+        "assert not {'matplotlib', 'networkx', 'tensorflow'} & set(sys.modules)\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    plots.plot_timelines(sample_analysis.sample(), pathlib.Path(folder))\n"
+        "    layers.canvas.save(layers.draw_layers(boxes), pathlib.Path(folder, 'x.png'))\n"
         "assert 'matplotlib' in sys.modules\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

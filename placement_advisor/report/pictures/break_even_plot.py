@@ -19,9 +19,9 @@ from placement_advisor.report.pictures.canvas import (
     SIGNS,
     SMALL_FONT_SIZE,
     add_head,
+    headline,
     new_page,
     plain_style,
-    save,
 )
 from placement_advisor.report.pictures.drawn_text import drawable
 from placement_advisor.simulator.break_even import Axis
@@ -29,7 +29,6 @@ from placement_advisor.units import format_bandwidth, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -52,12 +51,6 @@ _AXIS_TITLES = {
     Axis.LATENCY: "latency of the slowest link between devices",
     Axis.BATCH: "batch (samples)",
 }
-
-
-def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
-    """Write the picture."""
-    with plain_style():
-        save(draw_break_even(analysis, found), path)
 
 
 @plain_style()
@@ -83,9 +76,8 @@ def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page)
         Line2D([], [], label=drawable(split), color=INK, marker=sign, linestyle="", markersize=5)
         for split, sign in signs.items()
     ]
-    add_head(
-        figure, analysis, "break-even of splits that leave the batch whole, simulated", handles
-    )
+    what = headline(analysis, "break-even of splits that leave the batch whole, simulated")
+    add_head(figure, analysis.model.name, what, handles)
     return figure
 
 

@@ -93,12 +93,12 @@ def plain_style() -> Iterator[None]:
         log.setLevel(level)
 
 
-def new_page(height_in: float) -> Figure:
+def new_page(height_in: float, width_in: float = WIDTH_IN, dpi: int = DPI) -> Figure:
     """Return an empty picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI)
+    figure = Figure(figsize=(width_in, height_in), dpi=dpi)
     FigureCanvasAgg(figure)
     return figure
 
@@ -136,20 +136,25 @@ def add_time_axis(
     return ax
 
 
-def add_head(figure: Figure, analysis: Analysis, what: str, handles: Sequence[Artist]) -> None:
-    """Head the picture: the model, the user's own step where it was measured, the legend."""
+def headline(analysis: Analysis, what: str) -> str:
+    """Return what the picture is of, and the user's own step where it was measured."""
     as_is = as_is_interval(analysis)
-    text = f": {what}"
-    if as_is is not None:
-        text += f" (as-is, with all of the machine: {format_ns(as_is.median)} measured)"
-    room_in = WIDTH_IN - 2 * MARGIN_IN - text_width_in(text, _TITLE_SIZE)
-    name = analysis.model.name
+    if as_is is None:
+        return what
+    return f"{what} (as-is, with all of the machine: {format_ns(as_is.median)} measured)"
+
+
+def add_head(figure: Figure, name: str, what: str, handles: Sequence[Artist]) -> None:
+    """Head the picture: a name, shortened where there is no room for it, and the legend."""
+    text = what and f": {what}"
+    width_in, height_in = figure.get_size_inches()
+    room_in = width_in - 2 * MARGIN_IN - text_width_in(text, _TITLE_SIZE)
     short = told_apart([name], _TITLE_SIZE, room_in)[name]
     write(figure, MARGIN_IN, 0.19, short + text, size=_TITLE_SIZE)
     figure.legend(
         handles=handles,
         loc="center left",
-        bbox_to_anchor=(MARGIN_IN / WIDTH_IN, 1 - 0.45 / figure.get_figheight()),
+        bbox_to_anchor=(MARGIN_IN / width_in, 1 - 0.45 / height_in),
         ncols=len(handles),
         frameon=False,
         fontsize=FONT_SIZE,
@@ -163,8 +168,15 @@ def write(
     figure: Figure, x_in: float, y_in: float, text: str, *, size: float = FONT_SIZE, **style: Any
 ) -> None:
     """Write one line around a height."""
-    place = (x_in / WIDTH_IN, 1 - y_in / figure.get_figheight())
+    width_in, height_in = figure.get_size_inches()
+    place = (x_in / width_in, 1 - y_in / height_in)
     figure.text(*place, text, va="center_baseline", fontsize=size, **{"color": INK, **style})
+
+
+def write_on(ax: Axes, x: float, y: float, text: str, *, size: float, **style: Any) -> None:
+    """Write one line around a point of axes."""
+    style = {"color": INK, "ha": "center", "va": "center_baseline", "fontsize": size, **style}
+    ax.text(x, y, text, **style)
 
 
 def tint(color: str, share: float) -> tuple[float, float, float]:
@@ -175,6 +187,7 @@ def tint(color: str, share: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
+@plain_style()
 def save(figure: Figure, path: Path) -> None:
     """Write the picture."""
     figure.savefig(path, format="png", facecolor="white")

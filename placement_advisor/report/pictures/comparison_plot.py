@@ -40,9 +40,9 @@ from placement_advisor.report.pictures.canvas import (
     WIDTH_IN,
     add_head,
     add_time_axis,
+    headline,
     new_page,
     plain_style,
-    save,
     tint,
     write,
 )
@@ -51,7 +51,6 @@ from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -85,12 +84,6 @@ _DEVICES_IN = 1.5
 _GAP_IN = 0.2
 
 
-def plot_comparison(analysis: Analysis, path: Path) -> None:
-    """Write the picture."""
-    with plain_style():
-        save(draw_comparison(analysis), path)
-
-
 @plain_style()
 def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
     """Return the picture."""
@@ -114,7 +107,7 @@ def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
         for part, color in _COLORS.items()
         if part in found
     ]
-    add_head(figure, analysis, what, handles)
+    add_head(figure, analysis.model.name, headline(analysis, what), handles)
     note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
     write(figure, MARGIN_IN, HEAD_IN + 0.08, note, size=SMALL_FONT_SIZE, color=FAINT)
     return figure

@@ -5,14 +5,14 @@ Left out: the backward pass, which runs the same ways back, and layers without f
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.layer_view import depth_for, layer_view, total_bytes
 from placement_advisor.graph.partial_sums import Total
-from placement_advisor.report.pictures.layer_parts import Part, layer_parts
-from placement_advisor.report.pictures.layered_layout import Sizes, best_layout
+from placement_advisor.report.pictures.layer_parts import layer_parts
+from placement_advisor.report.pictures.layered_layout import Point, best_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,23 +21,9 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
 
 BOX_WIDTH, BOX_HEIGHT = 1.86, 0.4
-# If data flows down, and if it flows to the right.
-_DOWN = Sizes(
-    box_along=BOX_HEIGHT, box_across=BOX_WIDTH, gap_along=0.35, gap_across=0.2, lane=0.2, gutter=0.5
-)
-_RIGHT = Sizes(
-    box_along=BOX_WIDTH,
-    box_across=BOX_HEIGHT,
-    gap_along=0.7,
-    gap_across=0.14,
-    lane=0.14,
-    gutter=0.5,
-)
 
 # To place as many takes a second, and nobody looks through more.
 _MOST_LAYERS = 2_000
-
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +72,17 @@ class LayerMap:
 
         A tensor counts once for every device that it crosses to.
         """
-        number = {(flow.source, flow.target): i for i, flow in enumerate(self.flows)}
-        crossing: dict[int, dict[tuple[str, int, str], int | None]] = {}
+        crossing: dict[object, dict[tuple[str, int, str], int | None]] = defaultdict(dict)
         for edge in graph.edges:
             ends = self.part_of.get(edge.producer), self.part_of.get(edge.consumer)
-            flow = number.get(ends)  # type: ignore[arg-type]
-            if flow is None or edge.is_control:
-                continue
-            source, target = (placement.device_of.get(o) for o in (edge.producer, edge.consumer))
-            if source is not None and target is not None and source != target:
-                tensor = edge.producer, edge.port, target
-                crossing.setdefault(flow, {})[tensor] = edge.size_bytes
-        return {flow: total_bytes(sizes.values()) for flow, sizes in sorted(crossing.items())}
+            source, target = map(placement.device_of.get, (edge.producer, edge.consumer))
+            if source and target and source != target and not edge.is_control:
+                crossing[ends][edge.producer, edge.port, target] = edge.size_bytes
+        return {
+            number: total_bytes(crossing[flow.source, flow.target].values())
+            for number, flow in enumerate(self.flows)
+            if (flow.source, flow.target) in crossing
+        }
 
 
 def layer_map(graph: OpGraph) -> LayerMap:
@@ -105,41 +90,22 @@ def layer_map(graph: OpGraph) -> LayerMap:
 
     Layers of very many are shown to a depth of their paths.
     """
-    parts = layer_parts(graph, layer_view(graph, depth_for(graph, _MOST_LAYERS)))
-    if not parts.parts:
+    found = layer_parts(graph, layer_view(graph, depth_for(graph, _MOST_LAYERS)))
+    if not found.parts:
         return LayerMap(layers=(), flows=(), part_of={})
-    layout, flows_down = best_layout(len(parts.parts), list(parts.edges), _DOWN, _RIGHT)
-
-    def point(along: float, across: float) -> Point:
-        return (across, along) if flows_down else (along, across)
-
-    middles = [point(*centre) for centre in layout.centres]
-    routes = {
-        (route.source, route.target): tuple(point(*stop[1:]) for stop in route.stations)
-        for route in layout.routes
-    }
-    return LayerMap(
-        layers=tuple(
-            PlacedLayer(
-                name=_name(part),
-                middle=middle,
-                ops=len(part.ops),
-                flops=Total.of(graph.op(name).flops for name in part.ops),
-            )
-            for part, middle in zip(parts.parts, middles, strict=True)
-        ),
-        flows=tuple(
-            Flow(
-                source=source,
-                target=target,
-                size_bytes=size_bytes,
-                route=routes.get((source, target), (middles[source], middles[target])),
-            )
-            for (source, target), size_bytes in parts.edges.items()
-        ),
-        part_of={name: i for i, part in enumerate(parts.parts) for name in part.ops},
-    )
-
-
-def _name(part: Part) -> str:
-    return part.layer if part.number == 1 else f"{part.layer} #{part.number}"
+    layout = best_layout(len(found.parts), found.edges, (BOX_WIDTH, BOX_HEIGHT))
+    layers = [
+        PlacedLayer(
+            name=part.name,
+            middle=layout.point(*box[:2]),
+            ops=len(part.ops),
+            flops=Total.of(graph.op(name).flops for name in part.ops),
+        )
+        for part, box in zip(found.parts, layout.boxes, strict=True)
+    ]
+    flows = []
+    for (source, target), size_bytes in found.edges.items():
+        route = tuple(layout.point(*stop[:2]) for stop in layout.routes[source, target])
+        flows.append(Flow(source=source, target=target, size_bytes=size_bytes, route=route))
+    part_of = {name: number for number, part in enumerate(found.parts) for name in part.ops}
+    return LayerMap(layers=tuple(layers), flows=tuple(flows), part_of=part_of)

@@ -1,34 +1,31 @@
-"""The forward pass by layer for a picture: a layer that wraps others is drawn as several parts.
+"""The forward pass by layer for a picture: parts of layers without loops, few enough to read.
 
 Where a model's own code adds what its blocks return, the model is one layer that feeds its blocks
-and is fed by them. Seen by layer that is a loop, which no data takes. So a layer on a loop is cut
-into parts: what it does before its data first leaves it, what it does before it leaves it again,
-and so on. Loops that remain all the same (two layers that wrap one another's separate ways) are
-kept. Left out: layers that only read variables which nobody needs.
+and is fed by them. Seen by layer that is a loop, which no data takes. So a layer is cut where its
+data comes back to it: into what it does before, and what it does after. Left out: layers that only
+read variables which nobody needs.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from functools import reduce
+from itertools import count
+from operator import or_
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from placement_advisor.graph.digraph import strong_components, topological_order
+from placement_advisor.graph.digraph import topological_order
 from placement_advisor.graph.layer_view import total_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.graph.layer_view import LayerView
     from placement_advisor.graph.op_graph import Edge, OpGraph
 
-_Node = TypeVar("_Node", str, tuple[str, int])
-
-# Wrappers are few: models and blocks. More than this are parts of one large loop, and counting
-# how often data leaves each would take a byte per op and layer.
-_MAX_LOOPING = 256
+# A picture of fewer boxes than this share of what it may have could well show more.
+_ENOUGH_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +34,22 @@ class Part:
 
     layer: str
     number: int
-    ops: tuple[str, ...]
+    ops: list[str]
+
+    @property
+    def name(self) -> str:
+        """The layer, with the number of a part that is not the first."""
+        return self.layer if self.number == 1 else f"{self.layer} #{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts in an order in which data flows, and the bytes sent; None where any is unknown.
+    """Parts in an order in which data flows, and the bytes that one sends to a later one.
 
-    An edge to a lower number is on a loop.
+    None where the size of any tensor is unknown.
     """
 
-    parts: tuple[Part, ...]
+    parts: Sequence[Part]
     edges: Mapping[tuple[int, int], int | None]
 
 
@@ -65,88 +67,93 @@ def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
         and (edge.producer not in free or layer_of[edge.producer] not in computing)
     ]
     # One whose variables are read elsewhere (a loop takes them itself) has no place in the flow.
-    flowing = computing | {layer_of[edge.producer] for edge in between}
-    if flowing:
-        layer_of = {name: layer for name, layer in layer_of.items() if layer in flowing}
-    times_left = _times_left(graph, between, layer_of)
-    key_of = {name: (layer, times_left.get(name, 0)) for name, layer in layer_of.items()}
-    ops: dict[tuple[str, int], list[str]] = {}
-    for op in graph.ops:
-        if op.name in key_of:
-            ops.setdefault(key_of[op.name], []).append(op.name)
-    place = _places(list(ops), between, key_of)
-    sent: dict[tuple[int, int], dict[tuple[str, int], int | None]] = {}
-    for edge in between:
-        ends = place[key_of[edge.producer]], place[key_of[edge.consumer]]
-        if ends[0] != ends[1]:
-            sent.setdefault(ends, {})[edge.producer, edge.port] = edge.size_bytes
-    numbers: Counter[str] = Counter()
-    parts = []
-    for key in sorted(ops):
-        numbers[key[0]] += 1
-        parts.append(Part(layer=key[0], number=numbers[key[0]], ops=tuple(ops[key])))
-    parts.sort(key=lambda part: place[key_of[part.ops[0]]])
-    return Parts(
-        parts=tuple(parts),
-        edges={ends: total_bytes(tensors.values()) for ends, tensors in sent.items()},
-    )
+    flowing = computing | {layer_of[edge.producer] for edge in between} or {*layer_of.values()}
+    layer_of = {name: layer for name, layer in layer_of.items() if layer in flowing}
+    found = _cut(graph, between, layer_of)
+    part_of = {name: number for number, part in enumerate(found) for name in part.ops}
+    ends = [(part_of[edge.producer], part_of[edge.consumer]) for edge in between]
+    apart = sorted({(source, target) for source, target in ends if source != target})
+    order = topological_order(len(found), [s for s, _ in apart], [t for _, t in apart]) or []
+    place = {number: i for i, number in enumerate(order)}
+    sent: dict[tuple[int, int], dict[tuple[str, int], int | None]] = defaultdict(dict)
+    for edge, (source, target) in zip(between, ends, strict=True):
+        if source != target:
+            sent[place[source], place[target]][edge.producer, edge.port] = edge.size_bytes
+    edges = {its: total_bytes(tensors.values()) for its, tensors in sent.items()}
+    return Parts(parts=[found[number] for number in order], edges=edges)
 
 
-def _times_left(
-    graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]
-) -> dict[str, int]:
-    """Return for ops of layers on a loop how often data left the layer before it came to them."""
-    layers = list(dict.fromkeys(layer_of.values()))
-    component = _components(layers, between, layer_of)
-    sizes = Counter(component.values())
-    looping = [layer for layer in layers if sizes[component[layer]] > 1]
-    if not looping or len(looping) > _MAX_LOOPING:
-        return {}
-    column = {layer: i for i, layer in enumerate(looping)}
-    feeding: dict[str, list[Edge]] = {}
+def _cut(graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]) -> list[Part]:
+    """Return the parts; an op to which data of its layer's last part comes back begins a new."""
+    feeders: dict[str, list[str]] = defaultdict(list)
     for edge in between:
-        feeding.setdefault(edge.consumer, []).append(edge)
-    left: dict[str, np.ndarray] = {}
+        feeders[edge.consumer].append(edge.producer)
+    parts: list[Part] = []
+    part_of: dict[str, int] = {}
+    last: dict[str, int] = {}
+    # Of each part, those that lead to it: bits by their number.
+    before: list[int] = []
     for op in graph.ops:
-        layer = layer_of.get(op.name)
-        if layer is None:
+        if (layer := layer_of.get(op.name)) is None:
             continue
-        left[op.name] = np.zeros(len(looping), dtype=np.int32)
-        for edge in feeding.get(op.name, ()):
-            before = left[edge.producer]
-            source = layer_of[edge.producer]
-            if source != layer and source in column:
-                before = before.copy()
-                before[column[source]] += 1
-            np.maximum(left[op.name], before, out=left[op.name])
-    return {
-        name: int(counts[column[layer_of[name]]])
-        for name, counts in left.items()
-        if layer_of[name] in column
-    }
+        fed_by = {part_of[name] for name in feeders[op.name]}
+        part = last.get(layer)
+        if part is None or any(before[other] >> part & 1 for other in fed_by):
+            number = 1 if part is None else parts[part].number + 1
+            part = last[layer] = len(parts)
+            parts.append(Part(layer=layer, number=number, ops=[]))
+            before.append(0)
+        leading = reduce(or_, (before[other] | 1 << other for other in fed_by - {part}), 0)
+        # What leads to a part leads to all that it leads to.
+        if parts[part].ops and leading & ~before[part]:
+            for other, its in enumerate(before):
+                before[other] |= leading if its >> part & 1 else 0
+        before[part] |= leading
+        parts[part].ops.append(op.name)
+        part_of[op.name] = part
+    return parts
 
 
-def _places(
-    nodes: Sequence[_Node], between: Sequence[Edge], node_of: Mapping[str, _Node]
-) -> dict[_Node, int]:
-    """Return the places of the nodes in an order in which data flows, otherwise as given."""
-    component = _components(nodes, between, node_of)
-    numbers = {number: i for i, number in enumerate(dict.fromkeys(map(component.get, nodes)))}
-    number_of = {node: numbers[component[node]] for node in nodes}
-    ends = {(number_of[node_of[e.producer]], number_of[node_of[e.consumer]]) for e in between}
-    apart = sorted((source, target) for source, target in ends if source != target)
-    order = topological_order(len(numbers), [s for s, _ in apart], [t for _, t in apart]) or []
-    rank = {number: i for i, number in enumerate(order)}
-    ordered = sorted(nodes, key=lambda node: rank[number_of[node]])
-    return {node: i for i, node in enumerate(ordered)}
+def merged(amount: int, edges: Iterable[tuple[int, int]], limit: int) -> list[list[int]]:
+    """Return groups of the numbers below ``amount``, ``limit`` at most, in an order of data flow.
+
+    Edges lead from lower to higher numbers. Groups are runs of an order in which data flows, depth
+    first, so no loop arises. Chains stay whole, unless that would leave too few groups or many.
+    """
+    if amount <= limit:
+        return [[number] for number in range(amount)]
+    before: list[set[int]] = [set() for _ in range(amount)]
+    after: list[set[int]] = [set() for _ in range(amount)]
+    for source, target in edges:
+        after[source].add(target)
+        before[target].add(source)
+    waiting = [len(some) for some in before]
+    ready = [number for number in reversed(range(amount)) if not waiting[number]]
+    chains: list[list[int]] = []
+    while ready:
+        number = ready.pop()
+        if chains and after[chains[-1][-1]] == {number} and before[number] == {chains[-1][-1]}:
+            chains[-1].append(number)
+        else:
+            chains.append([number])
+        for other in sorted(after[number], reverse=True):
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    # What may share a box with the next ones: chains, or if they are few, the numbers of a chain.
+    runs = [chains]
+    if len(chains) < limit * _ENOUGH_SHARE:
+        runs = [[[number] for number in chain] for chain in chains]
+    return next(groups for size in count(1) if len(groups := _packed(runs, size)) <= limit)
 
 
-def _components(
-    nodes: Sequence[_Node], between: Sequence[Edge], node_of: Mapping[str, _Node]
-) -> dict[_Node, int]:
-    """Return the number of each node's component, in an order in which data flows."""
-    place = {node: i for i, node in enumerate(nodes)}
-    out: list[dict[int, None]] = [{} for _ in nodes]
-    for edge in between:
-        out[place[node_of[edge.producer]]][place[node_of[edge.consumer]]] = None
-    return dict(zip(nodes, strong_components([list(some) for some in out]), strict=True))
+def _packed(runs: Iterable[Iterable[Sequence[int]]], size: int) -> list[list[int]]:
+    """Return each run in groups: an item joins those before it while they stay within a size."""
+    groups: list[list[int]] = []
+    for run in runs:
+        groups.append([])
+        for item in run:
+            if groups[-1] and len(groups[-1]) + len(item) > size:
+                groups.append([])
+            groups[-1] += item
+    return groups

@@ -1,34 +1,36 @@
 """Where the boxes of a layered picture stand, and along which points its arrows run.
 
-Boxes stand in ranks, in the order that `layered_order` gives, pulled straight towards their
-neighbours; long arrows most of all. A long picture is folded into bands side by side. Boxes are
-numbered in the order in which data flows; an arrow from a later to an earlier box (a loop between
-layers) has no say in where boxes stand, and no route.
+A box stands in the rank before the first of those that it feeds, or in the last one. An arrow over
+several ranks has a lane of its own in each of them. Boxes and lanes of a rank are sorted by the
+mean place of their neighbours, which leaves few crossings, then pulled straight towards them. A
+picture too long for a screen is folded: every second band of ranks runs back, so that an arrow over
+a fold is a short turn.
+
+Source: Sugiyama, Tagawa, Toda, Methods for Visual Understanding of Hierarchical System Structures,
+1981, https://doi.org/10.1109/TSMC.1981.4308636.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
-
-from placement_advisor.report.pictures.layered_order import (
-    SWEEPS,
-    Station,
-    chains_of,
-    ordered_rows,
-    ranks_of,
-)
+from itertools import accumulate, pairwise
+from math import ceil
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# How much a step of an arrow wants to run straight, by how many of its ends are boxes: long
-# arrows are hardest to follow if they bend.
-_PULL = (8.0, 2.0, 1.0)
-# How far a fold may lie from the even cut, to find a place where few arrows are cut.
-_FOLD_REACH = 2
+Point: TypeAlias = tuple[float, float]
+
+# Rows are sorted by the side that a sweep comes from, then by both, then pulled. Each settles after
+# a few sweeps; more only cost time.
+_SWEEPS = 8
+# Inches between ranks, with room for labels of arrows, between boxes of a rank, and of a lane: if
+# data flows down, and if it flows to the right.
+_GAPS_IN = {True: (0.4, 0.2, 0.25), False: (0.75, 0.15, 0.2)}
+_GUTTER_IN = 0.5
 # A picture of this shape fills a screen.
 _SCREEN_WIDTH, _SCREEN_HEIGHT = 16.0, 10.0
 _MAX_BANDS = 8
@@ -36,201 +38,139 @@ _MAX_BANDS = 8
 _COST_OF_CUT = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """Inches: of a box, between boxes of a rank, between ranks, of a lane, between bands."""
+class Stop(NamedTuple):
+    """The middle of a box or lane; ``ahead`` is -1 in a band in which data flows back, else 1."""
 
-    box_along: float
-    box_across: float
-    gap_along: float
-    gap_across: float
-    lane: float
-    gutter: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """An arrow's stations, box centres at both ends, each as (band, along, across)."""
-
-    source: int
-    target: int
-    stations: tuple[tuple[int, float, float], ...]
+    along: float
+    across: float
+    ahead: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Centres of boxes and stations of arrows, in inches along the flow of data and across it.
+    """Places of boxes, and of each arrow's stops from box to box, in inches.
 
-    ``spans`` are the ends of each band across, ``length`` is the longest band.
+    ``size`` of it all and of a ``box`` are along the flow of data and across it; ``gap`` is between
+    ranks.
     """
 
-    centres: tuple[tuple[float, float], ...]
-    routes: tuple[Route, ...]
-    spans: tuple[tuple[float, float], ...]
-    length: float
+    boxes: Sequence[Stop]
+    routes: Mapping[tuple[int, int], Sequence[Stop]]
+    size: Point
+    box: Point
+    gap: float
+    flows_down: bool
 
-    @property
-    def breadth(self) -> float:
-        """Extent across."""
-        return self.spans[-1][1] if self.spans else 0.0
+    def point(self, along: float, across: float) -> Point:
+        """Return x and y, y downwards."""
+        return (across, along) if self.flows_down else (along, across)
 
 
-def best_layout(
-    count: int, edges: Sequence[tuple[int, int]], down: Sizes, right: Sizes
-) -> tuple[Layout, bool]:
-    """Return the layout that a screen shows largest, and whether data flows down in it.
+def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> Layout:
+    """Return the layout that a screen shows largest, of one or more boxes of a width and height.
 
-    ``down`` are the sizes if data flows down, ``right`` if it flows to the right.
+    Arrows lead from a box to one of a higher number.
     """
-    ranks = ranks_of(count, edges)
-    chains = chains_of(edges, ranks)
-    rows = ordered_rows(count, ranks, chains)
-    found: list[tuple[float, int, bool, Layout]] = []
-    for flows_down, sizes in ((True, down), (False, right)):
-        across = _across(rows, chains, sizes)
-        for bands in range(1, min(_MAX_BANDS, len(rows)) + 1):
-            layout = _folded(count, rows, chains, across, sizes, bands)
-            width, height = layout.breadth, layout.length
-            if not flows_down:
-                width, height = height, width
-            scale = max(width / _SCREEN_WIDTH, height / _SCREEN_HEIGHT, 1.0)
-            cut = sum(
-                one[0] != other[0]
-                for route in layout.routes
-                for one, other in pairwise(route.stations)
+    ends = sorted(arrows)
+    rank_of = [0] * count
+    for source, target in reversed(ends):
+        rank_of[source] = min(rank_of[source], rank_of[target] - 1)
+    first = min(rank_of)
+    rank_of = [rank - first for rank in rank_of]
+    chains: dict[tuple[int, int], list[int]] = {}
+    for source, target in ends:
+        lanes = range(len(rank_of), len(rank_of) + rank_of[target] - rank_of[source] - 1)
+        rank_of += range(rank_of[source] + 1, rank_of[target])
+        chains[source, target] = [source, *lanes, target]
+    rows: list[list[int]] = [[] for _ in range(max(rank_of) + 1)]
+    # Stations are boxes and, numbered behind them, lanes.
+    for station, rank in enumerate(rank_of):
+        rows[rank].append(station)
+    found = []
+    for flows_down, (gap, gap_across, lane) in _GAPS_IN.items():
+        along, across = reversed(box) if flows_down else box
+        halves = [(across + gap_across) / 2] * count + [lane / 2] * (len(rank_of) - count)
+        at = _across(rows, chains.values(), halves)
+        for bands in range(1, _MAX_BANDS + 1):
+            most = ceil(len(rows) / bands)
+            folded = [rows[i : i + most] for i in range(0, len(rows), most)]
+            stops, breadth = _folded(folded, at, halves, along + gap)
+            layout = Layout(
+                boxes=stops[:count],
+                routes={its: [stops[each] for each in chain] for its, chain in chains.items()},
+                size=(most * (along + gap), breadth),
+                box=(along, across),
+                gap=gap,
+                flows_down=flows_down,
             )
-            found.append((scale * (1 + _COST_OF_CUT * cut), bands, flows_down, layout))
-    _, _, flows_down, layout = min(found, key=lambda f: (round(f[0], 1), f[1], not f[2]))
-    return layout, flows_down
+            width, height = layout.point(*layout.size)
+            scale = max(width / _SCREEN_WIDTH, height / _SCREEN_HEIGHT, 1.0)
+            cut = sum(rank_of[t] // most - rank_of[s] // most for s, t in ends)
+            found.append((round(scale * (1 + _COST_OF_CUT * cut), 1), bands, layout))
+    return min(found, key=lambda each: each[:2])[2]
 
 
 def _across(
-    rows: list[list[Station]],
-    chains: Mapping[tuple[int, int], list[Station]],
-    sizes: Sizes,
-) -> dict[Station, float]:
-    """Return each station's place across, near the mean of its neighbours."""
-    near: dict[Station, list[tuple[Station, float]]] = defaultdict(list)
-    for chain in chains.values():
+    rows: Sequence[list[int]], chains: Iterable[Sequence[int]], halves: Sequence[float]
+) -> list[float]:
+    """Sort each row, and return the place of each box and lane across."""
+    before: dict[int, list[int]] = defaultdict(list)
+    after: dict[int, list[int]] = defaultdict(list)
+    for chain in chains:
         for one, other in pairwise(chain):
-            weight = _PULL[one.is_box + other.is_box]
-            near[one].append((other, weight))
-            near[other].append((one, weight))
-    at: dict[Station, float] = {}
-    for row in rows:
-        _spread(row, dict.fromkeys(row, (0.0, 1.0)), at, sizes)
-    for sweep in range(SWEEPS):
-        for row in rows if sweep % 2 == 0 else reversed(rows):
-            wanted = {station: (at[station], 1.0) for station in row}
+            after[one].append(other)
+            before[other].append(one)
+    at = [0.0] * len(halves)
+    # The one before the first finds all at zero, and only numbers the rows.
+    for sweep in range(-1, 3 * _SWEEPS):
+        forward = sweep % 2 == 0
+        for row in rows if forward else reversed(rows):
+            wanted = {}
             for station in row:
-                pull = sum(weight for _, weight in near[station])
-                if pull:
-                    mean = sum(at[n] * weight for n, weight in near[station]) / pull
-                    wanted[station] = (mean, pull)
-            _spread(row, wanted, at, sizes)
+                near = before[station] if forward else after[station]
+                if sweep >= _SWEEPS:
+                    near = before[station] + after[station]
+                wanted[station] = fmean(at[other] for other in near) if near else at[station]
+            if sweep >= 2 * _SWEEPS:
+                _spread(row, wanted, halves, at)
+                continue
+            row.sort(key=wanted.__getitem__)
+            for place, station in enumerate(row):
+                at[station] = place - (len(row) - 1) / 2
     return at
 
 
-def _half(station: Station, sizes: Sizes) -> float:
-    return (sizes.box_across + sizes.gap_across) / 2 if station.is_box else sizes.lane / 2
-
-
 def _spread(
-    row: list[Station],
-    wanted: Mapping[Station, tuple[float, float]],
-    at: dict[Station, float],
-    sizes: Sizes,
+    row: Sequence[int], wanted: Mapping[int, float], halves: Sequence[float], at: list[float]
 ) -> None:
-    """Place a row in order, apart, with the least squared distances to what is wanted.
-
-    What is wanted is a place and its weight.
-    """
-    offsets, offset = [], 0.0
-    for i, station in enumerate(row):
-        if i:
-            offset += _half(row[i - 1], sizes) + _half(station, sizes)
-        offsets.append(offset)
-    blocks: list[tuple[float, float, int]] = []  # Mean, weight and count of what has been pooled.
-    for station, offset in zip(row, offsets, strict=True):
-        place, weight = wanted[station]
-        mean, count = place - offset, 1
-        while blocks and blocks[-1][0] > mean:
-            other, others_weight, others = blocks.pop()
-            mean = (mean * weight + other * others_weight) / (weight + others_weight)
-            weight, count = weight + others_weight, count + others
-        blocks.append((mean, weight, count))
-    means = [mean for mean, _, count in blocks for _ in range(count)]
-    for station, offset, mean in zip(row, offsets, means, strict=True):
-        at[station] = mean + offset
+    """Place a row in order and apart: half way between all pushed one way, and all the other."""
+    offsets = [0.0]
+    for one, other in pairwise(row):
+        offsets.append(offsets[-1] + halves[one] + halves[other])
+    free = [wanted[station] - offset for station, offset in zip(row, offsets, strict=True)]
+    high, low = accumulate(free, max), [*accumulate(reversed(free), min)][::-1]
+    for station, offset, *ends in zip(row, offsets, high, low, strict=True):
+        at[station] = sum(ends) / 2 + offset
 
 
 def _folded(
-    count: int,
-    rows: list[list[Station]],
-    chains: Mapping[tuple[int, int], list[Station]],
-    across: Mapping[Station, float],
-    sizes: Sizes,
-    bands: int,
-) -> Layout:
-    """Return the layout cut into bands."""
-    starts = _folds(rows, chains, bands)
-    band_of = [sum(rank >= start for start in starts[1:]) for rank in range(len(rows))]
-    step = sizes.box_along + sizes.gap_along
-    shift: list[float] = []
-    spans: list[tuple[float, float]] = []
+    bands: Sequence[Sequence[Sequence[int]]],
+    at: Sequence[float],
+    halves: Sequence[float],
+    pitch: float,
+) -> tuple[list[Stop], float]:
+    """Return where the boxes and lanes of bands of rows stand, and the breadth of all.
+
+    A band in which data flows back is turned round, so that arrows over a fold do not cross.
+    """
+    stops = [Stop(0.0, 0.0, 1)] * len(at)
     edge = 0.0
-    for band in range(len(starts)):
-        places = [
-            (across[s] - _half(s, sizes), across[s] + _half(s, sizes))
-            for row, its in zip(rows, band_of, strict=True)
-            if its == band
-            for s in row
-        ]
-        low, high = min(p[0] for p in places), max(p[1] for p in places)
-        shift.append(edge - low)
-        spans.append((edge, edge + high - low))
-        edge += high - low + sizes.gutter
-    lengths = [0.0] * len(starts)
-
-    def place(station: Station) -> tuple[int, float, float]:
-        band = band_of[station.rank]
-        along = (station.rank - starts[band] + 0.5) * step
-        lengths[band] = max(lengths[band], along + step / 2)
-        return band, along, across[station] + shift[band]
-
-    centres: list[tuple[float, float]] = [(0.0, 0.0)] * count
-    for row in rows:
-        for station in row:
-            if station.is_box:
-                centres[station.box] = place(station)[1:]
-    return Layout(
-        centres=tuple(centres),
-        routes=tuple(
-            Route(source=source, target=target, stations=tuple(map(place, chain)))
-            for (source, target), chain in chains.items()
-        ),
-        spans=tuple(spans),
-        length=max(lengths, default=0.0),
-    )
-
-
-def _folds(
-    rows: list[list[Station]],
-    chains: Mapping[tuple[int, int], Iterable[Station]],
-    bands: int,
-) -> list[int]:
-    """Return the first rank of each band, where few arrows are cut."""
-    cut: dict[int, int] = defaultdict(int)
-    for chain in chains.values():
-        ranks = [station.rank for station in chain]
-        for rank in range(min(ranks) + 1, max(ranks) + 1):
-            cut[rank] += 1
-    starts = [0]
-    for band in range(1, bands):
-        even = round(len(rows) * band / bands)
-        near = range(
-            max(starts[-1] + 1, even - _FOLD_REACH), min(len(rows), even + _FOLD_REACH + 1)
-        )
-        if near:
-            starts.append(min(near, key=lambda rank: (cut[rank], abs(rank - even))))
-    return starts
+    for number, band in enumerate(bands):
+        ahead = -1 if number % 2 else 1
+        sides = [ahead * at[s] + side * halves[s] for row in band for s in row for side in (-1, 1)]
+        for place, row in enumerate(band):
+            along = (0.5 + (place if ahead > 0 else len(bands[0]) - 1 - place)) * pitch
+            for station in row:
+                stops[station] = Stop(along, ahead * at[station] - min(sides) + edge, ahead)
+        edge += max(sides) - min(sides) + _GUTTER_IN
+    return stops, edge - _GUTTER_IN

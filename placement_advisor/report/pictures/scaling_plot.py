@@ -14,13 +14,10 @@ from placement_advisor.report.pictures.canvas import (
     SMALL_FONT_SIZE,
     new_page,
     plain_style,
-    save,
 )
 from placement_advisor.report.pictures.drawn_text import drawable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -31,12 +28,6 @@ _TITLES = {
     Scaling.STRONG: "the same training: the batch shared",
     Scaling.WEAK: "more samples a step: the batch on each",
 }
-
-
-def plot_scaling(compared: HardwareComparison, path: Path) -> None:
-    """Write the picture."""
-    with plain_style():
-        save(draw_scaling(compared), path)
 
 
 @plain_style()

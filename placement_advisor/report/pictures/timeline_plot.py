@@ -43,10 +43,12 @@ from placement_advisor.report.pictures.canvas import (
     WIDTH_IN,
     add_head,
     add_time_axis,
+    headline,
     new_page,
     plain_style,
     save,
     write,
+    write_on,
 )
 from placement_advisor.report.pictures.drawn_text import drawable, text_width_in, told_apart
 from placement_advisor.units import format_ns
@@ -88,16 +90,11 @@ _LEAST_NAME_IN = 0.2
 
 def plot_timelines(analysis: Analysis, folder: Path) -> None:
     """Write ``timeline.png``: single and the best others; and a picture for each of the rest."""
-    _plot(analysis, in_timeline(analysis), folder / "timeline.png")
+    save(draw_timeline(analysis, in_timeline(analysis)), folder / "timeline.png")
     for candidate in in_own_timelines(analysis):
         path = folder / "timelines" / f"{candidate.name}.png"
         path.parent.mkdir(exist_ok=True)
-        _plot(analysis, [candidate], path)
-
-
-def _plot(analysis: Analysis, candidates: Sequence[Candidate], path: Path) -> None:
-    with plain_style():
-        save(draw_timeline(analysis, candidates), path)
+        save(draw_timeline(analysis, [candidate]), path)
 
 
 @plain_style()
@@ -132,8 +129,8 @@ def draw_timeline(
     shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
     add_head(
         drawn.figure,
-        analysis,
-        shown,
+        analysis.model.name,
+        headline(analysis, shown),
         [
             Patch(label="compute, as high as its share of the time", color=COMPUTE_COLOR),
             Patch(label="copy to the device", color=COPY_COLOR),
@@ -263,15 +260,8 @@ class _Page:
             room_in = (bar.end_ns - bar.start_ns) / ns_per_in - 0.1
             name = drawable(bar.name)
             if name and room_in > _LEAST_NAME_IN and text_width_in(name, SMALL_FONT_SIZE) < room_in:
-                ax.text(
-                    (bar.start_ns + bar.end_ns) / 2,
-                    middle,
-                    name,
-                    ha="center",
-                    va="center_baseline",
-                    fontsize=SMALL_FONT_SIZE,
-                    color="white",
-                )
+                x = (bar.start_ns + bar.end_ns) / 2
+                write_on(ax, x, middle, name, size=SMALL_FONT_SIZE, color="white")
 
     def _beside(self, y_in: float, text: str) -> None:
         x_in = WIDTH_IN - _BUSY_IN + 0.08
