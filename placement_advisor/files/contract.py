@@ -15,11 +15,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
-from pydantic import ConfigDict, FailFast, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FailFast, Strict, TypeAdapter, ValidationError
 
 from placement_advisor.files.foreign_json import (
     MAX_INTEGER,
@@ -30,16 +41,25 @@ from placement_advisor.files.foreign_json import (
     parse,
     shown,
 )
-from placement_advisor.files.limits import MAX_NS
+from placement_advisor.files.limits import MAX_BYTES, MAX_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
 
+
+@dataclass(frozen=True, slots=True)
+class What:
+    """Says in the annotation of a type what a value has to be, for the error that it is not."""
+
+    words: str
+
+
 Ns = Annotated[int, Ge(0), Le(MAX_NS)]
 Count = Annotated[int, Ge(0), Le(MAX_INTEGER)]
 Positive = Annotated[int, Ge(1), Le(MAX_INTEGER)]
+Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
 NotNegative = Annotated[float, Ge(0.0)]
 Share = Annotated[float, Ge(0.0), Le(1.0)]
 # A nanosecond against a second: no two placements of a step lie so far apart.
@@ -56,8 +76,9 @@ class _FirstAlone(FailFast):
         return hash(type(self))
 
 
-Rows = Annotated[tuple[T, ...], _FirstAlone()]
-ByName = Annotated[Mapping[str, T], _FirstAlone()]
+# Not strict: what is no JSON has lists where JSON has them.
+Rows = Annotated[tuple[T, ...], _FirstAlone(), Strict(False)]
+ByName = Annotated[Mapping[Text, T], _FirstAlone()]
 
 STRICT = ConfigDict(
     strict=True,
@@ -66,6 +87,8 @@ STRICT = ConfigDict(
     alias_generator=lambda name: name.rstrip("_"),
     serialize_by_alias=True,
 )
+# Of files that people edit, where a word that is passed over would be a mistake unseen.
+CLOSED = ConfigDict(**{**STRICT, "extra": "forbid"})
 
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
@@ -113,7 +136,24 @@ def value_of(kind: type[T], data: bytes) -> T:
         return found
     if first["type"] == "json_invalid":
         parse(data)  # It says so in our words, but for what Python takes for JSON.
-    raise _misfit(first)
+    raise _misfit(kind, first)
+
+
+def value_in(kind: type[T], document: object) -> T:
+    """Return the value of a contract that a document holds which was no JSON, as one of TOML.
+
+    Raises:
+        MisfitError: it holds none.
+    """
+    try:
+        data = json.dumps(document, default=_no_json)
+    except ValueError:  # Python refuses to write a number of thousands of digits.
+        raise MisfitError("a number with too many digits") from None
+    return value_of(kind, data.encode())
+
+
+def _no_json(value: object) -> object:
+    return {type(value).__name__: str(value)}  # No contract has such an object.
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
@@ -122,14 +162,21 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return _ADAPTERS[kind]
 
 
-def _misfit(error: Any) -> MisfitError:
+def _misfit(root: Any, error: Any) -> MisfitError:
     """Return in our words what Pydantic has found first."""
     place, kind, bounds = list(error["loc"]), error["type"], error.get("ctx", {})
-    if kind == "missing":
-        missing = place.pop()
-        if isinstance(missing, str):
-            return MisfitError(f"no field {missing!r}", _place(place))
-        kind = "too_long"  # Of a pair that has one.
+    if place[-1:] == ["[key]"]:
+        del place[-2:]
+    if kind in ("missing", "unexpected_keyword_argument") and isinstance(place[-1], str):
+        key = place.pop()
+        if kind == "missing":
+            return MisfitError(f"no field {key!r}", _place(place))
+        known = list(_members(_type_at(root, place)))
+        near = get_close_matches(key, known, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        return MisfitError(f"unknown field {shown(key)}; {meant}", _place([*place, key]))
+    if kind == "missing":  # Of a row that has fewer values.
+        place.pop()
     if place == ["schema_version"] and kind == "less_than_equal":
         problem = (
             f"{shown(error['input'])} is newer than the {bounds['le']} that this advisor reads; "
@@ -143,17 +190,51 @@ def _misfit(error: Any) -> MisfitError:
     if kind == "string_too_long":
         problem = f"{shown(error['input'])} has more than {bounds['max_length']:,} characters"
         return MisfitError(problem, _place(place))
-    what = _WHAT.get(kind) or _expected(place, bounds)
+    _, annotations = _bare(_type_at(root, place))
+    words = [f"not {each.words}" for each in annotations if isinstance(each, What)]
+    what = next(iter(words), None) or _WHAT.get(kind) or _expected(place, bounds)
     return MisfitError(f"{shown(error['input'])} is {what}", _place(place))
+
+
+def _type_at(kind: Any, place: list[int | str]) -> Any:
+    """Return the type of what stands at a place of a contract."""
+    for part in place:
+        members = _members(kind)
+        if members and isinstance(part, str):
+            kind = members[part]
+        else:  # A tuple of any length and a map have one type for all.
+            bare, _ = _bare(kind)
+            inner = list(members.values()) or [t for t in get_args(bare) if t is not Ellipsis]
+            kind = inner[part if isinstance(part, int) and part < len(inner) else -1]
+    return kind
+
+
+def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type without its annotations, and these; of one that may be null, the other one."""
+    annotations: tuple[Any, ...] = ()
+    while get_origin(kind) in (Annotated, Union, UnionType):
+        annotations += getattr(kind, "__metadata__", ())
+        kind = get_args(kind)[0]
+    return kind, annotations
+
+
+def _members(kind: Any) -> dict[str, Any]:
+    """Return the types of an object's keys, or of the values of a named row."""
+    bare, _ = _bare(kind)
+    names = [f.name for f in fields(bare)] if is_dataclass(bare) else getattr(bare, "_fields", ())
+    types = get_type_hints(bare, include_extras=True) if names else {}
+    return {name.rstrip("_"): types[name] for name in names}
 
 
 _WHAT = {
     "dataclass_type": "not an object",
     "dict_type": "not an object",
     "tuple_type": "not a list",
+    "named_tuple_type": "not a list",
     "string_type": "not a string",
     "bool_type": "neither true nor false",
     "string_pattern_mismatch": "not of its form",
+    "missing": "not two numbers",
     "too_long": "not two numbers",
     "float_type": "not a number",
     "finite_number": "not a number",
