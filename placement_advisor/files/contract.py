@@ -31,10 +31,12 @@ from typing import (
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
 from pydantic import ConfigDict, FailFast, Strict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from placement_advisor.files.foreign_json import (
     MAX_INTEGER,
     MAX_TEXT_CHARS,
+    MAX_VALUES,
     MisfitError,
     check_size,
     content,
@@ -87,9 +89,12 @@ STRICT = ConfigDict(
     alias_generator=lambda name: name.rstrip("_"),
     serialize_by_alias=True,
 )
-# Of files that people edit, where a word that is passed over would be a mistake unseen.
+# Of files that people edit: a key that is passed over would be a mistake unseen.
 CLOSED = ConfigDict(**{**STRICT, "extra": "forbid"})
+# Each key too many is an error of a kilobyte. Lock files have a tenth of that.
+_MAX_VALUES_CLOSED = 1_000_000
 
+_UNKNOWN = "unexpected_keyword_argument"
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
@@ -127,13 +132,15 @@ def value_of(kind: type[T], data: bytes) -> T:
     Raises:
         MisfitError: it holds none.
     """
-    check_size(data)
+    is_closed = kind.__pydantic_config__["extra"] == "forbid"  # type: ignore[attr-defined]
+    check_size(data, _MAX_VALUES_CLOSED if is_closed else MAX_VALUES)
     try:
         found: T = _adapter(kind).validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        errors = error.errors(include_url=False)
     else:
         return found
+    first = min(errors, key=_rank)
     if first["type"] == "json_invalid":
         parse(data)  # It says so in our words, but for what Python takes for JSON.
     raise _misfit(kind, first)
@@ -162,12 +169,19 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return _ADAPTERS[kind]
 
 
+def _rank(error: Any) -> int:
+    """Return what explains other errors first: a newer version, a key meant to be another one."""
+    if error["loc"] == ("schema_version",):
+        return 0
+    return 1 if error["type"] == _UNKNOWN else 2
+
+
 def _misfit(root: Any, error: Any) -> MisfitError:
     """Return in our words what Pydantic has found first."""
     place, kind, bounds = list(error["loc"]), error["type"], error.get("ctx", {})
     if place[-1:] == ["[key]"]:
         del place[-2:]
-    if kind in ("missing", "unexpected_keyword_argument") and isinstance(place[-1], str):
+    if kind in ("missing", _UNKNOWN) and isinstance(place[-1], str):
         key = place.pop()
         if kind == "missing":
             return MisfitError(f"no field {key!r}", _place(place))
@@ -186,7 +200,8 @@ def _misfit(root: Any, error: Any) -> MisfitError:
     if kind == "value_error":  # What a type says of its values together.
         return MisfitError(str(bounds["error"]), _place(place))
     if kind == "json_invalid":
-        return MisfitError(f"not valid JSON: {bounds['error']}")
+        _, _, at = bounds["error"].partition(" at ")  # Python takes it where it is escaped.
+        return MisfitError(f"not valid JSON: half a character at {at}")
     if kind == "string_too_long":
         problem = f"{shown(error['input'])} has more than {bounds['max_length']:,} characters"
         return MisfitError(problem, _place(place))
@@ -223,7 +238,13 @@ def _members(kind: Any) -> dict[str, Any]:
     bare, _ = _bare(kind)
     names = [f.name for f in fields(bare)] if is_dataclass(bare) else getattr(bare, "_fields", ())
     types = get_type_hints(bare, include_extras=True) if names else {}
-    return {name.rstrip("_"): types[name] for name in names}
+    return {_key(name, types[name]): types[name] for name in names}
+
+
+def _key(name: str, kind: Any) -> str:
+    _, annotations = _bare(kind)
+    aliases = [each.alias for each in annotations if isinstance(each, FieldInfo)]
+    return next(filter(None, aliases), name.rstrip("_"))
 
 
 _WHAT = {
