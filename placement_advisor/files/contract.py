@@ -188,7 +188,7 @@ def _misfit(root: Any, error: Any) -> MisfitError:
         known = list(_members(_type_at(root, place)))
         near = get_close_matches(key, known, 1)
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        return MisfitError(f"unknown field {shown(key)}; {meant}", _place([*place, key]))
+        return MisfitError(f"unknown key; {meant}", _place([*place, key]))
     if kind == "missing":  # Of a row that has fewer values.
         place.pop()
     if place == ["schema_version"] and kind == "less_than_equal":

@@ -150,7 +150,7 @@ def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) ->
         ({"layers": {"x": {"forward": [], "made_of": "1", "busy_us": 1}}}, "layers.x.forward",
          "[] is not a device or a list of devices"),
         ({"layers": {"x": {"forward": "a", "made_of": "1"}}}, "layers.x", "no field 'busy_us'"),
-        ({"layers": {"x": {"forwards": "a"}}}, "layers.x.forwards", "unknown field 'forwards'"),
+        ({"layers": {"x": {"forwards": "a"}}}, "layers.x.forwards", "unknown key; did you mean forward?"),
         ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'from'"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": 5}]}, "cuts[0].to",
          "5 is not a string"),
@@ -162,7 +162,7 @@ def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) ->
         ({"verdict": "fine"}, "verdict", "'fine' is not split, single or cannot-tell"),
         ({"verdict": ["split"]}, "verdict", "['split'] is not split, single"),
         ({"placed": None}, "", "no field 'placed'"),
-        ({"cost": 3}, "cost", "unknown field 'cost'"),
+        ({"cost": 3}, "cost", "unknown key; there are hardware, "),
     ],
     ids=str,
 )  # fmt: skip
@@ -184,7 +184,7 @@ def test_other_json_is_no_lock_file(refused: Callable[..., AdvisorError], conten
 
 def test_fields_beside_the_models_are_refused(refused: Callable[..., AdvisorError]) -> None:
     text = TEXT.replace('"schema_version"', '"note": 1,\n  "schema_version"')
-    assert "unknown field 'note'" in refused(text).message
+    assert "note: unknown key; there are schema_version, models" in refused(text).message
 
 
 def test_a_newer_schema_asks_for_a_newer_advisor(refused: Callable[..., AdvisorError]) -> None:
