@@ -84,7 +84,7 @@ def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
 
     def parsed(value: object) -> Any:
         if not isinstance(value, str):
-            raise ValueError(f"{shown(value)} is not a string")  # noqa: TRY004 - Pydantic's
+            raise ValueError(f"{shown(value)} is not a string")
         return parse_text(value)
 
     return BeforeValidator(parsed)

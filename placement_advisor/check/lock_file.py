@@ -81,9 +81,7 @@ class _Layer:
 class _Cut(Cut):
     """Equal tensors between two devices, of which there are several ``times``."""
 
-    times: Annotated[
-        int, Ge(1), Le(MAX_CUTS), What(f"a number of copies from 1 to {MAX_CUTS}")
-    ] = 1
+    times: Annotated[int, Ge(1), Le(MAX_CUTS), What(f"a number of copies from 1 to {MAX_CUTS}")] = 1
 
 
 def _not_too_many(cuts: tuple[_Cut, ...]) -> tuple[_Cut, ...]:

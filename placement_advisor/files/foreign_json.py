@@ -67,7 +67,7 @@ def content(path: Path) -> bytes:
         raise MisfitError(f"cannot be read: {error.strerror}") from None
 
 
-def check_size(data: bytes, most_values: int = MAX_VALUES) -> None:
+def check_size(data: bytes, most_values: int) -> None:
     """Check that a text has no more values than it may have.
 
     Raises:
@@ -84,7 +84,7 @@ def parse(data: bytes) -> object:
         MisfitError: no JSON, too many values, too deeply nested, or with numbers that JSON
             does not have.
     """
-    check_size(data)
+    check_size(data, MAX_VALUES)
     try:
         value: object = json.loads(data.decode("utf-8"), parse_constant=_no_number)
     except RecursionError:

@@ -12,11 +12,12 @@ import gzip
 import hashlib
 import json
 import zlib
-from functools import partial
+from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import STRICT, ByName, Text, value_in
 from placement_advisor.files.foreign_json import (
     MAX_TEXT_BYTES,
     MisfitError,
@@ -26,7 +27,6 @@ from placement_advisor.files.foreign_json import (
     content,
     field,
     integer,
-    object_of,
     parse,
     shown,
     text,
@@ -36,14 +36,12 @@ from placement_advisor.files.limits import MAX_BYTES
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op, Role
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
-from placement_advisor.graph.traced_as import read_traced_as
+from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from enum import StrEnum
     from pathlib import Path
-
-    from placement_advisor.graph.traced_as import TracedAs
 
 T = TypeVar("T")
 
@@ -70,7 +68,17 @@ class GraphFile(NamedTuple):
 
     ops: list[Op]
     edges: list[Edge]
-    requested_device_of: dict[str, str] | None
+    requested_device_of: Mapping[str, str] | None
+    traced_as: TracedAs | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """What a file may hold beside the graph."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    requested_device_of: ByName[Text] | None
     traced_as: TracedAs | None
 
 
@@ -99,7 +107,7 @@ def write_graph(
             asked = json.dumps(dict(requested_device_of), sort_keys=True, separators=(",", ":"))
             file.write(f',"requested_device_of":{asked}'.encode())
         if traced_as is not None:
-            how = json.dumps(traced_as.as_json(), sort_keys=True, separators=(",", ":"))
+            how = json.dumps(asdict(traced_as), sort_keys=True, separators=(",", ":"))
             file.write(f',"traced_as":{how}'.encode())
         file.write(_END)
 
@@ -125,13 +133,9 @@ def read_graph(path: Path) -> GraphFile:
         as_object(document, FIELDS)
         ops = _read_each(document, "ops", OpReader())
         edges = _read_each(document, "edges", _Edges(ops))
-        asked = document.get("requested_device_of")
-        if asked is not None:
-            asked = within("requested_device_of", partial(object_of, text), asked)
-        traced_as = document.get("traced_as")
-        if traced_as is not None:
-            traced_as = within("traced_as", read_traced_as, traced_as)
-        return GraphFile(ops, edges, asked, traced_as)
+        rest = {key: document.get(key) for key in ("requested_device_of", "traced_as")}
+        beside = value_in(_Beside, rest)
+        return GraphFile(ops, edges, beside.requested_device_of, beside.traced_as)
     except MisfitError as misfit:
         raise AdvisorError(
             f"{path}: {misfit}", hint="a graph file is written by `advisor trace`"

@@ -323,7 +323,7 @@ def test_how_a_step_was_traced_goes_with_its_graph_and_is_no_part_of_it(tmp_path
 
 def test_what_scopes_ask_for_is_checked(refused: Callable[..., str]) -> None:
     asked = {**document(), "requested_device_of": {"a": 1}}
-    assert "requested_device_of.'a': 1 is not a string" in refused(asked)
+    assert "requested_device_of.a: 1 is not a string" in refused(asked)
     asked = {**document(), "requested_device_of": ["a"]}
     assert "requested_device_of: ['a'] is not an object" in refused(asked)
 
