@@ -32,6 +32,7 @@ from placement_advisor.files.contract import (
     Count,
     Rows,
     Text,
+    Version,
     What,
     like,
     plain,
@@ -135,7 +136,7 @@ class _Locked(Versions):
 class _File:
     __pydantic_config__: ClassVar = CLOSED
 
-    schema_version: Annotated[int, Ge(1), Le(SCHEMA_VERSION)]
+    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
     models: ByName[_Locked]
 
 

@@ -60,6 +60,7 @@ class What:
 
 Ns = Annotated[int, Ge(0), Le(MAX_NS)]
 Count = Annotated[int, Ge(0), Le(MAX_INTEGER)]
+Version = Annotated[int, Ge(1), What("a version")]
 Positive = Annotated[int, Ge(1), Le(MAX_INTEGER)]
 Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
 NotNegative = Annotated[float, Ge(0.0)]

@@ -15,10 +15,20 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Ge, Le, MinLen
+from annotated_types import Le, MinLen
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.files.contract import STRICT, ByName, Rows, Text, What, like, plain, read
+from placement_advisor.files.contract import (
+    STRICT,
+    ByName,
+    Rows,
+    Text,
+    Version,
+    What,
+    like,
+    plain,
+    read,
+)
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
@@ -144,7 +154,7 @@ class WrittenPlacement:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(SCHEMA_VERSION)]
+    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
     """Version of this format."""
     label: Text
     """Name of the candidate."""

@@ -24,6 +24,7 @@ from placement_advisor.files.contract import (
     Ns,
     Rows,
     Text,
+    Version,
     json_text,
     like,
     read,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 # Version 6. Change it with whatever makes older figures wrong: how they are measured counts too.
 SCHEMA_VERSION = 6
-Version = Annotated[int, Ge(1), Le(SCHEMA_VERSION)]
+FileVersion = Annotated[Version, Le(SCHEMA_VERSION)]
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
 # Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
@@ -234,7 +235,7 @@ class _BothWays(BothWaysTiming):
 class _File:
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Version
+    schema_version: FileVersion
     testbed: Text
     links: Rows[_Link]
     both_ways: Rows[_BothWays]

@@ -13,7 +13,7 @@ from placement_advisor.files.contract import STRICT, like, read
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.calibration import (
     SCHEMA_VERSION,
-    Version,
+    FileVersion,
     calibrations_folder,
     keep,
 )
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class _HostFile(HostFigures):
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Version
+    schema_version: FileVersion
 
     def __post_init__(self) -> None:
         if not self.reference_ns or len(self.reference_ns) != len(self.reference_p90):
@@ -43,7 +43,7 @@ class _HostFile(HostFigures):
 class _RouteFile(RouteFigures):
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Version
+    schema_version: FileVersion
 
 
 def keep_host(figures: HostFigures, plan: TestbedPlan, host: HostShare) -> Path:

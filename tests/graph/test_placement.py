@@ -276,7 +276,7 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
     ("key", "value", "problem"),
     [
         ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
-        ("schema_version", None, "schema_version: None is not a whole number"),
+        ("schema_version", None, "schema_version: None is not a version"),
         ("label", 5, "label: 5 is not a string"),
         ("graph_fingerprint", [], "graph_fingerprint: [] is not a string"),
         ("by_layer", [], "by_layer: [] is not an object"),
