@@ -95,7 +95,7 @@ CLOSED = ConfigDict(**{**STRICT, "extra": "forbid"})
 # Each key too many is an error of a kilobyte. Lock files have a tenth of that.
 _MAX_VALUES_CLOSED = 1_000_000
 
-_UNKNOWN = "unexpected_keyword_argument"
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")  # Of an object, of a named tuple.
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
@@ -160,13 +160,28 @@ def value_in(kind: type[T], document: object) -> T:
     return value_of(kind, data.encode())
 
 
+def value_from(kind: type[T], value: object) -> T:
+    """Return what a named tuple, a list of them or a plain value is in a parsed document.
+
+    It takes less memory than to read the text of a large one, and more time.
+
+    Raises:
+        MisfitError: it is something else.
+    """
+    try:
+        found: T = _adapter(kind, STRICT).validate_python(value)
+    except ValidationError as error:
+        raise _misfit(kind, min(error.errors(include_url=False), key=_rank)) from None
+    return found
+
+
 def _no_json(value: object) -> object:
     return {type(value).__name__: str(value)}  # No contract has such an object.
 
 
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _adapter(kind: Any, config: ConfigDict | None = None) -> TypeAdapter[Any]:
     if kind not in _ADAPTERS:  # One takes up to a tenth of a second to build.
-        _ADAPTERS[kind] = TypeAdapter(kind)
+        _ADAPTERS[kind] = TypeAdapter(kind, config=config)
     return _ADAPTERS[kind]
 
 
@@ -174,7 +189,7 @@ def _rank(error: Any) -> int:
     """Return what explains other errors first: a newer version, a key meant to be another one."""
     if error["loc"] == ("schema_version",):
         return 0
-    return 1 if error["type"] == _UNKNOWN else 2
+    return 1 if error["type"] in _UNKNOWN else 2
 
 
 def _misfit(root: Any, error: Any) -> MisfitError:
@@ -182,7 +197,7 @@ def _misfit(root: Any, error: Any) -> MisfitError:
     place, kind, bounds = list(error["loc"]), error["type"], error.get("ctx", {})
     if place[-1:] == ["[key]"]:
         del place[-2:]
-    if kind in ("missing", _UNKNOWN) and isinstance(place[-1], str):
+    if kind in ("missing", *_UNKNOWN) and isinstance(place[-1], str):
         key = place.pop()
         if kind == "missing":
             return MisfitError(f"no field {key!r}", _place(place))
@@ -206,8 +221,10 @@ def _misfit(root: Any, error: Any) -> MisfitError:
     if kind == "string_too_long":
         problem = f"{shown(error['input'])} has more than {bounds['max_length']:,} characters"
         return MisfitError(problem, _place(place))
-    _, annotations = _bare(_type_at(root, place))
-    words = [f"not {each.words}" for each in annotations if isinstance(each, What)]
+    annotated = _type_at(root, place)
+    words = [f"not {each.words}" for each in _bare(annotated)[1] if isinstance(each, What)]
+    if kind in ("missing", "too_long") and (members := _members(annotated)):
+        words.append(f"not [{', '.join(members)}]")
     what = next(iter(words), None) or _WHAT.get(kind) or _expected(place, bounds)
     return MisfitError(f"{shown(error['input'])} is {what}", _place(place))
 
@@ -254,6 +271,8 @@ _WHAT = {
     "tuple_type": "not a list",
     "named_tuple_type": "not a list",
     "string_type": "not a string",
+    "string_unicode": "not a string: it holds half a character",
+    "frozen_set_type": "not a list",
     "bool_type": "neither true nor false",
     "string_pattern_mismatch": "not of its form",
     "missing": "not two numbers",
