@@ -31,6 +31,7 @@ LOCK_FILE = "placements.lock.json"
 
 # Lists of a whole project's settings have lines that are longer than any of the advisor's.
 _MAX_LINE_CHARS = 100_000
+_MAX_FIGURE_CHARS = 500
 _TABLE = "tool.advisor"
 _EXAMPLE = f"""[{_TABLE}]
 hardware = "2xV100-NVLink"
@@ -80,11 +81,11 @@ def _printable(words: str) -> str:
 
 
 def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
-    """Return what takes a text with a unit; a number alone has none."""
+    """Return what takes a text with a unit; errors tell all of it."""
 
     def parsed(value: object) -> Any:
-        if not isinstance(value, str):
-            raise ValueError(f"{shown(value)} is not a string")
+        if not isinstance(value, str) or len(value) > _MAX_FIGURE_CHARS:
+            raise ValueError(f"{shown(value)} is not a string of a number and a unit")
         return parse_text(value)
 
     return BeforeValidator(parsed)
