@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from placement_advisor.files import foreign_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from pathlib import Path
 
 T = TypeVar("T")
@@ -100,8 +100,8 @@ def parse(data: bytes) -> object:
     return value
 
 
-def as_object(value: object, keys: Collection[str] | None = None) -> dict[str, object]:
-    """Return the value as an object; with ``keys``, one that has no others.
+def as_object(value: object) -> dict[str, object]:
+    """Return the value as an object.
 
     Raises:
         MisfitError: it is none.
@@ -109,10 +109,7 @@ def as_object(value: object, keys: Collection[str] | None = None) -> dict[str, o
     if not isinstance(value, dict):
         raise MisfitError(f"{shown(value)} is not an object")
     for key in value:
-        if keys is None:
-            text(key)
-        elif key not in keys:
-            raise MisfitError(f"unknown field {shown(key)}; there are {', '.join(keys)}")
+        text(key)
     return value
 
 
