@@ -182,7 +182,10 @@ FIELDS = ", ".join(field.name for field in fields(CallFailure))
         ('{"error":["AdvisorError",1,null]}', "no error that is sent"),
         ('{"data":["Popen",{}]}', "no record that is sent"),
         ('{"data":["CallFailure",[]]}', r"data.CallFailure: \[\] is not an object"),
-        ('{"data":["CallFailure",{}]}', f"data.CallFailure: has the fields '', where there are {FIELDS}"),
+        (
+            '{"data":["CallFailure",{}]}',
+            f"data.CallFailure: has the fields '', where there are {FIELDS}",
+        ),
         ('{"data":["CallFailure",{"x":1}]}', f"has the fields 'x', where there are {FIELDS}"),
     ],
 )
