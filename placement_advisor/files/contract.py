@@ -58,15 +58,15 @@ class What:
     words: str
 
 
-Ns = Annotated[int, Ge(0), Le(MAX_NS)]
-Count = Annotated[int, Ge(0), Le(MAX_INTEGER)]
+Ns = Annotated[int, Ge(0), Le(MAX_NS), What("a time in whole nanoseconds")]
+Count = Annotated[int, Ge(0), Le(MAX_INTEGER), What("a whole number")]
 Version = Annotated[int, Ge(1), What("a version")]
-Positive = Annotated[int, Ge(1), Le(MAX_INTEGER)]
+Positive = Annotated[int, Ge(1), Le(MAX_INTEGER), What("a whole number above 0")]
 Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
-NotNegative = Annotated[float, Ge(0.0)]
-Share = Annotated[float, Ge(0.0), Le(1.0)]
+NotNegative = Annotated[float, Ge(0.0), What("a number of at least 0")]
+Share = Annotated[float, Ge(0.0), Le(1.0), What("a number from 0 to 1")]
 # A nanosecond against a second: no two placements of a step lie so far apart.
-Ratio = Annotated[float, Gt(1e-9), Lt(1e9)]
+Ratio = Annotated[float, Gt(1e-9), Lt(1e9), What("a number from 10^-9 to 10^9")]
 Text = Annotated[str, MaxLen(MAX_TEXT_CHARS)]
 # May quote what a process printed, or name every layer.
 Prose = Annotated[str, MaxLen(100_000)]
@@ -223,9 +223,11 @@ def _misfit(root: Any, error: Any) -> MisfitError:
         return MisfitError(problem, _place(place))
     annotated = _type_at(root, place)
     words = [f"not {each.words}" for each in _bare(annotated)[1] if isinstance(each, What)]
-    if kind in ("missing", "too_long") and (members := _members(annotated)):
-        words.append(f"not [{', '.join(members)}]")
-    what = next(iter(words), None) or _WHAT.get(kind) or _expected(place, bounds)
+    if kind in ("missing", "too_long") and (row := _members(annotated)):
+        words = words or [f"not [{', '.join(row)}]"]
+    if "expected" in bounds:
+        words = words or [f"not {bounds['expected'].replace(chr(39), '')}"]
+    what = words[-1] if words else _WHAT.get(kind, f"wrong: {error['msg']}")
     return MisfitError(f"{shown(error['input'])} is {what}", _place(place))
 
 
@@ -275,23 +277,13 @@ _WHAT = {
     "frozen_set_type": "not a list",
     "bool_type": "neither true nor false",
     "string_pattern_mismatch": "not of its form",
+    "int_type": "not a whole number",
+    "int_from_float": "not a whole number",
+    "float_type": "not a number",
     "missing": "not two numbers",
     "too_long": "not two numbers",
-    "float_type": "not a number",
     "finite_number": "not a number",
 }
-_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-
-
-def _expected(place: list[int | str], bounds: Mapping[str, Any]) -> str:
-    if "expected" in bounds:
-        return f"not {bounds['expected'].replace(chr(39), '')}"
-    for word, bound in bounds.items():
-        if isinstance(bound, float):
-            return f"not a number {_BOUNDS[word]} {bound:g}"
-    names = [part for part in place if isinstance(part, str)]
-    is_time = any(name.endswith("_ns") for name in names[-2:])  # Also of a map by devices.
-    return "not a time in whole nanoseconds" if is_time else "not a whole number"
 
 
 def _place(parts: list[int | str]) -> str:
