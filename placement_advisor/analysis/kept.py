@@ -8,20 +8,18 @@ version that reads it, and is not trusted all the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
-
-from annotated_types import Gt, Lt
+from typing import TYPE_CHECKING, ClassVar
 
 from placement_advisor import __version__
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.options import OPEN_PORTS
 from placement_advisor.analysis.price import MeasuredCosts
 from placement_advisor.analysis.run import Beside
 from placement_advisor.cost.collectives import CollectiveTimes
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.files.contract import (
     STRICT,
@@ -29,18 +27,15 @@ from placement_advisor.files.contract import (
     Count,
     Ns,
     Positive,
-    Rows,
     Text,
-    json_text,
     like,
+    plain,
     read,
 )
 from placement_advisor.files.foreign_json import MisfitError, shown
-from placement_advisor.files.limits import MAX_NS
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, read_cluster
 from placement_advisor.machine.fingerprints import calibration_fingerprint
-from placement_advisor.measurement.failure import Failure
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 from placement_advisor.testbed.costing import Costing
@@ -170,143 +165,71 @@ def read_searched(folder: Path, kept: Kept, graph: OpGraph) -> dict[str, Placeme
 
 def write_kept(kept: Kept, folder: Path) -> None:
     """Write what `read_kept` reads."""
-    (folder / FILE).write_text(json_text(_File.of(kept)), encoding="utf-8")
-
-
-_Number = Annotated[float, Gt(0), Lt(MAX_NS)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Earlier(Earlier):
-    rounds: Rows[Rows[Ns]]
-    warmup_ns: Rows[Ns]
-    failure: Failure | None
-    is_brief: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
-    as_is_ns: Rows[Ns]
-    weak_ns: Rows[Ns]
-    without_as_is: bool
-    warnings: Rows[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AfterRuns:
-    ratio: _Number
-    low: _Number
-    high: _Number
-    runs: Count
-
-
-class _Cost(NamedTuple):
-    time_ns: Ns
-    basis: CostBasis
-
-
-_Table = ByName[_Cost]
+    text = json.dumps(plain(_File.of(kept)))
+    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shares:
     """Tables by how many samples a share has, or why shares did not run."""
 
-    tables: Mapping[Positive, _Table]
-    refusal: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Collectives:
-    call_ns: Ns
-    launch_ns: Ns
-    hop_ns: Ns
-    ns_per_byte: _Number
+    tables: Mapping[Positive, CostTable] | None = None
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Costs:
     cluster: str
     step_overhead_ns: Ns
-    ops: _Table
+    costs: CostTable
     shares: ByName[_Shares]
-    collectives: _Collectives | None
+    collectives: CollectiveTimes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
+    """`Kept` with the cluster as the text of a cluster file."""
+
     __pydantic_config__: ClassVar = STRICT
 
     conditions: ByName[Text]
     traced: ByName[Text]
     sessions: Count
     joining: Count
-    candidates: ByName[_Earlier]
-    beside: _Beside
-    after_runs: ByName[_AfterRuns]
+    candidates: ByName[Earlier]
+    beside: Beside
+    after_runs: ByName[PredictedRatio]
     costs: _Costs
 
     @classmethod
     def of(cls, kept: Kept) -> _File:
-        costing, shared = kept.costs.costing, kept.costs.collectives
-        return like(
-            cls,
-            kept,
-            candidates={name: like(_Earlier, each) for name, each in kept.candidates.items()},
-            beside=like(_Beside, kept.beside),
-            after_runs={name: like(_AfterRuns, each) for name, each in kept.after_runs.items()},
-            costs=_Costs(
-                cluster=cluster_as_toml(costing.cluster),
-                step_overhead_ns=costing.step_overhead_ns,
-                ops=_rows(costing.costs),
-                shares={program: _shares(each) for program, each in kept.costs.shares.items()},
-                collectives=None if shared is None else like(_Collectives, shared),
-            ),
+        costing = kept.costs.costing
+        shares = {
+            program: _Shares(refusal=tables.message)
+            if isinstance(tables, BatchSplitError)
+            else _Shares(tables=tables)
+            for program, tables in kept.costs.shares.items()
+        }
+        costs = like(
+            _Costs,
+            costing,
+            cluster=cluster_as_toml(costing.cluster),
+            shares=shares,
+            collectives=kept.costs.collectives,
         )
+        return like(cls, kept, costs=costs)
 
     def kept(self, where: str) -> Kept:
         """Return what the file holds; ``where`` names its cluster in errors."""
         if not any(any(each.rounds) for each in self.candidates.values()):
             raise MisfitError("no round was timed", "candidates")
-        costs, shared = self.costs, self.costs.collectives
-        return like(
-            Kept,
-            self,
-            candidates={name: like(Earlier, each) for name, each in self.candidates.items()},
-            beside=like(Beside, self.beside),
-            after_runs={
-                name: like(PredictedRatio, each, doubt=MEASURED_DOUBT)
-                for name, each in self.after_runs.items()
+        cluster = read_cluster(self.costs.cluster.encode(), where)
+        costs = MeasuredCosts(
+            costing=like(Costing, self.costs, cluster=cluster),
+            shares={
+                program: BatchSplitError(each.refusal or "") if each.tables is None else each.tables
+                for program, each in self.costs.shares.items()
             },
-            costs=MeasuredCosts(
-                costing=Costing(
-                    costs=_table(costs.ops),
-                    cluster=read_cluster(costs.cluster.encode(), where),
-                    step_overhead_ns=costs.step_overhead_ns,
-                ),
-                shares={
-                    program: {samples: _table(rows) for samples, rows in each.tables.items()}
-                    if each.refusal is None
-                    else BatchSplitError(each.refusal)
-                    for program, each in costs.shares.items()
-                },
-                collectives=None if shared is None else like(CollectiveTimes, shared),
-            ),
+            collectives=self.costs.collectives,
         )
-
-
-def _shares(tables: Mapping[int, CostTable] | BatchSplitError) -> _Shares:
-    if isinstance(tables, BatchSplitError):
-        return _Shares(tables={}, refusal=tables.message)
-    rows = {samples: _rows(table) for samples, table in tables.items()}
-    return _Shares(tables=rows, refusal=None)
-
-
-def _rows(table: CostTable) -> dict[str, _Cost]:
-    return {name: _Cost(cost.time_ns, cost.basis) for name, cost in table.costs.items()}
-
-
-def _table(rows: Mapping[str, _Cost]) -> CostTable:
-    return CostTable(
-        costs={op: OpCost(time_ns=time_ns, basis=basis) for op, (time_ns, basis) in rows.items()}
-    )
+        return like(Kept, self, costs=costs)

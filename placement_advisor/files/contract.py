@@ -63,7 +63,7 @@ Count = Annotated[int, Ge(0), Le(MAX_INTEGER), What("a whole number")]
 Version = Annotated[int, Ge(1), What("a version")]
 Positive = Annotated[int, Ge(1), Le(MAX_INTEGER), What("a whole number above 0")]
 Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
-NotNegative = Annotated[float, Ge(0.0), What("a number of at least 0")]
+NotNegative = Annotated[float, Ge(0), What("a number of at least 0")]
 Share = Annotated[float, Ge(0.0), Le(1.0), What("a number from 0 to 1")]
 # A nanosecond against a second: no two placements of a step lie so far apart.
 Ratio = Annotated[float, Gt(1e-9), Lt(1e9), What("a number from 10^-9 to 10^9")]

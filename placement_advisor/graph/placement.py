@@ -15,7 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Le, MinLen
+from annotated_types import Le
+from pydantic import Field
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.files.contract import (
@@ -33,7 +34,7 @@ from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
-from placement_advisor.graph.structure.identities import Identities, identities
+from placement_advisor.graph.structure.identities import Fingerprint, Identities, identities
 from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
@@ -162,9 +163,13 @@ class WrittenPlacement:
     """Rule that the placement was made by."""
     rationale: Text
     """Why the devices were chosen so, in words."""
-    graph_fingerprint: Text
+    graph_fingerprint: Fingerprint
     """Hash of the op graph that the placement fits."""
-    devices: Annotated[Rows[Text], MinLen(1), What("a list of different devices")]
+    devices: Annotated[
+        Rows[Text],
+        Field(min_length=1, json_schema_extra={"uniqueItems": True}),
+        What("a list of different devices"),
+    ]
     """Devices in order, then hosts that hold ops; every device named below is one of them."""
     by_layer: ByName[Text]
     """Device of each layer: the one that holds most of its ops. The key "" stands for ops of no

@@ -88,8 +88,8 @@ class Network:
 class MemoryTiming:
     """What one device draws from memory, and how many times as long it takes beside another one."""
 
-    bytes_per_s: Annotated[float, Ge(1)]
-    ratio: Annotated[float, Ge(1)]
+    bytes_per_s: Annotated[float, Ge(1.0)]
+    ratio: Annotated[float, Ge(1.0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -265,7 +265,7 @@ def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
         Placement.load(path, graph)
 
 
-TWICE = {"number": 0, "made_of": "m", "ops": {}}
+TWICE = {"number": 0, "made_of": "a" * 16, "ops": {}}
 
 
 def placement_document(graph: OpGraph) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
         ("schema_version", None, "schema_version: None is not a version"),
         ("label", 5, "label: 5 is not a string"),
-        ("graph_fingerprint", [], "graph_fingerprint: [] is not a string"),
+        ("graph_fingerprint", [], "graph_fingerprint: [] is not a hash of 16 hexadecimal digits"),
         ("by_layer", [], "by_layer: [] is not an object"),
         ("by_layer", {"a": 0}, "by_layer.a: 0 is not a string"),
         ("by_layer", {}, "by_layer: no device for layer 'a'"),
@@ -288,7 +288,7 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] is not a list of diff"),
         ("devices", [5], "devices[0]: 5 is not a string"),
         ("structure", 3, "structure: 3 is not an object"),
-        ("structure", {"fingerprint": "f"}, "structure: no field 'layers'"),
+        ("structure", {"fingerprint": "f" * 16}, "structure: no field 'layers'"),
         ("traced_as", {"batch": 3}, "traced_as: no field 'mode'"),
         (
             "traced_as",
@@ -297,12 +297,12 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ),
         (
             "structure",
-            {"fingerprint": "f", "layers": {"a": {"number": -1, "made_of": "m"}}},
+            {"fingerprint": "f" * 16, "layers": {"a": {"number": -1, "made_of": "a" * 16}}},
             "structure.layers.a.number: -1 is not a number",
         ),
         (
             "structure",
-            {"fingerprint": "f", "layers": {"a": TWICE, "b": TWICE}},
+            {"fingerprint": "f" * 16, "layers": {"a": TWICE, "b": TWICE}},
             "structure: two layers or ops have the same number",
         ),
     ],

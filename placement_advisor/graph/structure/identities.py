@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from placement_advisor.files.contract import ByName, Count, Text, What
+from pydantic import Field
+
+from placement_advisor.files.contract import ByName, Count, What
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.graph.structure.numbering import numbering
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
 
+Fingerprint = Annotated[
+    str, Field(pattern="^[0-9a-f]{16}$"), What("a hash of 16 hexadecimal digits")
+]
 Number = Annotated[Count, What("a number")]
 
 
@@ -27,7 +32,7 @@ class LayerIdentity:
 
     number: Number
     """Number of the layer, which names do not change."""
-    made_of: Text
+    made_of: Fingerprint
     """Hash of what the layer's ops are."""
     ops: ByName[Number]
     """Number of each op of `by_op` that belongs to the layer."""
@@ -37,7 +42,7 @@ class LayerIdentity:
 class Identities:
     """What some layers and ops of a graph are beside their names."""
 
-    fingerprint: Text
+    fingerprint: Fingerprint
     """Hash of the op graph without its names."""
     layers: ByName[LayerIdentity]
     """Each layer of `by_layer`."""
