@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
@@ -18,7 +19,7 @@ from placement_advisor.check.problem import Place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import CLOSED, Positive, Rows, Text, What, like, value_in
-from placement_advisor.files.foreign_json import MisfitError, content, shown
+from placement_advisor.files.foreign_json import MisfitError, content, shown, within
 from placement_advisor.files.foreign_toml import line_of, parse, told
 from placement_advisor.units import parse_bytes, parse_share
 
@@ -37,41 +38,6 @@ _EXAMPLE = f"""[{_TABLE}]
 hardware = "2xV100-NVLink"
 [[{_TABLE}.models]]
 path = "model.py\""""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    """A model to check: where it is, how it is placed, and what it may cost.
-
-    ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
-    `tf.device` scopes), ``auto`` (what is predicted to be best), or a placement file. ``graph`` is
-    a graph file of the same step, for checks that run no model code. A script runs with ``args``.
-    ``place`` is where all this stands.
-    """
-
-    path: str
-    placement: str = AS_WRITTEN
-    batch_size: int | None = None
-    mode: str | None = None
-    graph: str | None = None
-    args: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckConfig:
-    """What is checked, in the folder ``root``; ``place`` is where the hardware stands."""
-
-    root: Path
-    hardware: str
-    place: Place
-    models: tuple[ModelConfig, ...]
-
-    @property
-    def lock_file(self) -> Path:
-        """Where the lock file is, or will be."""
-        return self.root / LOCK_FILE
 
 
 def _printable(words: str) -> str:
@@ -98,13 +64,46 @@ _Share = Annotated[float, _parsed(parse_share)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
+class _Step:
     path: _Words
     placement: _Words = AS_WRITTEN
     batch_size: Annotated[Positive, What("a number of samples")] | None = None
     mode: Literal["train", "infer"] | None = None
     graph: _Words | None = None
     args: Rows[Text] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig(_Step):
+    """A model to check: where it is, how it is placed, and what it may cost.
+
+    ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
+    `tf.device` scopes), ``auto`` (what is predicted to be best), or a placement file. ``graph`` is
+    a graph file of the same step, for checks that run no model code. A script runs with ``args``.
+    ``place`` is where all this stands.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckConfig:
+    """What is checked, in the folder ``root``; ``place`` is where the hardware stands."""
+
+    root: Path
+    hardware: str
+    place: Place
+    models: tuple[ModelConfig, ...]
+
+    @property
+    def lock_file(self) -> Path:
+        """Where the lock file is, or will be."""
+        return self.root / LOCK_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model(_Step):
     max_transfer_bytes: _Size | None = None
     max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
     max_step_regression: _Share = STEP_TOLERANCE
@@ -112,22 +111,10 @@ class _Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    hardware: _Words
-    models: Annotated[Rows[_Model], MinLen(1), What("a list of at least one model")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tools:
-    advisor: _Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
-    """A table inside of others, so that places are those of the file."""
-
     __pydantic_config__: ClassVar = CLOSED
 
-    tool: _Tools
+    hardware: _Words
+    models: Annotated[Rows[_Model], MinLen(1), What("a list of at least one model")]
 
 
 def find_config(start: Path) -> Path:
@@ -157,7 +144,7 @@ def read_config(path: Path) -> CheckConfig:
     if table is None:
         raise AdvisorError(f"{path}: no [{_TABLE}]", hint=f"add\n{_EXAMPLE}")
     try:
-        settings = value_in(_Document, {"tool": {"advisor": table}}).tool.advisor
+        settings = within(_TABLE, partial(value_in, _Settings), table)
         paths = [model.path for model in settings.models]
         for i, model in enumerate(paths):
             if model in paths[:i]:

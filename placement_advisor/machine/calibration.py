@@ -93,7 +93,19 @@ class MemoryTiming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class _Overheads:
+    step_overhead_ns: Ns
+    partition_overhead_ns: Ns
+    remote_ns: Ns
+    quantum_ns: Ns
+    wake_ns: Ns
+    op_ns: Ns
+    reference_ns: ByName[Ns]
+    reference_p90: ByName[NotNegative]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(_Overheads):
     """What a testbed takes for what is no op; see `placement_advisor.machine.devices.Dispatch`.
 
     ``remote_ns`` is what it takes to start another device and to hear that it has ended,
@@ -112,14 +124,6 @@ class Calibration:
 
     links: Mapping[tuple[str, str], tuple[CopyTiming, ...]]
     both_ways: Mapping[tuple[str, str], BothWaysTiming]
-    step_overhead_ns: int
-    partition_overhead_ns: int
-    remote_ns: int
-    quantum_ns: int
-    wake_ns: int
-    op_ns: int
-    reference_ns: Mapping[str, int]
-    reference_p90: Mapping[str, float]
     memory: MemoryTiming | None = None
     network: Network | None = None
 
@@ -232,21 +236,13 @@ class _BothWays(BothWaysTiming):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(_Overheads):
     __pydantic_config__: ClassVar = STRICT
 
     schema_version: FileVersion
     testbed: Text
     links: Rows[_Link]
     both_ways: Rows[_BothWays]
-    step_overhead_ns: Ns
-    partition_overhead_ns: Ns
-    remote_ns: Ns
-    quantum_ns: Ns
-    wake_ns: Ns
-    op_ns: Ns
-    reference_ns: ByName[Ns]
-    reference_p90: ByName[NotNegative]
     memory: MemoryTiming | None
 
     def __post_init__(self) -> None:
