@@ -7,8 +7,9 @@ it. The first type of a contract has `STRICT` as its ``__pydantic_config__``, wh
 it follow.
 
 Whatever a file holds, reading it ends in a value of its type, or in one `MisfitError` that says at
-which place the first thing is wrong. Left out: keys that a type does not have, as a newer version
-may have written them.
+which place the first thing is wrong, and what would be right: a type's annotation says it (`What`).
+Left out: keys that a type does not have, as a newer version may have written them; in files that
+people edit (`CLOSED`) they are refused.
 """
 
 from __future__ import annotations
