@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from placement_advisor.graph.placement import WrittenPlacement
 from placement_advisor.results import contracts
 from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.analysis import Analysis
@@ -41,6 +42,7 @@ TYPES: dict[str, Any] = {
     "simulation": Simulation,
     "calibration": Calibration,
     "check": Check,
+    "placement": WrittenPlacement,
     "profile": Profile,
     "trace": Trace,
 }

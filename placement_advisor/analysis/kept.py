@@ -9,47 +9,40 @@ version that reads it, and is not trusted all the same.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from placement_advisor import __version__
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.options import OPEN_PORTS
 from placement_advisor.analysis.price import MeasuredCosts
 from placement_advisor.analysis.run import Beside
 from placement_advisor.cost.collectives import CollectiveTimes
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError, BatchSplitError
-from placement_advisor.files.foreign_json import (
-    MAX_TEXT_BYTES,
-    MisfitError,
-    as_list,
-    as_object,
-    boolean,
-    content,
-    field,
-    integer,
-    list_of,
-    object_of,
-    parse,
-    shown,
-    text,
-    within,
+from placement_advisor.files.contract import (
+    STRICT,
+    ByName,
+    Count,
+    Ns,
+    Positive,
+    Text,
+    like,
+    plain,
+    read,
 )
-from placement_advisor.files.limits import MAX_NS
+from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, read_cluster
 from placement_advisor.machine.fingerprints import calibration_fingerprint
-from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 from placement_advisor.testbed.costing import Costing
 from placement_advisor.testbed.trial import Earlier
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
     from pathlib import Path
 
     from placement_advisor.analysis.options import AnalyzeOptions
@@ -149,7 +142,7 @@ def read_kept(folder: Path) -> Kept:
             hint="leave out --resume, or name the folder of an earlier analysis with -o",
         )
     try:
-        return _kept(file)
+        return read(_File, file).kept(f"{file}: cluster")
     except MisfitError as misfit:
         raise AdvisorError(
             f"{file}: cannot be resumed from: {misfit}", hint="leave out --resume to start anew"
@@ -172,180 +165,71 @@ def read_searched(folder: Path, kept: Kept, graph: OpGraph) -> dict[str, Placeme
 
 def write_kept(kept: Kept, folder: Path) -> None:
     """Write what `read_kept` reads."""
-    document = {
-        "conditions": dict(kept.conditions),
-        "traced": dict(kept.traced),
-        "sessions": kept.sessions,
-        "joining": kept.joining,
-        "candidates": {name: _written_earlier(each) for name, each in kept.candidates.items()},
-        "as_is_ns": list(kept.beside.as_is_ns),
-        "weak_ns": list(kept.beside.weak_ns),
-        "without_as_is": kept.beside.without_as_is,
-        "warnings": list(kept.beside.warnings),
-        "after_runs": {
-            name: [each.ratio, each.low, each.high, each.runs]
-            for name, each in kept.after_runs.items()
-        },
-        "costs": _written_costs(kept.costs),
-    }
-    (folder / FILE).write_text(json.dumps(document) + "\n", encoding="utf-8")
+    text = json.dumps(plain(_File.of(kept)))
+    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
 
 
-def _written_earlier(earlier: Earlier) -> dict[str, Any]:
-    failure = earlier.failure
-    return {
-        "rounds_ns": [list(steps) for steps in earlier.rounds],
-        "warmup_ns": list(earlier.warmup_ns),
-        "failure": [failure.kind.value, failure.message, failure.in_full] if failure else None,
-        "is_brief": earlier.is_brief,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shares:
+    """Tables by how many samples a share has, or why shares did not run."""
+
+    tables: Mapping[Positive, CostTable] | None = None
+    refusal: str | None = None
 
 
-def _written_costs(costs: MeasuredCosts) -> dict[str, Any]:
-    shared = costs.collectives
-    return {
-        "cluster": cluster_as_toml(costs.costing.cluster),
-        "step_overhead_ns": costs.costing.step_overhead_ns,
-        "ops": _written_table(costs.costing.costs),
-        "shares": {
-            program: tables.message
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Costs:
+    cluster: str
+    step_overhead_ns: Ns
+    costs: CostTable
+    shares: ByName[_Shares]
+    collectives: CollectiveTimes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """`Kept` with the cluster as the text of a cluster file."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    conditions: ByName[Text]
+    traced: ByName[Text]
+    sessions: Count
+    joining: Count
+    candidates: ByName[Earlier]
+    beside: Beside
+    after_runs: ByName[PredictedRatio]
+    costs: _Costs
+
+    @classmethod
+    def of(cls, kept: Kept) -> _File:
+        costing = kept.costs.costing
+        shares = {
+            program: _Shares(refusal=tables.message)
             if isinstance(tables, BatchSplitError)
-            else {str(samples): _written_table(table) for samples, table in tables.items()}
-            for program, tables in costs.shares.items()
-        },
-        "collectives": None
-        if shared is None
-        else [shared.call_ns, shared.launch_ns, shared.hop_ns, shared.ns_per_byte],
-    }
+            else _Shares(tables=tables)
+            for program, tables in kept.costs.shares.items()
+        }
+        costs = like(
+            _Costs,
+            costing,
+            cluster=cluster_as_toml(costing.cluster),
+            shares=shares,
+            collectives=kept.costs.collectives,
+        )
+        return like(cls, kept, costs=costs)
 
-
-def _written_table(table: CostTable) -> dict[str, Any]:
-    return {name: [cost.time_ns, cost.basis.value] for name, cost in table.costs.items()}
-
-
-def _kept(file: Path) -> Kept:
-    document = as_object(parse(content(file)))
-    kept = Kept(
-        conditions=field(document, "conditions", partial(object_of, text)),
-        traced=field(document, "traced", partial(object_of, text)),
-        sessions=field(document, "sessions", _count),
-        joining=field(document, "joining", _count),
-        candidates=field(document, "candidates", partial(object_of, _earlier)),
-        beside=Beside(
-            as_is_ns=field(document, "as_is_ns", _times),
-            weak_ns=field(document, "weak_ns", _times),
-            without_as_is=field(document, "without_as_is", boolean),
-            warnings=field(document, "warnings", partial(list_of, _long_text)),
-        ),
-        after_runs=field(document, "after_runs", partial(object_of, _after_runs)),
-        costs=field(document, "costs", partial(_costs, file)),
-    )
-    if not any(any(each.rounds) for each in kept.candidates.values()):
-        raise MisfitError("no round was timed", "candidates")
-    return kept
-
-
-def _earlier(value: object) -> Earlier:
-    document = as_object(value)
-    return Earlier(
-        rounds=field(document, "rounds_ns", partial(list_of, _times)),
-        warmup_ns=field(document, "warmup_ns", _times),
-        failure=field(document, "failure", _failure),
-        is_brief=field(document, "is_brief", boolean),
-    )
-
-
-def _failure(value: object) -> Failure | None:
-    if value is None:
-        return None
-    match as_list(value):
-        case [kind, message, in_full] if kind in [each.value for each in FailureKind]:
-            return Failure(
-                kind=FailureKind(kind), message=_long_text(message), in_full=_long_text(in_full)
-            )
-    raise MisfitError(f"{shown(value)} is no failure")
-
-
-def _after_runs(value: object) -> PredictedRatio:
-    match as_list(value):
-        case [ratio, low, high, runs]:
-            return PredictedRatio(
-                ratio=_number(ratio),
-                low=_number(low),
-                high=_number(high),
-                doubt=MEASURED_DOUBT,
-                runs=_count(runs),
-            )
-    raise MisfitError(f"{shown(value)} is no prediction")
-
-
-def _costs(file: Path, value: object) -> MeasuredCosts:
-    document = as_object(value)
-    toml = field(document, "cluster", _long_text)
-    return MeasuredCosts(
-        costing=Costing(
-            costs=field(document, "ops", _table),
-            cluster=read_cluster(toml.encode(), f"{file}: cluster"),
-            step_overhead_ns=field(document, "step_overhead_ns", _ns),
-        ),
-        shares=field(document, "shares", partial(object_of, _shares)),
-        collectives=field(document, "collectives", _collectives),
-    )
-
-
-def _shares(value: object) -> Mapping[int, CostTable] | BatchSplitError:
-    if isinstance(value, str):
-        return BatchSplitError(_long_text(value))
-    found = {}
-    for samples, table in as_object(value).items():
-        if not samples.isdecimal():
-            raise MisfitError(f"{shown(samples)} is no number of samples")
-        found[int(samples)] = within(samples, _table, table)
-    return found
-
-
-def _table(value: object) -> CostTable:
-    return CostTable(costs=object_of(_op_cost, value))
-
-
-def _op_cost(value: object) -> OpCost:
-    match as_list(value):
-        case [time_ns, basis] if basis in [each.value for each in CostBasis]:
-            return OpCost(time_ns=_ns(time_ns), basis=CostBasis(basis))
-    raise MisfitError(f"{shown(value)} is no cost of an op")
-
-
-def _collectives(value: object) -> CollectiveTimes | None:
-    if value is None:
-        return None
-    match as_list(value):
-        case [call_ns, launch_ns, hop_ns, ns_per_byte]:
-            return CollectiveTimes(
-                call_ns=_ns(call_ns),
-                launch_ns=_ns(launch_ns),
-                hop_ns=_ns(hop_ns),
-                ns_per_byte=_number(ns_per_byte),
-            )
-    raise MisfitError(f"{shown(value)} are no times of collectives")
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_NS:
-        raise MisfitError(f"{shown(value)} is not a positive number")
-    return float(value)
-
-
-def _ns(value: object) -> int:
-    return integer(value, "a time in ns", high=MAX_NS)
-
-
-def _times(value: object) -> tuple[int, ...]:
-    return list_of(_ns, value)
-
-
-def _count(value: object) -> int:
-    return integer(value, "a count")
-
-
-# Reports of crashes are longer than names.
-_long_text = partial(text, most_chars=MAX_TEXT_BYTES)
+    def kept(self, where: str) -> Kept:
+        """Return what the file holds; ``where`` names its cluster in errors."""
+        if not any(any(each.rounds) for each in self.candidates.values()):
+            raise MisfitError("no round was timed", "candidates")
+        cluster = read_cluster(self.costs.cluster.encode(), where)
+        costs = MeasuredCosts(
+            costing=like(Costing, self.costs, cluster=cluster),
+            shares={
+                program: BatchSplitError(each.refusal or "") if each.tables is None else each.tables
+                for program, each in self.costs.shares.items()
+            },
+            collectives=self.costs.collectives,
+        )
+        return like(Kept, self, costs=costs)

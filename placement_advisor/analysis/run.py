@@ -11,6 +11,7 @@ from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.choose import RUN_BRIEFLY, to_run
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
+from placement_advisor.files.contract import Ns, Rows
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.testbed.added_rounds import (
@@ -80,10 +81,10 @@ class Beside:
     other devices than candidates have. ``warnings`` say why it failed.
     """
 
-    as_is_ns: tuple[int, ...] = ()
-    weak_ns: tuple[int, ...] = ()
+    as_is_ns: Rows[Ns] = ()
+    weak_ns: Rows[Ns] = ()
     without_as_is: bool = False
-    warnings: tuple[str, ...] = ()
+    warnings: Rows[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from placement_advisor.check.lock_file import lock_text, read_lock
 from placement_advisor.check.placements import AUTO, lay_out, moved_back
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output_file import holding, output_file
+from placement_advisor.files.output import holding, output_file
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph, load_graph

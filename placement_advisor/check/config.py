@@ -8,32 +8,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from placement_advisor.check.effects import Limits
+from annotated_types import MinLen
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from placement_advisor.check.effects import STEP_TOLERANCE, Limits
 from placement_advisor.check.problem import Place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import (
-    MisfitError,
-    as_list,
-    as_object,
-    content,
-    integer,
-    list_of,
-    shown,
-    text,
-    within,
-)
-from placement_advisor.files.foreign_json import field as required
-from placement_advisor.files.foreign_toml import line_of, parse
+from placement_advisor.files.contract import CLOSED, Positive, Rows, Text, What, like, value_in
+from placement_advisor.files.foreign_json import MisfitError, content, shown, within
+from placement_advisor.files.foreign_toml import line_of, parse, told
 from placement_advisor.units import parse_bytes, parse_share
-from placement_advisor.workload import MODES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
 FILE = "pyproject.toml"
@@ -41,6 +32,7 @@ LOCK_FILE = "placements.lock.json"
 
 # Lists of a whole project's settings have lines that are longer than any of the advisor's.
 _MAX_LINE_CHARS = 100_000
+_MAX_FIGURE_CHARS = 500
 _TABLE = "tool.advisor"
 _EXAMPLE = f"""[{_TABLE}]
 hardware = "2xV100-NVLink"
@@ -48,8 +40,41 @@ hardware = "2xV100-NVLink"
 path = "model.py\""""
 
 
+def _printable(words: str) -> str:
+    if not words or not words.isprintable():
+        raise ValueError(f"{shown(words)} is not a name of printable characters")
+    return words
+
+
+def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
+    """Return what takes a text with a unit; errors tell all of it."""
+
+    def parsed(value: object) -> Any:
+        if not isinstance(value, str) or len(value) > _MAX_FIGURE_CHARS:
+            raise ValueError(f"{shown(value)} is not a string of a number and a unit")
+        return parse_text(value)
+
+    return BeforeValidator(parsed)
+
+
+# What can name a file, and be told.
+_Words = Annotated[Text, AfterValidator(_printable)]
+_Size = Annotated[int, _parsed(parse_bytes)]
+_Share = Annotated[float, _parsed(parse_share)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class _Step:
+    path: _Words
+    placement: _Words = AS_WRITTEN
+    batch_size: Annotated[Positive, What("a number of samples")] | None = None
+    mode: Literal["train", "infer"] | None = None
+    graph: _Words | None = None
+    args: Rows[Text] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig(_Step):
     """A model to check: where it is, how it is placed, and what it may cost.
 
     ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
@@ -58,12 +83,6 @@ class ModelConfig:
     ``place`` is where all this stands.
     """
 
-    path: str
-    placement: str = AS_WRITTEN
-    batch_size: int | None = None
-    mode: str | None = None
-    graph: str | None = None
-    args: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     place: Place
 
@@ -81,6 +100,21 @@ class CheckConfig:
     def lock_file(self) -> Path:
         """Where the lock file is, or will be."""
         return self.root / LOCK_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model(_Step):
+    max_transfer_bytes: _Size | None = None
+    max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
+    max_step_regression: _Share = STEP_TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    __pydantic_config__: ClassVar = CLOSED
+
+    hardware: _Words
+    models: Annotated[Rows[_Model], MinLen(1), What("a list of at least one model")]
 
 
 def find_config(start: Path) -> Path:
@@ -101,100 +135,33 @@ def read_config(path: Path) -> CheckConfig:
     Raises:
         AdvisorError: it cannot be read, or does not say what to check.
     """
-    data = b""
     try:
-        data = content(path)
-        document = parse(data, _MAX_LINE_CHARS)
+        document = parse(data := content(path), _MAX_LINE_CHARS)
     except MisfitError as misfit:
-        at = ", " if misfit.place else ": "
-        raise AdvisorError(f"{path}{at}{misfit}") from None
+        raise AdvisorError(told(str(path), misfit)) from None
     tools = document.get("tool")
     table = tools.get("advisor") if isinstance(tools, dict) else None
     if table is None:
         raise AdvisorError(f"{path}: no [{_TABLE}]", hint=f"add\n{_EXAMPLE}")
     try:
-        return within(_TABLE, partial(_config, path, data), table)
+        settings = within(_TABLE, partial(value_in, _Settings), table)
+        paths = [model.path for model in settings.models]
+        for i, model in enumerate(paths):
+            if model in paths[:i]:
+                raise MisfitError(f"{shown(model)} is listed twice", f"{_TABLE}.models[{i}].path")
     except MisfitError as misfit:
-        line = line_of(data, misfit.place)
-        at = ": " if line is None else f", line {line}: "
-        raise AdvisorError(f"{path}{at}{misfit}", hint="docs/ci.md lists all settings") from None
+        hint = "docs/ci.md lists all settings"
+        raise AdvisorError(told(str(path), misfit, data), hint=hint) from None
 
+    def place(key: str) -> Place:
+        return Place(path.name, line_of(data, f"{_TABLE}.{key}") or 1)
 
-def _config(path: Path, data: bytes, value: object) -> CheckConfig:
-    table = _known(value, ("hardware", "models"))
-    hardware = required(table, "hardware", _words)
-    rows = required(table, "models", as_list)
-    if not rows:
-        raise MisfitError("no model", "models")
-    models = []
-    for i, row in enumerate(rows):
-        place = Place(path.name, line_of(data, f"{_TABLE}.models[{i}]") or 1)
-        models.append(within(f"models[{i}]", partial(_model, place), row))
-        if models[-1].path in {model.path for model in models[:-1]}:
-            raise MisfitError(f"{shown(models[-1].path)} is listed twice", f"models[{i}].path")
     return CheckConfig(
         root=path.parent,
-        hardware=hardware,
-        place=Place(path.name, line_of(data, f"{_TABLE}.hardware") or 1),
-        models=tuple(models),
+        hardware=settings.hardware,
+        place=place("hardware"),
+        models=tuple(
+            like(ModelConfig, model, limits=like(Limits, model), place=place(f"models[{i}]"))
+            for i, model in enumerate(settings.models)
+        ),
     )
-
-
-def _model(place: Place, value: object) -> ModelConfig:
-    readers: Mapping[str, Callable[[object], Any]] = {
-        "path": _words,
-        "placement": _words,
-        "batch_size": lambda value: integer(value, "a number of samples", low=1),
-        "mode": _mode,
-        "graph": _words,
-        "args": partial(list_of, text),
-        "max_transfer_bytes": partial(_parsed, parse_bytes),
-        "max_peak_memory": partial(_parsed, parse_bytes),
-        "max_step_regression": partial(_parsed, parse_share),
-    }
-    table = _known(value, readers)
-    required(table, "path", _words)
-    found = {key: within(key, readers[key], item) for key, item in table.items()}
-    limits = {
-        name: found.pop(key)
-        for key, name in (
-            ("max_transfer_bytes", "max_transfer_bytes"),
-            ("max_peak_memory", "max_peak_bytes"),
-            ("max_step_regression", "max_step_regression"),
-        )
-        if key in found
-    }
-    return ModelConfig(**found, limits=Limits(**limits), place=place)
-
-
-def _known(value: object, keys: Iterable[str]) -> dict[str, object]:
-    """Return a table that has no other keys."""
-    table, known = as_object(value), list(keys)
-    for key in table:
-        if key not in known:
-            near = get_close_matches(key, known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise MisfitError(f"unknown key; {meant}", key if key.isprintable() else shown(key))
-    return table
-
-
-def _words(value: object) -> str:
-    """Return a text that can name a file, and be told."""
-    words = text(value)
-    if not words or not words.isprintable():
-        raise MisfitError(f"{shown(words)} is not a name of printable characters")
-    return words
-
-
-def _mode(value: object) -> str:
-    if value not in MODES:
-        raise MisfitError(f"{shown(value)} is not one of {', '.join(MODES)}")
-    return str(value)
-
-
-def _parsed(parse_text: Callable[[str], Any], value: object) -> Any:
-    """Return what a text with a unit says; a number alone has none."""
-    try:
-        return parse_text(text(value))
-    except ValueError as error:
-        raise MisfitError(str(error)) from None

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le, MinLen
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from placement_advisor.check.record import (
     MAX_CUTS,
@@ -23,25 +26,22 @@ from placement_advisor.check.record import (
     Versions,
 )
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import (
-    MisfitError,
-    as_list,
-    as_object,
-    check_version,
-    content,
-    field,
-    integer,
-    list_of,
-    object_of,
-    parse,
-    shown,
-    text,
-    within,
+from placement_advisor.files.contract import (
+    CLOSED,
+    ByName,
+    Count,
+    Rows,
+    Text,
+    Version,
+    What,
+    like,
+    plain,
+    value_of,
 )
+from placement_advisor.files.foreign_json import MisfitError, content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from enum import StrEnum
+    from collections.abc import Mapping
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -50,6 +50,94 @@ _HINT = (
     "take it back from version control, or delete it and run `advisor check --update`; nothing "
     "else should write it"
 )
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+# One device stands as a text, several as a list.
+_Devices = Annotated[
+    Rows[Text], MinLen(1), What("a device or a list of devices"), BeforeValidator(_listed)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    forward: _Devices | None = None
+    backward: _Devices | None = None
+    variables: _Devices | None = None
+    fingerprint: Annotated[Text, Field(alias="made_of")]
+    busy_us: Count
+
+    def __post_init__(self) -> None:
+        if not self.devices():
+            raise ValueError("no device")
+
+    def devices(self) -> dict[Part, tuple[str, ...]]:
+        return {part: devices for part in Part if (devices := getattr(self, part)) is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut(Cut):
+    """Equal tensors between two devices, of which there are several ``times``."""
+
+    times: Annotated[int, Ge(1), Le(MAX_CUTS), What(f"a number of copies from 1 to {MAX_CUTS}")] = 1
+
+
+def _not_too_many(cuts: tuple[_Cut, ...]) -> tuple[_Cut, ...]:
+    if sum(cut.times for cut in cuts) > MAX_CUTS:
+        raise ValueError(f"more than {MAX_CUTS} tensors")
+    return cuts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Locked(Versions):
+    placement: Text
+    graph: Text
+    placed: Text
+    layers: ByName[_Layer]
+    on_host: ByName[Rows[Text]]
+    cuts: Annotated[Rows[_Cut], AfterValidator(_not_too_many)]
+    copies: Annotated[Count, Field(alias="copies_per_step")]
+    bytes_across: Annotated[Count, Field(alias="bytes_across_per_step")]
+    step_us: Count
+    single_step_us: Count
+    memory_bytes: Annotated[ByName[ByName[Count]], Field(alias="peak_memory_bytes")]
+    standing: Annotated[Standing, Field(alias="verdict")]
+
+    @classmethod
+    def of(cls, record: Record) -> _Locked:
+        return like(
+            cls,
+            record,
+            **asdict(record.versions),
+            layers={
+                name: like(_Layer, layer, **{part: layer.devices.get(part) for part in Part})
+                for name, layer in record.layers.items()
+            },
+            cuts=tuple(like(_Cut, c, times=times) for c, times in Counter(record.cuts).items()),
+        )
+
+    def record(self) -> Record:
+        return like(
+            Record,
+            self,
+            versions=like(Versions, self),
+            layers={
+                name: like(LayerRecord, layer, devices=layer.devices())
+                for name, layer in self.layers.items()
+            },
+            cuts=tuple(like(Cut, row) for row in self.cuts for _ in range(row.times)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    __pydantic_config__: ClassVar = CLOSED
+
+    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
+    models: ByName[_Locked]
 
 
 def read_lock(path: Path) -> dict[str, Record]:
@@ -68,65 +156,24 @@ def read_lock(path: Path) -> dict[str, Record]:
                 f"{path}: merge conflict at line {line}",
                 hint="take either side, then run `advisor check --update`",
             )
-        document = as_object(parse(data))
-        check_version(document, SCHEMA_VERSION)
-        as_object(document, ("schema_version", "models"))
-        return field(document, "models", partial(object_of, _record))
+        found = value_of(_File, data).models
     except MisfitError as misfit:
         # What a newer advisor wrote is for a newer one to read.
         hint = None if "is newer" in misfit.problem else _HINT
         raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
+    return {model: locked.record() for model, locked in found.items()}
 
 
 def lock_text(records: Mapping[str, Record]) -> str:
     """Return the content of a lock file; equal records give equal bytes."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "models": {name: record_as_json(record) for name, record in records.items()},
-    }
+    models = {model: _Locked.of(record) for model, record in records.items()}
+    document = plain(_File(schema_version=SCHEMA_VERSION, models=models))
+    for locked in document["models"].values():
+        for layer in locked["layers"].values():
+            for part in layer.keys() & set(Part):
+                devices = layer[part]
+                layer[part] = devices[0] if len(devices) == 1 else tuple(devices)
     return _written(document, "") + "\n"
-
-
-def record_as_json(record: Record) -> dict[str, Any]:
-    """Return a record as it stands in a lock file."""
-    versions = record.versions
-    return {
-        "hardware": versions.hardware,
-        "devices": versions.devices,
-        "tensorflow": versions.tensorflow,
-        "advisor": versions.advisor,
-        "placement": record.placement,
-        "graph": record.graph,
-        "placed": record.placed,
-        "layers": {
-            name: {
-                **{
-                    part.value: devices[0] if len(devices) == 1 else devices
-                    for part, devices in layer.devices.items()
-                },
-                "made_of": layer.fingerprint,
-                "busy_us": layer.busy_us,
-            }
-            for name, layer in record.layers.items()
-        },
-        "on_host": {layer: list(kinds) for layer, kinds in record.on_host.items()},
-        "cuts": [
-            {
-                "tensor": cut.tensor,
-                "from": cut.source,
-                "to": cut.target,
-                "bytes": cut.size_bytes,
-                **({"times": times} if times > 1 else {}),
-            }
-            for cut, times in Counter(record.cuts).items()
-        ],
-        "copies_per_step": record.copies,
-        "bytes_across_per_step": record.bytes_across,
-        "step_us": record.step_us,
-        "single_step_us": record.single_step_us,
-        "peak_memory_bytes": {name: dict(held) for name, held in record.memory_bytes.items()},
-        "verdict": record.standing.value,
-    }
 
 
 def _written(value: Any, indent: str) -> str:
@@ -150,91 +197,3 @@ def _written(value: Any, indent: str) -> str:
         opening, closing = "[", "]"
         rows = list(map(item, value))
     return f"{opening}\n{deeper}" + f",\n{deeper}".join(rows) + f"\n{indent}{closing}"
-
-
-def _record(value: object) -> Record:
-    table = as_object(value)
-    taken: set[str] = set()
-
-    def read(key: str, reader: Callable[[object], Any]) -> Any:
-        taken.add(key)
-        return field(table, key, reader)
-
-    found = Record(
-        versions=Versions(
-            hardware=read("hardware", text),
-            devices=read("devices", text),
-            tensorflow=read("tensorflow", text),
-            advisor=read("advisor", text),
-        ),
-        placement=read("placement", text),
-        graph=read("graph", text),
-        placed=read("placed", text),
-        layers=read("layers", partial(object_of, _layer)),
-        on_host=read("on_host", partial(object_of, partial(list_of, text))),
-        cuts=read("cuts", lambda rows: tuple(_rows(rows))),
-        copies=read("copies_per_step", _count),
-        bytes_across=read("bytes_across_per_step", _count),
-        step_us=read("step_us", _count),
-        single_step_us=read("single_step_us", _count),
-        memory_bytes=read("peak_memory_bytes", partial(object_of, partial(object_of, _count))),
-        standing=read("verdict", partial(_member, Standing)),
-    )
-    as_object(table, taken)
-    return found
-
-
-def _layer(value: object) -> LayerRecord:
-    table = as_object(value, (*Part, "made_of", "busy_us"))
-    devices = {part: within(part.value, _devices, table[part]) for part in Part if part in table}
-    if not devices:
-        raise MisfitError("no device")
-    return LayerRecord(
-        devices=devices,
-        fingerprint=field(table, "made_of", text),
-        busy_us=field(table, "busy_us", _count),
-    )
-
-
-def _devices(value: object) -> tuple[str, ...]:
-    """Return devices of a part of a layer: one as a text, several as a list."""
-    devices = list_of(text, value) if isinstance(value, list) else (text(value),)
-    if not devices:
-        raise MisfitError("no device")
-    return devices
-
-
-def _rows(value: object) -> list[Cut]:
-    found: list[Cut] = []
-    for i, row in enumerate(as_list(value)):
-        found += within(f"[{i}]", _cuts, row)
-        if len(found) > MAX_CUTS:
-            raise MisfitError(f"more than {MAX_CUTS} tensors")
-    return found
-
-
-def _cuts(value: object) -> list[Cut]:
-    """Return the cuts of a row; equal ones stand in one."""
-    table = as_object(value, ("tensor", "from", "to", "bytes", "times"))
-    times = within("times", _times, table.get("times", 1))
-    cut = Cut(
-        size_bytes=field(table, "bytes", lambda size: None if size is None else _count(size)),
-        tensor=field(table, "tensor", text),
-        source=field(table, "from", text),
-        target=field(table, "to", text),
-    )
-    return [cut] * times
-
-
-def _times(value: object) -> int:
-    return integer(value, "a number of copies", low=1, high=MAX_CUTS)
-
-
-def _count(value: object) -> int:
-    return integer(value, "a count")
-
-
-def _member(kinds: type[StrEnum], value: object) -> StrEnum:
-    if not isinstance(value, str) or value not in list(kinds):
-        raise MisfitError(f"{shown(value)} is not one of {', '.join(kinds)}")
-    return kinds(value)

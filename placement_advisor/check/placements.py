@@ -250,7 +250,7 @@ def _as_named_today(
     layer, such as a learning rate. What came in its place is with its layer, and figures tell
     whether that matters.
     """
-    layer_of = {} if file.structure is None else file.structure.layer_of
+    layer_of = {} if file.structure is None else file.structure.layer_of()
 
     def is_there(name: str) -> bool:
         then = layer_of.get(name)
@@ -278,7 +278,7 @@ def _former_names(
     """
     made_of = {layer or NO_LAYER: found for layer, found in layer_fingerprints(graph).items()}
     if file.structure is not None:
-        was_made_of = dict(file.structure.made_of)
+        was_made_of = file.structure.made_of()
     else:
         was_made_of = {name: layer.fingerprint for name, layer in locked.items()}
     same = same_layers(

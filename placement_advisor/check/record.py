@@ -13,8 +13,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import Field
+
+from placement_advisor.files.contract import Count, Text
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
@@ -78,20 +81,20 @@ class LayerRecord:
 class Cut:
     """A tensor that crosses; ``size_bytes`` is None where nobody knows."""
 
-    tensor: str
-    source: str
-    target: str
-    size_bytes: int | None
+    tensor: Text
+    source: Annotated[Text, Field(alias="from")]
+    target: Annotated[Text, Field(alias="to")]
+    size_bytes: Annotated[Count | None, Field(alias="bytes")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     """What predicted times depend on beside the model; ``devices`` is a hash of all figures."""
 
-    hardware: str
-    devices: str
-    tensorflow: str
-    advisor: str
+    hardware: Text
+    devices: Text
+    tensorflow: Text
+    advisor: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

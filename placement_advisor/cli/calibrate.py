@@ -57,7 +57,7 @@ def calibrate(
 ) -> None:
     """Measure copies and overheads of the devices here anew, and keep them for `analyze`."""
     from placement_advisor.analysis.calibrate import calibrate as measured
-    from placement_advisor.files.output_file import holding, output_file
+    from placement_advisor.files.output import holding, output_file
     from placement_advisor.machine.testbed_plan import TestbedKind
 
     asked = hosts_asked(hosts, hostfile, launch, link, secret)

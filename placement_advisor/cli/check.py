@@ -104,7 +104,7 @@ def check(
     """
     from placement_advisor.check.check_models import CheckOptions, check_models
     from placement_advisor.check.config import find_config, read_config
-    from placement_advisor.files.output_file import holding, output_file
+    from placement_advisor.files.output import holding, output_file
 
     if measure and (update or graphs_only):
         raise AdvisorError(

@@ -75,7 +75,7 @@ def compare_hardware(
     with progress(quiet=quiet) as watcher:
         found = compared(source, hardware, price or None, watcher)
     if png is not None:
-        from placement_advisor.files.output_file import output_file
+        from placement_advisor.files.output import output_file
         from placement_advisor.report.pictures.canvas import save
         from placement_advisor.report.pictures.scaling_plot import draw_scaling
 

@@ -119,7 +119,7 @@ def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_jso
     from placement_advisor.analysis.acceptance.accept import accept
     from placement_advisor.analysis.acceptance.judge import is_trusted
     from placement_advisor.cli.progress import progress
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output import output_file
     from placement_advisor.files.own_folders import scratch_folder
     from placement_advisor.machine.doctor.examine_machine import examine
     from placement_advisor.report.acceptance_bundle import write_bundle

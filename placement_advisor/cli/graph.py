@@ -78,7 +78,7 @@ def _check_options(
 
 def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
     """Draw the layers of a graph file, in the colours of a placement's devices if there is one."""
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output import output_file
     from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.report.pictures.canvas import save
@@ -93,7 +93,7 @@ def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> N
 
 def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:
     """Write the ops of a graph file in a format, into a file or on standard output."""
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output import output_file
 
     if output is None:
         sys.stdout.write(_text(file, form, placement))

@@ -49,7 +49,7 @@ def profile(
     """Say where the time of a recorded profile went: compute, copies, idle."""
     from contextlib import ExitStack
 
-    from placement_advisor.files.output_file import holding, output_file
+    from placement_advisor.files.output import holding, output_file
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.profile.formats import read_profile
 

@@ -18,7 +18,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the analysis in a folder as one HTML file to pass on."""
-    from placement_advisor.files.output_file import holding, output_file
+    from placement_advisor.files.output import holding, output_file
     from placement_advisor.report.find_analysis import is_text_alone, nothing_to_see
     from placement_advisor.report.html.report_file import REPORT_FILE, report_html
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.files.output_file import output_file
+from placement_advisor.files.output import output_file
 from placement_advisor.graph.op_graph import load_graph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.report.chrome_trace import chrome_trace

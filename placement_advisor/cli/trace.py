@@ -51,7 +51,7 @@ def trace(
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
     from placement_advisor.analysis.traced_model import trace_model
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output import output_file
     from placement_advisor.tf.load.model_source import source_kind
 
     source = model_source(

@@ -9,9 +9,13 @@ step on another one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Gt, Lt
 
 from placement_advisor.cost.lines import relative_line
+from placement_advisor.files.contract import Ns
+from placement_advisor.files.limits import MAX_NS
 from placement_advisor.machine.devices import Basis, Dispatch, Link
 from placement_advisor.units import NS_PER_S
 
@@ -31,10 +35,10 @@ class CollectiveTimes:
     ``hop_ns`` and ``ns_per_byte`` are those of what one replica sends to the next.
     """
 
-    call_ns: int
-    launch_ns: int
-    hop_ns: int
-    ns_per_byte: float
+    call_ns: Ns
+    launch_ns: Ns
+    hop_ns: Ns
+    ns_per_byte: Annotated[float, Gt(0.0), Lt(MAX_NS)]
 
     def on(self, cluster: Cluster) -> Cluster:
         """Return the cluster as replicas use it: its links carry collectives, and nothing else."""

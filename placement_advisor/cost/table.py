@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from placement_advisor.files.contract import ByName, Ns
 
+if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
 
 # The factor that times are taken to be within where no record of such times tells it. A judgement:
@@ -51,7 +51,7 @@ class OpCost:
     ``within`` is the factor that nine in ten such times were within, None where no record tells.
     """
 
-    time_ns: int
+    time_ns: Ns
     basis: CostBasis
     within: float | None = None
 
@@ -60,7 +60,7 @@ class OpCost:
 class CostTable:
     """Cost of every op by name; an op that is missing has no known cost and must not be priced."""
 
-    costs: Mapping[str, OpCost]
+    costs: ByName[OpCost]
 
     def everywhere(self, cluster: Cluster) -> dict[str, CostTable]:
         """Return the table for each device and host of a cluster on which all are alike."""

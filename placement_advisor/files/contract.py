@@ -7,43 +7,67 @@ it. The first type of a contract has `STRICT` as its ``__pydantic_config__``, wh
 it follow.
 
 Whatever a file holds, reading it ends in a value of its type, or in one `MisfitError` that says at
-which place the first thing is wrong. Left out: keys that a type does not have, as a newer version
-may have written them.
+which place the first thing is wrong, and what would be right: a type's annotation says it (`What`).
+Left out: keys that a type does not have, as a newer version may have written them; in files that
+people edit (`CLOSED`) they are refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
-from pydantic import ConfigDict, FailFast, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FailFast, Strict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from placement_advisor.files.foreign_json import (
     MAX_INTEGER,
     MAX_TEXT_CHARS,
+    MAX_VALUES,
     MisfitError,
     check_size,
     content,
     parse,
     shown,
 )
-from placement_advisor.files.limits import MAX_NS
+from placement_advisor.files.limits import MAX_BYTES, MAX_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
 
-Ns = Annotated[int, Ge(0), Le(MAX_NS)]
-Count = Annotated[int, Ge(0), Le(MAX_INTEGER)]
-Positive = Annotated[int, Ge(1), Le(MAX_INTEGER)]
-NotNegative = Annotated[float, Ge(0.0)]
-Share = Annotated[float, Ge(0.0), Le(1.0)]
+
+@dataclass(frozen=True, slots=True)
+class What:
+    """Says in the annotation of a type what a value has to be, for the error that it is not."""
+
+    words: str
+
+
+Ns = Annotated[int, Ge(0), Le(MAX_NS), What("a time in whole nanoseconds")]
+Count = Annotated[int, Ge(0), Le(MAX_INTEGER), What("a whole number")]
+Version = Annotated[int, Ge(1), What("a version")]
+Positive = Annotated[int, Ge(1), Le(MAX_INTEGER), What("a whole number above 0")]
+Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
+NotNegative = Annotated[float, Ge(0), What("a number of at least 0")]
+Share = Annotated[float, Ge(0.0), Le(1.0), What("a number from 0 to 1")]
 # A nanosecond against a second: no two placements of a step lie so far apart.
-Ratio = Annotated[float, Gt(1e-9), Lt(1e9)]
+Ratio = Annotated[float, Gt(1e-9), Lt(1e9), What("a number from 10^-9 to 10^9")]
 Text = Annotated[str, MaxLen(MAX_TEXT_CHARS)]
 # May quote what a process printed, or name every layer.
 Prose = Annotated[str, MaxLen(100_000)]
@@ -56,8 +80,9 @@ class _FirstAlone(FailFast):
         return hash(type(self))
 
 
-Rows = Annotated[tuple[T, ...], _FirstAlone()]
-ByName = Annotated[Mapping[str, T], _FirstAlone()]
+# Not strict: what is no JSON has lists where JSON has them.
+Rows = Annotated[tuple[T, ...], _FirstAlone(), Strict(False)]
+ByName = Annotated[Mapping[Text, T], _FirstAlone()]
 
 STRICT = ConfigDict(
     strict=True,
@@ -66,7 +91,12 @@ STRICT = ConfigDict(
     alias_generator=lambda name: name.rstrip("_"),
     serialize_by_alias=True,
 )
+# Of files that people edit: a key that is passed over would be a mistake unseen.
+CLOSED = ConfigDict(**{**STRICT, "extra": "forbid"})
+# Each key too many is an error of a kilobyte. Lock files have a tenth of that.
+_MAX_VALUES_CLOSED = 1_000_000
 
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")  # Of an object, of a named tuple.
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
@@ -104,32 +134,80 @@ def value_of(kind: type[T], data: bytes) -> T:
     Raises:
         MisfitError: it holds none.
     """
-    check_size(data)
+    is_closed = kind.__pydantic_config__["extra"] == "forbid"  # type: ignore[attr-defined]
+    check_size(data, _MAX_VALUES_CLOSED if is_closed else MAX_VALUES)
     try:
         found: T = _adapter(kind).validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        errors = error.errors(include_url=False)
     else:
         return found
+    first = min(errors, key=_rank)
     if first["type"] == "json_invalid":
         parse(data)  # It says so in our words, but for what Python takes for JSON.
-    raise _misfit(first)
+    raise _misfit(kind, first)
 
 
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def value_in(kind: type[T], document: object) -> T:
+    """Return the value of a contract that a document holds which was no JSON, as one of TOML.
+
+    Raises:
+        MisfitError: it holds none.
+    """
+    try:
+        data = json.dumps(document, default=_no_json)
+    except ValueError:  # Python refuses to write a number of thousands of digits.
+        raise MisfitError("a number with too many digits") from None
+    return value_of(kind, data.encode())
+
+
+def value_from(kind: type[T], value: object) -> T:
+    """Return what a named tuple, a list of them or a plain value is in a parsed document.
+
+    It takes less memory than to read the text of a large one, and more time.
+
+    Raises:
+        MisfitError: it is something else.
+    """
+    try:
+        found: T = _adapter(kind, STRICT).validate_python(value)
+    except ValidationError as error:
+        raise _misfit(kind, min(error.errors(include_url=False), key=_rank)) from None
+    return found
+
+
+def _no_json(value: object) -> object:
+    return {type(value).__name__: str(value)}  # No contract has such an object.
+
+
+def _adapter(kind: Any, config: ConfigDict | None = None) -> TypeAdapter[Any]:
     if kind not in _ADAPTERS:  # One takes up to a tenth of a second to build.
-        _ADAPTERS[kind] = TypeAdapter(kind)
+        _ADAPTERS[kind] = TypeAdapter(kind, config=config)
     return _ADAPTERS[kind]
 
 
-def _misfit(error: Any) -> MisfitError:
+def _rank(error: Any) -> int:
+    """Return what explains other errors first: a newer version, a key meant to be another one."""
+    if error["loc"] == ("schema_version",):
+        return 0
+    return 1 if error["type"] in _UNKNOWN else 2
+
+
+def _misfit(root: Any, error: Any) -> MisfitError:
     """Return in our words what Pydantic has found first."""
     place, kind, bounds = list(error["loc"]), error["type"], error.get("ctx", {})
-    if kind == "missing":
-        missing = place.pop()
-        if isinstance(missing, str):
-            return MisfitError(f"no field {missing!r}", _place(place))
-        kind = "too_short"  # Of a pair that has one.
+    if place[-1:] == ["[key]"]:
+        del place[-2:]
+    if kind in ("missing", *_UNKNOWN) and isinstance(place[-1], str):
+        key = place.pop()
+        if kind == "missing":
+            return MisfitError(f"no field {key!r}", _place(place))
+        known = list(_members(_type_at(root, place)))
+        near = get_close_matches(key, known, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        return MisfitError(f"unknown key; {meant}", _place([*place, key]))
+    if kind == "missing":  # Of a row that has fewer values.
+        place.pop()
     if place == ["schema_version"] and kind == "less_than_equal":
         problem = (
             f"{shown(error['input'])} is newer than the {bounds['le']} that this advisor reads; "
@@ -145,38 +223,75 @@ def _misfit(error: Any) -> MisfitError:
     if kind == "value_error":  # What a type says of its values together.
         return MisfitError(str(bounds["error"]), _place(place))
     if kind == "json_invalid":
-        return MisfitError(f"not valid JSON: {bounds['error']}")
+        _, _, at = bounds["error"].partition(" at ")  # Python takes it where it is escaped.
+        return MisfitError(f"not valid JSON: half a character at {at}")
     if kind == "string_too_long":
         problem = f"{shown(error['input'])} has more than {bounds['max_length']:,} characters"
         return MisfitError(problem, _place(place))
-    what = _WHAT.get(kind) or _expected(place, bounds)
+    annotated = _type_at(root, place)
+    words = [f"not {each.words}" for each in _bare(annotated)[1] if isinstance(each, What)]
+    if kind in ("missing", "too_long") and (row := _members(annotated)):
+        words = words or [f"not [{', '.join(row)}]"]
+    if "expected" in bounds:
+        words = words or [f"not {bounds['expected'].replace(chr(39), '')}"]
+    what = words[-1] if words else _WHAT.get(kind, f"wrong: {error['msg']}")
     return MisfitError(f"{shown(error['input'])} is {what}", _place(place))
+
+
+def _type_at(kind: Any, place: list[int | str]) -> Any:
+    """Return the type of what stands at a place of a contract."""
+    for part in place:
+        members = _members(kind)
+        if members and isinstance(part, str):
+            kind = members[part]
+        else:  # A tuple of any length and a map have one type for all.
+            bare, _ = _bare(kind)
+            inner = list(members.values()) or [t for t in get_args(bare) if t is not Ellipsis]
+            kind = inner[part if isinstance(part, int) and part < len(inner) else -1]
+    return kind
+
+
+def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type without its annotations, and these; of one that may be null, the other one."""
+    annotations: tuple[Any, ...] = ()
+    while get_origin(kind) in (Annotated, Union, UnionType):
+        annotations += getattr(kind, "__metadata__", ())
+        kind = get_args(kind)[0]
+    return kind, annotations
+
+
+def _members(kind: Any) -> dict[str, Any]:
+    """Return the types of an object's keys, or of the values of a named row."""
+    bare, _ = _bare(kind)
+    names = [f.name for f in fields(bare)] if is_dataclass(bare) else getattr(bare, "_fields", ())
+    types = get_type_hints(bare, include_extras=True) if names else {}
+    return {_key(name, types[name]): types[name] for name in names}
+
+
+def _key(name: str, kind: Any) -> str:
+    _, annotations = _bare(kind)
+    aliases = [each.alias for each in annotations if isinstance(each, FieldInfo)]
+    return next(filter(None, aliases), name.rstrip("_"))
 
 
 _WHAT = {
     "dataclass_type": "not an object",
     "dict_type": "not an object",
     "tuple_type": "not a list",
+    "named_tuple_type": "not a list",
     "string_type": "not a string",
+    "string_unicode": "not a string: it holds half a character",
+    "frozen_set_type": "not a list",
     "bool_type": "neither true nor false",
     "string_pattern_mismatch": "not of its form",
+    "int_type": "not a whole number",
+    "int_from_float": "not a whole number",
+    "float_type": "not a number",
+    "missing": "too short",
     "too_short": "too short",
     "too_long": "too long",
-    "float_type": "not a number",
     "finite_number": "not a number",
 }
-_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-
-
-def _expected(place: list[int | str], bounds: Mapping[str, Any]) -> str:
-    if "expected" in bounds:
-        return f"not {bounds['expected'].replace(chr(39), '')}"
-    for word, bound in bounds.items():
-        if isinstance(bound, float):
-            return f"not a number {_BOUNDS[word]} {bound:g}"
-    names = [part for part in place if isinstance(part, str)]
-    is_time = any(name.endswith("_ns") for name in names[-2:])  # Also of a map by devices.
-    return "not a time in whole nanoseconds" if is_time else "not a whole number"
 
 
 def _place(parts: list[int | str]) -> str:

@@ -60,6 +60,16 @@ def parse(data: bytes, max_line_chars: int = MAX_LINE_CHARS) -> dict[str, Any]:
         raise MisfitError("a number with too many digits") from None
 
 
+def told(where: str, misfit: MisfitError, data: bytes = b"") -> str:
+    """Return an error of a file with the line that it is at, if there is one.
+
+    ``data`` is what `parse` has read; there is none if that has refused it.
+    """
+    line = line_of(data, misfit.place)
+    at = ", " if misfit.place.startswith("line ") else ": "
+    return f"{where}{at if line is None else f', line {line}: '}{misfit}"
+
+
 def line_of(data: bytes, place: str) -> int | None:
     """Return the line of a place such as `links[2].latency_ns` in data that `parse` has read.
 

@@ -12,50 +12,58 @@ import gzip
 import hashlib
 import json
 import zlib
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+from annotated_types import Le
+from pydantic import Strict
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import (
+    CLOSED,
+    ByName,
+    Bytes,
+    Count,
+    Rows,
+    Text,
+    Version,
+    What,
+    value_from,
+    value_in,
+)
 from placement_advisor.files.foreign_json import (
     MAX_TEXT_BYTES,
     MisfitError,
-    as_list,
     as_object,
-    check_version,
     content,
-    field,
-    integer,
-    object_of,
     parse,
     shown,
-    text,
     within,
 )
-from placement_advisor.files.limits import MAX_BYTES
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op, Role
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
-from placement_advisor.graph.op_work.signature import WorkBasis
-from placement_advisor.graph.traced_as import read_traced_as
+from placement_advisor.graph.op import Edge, Op, Port
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic
+from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from enum import StrEnum
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.graph.traced_as import TracedAs
-
-T = TypeVar("T")
-
 SCHEMA_VERSION = 1
-FIELDS = ("schema_version", "ops", "edges", "requested_device_of", "traced_as")
 # Level 9 takes three times as long for 3 % less.
 COMPRESSION_LEVEL = 6
 
 _GZIP_WBITS = 31
 _SLICE = 10_000
 _END = b"}\n"
-_EDGE_VALUES = 4
+_OpRow = Annotated[Op, What("an object")]
+# Ends are places of ops.
+_EdgeRow = Annotated[
+    tuple[Count, Count, Port, Bytes | None],
+    Strict(False),
+    What("[producer, consumer, port, size_bytes]"),
+]
 # Family and dimensions; a third says in which numbers, where that is not TensorFlow's default.
 _KERNEL_VALUES = 2
 # Nothing is equal to a new object: name and kind are always written.
@@ -68,10 +76,21 @@ class GraphFile(NamedTuple):
     ``requested_device_of`` and ``traced_as`` are None where it says nothing of them.
     """
 
-    ops: list[Op]
-    edges: list[Edge]
-    requested_device_of: dict[str, str] | None
+    ops: Sequence[Op]
+    edges: Sequence[Edge]
+    requested_device_of: Mapping[str, str] | None
     traced_as: TracedAs | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """What a file may hold beside the graph."""
+
+    __pydantic_config__: ClassVar = CLOSED
+
+    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
+    requested_device_of: ByName[Text] | None = None
+    traced_as: TracedAs | None = None
 
 
 def write_graph(
@@ -99,7 +118,7 @@ def write_graph(
             asked = json.dumps(dict(requested_device_of), sort_keys=True, separators=(",", ":"))
             file.write(f',"requested_device_of":{asked}'.encode())
         if traced_as is not None:
-            how = json.dumps(traced_as.as_json(), sort_keys=True, separators=(",", ":"))
+            how = json.dumps(asdict(traced_as), sort_keys=True, separators=(",", ":"))
             file.write(f',"traced_as":{how}'.encode())
         file.write(_END)
 
@@ -121,17 +140,13 @@ def read_graph(path: Path) -> GraphFile:
     """
     try:
         document = as_object(parse(_unpacked(path)))
-        check_version(document, SCHEMA_VERSION)
-        as_object(document, FIELDS)
-        ops = _read_each(document, "ops", OpReader())
-        edges = _read_each(document, "edges", _Edges(ops))
-        asked = document.get("requested_device_of")
-        if asked is not None:
-            asked = within("requested_device_of", partial(object_of, text), asked)
-        traced_as = document.get("traced_as")
-        if traced_as is not None:
-            traced_as = within("traced_as", read_traced_as, traced_as)
-        return GraphFile(ops, edges, asked, traced_as)
+        rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
+        beside = value_in(_Beside, rest)
+        ops = _rows(document, "ops", _OpRow)
+        for i, op in enumerate(ops):
+            _check_op(op, f"ops[{i}].")
+        edges = _edges(ops, _rows(document, "edges", _EdgeRow))
+        return GraphFile(ops, edges, beside.requested_device_of, beside.traced_as)
     except MisfitError as misfit:
         raise AdvisorError(
             f"{path}: {misfit}", hint="a graph file is written by `advisor trace`"
@@ -186,155 +201,49 @@ def _unpacked(path: Path) -> bytes:
     return unpacked
 
 
-def _read_each(document: dict[str, object], key: str, read_row: Callable[[object], T]) -> list[T]:
-    """Return the rows of a list, each as ``read_row`` reads it."""
-    return list(field(document, key, lambda rows: _tuple(rows, read_row)))
+def _rows(document: dict[str, object], key: str, kind: Any) -> tuple[Any, ...]:
+    """Return the rows of a list, which is gone from the document when others are made of them."""
+    if key not in document:
+        raise MisfitError(f"no field {key!r}")
+    rows = document.pop(key)
+    for i, row in enumerate(rows if isinstance(rows, list) else ()):
+        if isinstance(row, dict) and len(row) > len(Op._fields):  # Each would be an error.
+            raise MisfitError(f"more than {len(Op._fields)} fields", f"{key}[{i}]")
+    return within(key, partial(value_from, Rows[kind]), rows)
 
 
-class OpReader:
-    """Reads op after op; equal texts become one object, and so do equal sets of device kinds."""
+def read_op(value: object) -> Op:
+    """Return the op that an object describes.
 
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._sets: dict[tuple[str, ...], frozenset[str]] = {}
-        self._read: dict[str, Callable[[object], Any]] = {
-            "name": text,
-            "kind": self._text,
-            "role": _member(Role),
-            "layer": self._text,
-            "variable": self._text,
-            "flops": _count,
-            "bytes_accessed": _count,
-            "work_basis": _member(WorkBasis),
-            "trips": _count,
-            "output_bytes": lambda value: _tuple(value, optional_size),
-            "parameter_bytes": _size,
-            "device_kinds": self._set,
-            "host_outputs": lambda value: _tuple(value, _port),
-            "kernel": _kernel,
-            "inside": _inside,
-        }
-
-    def __call__(self, row: object) -> Op:
-        """Return the op that an object describes.
-
-        Raises:
-            MisfitError: it describes none.
-        """
-        values = {}
-        key = ""
-        try:
-            for key, value in as_object(row, self._read).items():
-                values[key] = self._read[key](value)
-        except MisfitError as misfit:
-            raise misfit.inside(key) if key else misfit from None
-        for key in ("name", "kind"):
-            if key not in values:
-                raise MisfitError(f"no field {key!r}")
-        op = Op(**values)
-        for i, port in enumerate(op.host_outputs):
-            if port >= len(op.output_bytes):
-                raise MisfitError(_no_port(op, port), f"host_outputs[{i}]")
-        return op
-
-    def _text(self, value: object) -> str:
-        found = text(value)
-        return self._texts.setdefault(found, found)
-
-    def _set(self, value: object) -> frozenset[str]:
-        found = _tuple(value, self._text)
-        return self._sets.setdefault(found, frozenset(found))
+    Raises:
+        MisfitError: it describes none.
+    """
+    op = value_from(Op, value)
+    _check_op(op, "")
+    return op
 
 
-class _Edges:
-    """Reads edge after edge between known ops."""
+def _check_op(op: Op, place: str) -> None:
+    for i, port in enumerate(op.host_outputs):
+        if port >= len(op.output_bytes):
+            raise MisfitError(_no_port(op, port), f"{place}host_outputs[{i}]")
+    if op.kernel is not None and len(op.kernel.dims) != len(DIMENSIONS[op.kernel.family]):
+        names = ", ".join(DIMENSIONS[op.kernel.family])
+        raise MisfitError(f"{shown(op.kernel.dims)} is not [{names}]", f"{place}kernel[1]")
 
-    def __init__(self, ops: list[Op]) -> None:
-        self._ops = ops
-        self._names = [op.name for op in ops]
-        self._ports = [len(op.output_bytes) for op in ops]
-        self._last = len(ops) - 1
-        self._what = f"an op: ops go from 0 to {self._last}" if ops else "an op: there are none"
 
-    def __call__(self, row: object) -> Edge:
-        values = as_list(row)
-        if len(values) != _EDGE_VALUES:
-            raise MisfitError(f"{shown(row)} is not [producer, consumer, port, size_bytes]")
-        source = integer(values[0], self._what, high=self._last)
-        target = integer(values[1], self._what, high=self._last)
-        port = integer(values[2], "a port", low=CONTROL_PORT)
-        if port >= self._ports[source]:
-            raise MisfitError(_no_port(self._ops[source], port))
-        return Edge(self._names[source], self._names[target], port, optional_size(values[3]))
+def _edges(ops: Sequence[Op], rows: Iterable[_EdgeRow]) -> list[Edge]:
+    names = [op.name for op in ops]
+    edges = []
+    for i, (source, target, port, size_bytes) in enumerate(rows):
+        if max(source, target) >= len(ops):
+            known = f"ops go from 0 to {len(ops) - 1}" if ops else "there are none"
+            raise MisfitError(f"{max(source, target)} is not an op: {known}", f"edges[{i}]")
+        if port >= len(ops[source].output_bytes):
+            raise MisfitError(_no_port(ops[source], port), f"edges[{i}]")
+        edges.append(Edge(names[source], names[target], port, size_bytes))
+    return edges
 
 
 def _no_port(op: Op, port: int) -> str:
     return f"op {shown(op.name)} has {len(op.output_bytes)} outputs, none of them number {port}"
-
-
-def _count(value: object) -> int:
-    return integer(value, "a count")
-
-
-def _size(value: object) -> int:
-    return integer(value, "a number of bytes from 0 to 10^15", high=MAX_BYTES)
-
-
-def _port(value: object) -> int:
-    return integer(value, "a port")
-
-
-def _dimension(value: object) -> int:
-    return integer(value, "a dimension from 1 to 10^15", low=1, high=MAX_BYTES)
-
-
-def _kernel(value: object) -> Kernel:
-    parts = as_list(value)
-    if len(parts) not in (_KERNEL_VALUES, _KERNEL_VALUES + 1):
-        raise MisfitError(f"{shown(value)} is not [family, dimensions] nor with numbers beside")
-    family = KernelFamily(within("[0]", _member(KernelFamily), parts[0]))
-    dims = within("[1]", lambda rows: _tuple(rows, _dimension), parts[1])
-    if len(dims) != len(DIMENSIONS[family]):
-        raise MisfitError(f"{shown(dims)} is not [{', '.join(DIMENSIONS[family])}]", "[1]")
-    if len(parts) == _KERNEL_VALUES:
-        return Kernel(family, dims)
-    return Kernel(family, dims, Arithmetic(within("[2]", _member(Arithmetic), parts[2])))
-
-
-def _inside(value: object) -> Inside:
-    parts = as_list(value)
-    if len(parts) != len(Inside._fields):
-        raise MisfitError(f"{shown(value)} is not [{', '.join(Inside._fields)}]")
-    ops, copies = (within(f"[{i}]", _count, parts[i]) for i in range(2))
-    return Inside(ops, copies, within("[2]", optional_size, parts[2]))
-
-
-def optional_size(value: object) -> int | None:
-    """Return the value as bytes of a tensor, None if they are not known.
-
-    Raises:
-        MisfitError: it is neither.
-    """
-    return None if value is None else _size(value)
-
-
-def _member(kinds: type[StrEnum]) -> Callable[[object], StrEnum]:
-    """Return what reads a member of an enumeration."""
-    by_value = {str(kind): kind for kind in kinds}
-
-    def read(value: object) -> StrEnum:
-        if not isinstance(value, str) or value not in by_value:
-            raise MisfitError(f"{shown(value)} is not one of {', '.join(by_value)}")
-        return by_value[value]
-
-    return read
-
-
-def _tuple(value: object, read_item: Callable[[object], T]) -> tuple[T, ...]:
-    found: list[T] = []
-    try:
-        for item in as_list(value):
-            found.append(read_item(item))  # noqa: PERF401 - the place of a misfit is its length.
-    except MisfitError as misfit:
-        raise misfit.inside(f"[{len(found)}]") if isinstance(value, list) else misfit from None
-    return tuple(found)

@@ -17,9 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import MisfitError, field, integer, shown, within
-from placement_advisor.graph.graph_file import OpReader, optional_size
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op
+from placement_advisor.files.contract import value_from
+from placement_advisor.files.foreign_json import MisfitError, shown, within
+from placement_advisor.graph.graph_file import read_op
+from placement_advisor.graph.op import Edge, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,14 +57,22 @@ def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
     """
     if not graph.is_directed():
         raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
-    read_op = OpReader()
     try:
         ops = [
-            within(f"node {shown(name)}", read_op, {**_known(attributes), "name": name})
+            within(f"node {shown(name)}", read_op, {**_known(Op, attributes), "name": name})
             for name, attributes in graph.nodes(data=True)
         ]
         edges = [
-            within(f"edge {shown(source)} → {shown(target)}", _read_edge, (source, target, values))
+            within(
+                f"edge {shown(source)} → {shown(target)}",
+                partial(value_from, Edge),
+                {
+                    "size_bytes": None,
+                    **_known(Edge, values),
+                    "producer": source,
+                    "consumer": target,
+                },
+            )
             for source, target, values in graph.edges(data=True)
         ]
     except MisfitError as misfit:
@@ -85,18 +94,8 @@ def _plain(value: object) -> object:
     return value
 
 
-def _known(attributes: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of an op that are known."""
+def _known(kind: type[Op | Edge], attributes: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of an op or edge that are known."""
     return {
-        key: value for key, value in attributes.items() if key in Op._fields and value is not None
+        key: value for key, value in attributes.items() if key in kind._fields and value is not None
     }
-
-
-_read_port = partial(integer, what="a port", low=CONTROL_PORT)
-
-
-def _read_edge(row: Any) -> Edge:
-    source, target, values = row
-    port = field(values, "port", _read_port)
-    size_bytes = within("size_bytes", optional_size, values.get("size_bytes"))
-    return Edge(source, target, port, size_bytes)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import Annotated, NamedTuple
 
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_work.kernels import Kernel
-    from placement_advisor.graph.op_work.signature import WorkBasis
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, Strict
+
+from placement_advisor.files.contract import Bytes, Count, Rows, Text, What
+from placement_advisor.files.foreign_json import MAX_INTEGER
+from placement_advisor.graph.op_work.kernels import Kernel
+from placement_advisor.graph.op_work.signature import WorkBasis
 
 CONTROL_PORT = -1
+Port = Annotated[int, Ge(CONTROL_PORT), Le(MAX_INTEGER), What("a port")]
+# Thousands of ops have equal ones: they are one object.
+Word = Annotated[Text, AfterValidator(sys.intern)]
 # Ops that hold others: the bodies of loops, the branches of conditionals.
 LOOP_KINDS = frozenset({"While", "StatelessWhile"})
 BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -17,6 +26,12 @@ BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 LOOKUP_KINDS = frozenset({"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"})
 # Ops that call a function; a traced step has them in bodies alone.
 CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+
+@lru_cache
+def _one(kinds: frozenset[str]) -> frozenset[str]:
+    """Return the set that came first of those that are equal."""
+    return kinds
 
 
 class Inside(NamedTuple):
@@ -27,9 +42,9 @@ class Inside(NamedTuple):
     None if that is not known.
     """
 
-    ops: int
-    copies: int
-    copied_bytes: int | None
+    ops: Count
+    copies: Count
+    copied_bytes: Bytes | None
 
 
 class Role(StrEnum):
@@ -62,19 +77,21 @@ class Op(NamedTuple):
     ``kernel`` is what a GPU runs for the op, None if that is no kernel with a known time.
     """
 
-    name: str
-    kind: str
-    role: Role = Role.FORWARD
-    layer: str | None = None
-    variable: str | None = None
-    flops: int | None = None
-    bytes_accessed: int | None = None
-    work_basis: WorkBasis | None = None
-    trips: int | None = None
-    output_bytes: tuple[int | None, ...] = ()
-    parameter_bytes: int = 0
-    device_kinds: frozenset[str] = frozenset({"CPU"})
-    host_outputs: tuple[int, ...] = ()
+    name: Text
+    kind: Word
+    role: Annotated[Role, Strict(False)] = Role.FORWARD
+    layer: Word | None = None
+    variable: Word | None = None
+    flops: Count | None = None
+    bytes_accessed: Count | None = None
+    work_basis: Annotated[WorkBasis, Strict(False)] | None = None
+    trips: Count | None = None
+    output_bytes: Rows[Bytes | None] = ()
+    parameter_bytes: Bytes = 0
+    device_kinds: Annotated[frozenset[Word], Strict(False), AfterValidator(_one)] = frozenset(
+        {"CPU"}
+    )
+    host_outputs: Rows[Annotated[Count, What("a port")]] = ()
     kernel: Kernel | None = None
     inside: Inside | None = None
 
@@ -82,10 +99,10 @@ class Op(NamedTuple):
 class Edge(NamedTuple):
     """One tensor on its way from ``producer`` to ``consumer``; port -1 is a control edge."""
 
-    producer: str
-    consumer: str
-    port: int
-    size_bytes: int | None
+    producer: Text
+    consumer: Text
+    port: Port
+    size_bytes: Bytes | None
 
     @property
     def is_control(self) -> bool:

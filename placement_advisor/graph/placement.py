@@ -13,38 +13,33 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Le
+from pydantic import Field
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.files.foreign_json import (
-    MisfitError,
-    as_object,
-    check_version,
-    content,
-    field,
-    list_of,
-    object_of,
-    parse,
-    shown,
-    text,
-    within,
+from placement_advisor.files.contract import (
+    STRICT,
+    ByName,
+    Rows,
+    Text,
+    Version,
+    What,
+    like,
+    plain,
+    read,
 )
+from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
-from placement_advisor.graph.structure.identities import (
-    Identities,
-    identities_json,
-    read_identities,
-)
-from placement_advisor.graph.traced_as import read_traced_as
+from placement_advisor.graph.structure.identities import Fingerprint, Identities, identities
+from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
-
-    from placement_advisor.graph.traced_as import TracedAs
 
 SCHEMA_VERSION = 1
 NO_LAYER = ""
@@ -115,18 +110,19 @@ class Placement:
             for op in placed_ops(graph)
             if self.device_of[op.name] != by_layer[op.layer or NO_LAYER]
         }
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "label": self.label,
-            "family": self.family,
-            "rationale": self.rationale,
-            "graph_fingerprint": graph.fingerprint,
-            "devices": list(devices),
-            "by_layer": by_layer,
-            "by_op": by_op,
-            "structure": identities_json(graph, by_layer, by_op),
-            **({} if traced_as is None else {"traced_as": traced_as.as_json()}),
-        }
+        written = WrittenPlacement(
+            schema_version=SCHEMA_VERSION,
+            label=self.label,
+            family=self.family,
+            rationale=self.rationale,
+            graph_fingerprint=graph.fingerprint,
+            devices=devices,
+            by_layer=by_layer,
+            by_op=by_op,
+            structure=identities(graph, by_layer, by_op),
+            traced_as=traced_as,
+        )
+        return plain(written)
 
     def save(
         self,
@@ -151,24 +147,62 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementFile:
-    """What a placement file says, whether or not it fits a graph.
+class WrittenPlacement:
+    """Which device each op of one graph runs on.
 
-    ``by_op`` has the ops that run elsewhere than their layer. ``structure`` says which layers and
-    ops these are beside their names, ``traced_as`` how their step was traced; None in files that
-    an older advisor wrote.
+    Constants have no device: they are copied to their readers.
     """
 
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
+    """Version of this format."""
+    label: Text
+    """Name of the candidate."""
+    family: Text
+    """Rule that the placement was made by."""
+    rationale: Text
+    """Why the devices were chosen so, in words."""
+    graph_fingerprint: Fingerprint
+    """Hash of the op graph that the placement fits."""
+    devices: Annotated[
+        Rows[Text],
+        Field(min_length=1, json_schema_extra={"uniqueItems": True}),
+        What("a list of different devices"),
+    ]
+    """Devices in order, then hosts that hold ops; every device named below is one of them."""
+    by_layer: ByName[Text]
+    """Device of each layer: the one that holds most of its ops. The key "" stands for ops of no
+    layer."""
+    by_op: ByName[Text]
+    """Device of each op that differs from its layer's."""
+    structure: Identities | None = None
+    """What the names above stand for, so that they are found in a graph that computes the same
+    under other names. A file without it, of an older advisor, is read and holds for its own names
+    alone."""
+    traced_as: TracedAs | None = None
+    """How the step was traced that the placement is for, so that a graph that it does not fit can
+    be told in the user's words what differs. Absent in files of an older advisor, and for a step
+    that was not traced."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.devices)) < len(self.devices):
+            raise ValueError(
+                f"devices: {shown([*self.devices])} is not a list of different devices"
+            )
+        for where, devices in (("by_layer", self.by_layer), ("by_op", self.by_op)):
+            for name, device in devices.items():
+                if device not in self.devices:
+                    raise ValueError(
+                        f"{where}.{shown(name)}: {shown(device)} is not one of the devices"
+                    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementFile(WrittenPlacement):
+    """What a placement file says, whether or not it fits a graph."""
+
     path: Path
-    label: str
-    family: str
-    rationale: str
-    fingerprint: str
-    devices: tuple[str, ...]
-    by_layer: Mapping[str, str]
-    by_op: Mapping[str, str]
-    structure: Identities | None
-    traced_as: TracedAs | None
 
     def named_as_in(self, graph: OpGraph) -> PlacementFile | None:
         """Return the file with the graph's names, None if that is another graph.
@@ -176,7 +210,7 @@ class PlacementFile:
         Raises:
             PlacementError: names are others, and it is not said which op or layer one of them is.
         """
-        if self.fingerprint == graph.fingerprint:
+        if self.graph_fingerprint == graph.fingerprint:
             return self
         names = None if self.structure is None else self.structure.names_in(graph)
         if names is None:
@@ -266,7 +300,7 @@ def _what_differs(file: PlacementFile, graph: OpGraph, traced_as: TracedAs | Non
     is_known = then is not None and traced_as is not None
     found = [] if then is None or traced_as is None else [*then.differences(traced_as)]
     made_of = {layer or NO_LAYER: made for layer, made in layer_fingerprints(graph).items()}
-    was = {} if file.structure is None else file.structure.made_of
+    was = {} if file.structure is None else file.structure.made_of()
     changed = [layer for layer, made in made_of.items() if was.get(layer, made) != made]
     # How a step is traced changes layers as well.
     if changed and not found:
@@ -297,58 +331,11 @@ def read_placement_file(path: Path) -> PlacementFile:
             list.
     """
     try:
-        document = as_object(parse(content(path)))
-        check_version(document, SCHEMA_VERSION)
-        label, family, rationale, fingerprint = (
-            field(document, key, text)
-            for key in ("label", "family", "rationale", "graph_fingerprint")
-        )
-        devices = field(document, "devices", _names)
-        by_layer, by_op = (
-            field(document, key, partial(_devices, devices)) for key in ("by_layer", "by_op")
-        )
-        structure = None
-        if "structure" in document:
-            structure = within("structure", read_identities, document["structure"])
-        traced_as = None
-        if "traced_as" in document:
-            traced_as = within("traced_as", read_traced_as, document["traced_as"])
+        return like(PlacementFile, read(WrittenPlacement, path), path=path)
     except MisfitError as misfit:
         raise PlacementError(
             f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
         ) from None
-    return PlacementFile(
-        path=path,
-        label=label,
-        family=family,
-        rationale=rationale,
-        fingerprint=fingerprint,
-        devices=devices,
-        by_layer=by_layer,
-        by_op=by_op,
-        structure=structure,
-        traced_as=traced_as,
-    )
-
-
-def _names(value: object) -> tuple[str, ...]:
-    """Return a list of different names, at least one."""
-    names = list_of(text, value)
-    if not names or len(set(names)) < len(names):
-        raise MisfitError(f"{shown(value)} is not a list of different devices")
-    return names
-
-
-def _devices(known: tuple[str, ...], value: object) -> dict[str, str]:
-    """Return a map of names to known devices."""
-
-    def known_device(value: object) -> str:
-        device = text(value)
-        if device not in known:
-            raise MisfitError(f"{shown(device)} is not one of the devices")
-        return device
-
-    return object_of(known_device, value)
 
 
 def placed_ops(graph: OpGraph) -> tuple[Op, ...]:

@@ -8,40 +8,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-from placement_advisor.files.foreign_json import (
-    as_object,
-    field,
-    integer,
-    list_of,
-    shown,
-    text,
-)
+from placement_advisor.files.contract import Count, Rows, Text, What
+from placement_advisor.files.foreign_json import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_FIELDS = ("mode", "batch_size", "inputs", "outputs")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedAs:
-    """A step's mode, batch, and the types and shapes of what it takes and returns, as text.
+    """A step's mode, batch, and the types and shapes of what it takes and returns, as text."""
 
-    ``batch_size`` is None where the inputs hold no batch.
-    """
-
-    mode: str
-    batch_size: int | None
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what a file holds of it."""
-        return {**asdict(self), "inputs": list(self.inputs), "outputs": list(self.outputs)}
+    mode: Text
+    """Mode of the step, `train` or `infer`."""
+    batch_size: Annotated[Count, What("a number of samples")] | None
+    """Samples in a batch; null where the inputs hold none."""
+    inputs: Rows[Text]
+    """Type and shape of each input, such as `float32 [16, 8]`."""
+    outputs: Rows[Text]
+    """The same of each output."""
 
     def differences(self, today: TracedAs) -> Iterator[str]:
         """Say what was otherwise then than it is ``today``."""
@@ -74,23 +62,3 @@ class TracedAs:
 def _of_any(batch_size: int | None, types: Sequence[str]) -> tuple[str, ...]:
     """Return types without the batch, which is in most shapes."""
     return tuple(re.sub(rf"\[{batch_size}\b", "[batch", each) for each in types)
-
-
-def read_traced_as(value: object) -> TracedAs:
-    """Return what `TracedAs.as_json` made.
-
-    Raises:
-        MisfitError: it is something else.
-    """
-    table = as_object(value, _FIELDS)
-    inputs, outputs = (field(table, key, partial(list_of, text)) for key in ("inputs", "outputs"))
-    return TracedAs(
-        mode=field(table, "mode", text),
-        batch_size=field(table, "batch_size", _size),
-        inputs=inputs,
-        outputs=outputs,
-    )
-
-
-def _size(value: object) -> int | None:
-    return None if value is None else integer(value, "a number of samples")

@@ -7,39 +7,30 @@ none, since measuring again is cheap. Left out: tidying up; files of other versi
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import chain, permutations
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le
 
 from placement_advisor.files.cache_folder import cache_folder
-from placement_advisor.files.foreign_json import (
-    MisfitError,
-    as_list,
-    as_object,
-    check_version,
-    content,
-    field,
-    list_of,
-    object_of,
-    parse,
-    shown,
-    text,
+from placement_advisor.files.contract import (
+    STRICT,
+    ByName,
+    NotNegative,
+    Ns,
+    Rows,
+    Text,
+    Version,
+    json_text,
+    like,
+    read,
 )
-from placement_advisor.machine.copy_timings import (
-    AtOnceTiming,
-    BothWaysTiming,
-    CopyTiming,
-    copies_as_json,
-    read_both_ways,
-    read_copies,
-    read_time,
-)
+from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +38,7 @@ if TYPE_CHECKING:
 
 # Version 6. Change it with whatever makes older figures wrong: how they are measured counts too.
 SCHEMA_VERSION = 6
+FileVersion = Annotated[Version, Le(SCHEMA_VERSION)]
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
 # Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
@@ -96,12 +88,24 @@ class Network:
 class MemoryTiming:
     """What one device draws from memory, and how many times as long it takes beside another one."""
 
-    bytes_per_s: float
-    ratio: float
+    bytes_per_s: Annotated[float, Ge(1.0)]
+    ratio: Annotated[float, Ge(1.0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class _Overheads:
+    step_overhead_ns: Ns
+    partition_overhead_ns: Ns
+    remote_ns: Ns
+    quantum_ns: Ns
+    wake_ns: Ns
+    op_ns: Ns
+    reference_ns: ByName[Ns]
+    reference_p90: ByName[NotNegative]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(_Overheads):
     """What a testbed takes for what is no op; see `placement_advisor.machine.devices.Dispatch`.
 
     ``remote_ns`` is what it takes to start another device and to hear that it has ended,
@@ -120,14 +124,6 @@ class Calibration:
 
     links: Mapping[tuple[str, str], tuple[CopyTiming, ...]]
     both_ways: Mapping[tuple[str, str], BothWaysTiming]
-    step_overhead_ns: int
-    partition_overhead_ns: int
-    remote_ns: int
-    quantum_ns: int
-    wake_ns: int
-    op_ns: int
-    reference_ns: Mapping[str, int]
-    reference_p90: Mapping[str, float]
     memory: MemoryTiming | None = None
     network: Network | None = None
 
@@ -197,31 +193,20 @@ class Calibration:
         Raises:
             OSError: the cache directory cannot be written.
         """
-        path = calibration_file(fingerprint)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        document: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "testbed": testbed,
-            "links": [
-                {
-                    "source": source,
-                    "target": target,
-                    "copies": copies_as_json(copies),
-                }
-                for (source, target), copies in self.links.items()
-            ],
-            "both_ways": [
-                {"between": list(ends), **asdict(timing)} for ends, timing in self.both_ways.items()
-            ],
-            **{name: getattr(self, name) for name in _FIGURES},
-            "reference_ns": dict(self.reference_ns),
-            "reference_p90": dict(self.reference_p90),
-            "memory": None if self.memory is None else asdict(self.memory),
-        }
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        partial.replace(path)
-        return path
+        links = [
+            _Link(source=source, target=target, copies=copies)
+            for (source, target), copies in self.links.items()
+        ]
+        both_ways = [like(_BothWays, pair, between=ends) for ends, pair in self.both_ways.items()]
+        kept = like(
+            _File,
+            self,
+            schema_version=SCHEMA_VERSION,
+            testbed=testbed,
+            links=tuple(links),
+            both_ways=tuple(both_ways),
+        )
+        return keep(kept, calibration_file(fingerprint))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,14 +219,59 @@ class KeptCalibration:
     calibration: Calibration
 
 
-_FIGURES = (
-    "step_overhead_ns",
-    "partition_overhead_ns",
-    "remote_ns",
-    "quantum_ns",
-    "wake_ns",
-    "op_ns",
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Link:
+    source: Text
+    target: Text
+    copies: Rows[CopyTiming]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BothWays(BothWaysTiming):
+    between: tuple[Text, Text]
+
+    def __post_init__(self) -> None:
+        if self.between[0] == self.between[1]:
+            raise ValueError("one device instead of two")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File(_Overheads):
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: FileVersion
+    testbed: Text
+    links: Rows[_Link]
+    both_ways: Rows[_BothWays]
+    memory: MemoryTiming | None
+
+    def __post_init__(self) -> None:
+        linked = {(link.source, link.target) for link in self.links}
+        names = set(self.reference_ns)
+        if linked != set(permutations(names, 2)) or set(self.reference_p90) != names:
+            raise ValueError("the figures are of different devices")
+
+    def calibration(self) -> Calibration:
+        return like(
+            Calibration,
+            self,
+            links={(link.source, link.target): link.copies for link in self.links},
+            both_ways={pair.between: like(BothWaysTiming, pair) for pair in self.both_ways},
+            network=None,
+        )
+
+
+def keep(document: Any, path: Path) -> Path:
+    """Write what was measured into its file of the cache, as a whole or not at all; return it.
+
+    Raises:
+        OSError: the cache directory cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json_text(document), encoding="utf-8")
+    partial.replace(path)
+    return path
 
 
 def calibration_file(fingerprint: str) -> Path:
@@ -252,7 +282,7 @@ def calibration_file(fingerprint: str) -> Path:
 def stored_calibration(fingerprint: str) -> Calibration | None:
     """Return the calibration that was kept under that fingerprint, None if there is none."""
     try:
-        return _calibration(_document(calibration_file(fingerprint)))
+        return read(_File, calibration_file(fingerprint)).calibration()
     except MisfitError:
         return None
 
@@ -262,13 +292,13 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
     kept = []
     for path in calibrations_folder().glob("*.json"):
         with suppress(MisfitError, OSError):
-            document = _document(path)
+            file = read(_File, path)
             kept.append(
                 KeptCalibration(
                     fingerprint=path.stem,
-                    testbed=field(document, "testbed", text),
+                    testbed=file.testbed,
                     written_ns=path.stat().st_mtime_ns,
-                    calibration=_calibration(document),
+                    calibration=file.calibration(),
                 )
             )
     return tuple(sorted(kept, key=lambda one: (-one.written_ns, one.fingerprint)))
@@ -277,66 +307,3 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
 def calibrations_folder() -> Path:
     """Return the folder in which calibrations are kept."""
     return cache_folder() / "placement-advisor" / "calibrations"
-
-
-def _document(path: Path) -> dict[str, object]:
-    document = as_object(parse(content(path)))
-    check_version(document, SCHEMA_VERSION)
-    return document
-
-
-def _calibration(document: dict[str, object]) -> Calibration:
-    links = dict(field(document, "links", partial(list_of, _link)))
-    reference_ns = field(document, "reference_ns", partial(object_of, read_time))
-    reference_p90 = field(document, "reference_p90", partial(object_of, read_ratio))
-    if set(links) != set(permutations(reference_ns, 2)) or set(reference_p90) != set(reference_ns):
-        raise MisfitError("the figures are of different devices")
-    return Calibration(
-        links=links,
-        both_ways=dict(field(document, "both_ways", partial(list_of, _both_ways))),
-        reference_ns=reference_ns,
-        reference_p90=reference_p90,
-        **{name: field(document, name, read_time) for name in _FIGURES},
-        memory=field(document, "memory", _memory),
-        network=None,
-    )
-
-
-def _memory(value: object) -> MemoryTiming | None:
-    if value is None:
-        return None
-    found = as_object(value)
-    timing = MemoryTiming(
-        bytes_per_s=field(found, "bytes_per_s", read_ratio), ratio=field(found, "ratio", read_ratio)
-    )
-    if timing.bytes_per_s < 1 or timing.ratio < 1:
-        raise MisfitError("memory that gives nothing, or more when it is shared")
-    return timing
-
-
-def _link(value: object) -> tuple[tuple[str, str], tuple[CopyTiming, ...]]:
-    link = as_object(value)
-    ends = field(link, "source", text), field(link, "target", text)
-    return ends, field(link, "copies", read_copies)
-
-
-def _both_ways(value: object) -> tuple[tuple[str, str], BothWaysTiming]:
-    return field(as_object(value), "between", _between), read_both_ways(value)
-
-
-def _between(value: object) -> tuple[str, str]:
-    match as_list(value):
-        case [one, other] if one != other:
-            return text(one), text(other)
-    raise MisfitError(f"{shown(value)} is not a pair of devices")
-
-
-def read_ratio(value: object) -> float:
-    """Read a ratio.
-
-    Raises:
-        MisfitError: it is none.
-    """
-    if type(value) not in (int, float) or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise MisfitError(f"{shown(value)} is not a ratio")
-    return float(value)  # type: ignore[arg-type]

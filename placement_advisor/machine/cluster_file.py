@@ -8,64 +8,262 @@ far outside what machines have: they catch units that were mistaken, such as GB/
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
-from functools import partial
-from itertools import permutations
-from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise, permutations
+from math import inf, prod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import (
-    MisfitError,
-    as_list,
-    check_version,
-    content,
-    integer,
-    list_of,
-    shown,
-    within,
-)
-from placement_advisor.files.foreign_toml import line_of, parse
-from placement_advisor.machine.cluster_tables import (
-    LINK,
-    columns,
-    needed,
-    one_of,
-    read_device,
-    read_dispatch,
-    read_host,
-    read_level,
-    read_sharing,
-)
+from placement_advisor.files.contract import CLOSED, Bytes, Rows, Text, Version, What, value_in
+from placement_advisor.files.foreign_json import MisfitError, content, shown
+from placement_advisor.files.foreign_toml import parse, told
+from placement_advisor.files.limits import MAX_BYTES
 from placement_advisor.machine.devices import (
     Basis,
+    BytesPerS,
     Cluster,
     CopyWork,
     Device,
     Dispatch,
     Link,
     Sharing,
+    ShortNs,
 )
+from placement_advisor.machine.gpu_facts import gpus_with_facts
 from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine
-from placement_advisor.machine.presets import LEVELS_ARE_COMPARED, MAX_DEVICES
+from placement_advisor.machine.nccl_rings import Ring
+from placement_advisor.machine.presets import (
+    LEVELS_ARE_COMPARED,
+    MAX_DEVICES,
+    device_preset,
+    link_preset,
+    networks,
+    there_are,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-    from placement_advisor.machine.cluster_tables import Readers
-    from placement_advisor.machine.nccl_rings import Ring
-
-T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 # Of two units each they hold as many devices as there may be.
 _MAX_LEVELS = 20
+# Names stand in tables and plots.
+_MAX_NAME_CHARS = 100
+# Of which a curve has a slope.
+_MIN_COPIES = 2
+# Whoever gives such a figure of a device means another one than its preset's datasheet describes.
+_OF_DATASHEET = frozenset(
+    {"kind", "peak_flops_per_s", "matrix_flops_per_s", "memory_bandwidth_bytes_per_s"}
+)
 _HINT = (
     "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, and "
     "[[links]] (between, or source and target; preset, or latency_ns and bandwidth_bytes_per_s); "
     "above these, for compare-hardware, [[levels]] (units; preset, or figures as of links)"
 )
+
+
+def _name(name: str) -> str:
+    if not name.isprintable() or not 1 <= len(name) <= _MAX_NAME_CHARS:
+        raise ValueError(
+            f"{shown(name)} is not a name of 1 to {_MAX_NAME_CHARS} printable characters"
+        )
+    return name
+
+
+def _known(find: Callable[[str], object]) -> AfterValidator:
+    """Return what takes the names that something is found by."""
+
+    def known(name: str) -> str:
+        try:
+            find(name)
+        except AdvisorError as error:
+            raise ValueError(error.message) from None
+        return name
+
+    return AfterValidator(known)
+
+
+def _one_of(what: str, known: Callable[[], Iterable[str]]) -> AfterValidator:
+    """Return what takes words of some alone."""
+
+    def one_of(word: str) -> str:
+        if word not in known():
+            raise ValueError(f"{shown(word)} is not a {what}; {there_are(known(), word)}")
+        return word
+
+    return AfterValidator(one_of)
+
+
+def _rising(copies: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    if len(copies) < _MIN_COPIES:
+        raise ValueError(f"{len(copies)} copies; a curve needs {_MIN_COPIES}")
+    for i, (before, copy) in enumerate(pairwise(copies), start=1):
+        if copy[0] <= before[0] or copy[1] < before[1]:
+            raise ValueError(f"copy {i} needs more bytes than the one before, and no fewer ns")
+    return copies
+
+
+_Name = Annotated[Text, AfterValidator(_name)]
+_Flops = Annotated[float, Ge(1e6), Le(1e18), What("a number of flop/s from 1e+06 to 1e+18")]
+_Memory = Annotated[int, Ge(10**6), Le(MAX_BYTES), What("a number of bytes from 10^6 to 10^15")]
+_UpTo = f"from 1 to {MAX_IN_LEVELS:,}"
+_Copy = Annotated[tuple[Bytes, ShortNs], What("a pair of bytes and ns")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    name: _Name
+    preset: Annotated[Text, _known(lambda preset: device_preset(preset, name=""))] | None = None
+    kind: Literal["GPU", "CPU"] | None = None
+    peak_flops_per_s: _Flops | None = None
+    matrix_flops_per_s: _Flops | None = None
+    memory_bandwidth_bytes_per_s: BytesPerS | None = None
+    memory_bytes: _Memory | None = None
+    launch_overhead_ns: ShortNs | None = None
+    launches_ahead: bool | None = None
+    gpu: Annotated[Text, _one_of("GPU with a datasheet", gpus_with_facts)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.preset is None and self.kind is None:
+            raise ValueError("needs a preset or a kind")
+
+    def device(self) -> Device:
+        given = _given(self)
+        if self.preset is None:
+            return Device(**given)
+        preset = device_preset(self.preset, name="")
+        if not _OF_DATASHEET.isdisjoint(given):
+            preset = replace(preset, gpu=None)
+        return replace(preset, **given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Device(_Host):
+    host: _Name | None = None
+    remote_start_ns: ShortNs | None = None
+    remote_end_ns: ShortNs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Link:
+    between: Rows[Text] | None = None
+    source: Text | None = None
+    target: Text | None = None
+    preset: (
+        Annotated[Text, _known(lambda preset: link_preset(preset, source="", target=""))] | None
+    ) = None
+    latency_ns: ShortNs | None = None
+    bandwidth_bytes_per_s: BytesPerS | None = None
+    basis: Basis | None = None
+    channel: _Name | None = None
+    curve: Annotated[Rows[_Copy], AfterValidator(_rising)] | None = None
+    sender: CopyWork | None = None
+    receiver: CopyWork | None = None
+    request_ns: ShortNs | None = None
+    wake_ns: ShortNs | None = None
+    stream_bytes_per_s: BytesPerS | None = None
+
+    def __post_init__(self) -> None:
+        ends = self.source, self.target
+        if None in ends if self.between is None else ends != (None, None):
+            raise ValueError("needs between, or else source and target")
+        _check_speed(self)
+
+    def ends(self) -> dict[str, str]:
+        """Return the names of what is linked, by their keys."""
+        if self.between is not None:
+            return {f"between[{i}]": end for i, end in enumerate(self.between)}
+        return {"source": self.source or "", "target": self.target or ""}
+
+    def links(self) -> list[Link]:
+        ends = list(self.ends().values())
+        pairs = [tuple(ends)] if self.between is None else list(permutations(ends, 2))
+        if not pairs or len(set(ends)) < len(ends):
+            raise MisfitError("a link needs ends that differ")
+        figures = _given(self, "between", "source", "target")
+        if self.preset is not None:
+            preset = link_preset(self.preset, source="", target="")
+            return [replace(preset, source=a, target=b, **figures) for a, b in pairs]
+        figures.setdefault("basis", Basis.ASSUMED)
+        return [Link(source=a, target=b, **figures) for a, b in pairs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    units: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of units {_UpTo}")]
+    preset: Annotated[Text, _one_of("network", lambda: networks(rdma=True))] | None = None
+    latency_ns: ShortNs | None = None
+    bandwidth_bytes_per_s: BytesPerS | None = None
+    wires: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of wires {_UpTo}")] = 1
+    core_bandwidth_bytes_per_s: (
+        Annotated[float, Ge(1e6), Le(1e18), What("a number of bytes/s from 1e+06 to 1e+18")] | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        _check_speed(self)
+
+    def ring(self) -> Ring:
+        link = {} if self.preset is None else _given(link_preset(self.preset, source="", target=""))
+        figures = link | _given(self)
+        return Ring(
+            members=self.units,
+            bandwidth_bytes_per_s=figures["bandwidth_bytes_per_s"] * self.wires,
+            core_bandwidth_bytes_per_s=figures.get("core_bandwidth_bytes_per_s", inf),
+            message_ns=figures["latency_ns"],
+            has_trees=True,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    __pydantic_config__: ClassVar = CLOSED
+
+    schema_version: Annotated[Version, Le(SCHEMA_VERSION)] = SCHEMA_VERSION
+    devices: Rows[_Device] = ()
+    hosts: Rows[_Host] = ()
+    links: Rows[_Link] = ()
+    levels: Rows[_Level] = ()
+    dispatch: Dispatch = field(default_factory=Dispatch)
+    sharing: Sharing = field(default_factory=Sharing)
+
+    def machine(self, label: str) -> Machine:
+        _check_count("devices", self.devices, 1, MAX_DEVICES)
+        _check_count("hosts", self.hosts, 0, MAX_DEVICES)
+        places = _places(self)
+        links = _links(places, self.links)
+        _check_pairs(places, links)
+        _check_count("levels", self.levels, 0, _MAX_LEVELS)
+        if len(self.devices) * prod(level.units for level in self.levels) > MAX_IN_LEVELS:
+            raise MisfitError(f"more than {MAX_IN_LEVELS:,} devices", "levels")
+        cluster = Cluster(
+            devices=tuple(row.device() for row in self.devices),
+            hosts=tuple(row.device() for row in self.hosts),
+            links=links,
+            dispatch=self.dispatch,
+            sharing=self.sharing,
+        )
+        return Machine(label=label, host=cluster, levels=tuple(row.ring() for row in self.levels))
+
+
+def _given(row: Any, *others: str) -> dict[str, Any]:
+    """Return the figures of a row that say anything."""
+    values = {each.name: getattr(row, each.name) for each in fields(row)}
+    left = {"preset", *others}
+    return {key: each for key, each in values.items() if each is not None and key not in left}
+
+
+def _check_speed(row: _Link | _Level) -> None:
+    if row.preset is None and None in (row.latency_ns, row.bandwidth_bytes_per_s):
+        raise ValueError("needs a preset, or else latency_ns and bandwidth_bytes_per_s")
+
+
+def _check_count(name: str, rows: tuple[object, ...], least: int, most: int) -> None:
+    if not least <= len(rows) <= most:
+        raise MisfitError(f"{len(rows)} {name}; there may be {least} to {most}", name)
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -83,8 +281,7 @@ def load_machine(path: Path) -> Machine:
     Raises:
         AdvisorError: it cannot be read, or describes no cluster.
     """
-    cluster, levels = _read(_content(path), str(path), _cluster_and_levels)
-    return Machine(label=str(path), host=cluster, levels=levels)
+    return _read(_content(path), str(path))
 
 
 def read_cluster(data: bytes, where: str) -> Cluster:
@@ -93,7 +290,11 @@ def read_cluster(data: bytes, where: str) -> Cluster:
     Raises:
         AdvisorError: they describe none, or one with levels above it.
     """
-    return _read(data, where, _cluster_alone)
+    machine = _read(data, where)
+    if machine.levels:
+        misfit = MisfitError(LEVELS_ARE_COMPARED, "levels[0]")
+        raise AdvisorError(told(where, misfit, data), hint=_HINT)
+    return machine.host
 
 
 def _content(path: Path) -> bytes:
@@ -103,19 +304,13 @@ def _content(path: Path) -> bytes:
         raise AdvisorError(f"{path}: {misfit}") from None
 
 
-def _read(data: bytes, where: str, meaning: Callable[[dict[str, Any]], T]) -> T:
-    """Return what is meant by the document that bytes hold."""
+def _read(data: bytes, where: str) -> Machine:
+    parsed = b""
     try:
-        document = parse(data)
+        document, parsed = parse(data), data
+        return value_in(_File, document).machine(where)
     except MisfitError as misfit:
-        at = ", " if misfit.place else ": "
-        raise AdvisorError(f"{where}{at}{misfit}", hint=_HINT) from None
-    try:
-        return meaning(document)
-    except MisfitError as misfit:
-        line = line_of(data, misfit.place)
-        at = ": " if line is None else f", line {line}: "
-        raise AdvisorError(f"{where}{at}{misfit}", hint=_HINT) from None
+        raise AdvisorError(told(where, misfit, parsed), hint=_HINT) from None
 
 
 def cluster_as_toml(cluster: Cluster) -> str:
@@ -158,64 +353,41 @@ def _written(value: object) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def _cluster_alone(document: dict[str, Any]) -> Cluster:
-    cluster, levels = _cluster_and_levels(document)
-    if levels:
-        raise MisfitError(LEVELS_ARE_COMPARED, "levels[0]")
-    return cluster
-
-
-def _cluster_and_levels(document: dict[str, Any]) -> tuple[Cluster, tuple[Ring, ...]]:
-    if "schema_version" in document:
-        check_version(document, SCHEMA_VERSION)
-    tables = columns(_FILE, document)
-    devices, hosts = tables.get("devices", ()), tables.get("hosts", ())
-    if not 1 <= len(devices) <= MAX_DEVICES:
-        raise MisfitError(f"{len(devices)} devices; there may be 1 to {MAX_DEVICES}", "devices")
-    if len(hosts) > MAX_DEVICES:
-        raise MisfitError(f"{len(hosts)} hosts; there may be up to {MAX_DEVICES}", "hosts")
-    places = _places(devices, hosts)
-    links = within("links", partial(_links, places), tables.get("links", []))
-    _check_pairs(places, links)
-    levels = tables.get("levels", ())
-    if len(levels) > _MAX_LEVELS:
-        raise MisfitError(f"{len(levels)} levels; there may be up to {_MAX_LEVELS}", "levels")
-    if len(devices) * prod(level.members for level in levels) > MAX_IN_LEVELS:
-        raise MisfitError(f"more than {MAX_IN_LEVELS:,} devices", "levels")
-    cluster = Cluster(
-        devices=devices,
-        hosts=hosts,
-        links=links,
-        dispatch=tables.get("dispatch", Dispatch()),
-        sharing=tables.get("sharing", Sharing()),
-    )
-    return cluster, levels
-
-
-def _places(devices: tuple[Device, ...], hosts: tuple[Device, ...]) -> dict[str, str]:
+def _places(file: _File) -> dict[str, str]:
     """Return where every name stands, after checking that each is given once and hosts exist."""
     places: dict[str, str] = {}
-    for table, rows in (("devices", devices), ("hosts", hosts)):
-        for i, device in enumerate(rows):
-            if device.name in places:
-                raise MisfitError(f"{shown(device.name)} is defined twice", f"{table}[{i}].name")
-            places[device.name] = f"{table}[{i}]"
-    cpus = [device.name for device in (*devices, *hosts) if device.kind == "CPU"]
-    for i, device in enumerate(devices):
-        if device.host is not None:
-            others = [name for name in cpus if name != device.name]
-            within(f"devices[{i}].host", partial(one_of, "CPU of this file", others), device.host)
+    tables = {"devices": file.devices, "hosts": file.hosts}
+    for table, rows in tables.items():
+        for i, row in enumerate(rows):
+            if row.name in places:
+                raise MisfitError(f"{shown(row.name)} is defined twice", f"{table}[{i}].name")
+            places[row.name] = f"{table}[{i}]"
+    cpus = [row.name for rows in tables.values() for row in rows if row.device().kind == "CPU"]
+    for i, device in enumerate(file.devices):
+        others = [name for name in cpus if name != device.name]
+        if device.host is not None and device.host not in others:
+            problem = f"{shown(device.host)} is not a CPU of this file"
+            known = there_are(others, device.host)
+            raise MisfitError(f"{problem}; {known}", f"devices[{i}].host")
     return places
 
 
-def _links(places: Mapping[str, str], value: object) -> tuple[Link, ...]:
+def _links(places: Mapping[str, str], rows: Iterable[_Link]) -> tuple[Link, ...]:
     """Return the links of all tables, none of them given twice."""
     links: dict[tuple[str, str], Link] = {}
-    for i, row in enumerate(as_list(value)):
-        for link in within(f"[{i}]", partial(_links_of_table, places), row):
+    for i, row in enumerate(rows):
+        for key, end in row.ends().items():
+            if end not in places:
+                problem = f"{shown(end)} is not a device or host of this file"
+                raise MisfitError(f"{problem}; {there_are(places, end)}", f"links[{i}].{key}")
+        try:
+            found = row.links()
+        except MisfitError as misfit:
+            raise misfit.inside(f"links[{i}]") from None
+        for link in found:
             ends = (link.source, link.target)
             if ends in links:
-                raise MisfitError(f"{_arrow(*ends)} is defined twice", f"[{i}]")
+                raise MisfitError(f"{_arrow(*ends)} is defined twice", f"links[{i}]")
             links[ends] = link
     return tuple(links.values())
 
@@ -232,38 +404,5 @@ def _check_pairs(places: Mapping[str, str], links: tuple[Link, ...]) -> None:
             )
 
 
-def _links_of_table(places: Mapping[str, str], value: object) -> list[Link]:
-    end = partial(one_of, "device or host of this file", places)
-    readers: Readers = {"between": partial(list_of, end), "source": end, "target": end, **LINK}
-    table = columns(readers, value)
-    if "between" not in table:
-        needed(table, "source", "target")
-        ends = (table.pop("source"), table.pop("target"))
-        pairs = [ends]
-    elif {"source", "target"} & set(table):
-        raise MisfitError("stands for source and target, which may not be given too", "between")
-    else:
-        ends = table.pop("between")
-        pairs = list(permutations(ends, 2))
-    if not pairs or len(set(ends)) < len(ends):
-        raise MisfitError("a link needs ends that differ")
-    preset: Link | None = table.pop("preset", None)
-    if preset is None:
-        needed(table, "latency_ns", "bandwidth_bytes_per_s")
-        preset = Link(source="", target="", **{"basis": Basis.ASSUMED, **table})
-    return [replace(preset, source=source, target=target, **table) for source, target in pairs]
-
-
 def _arrow(source: str, target: str) -> str:
     return f"from {shown(source)} to {shown(target)}"
-
-
-_FILE: Readers = {
-    "schema_version": partial(integer, what="a version", low=1),
-    "devices": partial(list_of, read_device),
-    "hosts": partial(list_of, read_host),
-    "links": as_list,
-    "levels": partial(list_of, read_level),
-    "dispatch": read_dispatch,
-    "sharing": read_sharing,
-}

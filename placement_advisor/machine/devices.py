@@ -12,13 +12,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Le
 
 from placement_advisor.errors import PlacementError
+from placement_advisor.files.contract import What
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+
+# Bounds of files: far beyond what machines have, so that they catch units that were mistaken.
+ShortNs = Annotated[int, Ge(0), Le(100 * NS_PER_S), What("a whole number of ns from 0 to 10^11")]
+BytesPerS = Annotated[float, Ge(1e6), Le(1e15), What("a number of bytes/s from 1e+06 to 1e+15")]
+_Times = Annotated[float, Ge(1), Le(100), What("a number of times from 1 to 100")]
 
 
 class Basis(StrEnum):
@@ -80,8 +89,8 @@ class Device:
 class CopyWork:
     """What a copy costs the processor at one end: a fixed part, and one for each byte."""
 
-    per_copy_ns: int = 0
-    ns_per_byte: float = 0.0
+    per_copy_ns: ShortNs = 0
+    ns_per_byte: Annotated[float, Ge(0), Le(1e3), What("a number of ns from 0 to 1000")] = 0.0
 
     def time_ns(self, size_bytes: int) -> int:
         """Return the work for one tensor."""
@@ -224,12 +233,12 @@ class Dispatch:
     nothing to do for ``asleep_ns`` is asleep.
     """
 
-    step_overhead_ns: int = 0
-    partition_overhead_ns: int = 0
-    remote_start_ns: int = 0
-    remote_end_ns: int = 0
-    quantum_ns: int = 0
-    asleep_ns: int = 0
+    step_overhead_ns: ShortNs = 0
+    partition_overhead_ns: ShortNs = 0
+    remote_start_ns: ShortNs = 0
+    remote_end_ns: ShortNs = 0
+    quantum_ns: ShortNs = 0
+    asleep_ns: ShortNs = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +250,9 @@ class Sharing:
     it ``memory_ratio`` times as long.
     """
 
-    split_ratio: float = 1.0
-    memory_bytes_per_s: float = 1e12
-    memory_ratio: float = 1.0
+    split_ratio: _Times = 1.0
+    memory_bytes_per_s: BytesPerS = 1e12
+    memory_ratio: _Times = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from typing import TYPE_CHECKING
 
+from placement_advisor.files.contract import NotNegative, Ns, Rows
 from placement_advisor.machine.calibration import Calibration, Network
+from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
     from placement_advisor.machine.testbed_plan import HostShare
 
 
@@ -31,18 +32,18 @@ class Reach:
     how much longer copies take to the other when it is asleep.
     """
 
-    partition_overhead_ns: int
-    remote_ns: int
-    quantum_ns: int
-    wake_ns: int
+    partition_overhead_ns: Ns
+    remote_ns: Ns
+    quantum_ns: Ns
+    wake_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """Copies between two devices, there and back, and both at once."""
 
-    there: tuple[CopyTiming, ...]
-    back: tuple[CopyTiming, ...]
+    there: Rows[CopyTiming]
+    back: Rows[CopyTiming]
     both_ways: BothWaysTiming
 
 
@@ -55,11 +56,11 @@ class HostFigures:
     drives none.
     """
 
-    reference_ns: tuple[int, ...]
-    reference_p90: tuple[float, ...]
-    op_ns: int
+    reference_ns: Rows[Ns]
+    reference_p90: Rows[NotNegative]
+    op_ns: Ns
     within: Way | None
-    step_overhead_ns: int | None
+    step_overhead_ns: Ns | None
     reach: Reach | None
 
 

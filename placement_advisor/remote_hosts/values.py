@@ -16,7 +16,6 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import errors
@@ -178,10 +177,10 @@ def _record(sent: object) -> object:
     match sent:
         case [str(kind), held] if kind in _RECORD_OF:
             names = _field_names(_RECORD_OF[kind])
-            members = within(kind, partial(as_object, keys=names), held)
-            missing = [name for name in names if name not in members]
-            if missing:
-                raise MisfitError(f"no field {missing[0]!r}", kind)
+            members = within(kind, as_object, held)
+            if set(members) != set(names):
+                has = f"has the fields {shown(', '.join(members))}"
+                raise MisfitError(f"{has}, where there are {', '.join(names)}", kind)
             return _RECORD_OF[kind](**{name: _value(members[name]) for name in names})
     raise MisfitError(f"{shown(sent)} is no record that is sent")
 

@@ -11,7 +11,7 @@ from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.kept import write_kept
 from placement_advisor.files.contract import json_text, like
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
-from placement_advisor.files.output_folder import output_folder
+from placement_advisor.files.output import output_folder
 from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown

@@ -11,13 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Le
+
+from placement_advisor.files.contract import Count, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.simulator import Simulator
+
+
+Factor = Annotated[float, Ge(1.0), Le(1e9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +36,9 @@ class Doubt:
     threads has been measured by nobody, and has to stay worth it without.
     """
 
-    copies: float
-    launches: float
-    ops: float
+    copies: Factor
+    launches: Factor
+    ops: Factor
     may_hide_launches: bool = False
 
     @property
@@ -49,11 +56,11 @@ class PredictedRatio:
     where ``runs`` splits had run by then, as far off as these were.
     """
 
-    ratio: float
-    low: float
-    high: float
+    ratio: Ratio
+    low: Ratio
+    high: Ratio
     doubt: Doubt
-    runs: int = 0
+    runs: Count = 0
 
 
 def predicted_ratio(ratios: Sequence[float], doubt: Doubt) -> PredictedRatio:

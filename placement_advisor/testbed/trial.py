@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor import defaults
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import Ns, Rows
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.anytime_interval import least_samples
@@ -109,8 +110,8 @@ class Bench(Protocol):
 class Earlier:
     """What a candidate had shown when the trial ended that another one goes on from."""
 
-    rounds: tuple[tuple[int, ...], ...]
-    warmup_ns: tuple[int, ...]
+    rounds: Rows[Rows[Ns]]
+    warmup_ns: Rows[Ns]
     failure: Failure | None
     is_brief: bool
 

@@ -38,7 +38,6 @@ READERS = (
     "graph/traced_as.py",
     "machine/calibration.py",
     "machine/cluster_file.py",
-    "machine/cluster_tables.py",
     "machine/copy_timings.py",
     "machine/gpu_facts.py",
     "machine/host_figures_file.py",

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from campaign import run_campaign
 from command_runs import LAUNCH, Command, Ran, wait_until
 
-from placement_advisor.files.output_folder import CONTENT
+from placement_advisor.files.output import CONTENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
-from placement_advisor.graph.structure.identities import identities_json
+from placement_advisor.graph.structure.identities import identities
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 
@@ -139,14 +139,17 @@ def test_renamed_layers_without_a_lock_file_do_not_fit(project: Project) -> None
 
 
 def test_a_file_holds_for_the_same_model_under_other_names(project: Project) -> None:
-    apart = {"by_op": {"left": "GPU:1"}, "structure": identities_json(MODEL, BY_LAYER, ("left",))}
+    apart = {
+        "by_op": {"left": "GPU:1"},
+        "structure": asdict(identities(MODEL, BY_LAYER, ("left",))),
+    }
     project.write(**apart)
     found = device_of(project.lay_out(RENAMED))
     assert (found["visitor"], found["film"], found["top"]) == ("GPU:1", "GPU:1", "GPU:0")
 
 
 def test_renamed_layers_of_a_changed_model_are_found_without_a_lock_file(project: Project) -> None:
-    project.write(structure=identities_json(MODEL, BY_LAYER, ()))
+    project.write(structure=asdict(identities(MODEL, BY_LAYER, ())))
     kinds = {"visitor": "Relu", "film": "Softmax", "join": "Add"}
     changed = model("in -> visitor", "in2 -> film", "visitor film in -> join", kinds=kinds)
     found = device_of(project.lay_out(changed))
@@ -155,7 +158,7 @@ def test_renamed_layers_of_a_changed_model_are_found_without_a_lock_file(project
 
 def test_a_layer_that_took_the_name_of_another_does_not_take_its_place(project: Project) -> None:
     """As `dense` does, once a new one is made before it, which is then the first to be counted."""
-    project.write(structure=identities_json(MODEL, BY_LAYER, ()))
+    project.write(structure=asdict(identities(MODEL, BY_LAYER, ())))
     kinds = {"left": "Softmax", "left2": "Relu", "join": "Add", "more": "Tanh"}
     shifted = model("in -> left", "in2 -> left2", "left left2 in2 -> join", kinds=kinds)
     found = device_of(project.lay_out(shifted))
@@ -182,7 +185,7 @@ def tower(blocks: int, wider: int = 0) -> OpGraph:
 def test_layers_keep_their_names_where_others_are_made_of_what_they_were(project: Project) -> None:
     narrow = tower(3)
     by_layer = {"": "GPU:0"} | {name: f"GPU:{int(name[4]) % 2}" for name in POOLS[:6]}
-    project.write(by_layer=by_layer, structure=identities_json(narrow, by_layer, ()))
+    project.write(by_layer=by_layer, structure=asdict(identities(narrow, by_layer, ())))
     found = device_of(project.lay_out(tower(3, wider=1)))
     assert {name: found[name] for name in POOLS[:6]} == {name: by_layer[name] for name in POOLS[:6]}
     with pytest.raises(DoesNotFitError) as caught:
@@ -194,7 +197,7 @@ def test_layers_keep_their_names_where_others_are_made_of_what_they_were(project
 def test_an_op_that_was_apart_from_its_layer_and_is_gone_leaves_nothing_to_place(
     project: Project, layer: str
 ) -> None:
-    known = identities_json(MODEL, BY_LAYER, ("left",))
+    known = asdict(identities(MODEL, BY_LAYER, ("left",)))
     known["layers"]["left"]["ops"] = {"adam/Cast_98/ReadVariableOp": 1}
     by_op = {"adam/Cast_98/ReadVariableOp": "GPU:1"}
     project.write(by_op=by_op, by_layer={**BY_LAYER, "other": "GPU:0"}, structure=known)

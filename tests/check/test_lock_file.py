@@ -138,31 +138,31 @@ def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) ->
 @pytest.mark.parametrize(
     ("changes", "place", "problem"),
     [
-        ({"step_us": "1000"}, "step_us", "'1000' is not a count"),
-        ({"step_us": -1}, "step_us", "-1 is not a count"),
-        ({"step_us": True}, "step_us", "True is not a count"),
-        ({"step_us": 1.0}, "step_us", "1.0 is not a count"),
-        ({"copies_per_step": 2**63}, "copies_per_step", "is not a count"),
+        ({"step_us": "1000"}, "step_us", "'1000' is not a whole number"),
+        ({"step_us": -1}, "step_us", "-1 is not a whole number"),
+        ({"step_us": True}, "step_us", "True is not a whole number"),
+        ({"step_us": 1.0}, "step_us", "1.0 is not a whole number"),
+        ({"copies_per_step": 2**63}, "copies_per_step", "is not a whole number"),
         ({"graph": 5}, "graph", "5 is not a string"),
         ({"layers": []}, "layers", "[] is not an object"),
-        ({"layers": {"x": 3}}, "layers.'x'", "3 is not an object"),
-        ({"layers": {"x": {"made_of": "1", "busy_us": 1}}}, "layers.'x'", "no device"),
-        ({"layers": {"x": {"forward": [], "made_of": "1", "busy_us": 1}}}, "layers.'x'.forward",
-         "no device"),
-        ({"layers": {"x": {"forward": "a", "made_of": "1"}}}, "layers.'x'", "no field 'busy_us'"),
-        ({"layers": {"x": {"forwards": "a"}}}, "layers.'x'", "unknown field 'forwards'"),
-        ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'bytes'"),
+        ({"layers": {"x": 3}}, "layers.x", "3 is not an object"),
+        ({"layers": {"x": {"made_of": "1", "busy_us": 1}}}, "layers.x", "no device"),
+        ({"layers": {"x": {"forward": [], "made_of": "1", "busy_us": 1}}}, "layers.x.forward",
+         "[] is not a device or a list of devices"),
+        ({"layers": {"x": {"forward": "a", "made_of": "1"}}}, "layers.x", "no field 'busy_us'"),
+        ({"layers": {"x": {"forwards": "a"}}}, "layers.x.forwards", "unknown key; did you"),
+        ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'from'"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": 5}]}, "cuts[0].to",
          "5 is not a string"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": 10**15}]},
-         "cuts[0].times", "is not a number of copies"),
-        ({"on_host": {"x": "y"}}, "on_host.'x'", "'y' is not a list"),
+         "cuts[0].times", "is not a number of copies from 1 to 100"),
+        ({"on_host": {"x": "y"}}, "on_host.x", "'y' is not a list"),
         ({"peak_memory_bytes": {"GPU:0": {"variables": "1 GB"}}},
-         "peak_memory_bytes.'GPU:0'.'variables'", "'1 GB' is not a count"),
-        ({"verdict": "fine"}, "verdict", "'fine' is not one of split, single, cannot-tell"),
-        ({"verdict": ["split"]}, "verdict", "['split'] is not one of"),
+         "peak_memory_bytes.'GPU:0'.variables", "'1 GB' is not a whole number"),
+        ({"verdict": "fine"}, "verdict", "'fine' is not split, single or cannot-tell"),
+        ({"verdict": ["split"]}, "verdict", "['split'] is not split, single"),
         ({"placed": None}, "", "no field 'placed'"),
-        ({"cost": 3}, "", "unknown field 'cost'"),
+        ({"cost": 3}, "cost", "unknown key; there are hardware, "),
     ],
     ids=str,
 )  # fmt: skip
@@ -184,7 +184,7 @@ def test_other_json_is_no_lock_file(refused: Callable[..., AdvisorError], conten
 
 def test_fields_beside_the_models_are_refused(refused: Callable[..., AdvisorError]) -> None:
     text = TEXT.replace('"schema_version"', '"note": 1,\n  "schema_version"')
-    assert "unknown field 'note'" in refused(text).message
+    assert "note: unknown key; there are schema_version, models" in refused(text).message
 
 
 def test_a_newer_schema_asks_for_a_newer_advisor(refused: Callable[..., AdvisorError]) -> None:
@@ -226,7 +226,7 @@ def test_bytes_that_are_no_text_are_refused(refused: Callable[..., AdvisorError]
 
 
 def test_half_a_character_in_a_name_is_refused(refused: Callable[..., AdvisorError]) -> None:
-    assert "half a character" in refused(TEXT.replace("2xT4", "\\ud800")).message
+    assert "half a character at line 13" in refused(TEXT.replace("2xT4", "\\ud800")).message
 
 
 def test_a_folder_is_no_lock_file(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from datetime import date
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import pytest
 from annotated_types import Ge, Le
+from pydantic import Field
 
 from placement_advisor.files.contract import (
+    CLOSED,
     STRICT,
     ByName,
     Count,
@@ -18,8 +21,12 @@ from placement_advisor.files.contract import (
     Rows,
     Share,
     Text,
+    Version,
+    What,
     like,
     plain,
+    value_from,
+    value_in,
     value_of,
 )
 from placement_advisor.files.foreign_json import MisfitError
@@ -82,12 +89,12 @@ def test_a_value_is_made_of_what_another_one_has_by_the_same_names() -> None:
         (("rows", 0, "import"), None, "rows[0].import: None is not a whole number"),
         (("rows", 0, "import"), 1.5, "rows[0].import: 1.5 is not a whole number"),
         (("rows", 0, "import"), 10**30, "is not a whole number"),
-        (("rows", 0, "share"), 1.5, "rows[0].share: 1.5 is not a number of at most 1"),
+        (("rows", 0, "share"), 1.5, "rows[0].share: 1.5 is not a number from 0 to 1"),
         (("rows", 0, "share"), float("nan"), "rows[0].share: nan is not a number"),
         (("rows", 0, "ci95"), [1], "rows[0].ci95: [1] is too short"),
         (("rows", 0, "ci95"), [1, 2, 3], "rows[0].ci95: [1, 2, 3] is too long"),
         (("rows", 0, "ci95"), [2, 1], "rows[0]: its ends are not in order"),
-        (("rows", 0, "ci95"), [0, 1], "rows[0].ci95[0]: 0 is not a number above 1e-09"),
+        (("rows", 0, "ci95"), [0, 1], "rows[0].ci95[0]: 0 is not a number from 10^-9 to"),
         (("rows", 0, "compute_ns"), 3, "rows[0].compute_ns: 3 is not an object"),
         (
             ("rows", 0, "compute_ns"),
@@ -141,3 +148,68 @@ def test_a_million_wrong_rows_are_one_error() -> None:
     document = plain(SOUND) | {"rows": [0] * 1_000_000}
     with pytest.raises(MisfitError, match=r"^rows\[0\]: 0 is not an object$"):
         read(document)
+
+
+class Point(NamedTuple):
+    size_bytes: Count
+    time_ns: Annotated[Ns, What("a time from 0 to 2^60")] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    __pydantic_config__: ClassVar = CLOSED
+
+    schema_version: Annotated[Version, Le(1)] = 1
+    path: Annotated[Text, Field(alias="from")]
+    curve: Rows[Point] = ()
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"fron": "a"}, "fron: unknown key; did you mean from?"),
+        ({"path": "a", "from": 3}, "path: unknown key; there are schema_version, from, curve"),
+        ({"schema_version": 2, "more": 1}, "schema_version: 2 is newer than the 1"),
+        ({"schema_version": 0, "from": "a"}, "schema_version: 0 is not a version"),
+        ({"from": "a", "curve": [[1, 2], [1, -2]]}, "curve[1][1]: -2 is not a time from 0 to 2^60"),
+        ({"from": "a", "curve": [[1, 2, 3]]}, "curve[0]: [1, 2, 3] is not [size_bytes, time_ns]"),
+        ({"from": "a", "curve": [[]]}, "curve[0]: [] is not [size_bytes, time_ns]"),
+        ({"from": "a", "curve": [7]}, "curve[0]: 7 is not a list"),
+        ({"from": date(1979, 5, 27)}, "from: {'date': '1979-05-27'} is not a string"),
+        ({"from": "a", "curve": [[0x1 << 99_999]]}, "a number with too many digits"),
+        ([], "[] is not an object"),
+    ],
+)
+def test_what_people_have_mistaken_is_said_with_what_it_should_be(
+    document: object, says: str
+) -> None:
+    with pytest.raises(MisfitError) as caught:
+        value_in(Settings, document)
+    assert str(caught.value).startswith(says)
+
+
+def test_settings_have_lists_where_a_contract_has_tuples() -> None:
+    found = value_in(Settings, {"from": "a", "curve": [[1, 2], [3]]})
+    assert found == Settings(path="a", curve=(Point(1, 2), Point(3)))
+
+
+def test_files_that_people_edit_have_fewer_values() -> None:
+    # Each unknown key would take a kilobyte to say that it is one.
+    with pytest.raises(MisfitError, match="more than 1 million values"):
+        value_of(Settings, b'{"more": [' + b"1," * 1_000_001 + b"1]}")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ([{"size_bytes": 1, "time_ns": 2}, {"time_ns": 3}], "[1]: no field 'size_bytes'"),
+        ([{"size_bytes": 1, "colour": 2}], "[0].colour: unknown key; there are size_bytes, "),
+        ([[1, 2], [1, 2.5]], "[1][1]: 2.5 is not a time from 0 to 2^60"),
+        ([[1, 2], [True, 2]], "[1][0]: True is not a whole number"),
+        ({}, "{} is not a list"),
+    ],
+)
+def test_rows_of_a_parsed_document_are_refused_with_the_place(value: object, says: str) -> None:
+    with pytest.raises(MisfitError) as caught:
+        value_from(Rows[Point], value)
+    assert str(caught.value).startswith(says)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output_file import output_file
+from placement_advisor.files.output import output_file
 
 ELSEWHERE = Path("elsewhere")
 

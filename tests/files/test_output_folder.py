@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output_folder import output_folder
+from placement_advisor.files.output import output_folder
 
 
 def write(folder: Path, *, version: str) -> None:
@@ -124,7 +124,7 @@ FULL = """
 import sys
 from pathlib import Path
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output_folder import output_folder
+from placement_advisor.files.output import output_folder
 try:
     with output_folder(Path(sys.argv[1]) / "out") as staging:
         (staging / "report.md").write_text("x" * 10_000)
@@ -172,10 +172,10 @@ def test_two_analyses_that_end_at_once_do_not_mix(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from placement_advisor.files import output_folder
+from placement_advisor.files import output
 for turn in range(40):
-    with output_folder.output_folder(Path(sys.argv[1])) as staging:
-        for name in output_folder.CONTENT:
+    with output.output_folder(Path(sys.argv[1])) as staging:
+        for name in output.CONTENT:
             (staging / name).write_text(f"{sys.argv[2]} in {turn}")
 """
     command = [sys.executable, "-c", code, str(tmp_path)]

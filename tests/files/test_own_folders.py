@@ -11,7 +11,7 @@ import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files import own_folders
-from placement_advisor.files.output_folder import output_folder
+from placement_advisor.files.output import output_folder
 from placement_advisor.files.own_folders import is_left_behind, own_folder
 
 if TYPE_CHECKING:

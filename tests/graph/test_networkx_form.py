@@ -93,8 +93,8 @@ def test_a_plain_graph_is_enough_and_what_is_not_ours_is_left_out() -> None:
     ("node", "attributes", "problem"),
     [
         ("c", {}, "node 'c': no field 'kind'"),
-        ("c", {"kind": "K", "flops": -1}, "node 'c'.flops: -1 is not a count"),
-        ("c", {"kind": "K", "role": "sideways"}, "node 'c'.role: 'sideways' is not one of input, "),
+        ("c", {"kind": "K", "flops": -1}, "node 'c'.flops: -1 is not a whole number"),
+        ("c", {"kind": "K", "role": "sideways"}, "node 'c'.role: 'sideways' is not input, "),
         ("c", {"kind": "K", "output_bytes": [0.5]}, "node 'c'.output_bytes[0]: 0.5 is not "),
         (3, {"kind": "K"}, "node 3.name: 3 is not a string"),
     ],

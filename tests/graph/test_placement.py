@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
-from placement_advisor.graph.structure.identities import identities_json
+from placement_advisor.graph.structure.identities import identities
 from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path: Path)
         "devices": ["worker:0", "worker:1"],
         "by_layer": {"a": "worker:0", "b": "worker:1"},
         "by_op": {"op2": "worker:1"},
-        "structure": identities_json(graph, ("a", "b"), ("op2",)),
+        "structure": asdict(identities(graph, ("a", "b"), ("op2",))),
     }
 
 
@@ -265,7 +265,7 @@ def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
         Placement.load(path, graph)
 
 
-TWICE = {"number": 0, "made_of": "m", "ops": {}}
+TWICE = {"number": 0, "made_of": "a" * 16, "ops": {}}
 
 
 def placement_document(graph: OpGraph) -> dict[str, Any]:
@@ -278,18 +278,18 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
         ("schema_version", None, "schema_version: None is not a version"),
         ("label", 5, "label: 5 is not a string"),
-        ("graph_fingerprint", [], "graph_fingerprint: [] is not a string"),
+        ("graph_fingerprint", [], "graph_fingerprint: [] is not a hash of 16 hexadecimal digits"),
         ("by_layer", [], "by_layer: [] is not an object"),
-        ("by_layer", {"a": 0}, "by_layer.'a': 0 is not a string"),
+        ("by_layer", {"a": 0}, "by_layer.a: 0 is not a string"),
         ("by_layer", {}, "by_layer: no device for layer 'a'"),
-        ("by_op", {"op0": None}, "by_op.'op0': None is not a string"),
+        ("by_op", {"op0": None}, "by_op.op0: None is not a string"),
         ("by_op", {"op0": "GPU:9"}, "by_op.'op0': 'GPU:9' is not one of the devices"),
         ("devices", [], "devices: [] is not a list of different devices"),
         ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] is not a list of diff"),
         ("devices", [5], "devices[0]: 5 is not a string"),
         ("structure", 3, "structure: 3 is not an object"),
-        ("structure", {"fingerprint": "f"}, "structure: no field 'layers'"),
-        ("traced_as", {"batch": 3}, "traced_as: unknown field 'batch'"),
+        ("structure", {"fingerprint": "f" * 16}, "structure: no field 'layers'"),
+        ("traced_as", {"batch": 3}, "traced_as: no field 'mode'"),
         (
             "traced_as",
             {"mode": "train", "batch_size": -3, "inputs": [], "outputs": []},
@@ -297,12 +297,12 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ),
         (
             "structure",
-            {"fingerprint": "f", "layers": {"a": {"number": -1, "made_of": "m"}}},
-            "structure.layers.'a'.number: -1 is not a number",
+            {"fingerprint": "f" * 16, "layers": {"a": {"number": -1, "made_of": "a" * 16}}},
+            "structure.layers.a.number: -1 is not a number",
         ),
         (
             "structure",
-            {"fingerprint": "f", "layers": {"a": TWICE, "b": TWICE}},
+            {"fingerprint": "f" * 16, "layers": {"a": TWICE, "b": TWICE}},
             "structure: two layers or ops have the same number",
         ),
     ],

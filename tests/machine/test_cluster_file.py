@@ -135,12 +135,12 @@ def test_a_peak_that_is_none_is_refused_with_its_line(value):
     ("curve", "expected"),
     [
         ("[[0, 9]]", "curve: 1 copies; a curve needs 2"),
-        ("[[0, 9], [8, 7]]", "curve[1]: needs more bytes than the copy before, and no fewer ns"),
-        ("[[8, 7], [8, 9]]", "curve[1]: needs more bytes"),
+        ("[[0, 9], [8, 7]]", "curve: copy 1 needs more bytes than the one before, and no fewer ns"),
+        ("[[8, 7], [8, 9]]", "curve: copy 1 needs more bytes"),
         ("[[0, 9], [8]]", "curve[1]: [8] is not a pair of bytes and ns"),
-        ("[[0, 9], [-8, 9]]", "curve[1]: -8 is not a number of bytes from 0 to 10^15"),
-        ("[[0, 9], [8, nan]]", "curve[1]: nan is not a whole number of ns"),
-        ("[0, 9]", "curve[0]: 0 is not a list"),
+        ("[[0, 9], [-8, 9]]", "curve[1][0]: -8 is not a number of bytes from 0 to 10^15"),
+        ("[[0, 9], [8, nan]]", "curve[1][1]: nan is not a whole number of ns"),
+        ("[0, 9]", "curve[0]: 0 is not a pair"),
     ],
 )
 def test_a_curve_that_is_none_is_refused_with_its_line(curve, expected):
@@ -160,38 +160,42 @@ def test_a_latency_that_is_none_is_refused_with_its_line(value):
     [
         ('preset = "GTX1080Ti"', 'preset = "GTX1080TI"', "line 4: devices[0].preset: unknown"),
         ("memory_bytes = 8_589", "memory_bytes = -8_589", "line 12: devices[1].memory_bytes: -8"),
-        ('kind = "GPU"\n', "", "line 7: devices[1]: no kind"),
-        ('kind = "GPU"', "kind = 3", "line 9: devices[1].kind: 3 is not a string"),
+        ('kind = "GPU"\n', "", "line 7: devices[1]: needs a preset or a kind"),
+        ('kind = "GPU"', "kind = 3", "line 9: devices[1].kind: 3 is not GPU or CPU"),
         ('name = "GPU:1"', 'name = "GPU:0"', "line 8: devices[1].name: 'GPU:0' is defined twice"),
         ('name = "GPU:1"', 'name = ""', "line 8: devices[1].name: '' is not a name"),
         ('name = "GPU:1"', 'name = "a\\nb"', "line 8: devices[1].name: 'a\\nb' is not a name"),
-        ('name = "GPU:1"\n', "", "line 7: devices[1]: no name"),
+        ('name = "GPU:1"\n', "", "line 7: devices[1]: no field 'name'"),
         (
             "peak_flops_per_s",
             "peak_flops",
-            "line 11: devices[1].peak_flops: unknown key; there are",
+            "line 11: devices[1].peak_flops: unknown key; did you mean peak_flops_per_s?",
         ),
         ('["GPU:0", "GPU:1"]', '["GPU:0", "GPU:2"]', "line 20: links[0].between[1]: 'GPU:2' is no"),
         ('["GPU:0", "GPU:1"]', '["GPU:0", "GPU:0"]', "line 19: links[0]: a link needs ends that"),
         ('["GPU:0", "GPU:1"]', '["GPU:0"]', "line 19: links[0]: a link needs ends that"),
         ('["GPU:0", "GPU:1"]', '"GPU:0"', "line 20: links[0].between: 'GPU:0' is not a list"),
         ('["CPU:0", "GPU:0"]', '["GPU:1", "GPU:0"]', "line 25: links[1]: from 'GPU:1' to 'GPU:0'"),
-        ('target = "CPU:0"\n', "", "line 36: links[3]: no target"),
-        ('target = "GPU:1"', 'between = ["CPU:0", "GPU:1"]', "line 32: links[2].between: stands"),
-        ("latency_ns = 20_000\n", "", "line 19: links[0]: no latency_ns"),
+        ('target = "CPU:0"\n', "", "line 36: links[3]: needs between, or else source and target"),
+        (
+            'target = "GPU:1"',
+            'between = ["CPU:0", "GPU:1"]',
+            "line 30: links[2]: needs between, or else source and target",
+        ),
+        ("latency_ns = 20_000\n", "", "line 19: links[0]: needs a preset, or else latency_ns and"),
         ('preset = "PCIe3"\nchannel', 'preset = "PCI"\nchannel', "line 27: links[1].preset: unk"),
         ("per_copy_ns = 100", "per_copy_ns = -1", "line 23: links[0].sender.per_copy_ns: -1 is"),
         ("ns_per_byte = 0.5", "ns_per_byte = nan", "line 23: links[0].sender.ns_per_byte: nan is"),
         (
             'basis = "measured"',
             'basis = "guessed"',
-            "line 40: links[3].basis: 'guessed' is not a ba",
+            "line 40: links[3].basis: 'guessed' is not measured or assumed",
         ),
-        ("[dispatch]", "[dispatcher]", "line 42: dispatcher: unknown key; there are dispatch,"),
+        ("[dispatch]", "[dispatcher]", "line 42: dispatcher: unknown key; did you mean dispatch?"),
         (
             "step_overhead_ns",
             "step_ns",
-            "line 43: dispatch.step_ns: unknown key; there are asleep_",
+            "line 43: dispatch.step_ns: unknown key; did you mean asleep_ns?",
         ),
         (
             "step_overhead_ns = 100_000",
@@ -210,7 +214,7 @@ def test_what_is_wrong_is_refused_with_its_line(old, new, expected):
 
 def test_an_unknown_kind_is_answered_with_those_there_are():
     message = refusal('kind = "GPU"', 'kind = "GPUs"')
-    assert message == "desk.toml, line 9: devices[1].kind: 'GPUs' is not a kind; there are GPU, CPU"
+    assert message == "desk.toml, line 9: devices[1].kind: 'GPUs' is not GPU or CPU"
 
 
 @pytest.mark.parametrize("host", ["CPU:1", "GPU:0", "GPU:1"])

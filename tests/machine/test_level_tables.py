@@ -150,18 +150,22 @@ def test_figures_are_read_as_they_are_written(
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("units = 16\n", "", "1: levels[0]: no units"),
+        ("units = 16\n", "", "1: levels[0]: no field 'units'"),
         ("units = 16", "units = 0", "2: levels[0].units: 0 is not a number of units from 1 to"),
         ("units = 16", "units = 1.5", "2: levels[0].units: 1.5 is not a number of units"),
-        ("units = 16", "unit = 16", "2: levels[0].unit: unknown key; there are units,"),
+        ("units = 16", "unit = 16", "2: levels[0].unit: unknown key; did you mean units?"),
         ("wires = 8", "wires = true", "4: levels[0].wires: True is not a number of wires from 1"),
         (
             '"InfiniBand400"',
             '"NVLink4"',
             "3: levels[0].preset: 'NVLink4' is not a network; there are",
         ),
-        ("latency_ns = 20_000\n", "", "6: levels[1]: no latency_ns"),
-        ("bandwidth_bytes_per_s = 12.5e9\n", "", "6: levels[1]: no bandwidth_bytes_per_s"),
+        ("latency_ns = 20_000\n", "", "6: levels[1]: needs a preset, or else latency_ns and"),
+        (
+            "bandwidth_bytes_per_s = 12.5e9\n",
+            "",
+            "6: levels[1]: needs a preset, or else latency_ns and",
+        ),
         ("12.5e9", "12.5", "9: levels[1].bandwidth_bytes_per_s: 12.5 is not a number of bytes/s"),
         ("25e9", "0", "10: levels[1].core_bandwidth_bytes_per_s: 0 is not a number of bytes/s"),
         ("20_000", "2e4", "8: levels[1].latency_ns: 20000.0 is not a whole number of ns"),
@@ -178,7 +182,7 @@ def test_what_is_wrong_is_refused_with_its_line(
 
 def test_more_levels_than_machines_have_are_refused(refusal: Callable[[str], str]) -> None:
     level = '[[levels]]\nunits = 1\npreset = "Ethernet10"\n'
-    assert refusal(level * 21) == "0: levels: 21 levels; there may be up to 20"
+    assert refusal(level * 21) == "0: levels: 21 levels; there may be 0 to 20"
 
 
 def test_where_every_device_is_simulated_levels_are_refused(tmp_path: Path) -> None:

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from annotated_types import Ge, Le
+from pydantic import Strict
+
+from placement_advisor.files.contract import Rows, What
+from placement_advisor.files.limits import MAX_BYTES
 from placement_advisor.graph.op_work.formula_parts import (
     CONTRADICTIONS,
     UnknownSizeError,
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 
 _DEFAULT_LAYOUT = "NHWC"
+Dimension = Annotated[int, Ge(1), Le(MAX_BYTES), What("a dimension from 1 to 10^15")]
 
 
 class KernelFamily(StrEnum):
@@ -64,9 +70,9 @@ class Arithmetic(StrEnum):
 class Kernel(NamedTuple):
     """One kernel; ``dims`` are named in `DIMENSIONS`, each 1 or more."""
 
-    family: KernelFamily
-    dims: tuple[int, ...]
-    arithmetic: Arithmetic = Arithmetic.DEFAULT
+    family: Annotated[KernelFamily, Strict(False)]
+    dims: Rows[Dimension]
+    arithmetic: Annotated[Arithmetic, Strict(False)] = Arithmetic.DEFAULT
 
 
 # A product is [m, k] @ [k, n]. Of a convolution, ``stride`` is the larger one of both axes.

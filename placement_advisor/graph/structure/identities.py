@@ -7,38 +7,59 @@ layers one by one in a graph that has changed elsewhere: by what they are made o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
-from placement_advisor.files.foreign_json import (
-    MisfitError,
-    as_object,
-    field,
-    integer,
-    object_of,
-    text,
-)
+from pydantic import Field
+
+from placement_advisor.files.contract import ByName, Count, What
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.graph.structure.numbering import numbering
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from placement_advisor.graph.op_graph import OpGraph
+
+Fingerprint = Annotated[
+    str, Field(pattern="^[0-9a-f]{16}$"), What("a hash of 16 hexadecimal digits")
+]
+Number = Annotated[Count, What("a number")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerIdentity:
+    """A layer of a graph beside its name; ops of no layer are those of the layer ""."""
+
+    number: Number
+    """Number of the layer, which names do not change."""
+    made_of: Fingerprint
+    """Hash of what the layer's ops are."""
+    ops: ByName[Number]
+    """Number of each op of `by_op` that belongs to the layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identities:
-    """Numbers of layers and ops in a graph of that fingerprint, and what layers are made of.
+    """What some layers and ops of a graph are beside their names."""
 
-    ``layer_of`` has the layer of each op; ops of no layer are those of the layer "".
-    """
+    fingerprint: Fingerprint
+    """Hash of the op graph without its names."""
+    layers: ByName[LayerIdentity]
+    """Each layer of `by_layer`."""
 
-    fingerprint: str
-    layers: Mapping[str, int]
-    made_of: Mapping[str, str]
-    ops: Mapping[str, int]
-    layer_of: Mapping[str, str]
+    def __post_init__(self) -> None:
+        layers = [layer.number for layer in self.layers.values()]
+        ops = [number for layer in self.layers.values() for number in layer.ops.values()]
+        if len(set(layers)) < len(layers) or len(set(ops)) < len(ops):
+            raise ValueError("two layers or ops have the same number")
+
+    def made_of(self) -> dict[str, str]:
+        """Return the hash of what each layer's ops are."""
+        return {name: layer.made_of for name, layer in self.layers.items()}
+
+    def layer_of(self) -> dict[str, str]:
+        """Return the layer of each op."""
+        return {op: name for name, layer in self.layers.items() for op in layer.ops}
 
     def names_in(self, graph: OpGraph) -> tuple[dict[str, str], dict[str, str]] | None:
         """Return a graph's names of layers and ops by those here, None if it is another graph."""
@@ -48,66 +69,32 @@ class Identities:
         layers = {number: layer or "" for layer, number in here.layers.items()}
         ops = {number: op for op, number in here.ops.items()}
         return (
-            {name: layers[number] for name, number in self.layers.items() if number in layers},
-            {name: ops[number] for name, number in self.ops.items() if number in ops},
+            {
+                name: layers[layer.number]
+                for name, layer in self.layers.items()
+                if layer.number in layers
+            },
+            {
+                name: ops[number]
+                for layer in self.layers.values()
+                for name, number in layer.ops.items()
+                if number in ops
+            },
         )
 
 
-def identities_json(
-    graph: OpGraph, layers: Collection[str], ops: Collection[str]
-) -> dict[str, Any]:
+def identities(graph: OpGraph, layers: Collection[str], ops: Collection[str]) -> Identities:
     """Return what a file holds of some layers of a graph, and of some of their ops."""
     numbers, made_of = numbering(graph), layer_fingerprints(graph)
-    rows: dict[str, dict[str, Any]] = {
-        layer: {
-            "number": numbers.layers[layer or None],
-            "made_of": made_of[layer or None],
-            "ops": {},
-        }
-        for layer in layers
-    }
+    ops_of: dict[str, dict[str, int]] = {layer: {} for layer in layers}
     for op in ops:
-        rows[graph.op(op).layer or ""]["ops"][op] = numbers.ops[op]
-    return {"fingerprint": numbers.fingerprint, "layers": rows}
-
-
-def read_identities(value: object) -> Identities:
-    """Return what `identities_json` wrote.
-
-    Raises:
-        MisfitError: it is something else, or gives two names one number.
-    """
-    table = as_object(value, ("fingerprint", "layers"))
-    layers = field(table, "layers", partial(object_of, _layer))
+        ops_of[graph.op(op).layer or ""][op] = numbers.ops[op]
     return Identities(
-        fingerprint=field(table, "fingerprint", text),
-        layers=_different({name: layer.number for name, layer in layers.items()}),
-        made_of={name: layer.made_of for name, layer in layers.items()},
-        ops=_different({op: n for layer in layers.values() for op, n in layer.ops.items()}),
-        layer_of={op: name for name, layer in layers.items() for op in layer.ops},
+        fingerprint=numbers.fingerprint,
+        layers={
+            layer: LayerIdentity(
+                number=numbers.layers[layer or None], made_of=made_of[layer or None], ops=ops_there
+            )
+            for layer, ops_there in ops_of.items()
+        },
     )
-
-
-class _Layer(NamedTuple):
-    number: int
-    made_of: str
-    ops: dict[str, int]
-
-
-def _layer(value: object) -> _Layer:
-    table = as_object(value, ("number", "made_of", "ops"))
-    return _Layer(
-        number=field(table, "number", _number),
-        made_of=field(table, "made_of", text),
-        ops=field(table, "ops", partial(object_of, _number)),
-    )
-
-
-def _number(value: object) -> int:
-    return integer(value, "a number")
-
-
-def _different(numbers: dict[str, int]) -> dict[str, int]:
-    if len(set(numbers.values())) < len(numbers):
-        raise MisfitError("two layers or ops have the same number")
-    return numbers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
-from placement_advisor.files.output_folder import output_folder
+from placement_advisor.files.output import output_folder
 from placement_advisor.report.tensorboard.runs import find_runs
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KILLED = """
 import os, sys
 from pathlib import Path
-from placement_advisor.files.output_folder import output_folder
+from placement_advisor.files.output import output_folder
 with output_folder(Path(sys.argv[1])):
     os.kill(os.getpid(), 9)
 """
