@@ -214,7 +214,7 @@ def _misfit(root: Any, error: Any) -> MisfitError:
             "update it"
         )
         return MisfitError(problem, "schema_version")
-    if place == ["schema_version"] and kind == "greater_than_equal":
+    if place == ["schema_version"] and kind == "greater_than_equal" and error["input"] > 0:
         problem = (
             f"{shown(error['input'])} is older than the {bounds['ge']} that this advisor reads; "
             "have the file written anew"
