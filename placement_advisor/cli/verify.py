@@ -29,7 +29,7 @@ def verify(
     """Check the proof of a bound that no placement of a graph's ops can beat."""
     from placement_advisor.cli.verify_file import verify_file
     from placement_advisor.files.contract import plain
-    from placement_advisor.report.certificate_text import render_certificate
+    from placement_advisor.report.search_text import render_certificate
     from placement_advisor.results.verification import Verification
     from placement_advisor.solvers.certificate import RefusedError
 

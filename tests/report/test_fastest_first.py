@@ -7,11 +7,7 @@ from dataclasses import replace
 import sample_analysis
 from made_up_steps import made_up
 
-from placement_advisor.report.analysis.fastest_first import (
-    fastest_first,
-    in_own_timelines,
-    in_timeline,
-)
+from placement_advisor.report.analysis.figures import fastest_first, in_own_timelines, in_timeline
 
 
 def test_single_comes_first_then_the_fastest_by_ratio_whatever_the_order_of_trial() -> None:

@@ -11,8 +11,7 @@ from simulated_steps import towers_graph
 
 from placement_advisor.analysis.assemble import review_of
 from placement_advisor.measurement.measurement import BrokenLaw, Law
-from placement_advisor.report.analysis.full_text import full_text
-from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.layer_map import layer_map
@@ -169,8 +168,8 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     analysis: Analysis,
 ) -> None:
     text = " ".join(full_text(_if_split(analysis)).split())
-    assert "Findings: none" in text
-    told = "Of splits that are not recommended: PA201 step-waits-for-transfers (report.md)"
+    assert "Findings, most valuable first none: no rule" in text
+    told = "Of splits that are not recommended: PA201 step-waits-for-transfers: the gradient"
     assert told in text
     assert "saves:" not in text
     page = render_markdown(_if_split(analysis))

@@ -23,19 +23,16 @@ from rich.text import Text
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.report.analysis.expected_errors import expected_error
-from placement_advisor.report.analysis.tables import (
-    AS_IS,
-    FULL_TEXT,
-    NOTHING,
+from placement_advisor.report.analysis.figures import AS_IS, with_range
+from placement_advisor.report.analysis.statements import (
+    expected_error,
     left_out_text,
     no_findings,
-    one_line,
     own_process_text,
     saving_text,
-    with_range,
 )
-from placement_advisor.results.analysis import HOW_TO_SPLIT
+from placement_advisor.report.document import NOTHING, one_line
+from placement_advisor.results.analysis import FULL_TEXT, HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:

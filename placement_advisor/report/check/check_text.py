@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.check.check_result import Status
-from placement_advisor.report.analysis.tables import right_aligned
 from placement_advisor.report.check.check_words import (
     details,
     has_changed,
@@ -19,6 +18,7 @@ from placement_advisor.report.check.check_words import (
     tell,
     verdict,
 )
+from placement_advisor.report.document import Column, Table, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,9 +75,8 @@ def _status(told: Told) -> str:
 
 
 def _table(figures: Sequence[Figure]) -> list[str]:
-    headings = ("", "locked", "now", "change")
     rows = [(each.label, each.before, each.after, each.change) for each in figures]
-    return right_aligned([headings, *rows])
+    return text_lines(Table((Column("", is_name=True), "locked", "now", "change"), rows))
 
 
 def _event(event: Event) -> Iterator[str]:

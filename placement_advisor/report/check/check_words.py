@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.check.check_result import Status
 from placement_advisor.check.problem import LASTING, Place
 from placement_advisor.check.record import Part
-from placement_advisor.report.analysis.tables import NOTHING, one_line
+from placement_advisor.report.document import NOTHING, one_line
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
 if TYPE_CHECKING:

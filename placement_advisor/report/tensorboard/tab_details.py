@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.report.analysis.tables import (
+from placement_advisor.report.analysis.figures import (
     ACTIVITY_HEADINGS,
     REPORT_ACTIVITIES,
     activity_rows,

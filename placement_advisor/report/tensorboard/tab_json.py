@@ -17,25 +17,28 @@ from placement_advisor.report.analysis.break_even_text import (
     break_even_title,
     value_text,
 )
-from placement_advisor.report.analysis.expected_errors import analysis_error
-from placement_advisor.report.analysis.input_text import input_line
-from placement_advisor.report.analysis.scaling import WHICH, speedups
-from placement_advisor.report.analysis.tables import (
+from placement_advisor.report.analysis.figures import (
     AS_IS,
-    NOT_RECOMMENDED,
     as_is_interval,
-    candidate_figures,
-    failure_text,
-    how_title,
-    left_out_text,
-    no_findings_text,
     predicted_range,
     range_after_runs,
+)
+from placement_advisor.report.analysis.statements import (
+    NOT_RECOMMENDED,
+    WHICH,
+    analysis_error,
+    failure_text,
+    how_title,
+    input_line,
+    left_out_text,
+    no_findings_text,
     saving_text,
+    speedups,
     verdict_is_split,
     where_text,
 )
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH
+from placement_advisor.report.tensorboard.step_figures import candidate_figures
 from placement_advisor.results.analysis import scaling
 
 if TYPE_CHECKING:
@@ -48,8 +51,8 @@ if TYPE_CHECKING:
         Recommendation,
     )
     from placement_advisor.analysis.recorder import Review
-    from placement_advisor.report.analysis.tables import StepFigures
     from placement_advisor.report.pictures.layer_map import LayerMap
+    from placement_advisor.report.tensorboard.step_figures import StepFigures
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
 

@@ -6,24 +6,19 @@ from typing import TYPE_CHECKING
 import pytest
 from simulated_steps import towers
 
-from placement_advisor.measurement.measurement import Activity, Interval, Measurement, StepProfile
+from placement_advisor.measurement.measurement import Activity, Interval, StepProfile
 from placement_advisor.measurement.verdict import Comparison
-from placement_advisor.report.analysis.tables import (
-    NOTHING,
-    StepFigures,
+from placement_advisor.report.analysis.figures import (
     activity_rows,
-    bytes_text,
-    copies_text,
     copy_share,
     error_text,
     figure_lines,
-    measured_figures,
-    one_line,
-    predicted_figures,
     predicted_speedup,
     speedup,
-    where_text,
 )
+from placement_advisor.report.analysis.statements import where_text
+from placement_advisor.report.document import NOTHING, one_line
+from placement_advisor.units import copies_text
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -79,39 +74,22 @@ def test_copy_share_is_copies_over_everything() -> None:
 
 
 def test_bytes_with_copies_of_unknown_size_are_a_lower_bound() -> None:
-    figures = StepFigures(
-        step_ns=1_000,
-        compute_ns={"a": 700},
-        transfer_count=2,
-        transfer_bytes=5_000,
-        transfer_ns=300,
-        exposed_ns=200,
-        step_memory_bytes={},
-        bytes_are_a_floor=True,
-    )
-    assert bytes_text(figures) == "≥ 5.00 kB"
-    assert figure_lines(figures) == ["1.00 µs", "2 copies, ≥ 5.00 kB", "200 ns exposed"]
+    schedule = towers().schedule
+    assert schedule.carried.unknown == 1
+    assert figure_lines(1_000, schedule) == ["1.00 µs", "4 copies, ≥ 3.20 kB", "41.6 µs exposed"]
 
 
 def test_bytes_of_which_none_are_known_are_not_at_least_nothing() -> None:
-    (item,) = [copy for copy in towers().schedule.transfers if copy.size_bytes is None]
-    figures = predicted_figures(replace(towers().schedule, transfers=(item,)))
-    assert (figures.transfer_bytes, bytes_text(figures)) == (None, "?")
+    schedule = towers().schedule
+    (item,) = [copy for copy in schedule.transfers if copy.size_bytes is None]
+    schedule = replace(schedule, transfers=(item,))
+    assert schedule.transfer_bytes is None
+    assert figure_lines(1_000, schedule)[1] == "1 copy, ?"
 
 
 def test_a_step_without_profile_does_not_claim_to_copy_nothing() -> None:
-    figures = StepFigures(
-        step_ns=1_000,
-        compute_ns=None,
-        transfer_count=None,
-        transfer_bytes=None,
-        transfer_ns=None,
-        exposed_ns=None,
-        step_memory_bytes={},
-        bytes_are_a_floor=False,
-    )
-    assert figure_lines(figures) == ["1.00 µs", "no profile to rely on"]
-    assert figure_lines(None) == [NOTHING]
+    assert figure_lines(1_000, None) == ["1.00 µs", "no profile to rely on"]
+    assert figure_lines(None, None) == [NOTHING]
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "no copies"), (1, "1 copy"), (19, "19 copies")])
@@ -149,16 +127,4 @@ def test_text_from_models_stays_on_one_line_and_cannot_drive_a_terminal() -> Non
 def test_copies_that_the_profile_does_not_all_show_are_unknown_not_none() -> None:
     unseen = replace(_profile(), compute_ns={"a": 1}, unseen_copies=("sum to a",))
     assert (unseen.transfer_count, unseen.transfer_bytes) == (None, None)
-    run = Measurement(
-        warmup_ns=(),
-        rounds=((1_000,),),
-        moved_ops=(),
-        verification=None,
-        profile=unseen,
-        profile_run=None,
-    )
-    assert figure_lines(measured_figures(run, unseen)) == [
-        "1.00 µs",
-        "copies not all seen",
-        "0 ns exposed",
-    ]
+    assert figure_lines(1_000, unseen) == ["1.00 µs", "copies not all seen", "0 ns exposed"]
