@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.batch import split_step
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
-from placement_advisor.report.document import NOTHING, Column, Section, Table, as_text
+from placement_advisor.report.document import NOTHING, Section, Table, as_text
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def _devices(devices: Sequence[DeviceSpeed]) -> Table:
         ]
         for device in devices
     ]
-    alone = Column("alone", is_name=True)
-    return Table([alone, *batches, "fixed", "per sample", "line off by"], rows)
+    return Table(["alone", *batches, "fixed", "per sample", "line off by"], rows)
 
 
 def _splits(balance: Balance) -> Table:
@@ -120,8 +119,7 @@ def _splits(balance: Balance) -> Table:
             measured = [format_ns(step_ns), f"{balance.batch / step_ns * NS_PER_S:,.0f}"]
         rows.append([notes.get(samples, ""), *map(str, samples), *measured, by_lines])
     names = [device.name for device in balance.devices]
-    split = Column("split", is_name=True)
-    return Table([split, *names, "step", "samples/s", "by the lines"], rows)
+    return Table(["split", *names, "step", "samples/s", "by the lines"], rows)
 
 
 def _other_batches(balance: Balance) -> Part:
@@ -132,8 +130,7 @@ def _other_batches(balance: Balance) -> Part:
     if best is not None:
         rows.append([f"best that fits: {sum(best.batches)}", *_figures(best)])
     names = [device.name for device in balance.devices]
-    batch = Column("global batch, by the lines", is_name=True)
-    return Table([batch, *names, "step", "samples/s"], rows)
+    return Table(["global batch, by the lines", *names, "step", "samples/s"], rows)
 
 
 def _figures(split: SplitStep) -> list[str]:

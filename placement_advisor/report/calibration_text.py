@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.testbed_plan import HostLink
-from placement_advisor.report.document import Column, Facts, Table, as_text
+from placement_advisor.report.document import Facts, Table, as_text
 from placement_advisor.units import (
     format_bandwidth,
     format_bytes,
@@ -54,7 +54,7 @@ def _links(summary: CalibrationSummary) -> Table:
         times = [format_ns(link.latency_ns), format_bandwidth(link.bandwidth_bytes_per_s)]
         rows.append([words, *times, *work])
     columns = ("latency", "bandwidth", "sender's core", "receiver's core")
-    return Table([_named("copies"), *columns], rows)
+    return Table(["copies", *columns], rows, label_width=_LABEL_WIDTH)
 
 
 def _residuals(summary: CalibrationSummary) -> Table:
@@ -65,7 +65,8 @@ def _residuals(summary: CalibrationSummary) -> Table:
     for ends, words in summary.links().items():
         found = {timing.size_bytes: summary.residual(ends, timing) for timing in links[ends]}
         rows.append([words, *(_signed(found.get(size)) for size in sizes)])
-    return Table([_named("the line is off by"), *map(format_bytes, sizes)], rows)
+    titles = ["the line is off by", *map(format_bytes, sizes)]
+    return Table(titles, rows, label_width=_LABEL_WIDTH)
 
 
 def _references(summary: CalibrationSummary) -> Table:
@@ -77,12 +78,8 @@ def _references(summary: CalibrationSummary) -> Table:
         slower = max(0.0, calibration.reference_p90[name] - 1)
         rows.append([name, format_ns(time_ns), speed, format_share(slower)])
     size = f"{REFERENCE_WIDTH} × {REFERENCE_WIDTH}"
-    product = _named("reference product")
-    return Table([product, size, "speed", "one step in ten is slower by"], rows)
-
-
-def _named(title: str) -> Column:
-    return Column(title, is_name=True, least=_LABEL_WIDTH - 2)
+    titles = ("reference product", size, "speed", "one step in ten is slower by")
+    return Table(titles, rows, label_width=_LABEL_WIDTH)
 
 
 def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:

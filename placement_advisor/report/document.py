@@ -25,30 +25,18 @@ _SPECIAL = re.compile(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of figures, which text aligns to the right, or of names, to the left.
+class Table:
+    """Rows of cells, each a line or several, under titles, of which text shows lines as well.
 
-    Names are at least ``least`` and at most ``most`` cells wide in text. The title may have
-    several lines there.
+    ``names`` are the columns that text aligns to the left, -1 the last; figures stand to the right.
+    The first column takes at least ``label_width`` cells there with its gap, at most ``label_most``.
     """
 
-    title: str
-    is_name: bool = False
-    least: int = 0
-    most: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of cells, each a line or several; a column that is only a title has figures."""
-
-    columns: Sequence[Column | str]
+    titles: Sequence[str]
     rows: Sequence[Sequence[str | Sequence[str]]]
-
-    @property
-    def described(self) -> list[Column]:
-        """Its columns, all of them described."""
-        return [Column(each) if isinstance(each, str) else each for each in self.columns]
+    names: Sequence[int] = (0,)
+    label_width: int = 0
+    label_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +91,11 @@ def one_line(text: str) -> str:
     >>> one_line("a" + chr(27) + "[31mb" + chr(10) + "c")
     'a�[31mb c'
     """
-    joined = " ".join(text.split())
-    return "".join(character if character.isprintable() else "�" for character in joined)
+    return _printable(" ".join(text.split()))
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def as_text(parts: Iterable[Part], width: int | None = None) -> str:
@@ -126,7 +117,7 @@ def text_lines(part: Part, width: int | None = None) -> list[str]:
             labelled = ((f"{label:<{part.label_width}}", text) for label, text in part.rows)
             return [line for label, text in labelled for line in wrapped(text, width, label)]
         case Code():
-            return [_INDENT + line for line in part.code.splitlines()]
+            return [_INDENT + _printable(line) for line in part.code.splitlines()]
         case Picture():
             return []
         case Section():
@@ -135,7 +126,7 @@ def text_lines(part: Part, width: int | None = None) -> list[str]:
 
 def wrapped(text: str, width: int | None, first: str = "") -> list[str]:
     """Return a text as lines, the first of which begins with something; the others stand below."""
-    line = one_line(text)
+    line, first = one_line(text), _printable(first)
     if width is None:
         return [f"{first}{line}".rstrip()]
     return textwrap.wrap(
@@ -159,22 +150,31 @@ def _section_lines(section: Section, width: int | None) -> list[str]:
 
 def _table_lines(table: Table, width: int | None) -> list[str]:
     """Return a table as lines; where it is too wide, the widest columns of names are wrapped."""
-    columns = table.described
-    head = [_cell_lines(column.title.split("\n")) for column in columns]
+    head = [_cell_lines(title.split("\n")) for title in table.titles]
     height = max(map(len, head))
     rows = [list(map(_cell_lines, row)) for row in table.rows]
-    if any(column.title for column in columns):
+    if any(table.titles):
         rows.insert(0, [[""] * (height - len(title)) + title for title in head])
-    widths = [_widest(*each) for each in zip(columns, zip(*rows, strict=True), strict=True)]
-    gaps = len(_GAP) * (len(columns) - 1)
-    names = [place for place, column in enumerate(columns) if column.is_name]
-    while width is not None and sum(widths) + gaps > width and max(widths[n] for n in names) > 1:
+    widths = [
+        max(cell_len(line) for cell in column for line in cell)
+        for column in zip(*rows, strict=True)
+    ]
+    widths[0] = max(widths[0], table.label_width - len(_GAP))
+    widths[0] = min(widths[0], table.label_most or widths[0])
+    gaps = len(_GAP) * (len(widths) - 1)
+    room = sum(widths) if width is None else width - gaps
+    names = [place % len(widths) for place in table.names]
+    while sum(widths) > room and max(widths[name] for name in names) > 1:
         widths[max(names, key=widths.__getitem__)] -= 1
     lines = []
     for row in rows:
         cells = [_within(cell, size) for cell, size in zip(row, widths, strict=True)]
         for pieces in zip_longest(*cells, fillvalue=""):
-            padded = map(_padded, columns, pieces, widths)
+            padding = [" " * (size - cell_len(p)) for p, size in zip(pieces, widths, strict=True)]
+            padded = [
+                piece + padding[place] if place in names else padding[place] + piece
+                for place, piece in enumerate(pieces)
+            ]
             lines.append(_GAP.join(padded).rstrip())
     if height > 1:
         lines.insert(height, "─" * (sum(widths) + gaps))
@@ -185,20 +185,10 @@ def _cell_lines(cell: str | Sequence[str]) -> list[str]:
     return [one_line(cell)] if isinstance(cell, str) else list(map(one_line, cell))
 
 
-def _widest(column: Column, cells: Iterable[Sequence[str]]) -> int:
-    widest = max([column.least, *(cell_len(line) for cell in cells for line in cell)])
-    return min(widest, column.most or widest)
-
-
 def _within(cell: list[str], width: int) -> list[str]:
     if all(cell_len(line) <= width for line in cell):
         return cell
     return [piece for line in cell for piece in textwrap.wrap(line, width)]
-
-
-def _padded(column: Column, text: str, width: int) -> str:
-    padding = " " * (width - cell_len(text))
-    return text + padding if column.is_name else padding + text
 
 
 def as_markdown(parts: Iterable[Part]) -> str:
@@ -212,7 +202,7 @@ def _markdown(part: Part, title: str) -> str:
         case str():
             return escape(part)
         case Table():
-            head = [escape(column.title) for column in part.described]
+            head = list(map(escape, part.titles))
             rows = [["<br>".join(map(escape, _cell_lines(cell))) for cell in r] for r in part.rows]
             return markdown_table(head, rows)
         case Bullets():
@@ -255,7 +245,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 def as_html(table: Table) -> str:
     """Return a table for a notebook."""
-    head = "".join(f"<th>{html.escape(column.title)}</th>" for column in table.described)
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in table.titles)
     rows = (
         "".join(f"<td>{'<br>'.join(map(html.escape, _cell_lines(cell)))}</td>" for cell in row)
         for row in table.rows

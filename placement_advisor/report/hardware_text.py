@@ -10,7 +10,7 @@ from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
 from placement_advisor.report.analysis.statements import FAMILY_WORDS, mean_error_text
-from placement_advisor.report.document import Column, Section, Table, as_text
+from placement_advisor.report.document import Section, Table, as_text
 from placement_advisor.results.analysis import PUBLISHED_STEPS
 from placement_advisor.units import (
     format_bandwidth,
@@ -68,7 +68,8 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
         ]
         for gpu in gpus
     ]
-    yield Table([_named("GPU"), "memory", *_SHOWN, _named("links, the default first")], rows)
+    titles = ["GPU", "memory", *_SHOWN, "links, the default first"]
+    yield Table(titles, rows, names=(0, -1))
     yield (
         "Percentages: how far off times of float32 kernels are in the mean, by formulas fitted to "
         f"measured kernels of the same chip, or ({_TRANSFERRED_MARK}) transferred from those of "
@@ -99,7 +100,7 @@ def _all_links(links: Iterable[ListedLink]) -> Iterator[Part]:
         ]
         for each in links
     ]
-    yield Table((_named("link"), "latency", _named(""), "bandwidth", _named("")), rows)
+    yield Table(("link", "latency", "", "bandwidth", ""), rows, names=(0, 2, 4))
     yield "With a name, such as `advisor hardware V100`: its figures and their sources."
 
 
@@ -119,7 +120,7 @@ def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
         what = _NO_RECORD.get(family) or f"{family.value} ({FAMILY_WORDS[family]})"
         off = "" if error is None else f"{mean_error_text(error)} off"
         rows.append([what, off, _BASIS_WORDS.get(basis, _ASSUMED)])
-    yield Table((_named(""), "", _named("")), rows)
+    yield Table(("", "", ""), rows, names=(0, -1))
     links = f"links: {', '.join(gpu.links)} (the first is the default)"
     yield Section("", [links, *_note_and_sources(gpu.note, gpu.sources)])
 
@@ -136,7 +137,7 @@ def _one_link(listed: ListedLink) -> Iterator[Part]:
     yield Section(
         "",
         [
-            Table((_named(""), "", _named("")), rows),
+            Table(("", "", ""), rows, names=(0, -1)),
             bridge if listed.most_devices is not None else "",
             *_note_and_sources(listed.note, listed.sources),
         ],
@@ -148,10 +149,6 @@ def _note_and_sources(note: str | None, sources: Sequence[Source]) -> Iterator[P
         yield f"note: {note}"
     of_each = [Section(f"{each.title}, {each.publisher}", [each.address]) for each in sources]
     yield Section("sources:", of_each)
-
-
-def _named(title: str) -> Column:
-    return Column(title, is_name=True)
 
 
 def _rate(flops_per_s: float) -> str:

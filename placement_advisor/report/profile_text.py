@@ -11,7 +11,6 @@ from placement_advisor.report.analysis.figures import ACTIVITY_HEADINGS, activit
 from placement_advisor.report.document import (
     NOTHING,
     Bullets,
-    Column,
     Section,
     Table,
     as_markdown,
@@ -86,10 +85,6 @@ def _headline(read: ReadProfile) -> str:
     return f"{devices}; {steps} of {step} (by {profile.steps_from}{first}); {span}"
 
 
-def _named(title: str) -> Column:
-    return Column(title, is_name=True)
-
-
 def _devices(profile: ProfileTotals, *, per_step: bool) -> Table:
     """Return what the time of each device went to; exposed parts in brackets."""
     uses = [use for use in Use if any(d.total[use].time_ns for d in profile.devices)]
@@ -102,7 +97,7 @@ def _devices(profile: ProfileTotals, *, per_step: bool) -> Table:
     if idle:
         rows.append([", ".join(idle), *[NOTHING] * (len(uses) + 1)])
     title = f"{'per step' if per_step else 'in all'} (exposed)"
-    return Table([_named(title), *uses, "idle"], rows)
+    return Table([title, *uses, "idle"], rows)
 
 
 def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> list[str]:
@@ -120,7 +115,7 @@ def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> lis
 def _routes(profile: ProfileTotals) -> Table:
     """Return the copies on each route, in total."""
     columns = ("count", "bytes", "under way", "exposed", "achieved")
-    return Table((_named("copies"), *columns), [_route_row(route) for route in profile.routes])
+    return Table(("copies", *columns), [_route_row(route) for route in profile.routes])
 
 
 def _route_row(route: RouteTotals) -> list[str]:
@@ -141,7 +136,7 @@ def _by_host(profile: ProfileTotals) -> Table:
         [f"{each.source} → {each.target}", f"{each.count:,}", _bytes(each)]
         for each in profile.by_host
     ]
-    return Table((_named("by way of the host, among these copies"), "count", "bytes"), rows)
+    return Table(("by way of the host, among these copies", "count", "bytes"), rows)
 
 
 def _tensors(profile: ProfileTotals) -> Table:
@@ -162,13 +157,13 @@ def _tensors(profile: ProfileTotals) -> Table:
         for each in longest
     ]
     of_op = ("layer", "one of it") if has_ops else ()
-    return Table((_named("tensor"), *columns, *of_op), rows)
+    return Table(("tensor", *columns, *of_op), rows)
 
 
 def _activities(profile: ProfileTotals) -> Table:
     """Return what took longest, as nvprof printed it, and every kind of copy below that."""
     rows = [[*row.cells[:-1], _cut(row.cells[-1])] for row in activity_rows(profile.activities)]
-    return Table((*ACTIVITY_HEADINGS[:-1], _named(ACTIVITY_HEADINGS[-1])), rows)
+    return Table(ACTIVITY_HEADINGS, rows, names=(-1,))
 
 
 def _waits(profile: ProfileTotals) -> Table:
@@ -186,7 +181,7 @@ def _waits(profile: ProfileTotals) -> Table:
             for cause, time_ns in longest
             if time_ns
         ]
-    return Table((_named("waiting"), "for", "time", "of its steps"), rows)
+    return Table(("waiting", "for", "time", "of its steps"), rows)
 
 
 def _cause(wait: Wait) -> str:

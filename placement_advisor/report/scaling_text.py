@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
 from placement_advisor.report.analysis.figures import with_range
-from placement_advisor.report.document import NOTHING, Column, Section, Table, as_text
+from placement_advisor.report.document import NOTHING, Section, Table, as_text
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> Section:
     for step in best:
         cost = machine.cost_per_million(step)
         rows.append([*_cells(step), *([] if cost is None else [f"{cost:.3g}"]), _lost(step)])
-    table = Table([*_COLUMNS, *price, Column(_LIMIT, is_name=True)], rows)
+    table = Table([*_COLUMNS, *price, _LIMIT], rows, names=(-1,))
     is_shared = any(step.devices > 1 for step in best)
     title = f"{machine.label}: {_HEADINGS[scaling].format(batch=batch)}"
     return Section(title, [table] if is_shared else [])

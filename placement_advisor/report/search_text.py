@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostSource
-from placement_advisor.report.document import Column, Facts, Table, as_text
+from placement_advisor.report.document import Facts, Table, as_text
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.solvers.effort import Stop
 from placement_advisor.solvers.search_result import Objective
@@ -72,14 +72,14 @@ def _devices(searched: Searched) -> Table:
     problem = searched.problem
     # Within one step copies overlap with ops and with each other, so that their sum says little.
     is_pipeline = searched.objective is Objective.THROUGHPUT
-    columns = ("compute", "memory", "ops", Column("device", is_name=True))
+    columns = [*(("load", "copies") if is_pipeline else ()), "compute", "memory", "ops", "device"]
     device_of = [searched.found.device_of[op] for op in problem.ops]
     rows = []
     for name, load in device_loads(problem, device_of).items():
         sums = [_time(searched, load.total), _time(searched, load.copies)] if is_pipeline else []
         row = [_time(searched, load.work), format_bytes(load.held_bytes)]
         rows.append([*sums, *row, str(device_of.count(name)), name])
-    return Table([*(("load", "copies") if is_pipeline else ()), *columns], rows)
+    return Table(columns, rows, names=(-1,))
 
 
 def _time(searched: Searched, value: float) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.machine.devices import Basis
-from placement_advisor.report.document import Column, Facts, Section, Table, as_text
+from placement_advisor.report.document import Facts, Section, Table, as_text
 from placement_advisor.simulator.critical_path import PathKind, time_by_kind
 from placement_advisor.units import format_bytes, format_ns, format_share
 
@@ -77,7 +77,7 @@ def _machine(told: Simulation) -> str:
 def _devices(told: Simulation) -> Section:
     columns = (
         *("compute", "copy work", "before", "for a copy", "for a launch", "for a device", "after"),
-        *("peak memory", Column("device", is_name=True)),
+        *("peak memory", "device"),
     )
     rows = []
     for place, time in zip(told.cluster.places(), told.device_times, strict=True):
@@ -91,7 +91,7 @@ def _devices(told: Simulation) -> Section:
         )
         rows.append([*map(format_ns, times_ns), format_bytes(peak_bytes), f"{place.name}{unfit}"])
     title = "time of each device; idle: before its first work, waiting, after its last work"
-    return Section(title, [Table(columns, rows)])
+    return Section(title, [Table(columns, rows, names=(-1,))])
 
 
 def _copies(told: Simulation) -> Part:
@@ -108,7 +108,7 @@ def _copies(told: Simulation) -> Part:
         for each in told.directions
     ]
     of_unknown = f"of unknown size, so priced at latency alone: {unknown}" if unknown else ""
-    table = Table(("copies", "bytes", Column("direction", is_name=True)), rows)
+    table = Table(("copies", "bytes", "direction"), rows, names=(-1,))
     return Section(title, [of_unknown, table])
 
 
@@ -133,7 +133,7 @@ def _path(told: Simulation) -> Section:
         for part in longest
     ]
     cut = f"the longest {LONGEST_PARTS} of its {parts} parts" if parts > LONGEST_PARTS else ""
-    table = Table(("", "", "", Column("", is_name=True)), rows)
+    table = Table(("", "", "", ""), rows, names=(-1,))
     return Section(f"critical path: {made_of}", [cut, table] if rows else [])
 
 

@@ -9,7 +9,7 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.report.document import Column, Facts, Section, Table, as_text
+from placement_advisor.report.document import Facts, Section, Table, as_text
 from placement_advisor.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
 
 def _tables(summary: GraphSummary) -> Iterator[Part]:
     tensors = [(format_bytes(t.size_bytes), _tensor(t)) for t in summary.largest_tensors[:_ROWS]]
-    yield Section("largest tensors", [Table(("", _named("")), tensors)] if tensors else [])
+    yield Section("largest tensors", [Table(("", ""), tensors, names=(-1,))] if tensors else [])
     kinds = [
         (
             str(kind.ops),
@@ -108,24 +108,20 @@ def _tables(summary: GraphSummary) -> Iterator[Part]:
         )
         for kind in summary.kinds[:_ROWS]
     ]
-    columns = ("ops", "flops", "share", "bytes", "share", _named("kind"))
+    columns = ("ops", "flops", "share", "bytes", "share", "kind")
     title = "heaviest kinds, by share of the flops or of the bytes accessed"
-    yield Section(title, [Table(columns, kinds)] if kinds else [])
+    yield Section(title, [Table(columns, kinds, names=(-1,))] if kinds else [])
     yield Section("", _structure(summary))
     host = [(str(kind.ops), _host_kind(kind)) for kind in summary.host_only]
     ops = sum(kind.ops for kind in summary.host_only)
     yield _listed(
         "ops without a GPU kernel",
         f"{ops}; they run on the host",
-        [Table(("", _named("")), host[:_ROWS]), *_more(len(host), _ROWS)] if host else [],
+        [Table(("", ""), host[:_ROWS], names=(-1,)), *_more(len(host), _ROWS)] if host else [],
     )
     flows = summary.control_flow
     shown = [*map(_control_flow, flows[:_ROWS]), *_more(len(flows), _ROWS)]
     yield _listed("control flow", str(len(flows)), shown)
-
-
-def _named(title: str) -> Column:
-    return Column(title, is_name=True)
 
 
 def _listed(what: str, told: str, parts: Sequence[Part]) -> Part:

@@ -62,7 +62,6 @@ from placement_advisor.report.document import (
     NOTHING,
     Bullets,
     Code,
-    Column,
     Facts,
     Picture,
     Section,
@@ -174,8 +173,8 @@ def _candidate_table(analysis: Analysis) -> Table:
     rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
     if (as_is := as_is_interval(analysis)) is not None:
         rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
-    name = Column("candidate", is_name=True, most=_NAME_WIDTH)
-    return Table([name, *(Column(title, is_name=True) for title in titles)], rows)
+    names = range(len(titles) + 1)
+    return Table(["candidate", *titles], rows, names, label_most=_NAME_WIDTH)
 
 
 def _candidate_row(
@@ -327,7 +326,6 @@ def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], list[str]]:
 
 def _activities(analysis: Analysis) -> Iterator[Part]:
     """Yield compute against copies and the nvprof-style table of each profiled candidate."""
-    columns = (*ACTIVITY_HEADINGS[:-1], Column(ACTIVITY_HEADINGS[-1], is_name=True))
     compared = (BASELINE, analysis.recommendation.candidate)
     for candidate in analysis.candidates:
         profile = candidate.profile
@@ -342,7 +340,8 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
             f"all activity in {len(profile.step_ns)} profiled steps"
         )
         rows = [row.cells for row in activity_rows(profile.activities)]
-        yield Section(title, [Table(columns, rows)], page_only=candidate.name not in compared)
+        table = Table(ACTIVITY_HEADINGS, rows, names=(-1,))
+        yield Section(title, [table], page_only=candidate.name not in compared)
 
 
 def _errors(analysis: Analysis) -> Iterator[Part]:

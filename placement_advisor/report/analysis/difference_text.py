@@ -13,7 +13,6 @@ from placement_advisor.report.analysis.figures import with_range
 from placement_advisor.report.document import (
     NOTHING,
     Bullets,
-    Column,
     Facts,
     Section,
     Table,
@@ -61,7 +60,7 @@ def _candidates(found: AnalysisDifference) -> Iterator[Part]:
         return
     named = {BASELINE, found.before.recommendation.candidate, found.after.recommendation.candidate}
     shown = [each for each in found.candidates if each.name in named or each.has_moved]
-    columns = (Column(found.basis, is_name=True), "step", "speed-up", "compute", "copies", "idle")
+    columns = (found.basis, "step", "speed-up", "compute", "copies", "idle")
     rows = [
         [f"{each.name}, {word}", *_cells(each, step)]
         for each in shown

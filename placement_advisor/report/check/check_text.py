@@ -18,7 +18,7 @@ from placement_advisor.report.check.check_words import (
     tell,
     verdict,
 )
-from placement_advisor.report.document import Column, Table, text_lines
+from placement_advisor.report.document import Table, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ def _status(told: Told) -> str:
 
 def _table(figures: Sequence[Figure]) -> list[str]:
     rows = [(each.label, each.before, each.after, each.change) for each in figures]
-    return text_lines(Table((Column("", is_name=True), "locked", "now", "change"), rows))
+    return text_lines(Table(("", "locked", "now", "change"), rows))
 
 
 def _event(event: Event) -> Iterator[str]:
