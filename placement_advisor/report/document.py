@@ -28,12 +28,12 @@ _SPECIAL = re.compile(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])")
 class Table:
     """Rows of cells, each a line or several, under titles, of which text shows lines as well.
 
-    ``names`` are the columns that text aligns to the left, -1 the last; figures stand to the right.
-    The first column takes at least ``label_width`` cells there with its gap, at most ``label_most``.
+    ``names`` are the columns that text aligns to the left, -1 the last; others have figures. Of the
+    first one's cells there are at least ``label_width`` with its gap, and at most ``label_most``.
     """
 
     titles: Sequence[str]
-    rows: Sequence[Sequence[str | Sequence[str]]]
+    rows: Sequence[Sequence[Cell]]
     names: Sequence[int] = (0,)
     label_width: int = 0
     label_most: int | None = None
@@ -82,6 +82,7 @@ class Section:
     page_only: bool = False
 
 
+Cell = str | list[str]
 Part = str | Table | Bullets | Facts | Code | Picture | Section
 
 
@@ -181,7 +182,7 @@ def _table_lines(table: Table, width: int | None) -> list[str]:
     return lines
 
 
-def _cell_lines(cell: str | Sequence[str]) -> list[str]:
+def _cell_lines(cell: Cell) -> list[str]:
     return [one_line(cell)] if isinstance(cell, str) else list(map(one_line, cell))
 
 

@@ -15,49 +15,13 @@ from typing import TYPE_CHECKING
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.report.analysis import figures, statements
 from placement_advisor.report.analysis.break_even_text import (
     BREAK_EVEN_NOTE,
     break_even_lines,
     break_even_title,
 )
-from placement_advisor.report.analysis.figures import (
-    ACTIVITY_HEADINGS,
-    AS_IS,
-    activity_rows,
-    any_ran,
-    as_is_interval,
-    copy_share,
-    error_rows,
-    figure_lines,
-    in_own_timelines,
-    longer_text,
-    predicted_lines,
-    predicted_range,
-    predicted_speedup,
-    range_text,
-    speedup,
-    timed_ns,
-    times_text,
-)
-from placement_advisor.report.analysis.statements import (
-    NOT_RECOMMENDED,
-    OF_OTHER_SPLITS,
-    SCALING_TITLE,
-    analysis_error,
-    bytes_basis_text,
-    failure_kind_text,
-    failure_lines,
-    how_title,
-    input_line,
-    left_out_text,
-    no_findings_text,
-    own_process_line,
-    saving_text,
-    scaling_lines,
-    verdict_is_split,
-    was_measured,
-    where_text,
-)
+from placement_advisor.report.analysis.statements import failure_kind_text
 from placement_advisor.report.document import (
     NOTHING,
     Bullets,
@@ -88,7 +52,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.measurement import Measurement, StepProfile
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.report.document import Part
+    from placement_advisor.report.document import Cell, Part
     from placement_advisor.simulator.schedule import Schedule
 
 _WIDTH = 80
@@ -135,14 +99,14 @@ def _parts(analysis: Analysis) -> Iterator[Part]:
     yield Bullets(_notes(analysis))
     yield Section("Why", [Bullets(answer.reasons)] if answer.reasons else [])
     yield Section("The other candidates", [Bullets(answer.others)] if answer.others else [])
-    is_split = verdict_is_split(analysis)
-    yield Section(how_title(analysis), _how(analysis), page_only=not is_split)
+    is_split = statements.verdict_is_split(analysis)
+    yield Section(statements.how_title(analysis), _how(analysis), page_only=not is_split)
     yield Section("Pictures", _pictures(analysis), page_only=True)
     if (even := analysis.break_even) is not None:
         yield Section(break_even_title(even), _break_even(analysis))
-    if lines := scaling_lines(analysis.candidates):
-        yield Section(SCALING_TITLE, [Bullets(lines)])
-    yield input_line(analysis) or ""
+    if lines := statements.scaling_lines(analysis.candidates):
+        yield Section(statements.SCALING_TITLE, [Bullets(lines)])
+    yield statements.input_line(analysis) or ""
     yield Section("Placements", _placements(analysis), page_only=True)
     yield Section("Copies", _copies(analysis), page_only=True)
     yield Section("Copies against compute, measured", _activities(analysis))
@@ -166,63 +130,59 @@ def _subject(analysis: Analysis) -> str:
 
 
 def _candidate_table(analysis: Analysis) -> Table:
-    measured = was_measured(analysis)
+    measured = statements.was_measured(analysis)
     titles = ["measured", "speed-up\n(measured,\n95 %)"]
     titles = titles if measured else ["speed-up\n(simulated,\nrange)"]
     titles = ["predicted\n(simulated)", *titles, "peak memory\n(simulated)"]
     rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
-    if (as_is := as_is_interval(analysis)) is not None:
-        rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
+    if (as_is := figures.as_is_interval(analysis)) is not None:
+        rows.append([figures.AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
     names = range(len(titles) + 1)
     return Table(["candidate", *titles], rows, names, label_most=_NAME_WIDTH)
 
 
-def _candidate_row(
-    analysis: Analysis, candidate: Candidate, measured: bool
-) -> list[str | list[str]]:
-    predicted, timed, factor = candidate.predicted, timed_ns(candidate), speedup(candidate)
+def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[Cell]:
+    predicted, timed = candidate.predicted, figures.timed_ns(candidate)
     # A cell is too narrow for why, which stands below the table.
     failure = [failure_kind_text(candidate.failure)] if candidate.failure is not None else []
     peaks = predicted.peak_memory_bytes if predicted is not None else {}
     memory = [f"{device} {format_bytes(size)}" for device, size in peaks.items()] or [NOTHING]
     if not measured:
-        found = predicted_range(candidate)
-        times = [times_text(predicted_speedup(analysis, candidate))]
-        lines = figure_lines(predicted.step_ns if predicted else None, predicted)
-        ends = [range_text(found)] if found is not None else []
-        return [candidate.name, [*lines, *failure], [*times, *ends], memory]
-    ran = [] if timed is None and failure else figure_lines(timed, candidate.profile)
-    if candidate.name == BASELINE:
-        times = ["baseline"]
-    else:
-        times = [NOTHING] if factor is None else [times_text(factor.median), range_text(factor)]
-    return [candidate.name, predicted_lines(candidate), [*ran, *failure], times, memory]
+        ends = figures.predicted_range(candidate)
+        times = figures.speedup_lines(figures.predicted_speedup(analysis, candidate), ends)
+        lines = figures.figure_lines(predicted.step_ns if predicted else None, predicted)
+        return [candidate.name, [*lines, *failure], times, memory]
+    factor = figures.speedup(candidate)
+    times = [NOTHING] if factor is None else figures.speedup_lines(factor.median, factor)
+    times = ["baseline"] if candidate.name == BASELINE else times
+    ran = [] if timed is None and failure else figures.figure_lines(timed, candidate.profile)
+    return [candidate.name, figures.predicted_lines(candidate), [*ran, *failure], times, memory]
 
 
 def _notes(analysis: Analysis) -> Iterator[str]:
     testbed, model = analysis.testbed, analysis.model
     yield f"Per step, batch {model.batch_size or 'unknown'}, {model.mode}."
-    if (left_out := left_out_text(model.left_out)) is not None:
+    if (left_out := statements.left_out_text(model.left_out)) is not None:
         yield f"{left_out}."
-    if was_measured(analysis):
+    if statements.was_measured(analysis):
         yield (
             f"Measured on {testbed.description}; step: median without profiler, copies and "
-            f"compute: profiled{bytes_basis_text(analysis)}."
+            f"compute: profiled{statements.bytes_basis_text(analysis)}."
         )
     else:
-        if (alone := own_process_line(analysis)) is None:
+        if (alone := statements.own_process_line(analysis)) is None:
             yield f"Nothing was measured ({testbed.not_run or 'no candidate ran'})."
         else:
             yield f"Simulated ({testbed.not_run})."
             yield f"{alone}."
-        if (told_of := analysis_error(analysis)) is not None:
+        if (told_of := statements.analysis_error(analysis)) is not None:
             yield told_of
     yield "exposed: copies to the device that waits longest, while it computes nothing."
-    yield from (f"{line}." for line in failure_lines(analysis.candidates))
+    yield from (f"{line}." for line in statements.failure_lines(analysis.candidates))
     if analysis.as_is:
         yield (
-            f"{AS_IS}: your own step, unmodified, with all of the machine: for honesty, not a "
-            "candidate."
+            f"{figures.AS_IS}: your own step, unmodified, with all of the machine: for honesty, "
+            "not a candidate."
         )
 
 
@@ -242,7 +202,7 @@ def _how(analysis: Analysis) -> Iterator[Part]:
         "Your own step, placed so, on its own variables, for batches like the analysed one:",
         Code(how.call),
         *by_hand,
-        where if verdict_is_split(analysis) else NOT_RECOMMENDED,
+        where if statements.verdict_is_split(analysis) else statements.NOT_RECOMMENDED,
     ]
     yield Section("", code, page_only=True)
 
@@ -250,9 +210,9 @@ def _how(analysis: Analysis) -> Iterator[Part]:
 def _pictures(analysis: Analysis) -> Iterator[Part]:
     if analysis.options.quick:
         return
-    shown = "simulated above measured" if any_ran(analysis) else "simulated"
+    shown = "simulated above measured" if figures.any_ran(analysis) else "simulated"
     yield Picture(f"Timeline of single and the best candidates, {shown}", "timeline.png")
-    if others := in_own_timelines(analysis):
+    if others := figures.in_own_timelines(analysis):
         names = ", ".join(candidate.name for candidate in others)
         yield f"The others over time, in {_OWN_TIMELINES}: {names}."
     yield Picture(f"Comparison: what a step is made of, {shown}", "comparison.png")
@@ -331,7 +291,7 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
         profile = candidate.profile
         if profile is None:
             continue
-        share = copy_share(profile)
+        share = figures.copy_share(profile)
         if share is None:
             yield f"{candidate.name}: the profile is empty."
             continue
@@ -339,14 +299,14 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
             f"{candidate.name}: compute {format_share(1 - share)}, copies {format_share(share)} of "
             f"all activity in {len(profile.step_ns)} profiled steps"
         )
-        rows = [row.cells for row in activity_rows(profile.activities)]
-        table = Table(ACTIVITY_HEADINGS, rows, names=(-1,))
+        rows = [row.cells for row in figures.activity_rows(profile.activities)]
+        table = Table(figures.ACTIVITY_HEADINGS, rows, names=(-1,))
         yield Section(title, [table], page_only=candidate.name not in compared)
 
 
 def _errors(analysis: Analysis) -> Iterator[Part]:
     for candidate in analysis.candidates:
-        if rows := list(error_rows(candidate)):
+        if rows := list(figures.error_rows(candidate)):
             titles = ("Per step", "Predicted (simulated)", "Measured", "Error")
             yield Section(candidate.name, [Table(titles, rows)])
 
@@ -374,7 +334,7 @@ def _testbed(analysis: Analysis) -> Iterator[Part]:
 def _method(analysis: Analysis) -> Iterator[Part]:
     """Yield how steps were timed, and what the profiler did to them."""
     runs = [(c.name, c.measured) for c in analysis.candidates if c.measured and c.measured.step_ns]
-    if not runs or own_process_line(analysis) is not None:
+    if not runs or statements.own_process_line(analysis) is not None:
         return
     several = f"They ran in {analysis.sessions} sessions. " if analysis.sessions > 1 else ""
     yield (
@@ -397,7 +357,7 @@ def _method_row(name: str, run: Measurement) -> list[str]:
         str(len(run.step_ns)),
         f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
         " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
-        longer_text(run.profiler_overhead),
+        figures.longer_text(run.profiler_overhead),
         _verified(run.verification),
         first_names(run.moved_ops, MAX_MOVED_OPS) or "none",
     ]
@@ -417,18 +377,18 @@ def _findings(analysis: Analysis) -> Iterator[Part]:
     if ranked:
         yield f"What a finding means: advisor explain {ranked[0].code}"
     else:
-        yield no_findings_text(analysis)
+        yield statements.no_findings_text(analysis)
     if others := [_finding(finding) for finding in analysis.findings if finding.is_hypothetical]:
-        yield f"{OF_OTHER_SPLITS}:"
+        yield f"{statements.OF_OTHER_SPLITS}:"
         yield from others
 
 
 def _finding(finding: Finding) -> Section:
     lines = [f"do: {finding.action}"]
-    if where := where_text(finding):
+    if where := statements.where_text(finding):
         lines.append(f"where: {where}")
     if finding.saving is not None:
-        lines.append(f"saves: {saving_text(finding.saving)}")
+        lines.append(f"saves: {statements.saving_text(finding.saving)}")
     return Section(f"{finding.code} {finding.name}: {finding.finding}", [Bullets(lines)])
 
 
@@ -450,17 +410,17 @@ def _limits(analysis: Analysis) -> Iterator[str]:
             "latency alone, and bytes are at least those shown (≥)."
         )
     yield "The simulator runs one op at a time on a device; copies on one link queue."
-    if was_measured(analysis):
+    if statements.was_measured(analysis):
         yield "The profiler slows steps down (overhead above), so measured compute is an upper end."
 
 
 def _files(analysis: Analysis) -> Iterator[Part]:
     missing = set(_TO_LOOK_AT) if analysis.options.quick else set()
-    if not in_own_timelines(analysis):
+    if not figures.in_own_timelines(analysis):
         missing.add(_OWN_TIMELINES)
     if analysis.break_even is None:
         missing.add(_BREAK_EVEN_PICTURE)
-    if not verdict_is_split(analysis):
+    if not statements.verdict_is_split(analysis):
         missing.add(HOW_TO_SPLIT)
     if not any(map(failure_file, analysis.candidates)):
         missing.add(_FAILURES)

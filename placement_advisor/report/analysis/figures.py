@@ -153,6 +153,11 @@ def with_range(median_factor: float | None, interval: Interval | None) -> str:
     return shown if interval is None else f"{shown} ({range_text(interval)})"
 
 
+def speedup_lines(factor: float | None, ends: Interval | None) -> list[str]:
+    """Return a speed-up and its two ends below it, as far as they are known."""
+    return [times_text(factor), *([] if ends is None else [range_text(ends)])]
+
+
 def longer_text(ratio: float | None) -> str:
     """Return how much longer than another a time is, whose ratio to it is given.
 
