@@ -28,8 +28,9 @@ _SPECIAL = re.compile(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])")
 class Table:
     """Rows of cells, each a line or several, under titles, of which text shows lines as well.
 
-    ``names`` are the columns that text aligns to the left, -1 the last; others have figures. Of the
-    first one's cells there are at least ``label_width`` with its gap, and at most ``label_most``.
+    Without rows it is left out. ``names`` are the columns that text aligns to the left, -1 the
+    last; others have figures. The first takes at least ``label_width`` cells there, with its gap,
+    and at most ``label_most``.
     """
 
     titles: Sequence[str]
@@ -151,6 +152,8 @@ def _section_lines(section: Section, width: int | None) -> list[str]:
 
 def _table_lines(table: Table, width: int | None) -> list[str]:
     """Return a table as lines; where it is too wide, the widest columns of names are wrapped."""
+    if not table.rows:
+        return []
     head = [_cell_lines(title.split("\n")) for title in table.titles]
     height = max(map(len, head))
     rows = [list(map(_cell_lines, row)) for row in table.rows]
@@ -205,7 +208,7 @@ def _markdown(part: Part, title: str) -> str:
         case Table():
             head = list(map(escape, part.titles))
             rows = [["<br>".join(map(escape, _cell_lines(cell))) for cell in r] for r in part.rows]
-            return markdown_table(head, rows)
+            return markdown_table(head, rows) if rows else ""
         case Bullets():
             return "\n".join(f"- {escape(text)}" for text in part.texts)
         case Facts():

@@ -41,22 +41,22 @@ _NAME_CHARS = 100
 def render_profile(read: ReadProfile) -> str:
     """Return the text."""
     head = Section("", [f"{read.totals.path}: {_headline(read)}", read.which or ""])
-    return as_text([head, *tables(read.totals).values(), Section("", _remarks(read))])
+    return as_text([head, *_tables(read.totals).values(), Section("", _remarks(read))])
 
 
 def profile_as_markdown(read: ReadProfile) -> str:
     """Return the page."""
     which = [] if read.which is None else [f"{read.which}."]
     parts: list[Part] = [f"{_headline(read)}.", *which]
-    parts += [Section(title, [table]) for title, table in tables(read.totals).items()]
+    parts += [Section(title, [table]) for title, table in _tables(read.totals).items()]
     parts.append(Section("To know", [Bullets(_remarks(read))]))
     return f"# {escape(read.totals.path)}\n\n{as_markdown(parts)}"
 
 
-def tables(profile: ProfileTotals) -> dict[str, Table]:
-    """Return the tables that have something to say by their titles."""
+def _tables(profile: ProfileTotals) -> dict[str, Table]:
+    """Return the tables by their titles."""
     per_step = {"Per step": _devices(profile, per_step=True)} if profile.step_ns else {}
-    found = {
+    return {
         **per_step,
         "In all": _devices(profile, per_step=False),
         "Copies": _routes(profile),
@@ -65,7 +65,6 @@ def tables(profile: ProfileTotals) -> dict[str, Table]:
         "Waiting": _waits(profile),
         "Activities": _activities(profile),
     }
-    return {title: table for title, table in found.items() if table.rows}
 
 
 def _headline(read: ReadProfile) -> str:

@@ -134,7 +134,7 @@ def _path(told: Simulation) -> Section:
     ]
     cut = f"the longest {LONGEST_PARTS} of its {parts} parts" if parts > LONGEST_PARTS else ""
     table = Table(("", "", "", ""), rows, names=(-1,))
-    return Section(f"critical path: {made_of}", [cut, table] if rows else [])
+    return Section(f"critical path: {made_of}", [cut, table])
 
 
 def _where(part: PathStep) -> str:

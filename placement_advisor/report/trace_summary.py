@@ -96,7 +96,7 @@ def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
 
 def _tables(summary: GraphSummary) -> Iterator[Part]:
     tensors = [(format_bytes(t.size_bytes), _tensor(t)) for t in summary.largest_tensors[:_ROWS]]
-    yield Section("largest tensors", [Table(("", ""), tensors, names=(-1,))] if tensors else [])
+    yield Section("largest tensors", [Table(("", ""), tensors, names=(-1,))])
     kinds = [
         (
             str(kind.ops),
@@ -110,7 +110,7 @@ def _tables(summary: GraphSummary) -> Iterator[Part]:
     ]
     columns = ("ops", "flops", "share", "bytes", "share", "kind")
     title = "heaviest kinds, by share of the flops or of the bytes accessed"
-    yield Section(title, [Table(columns, kinds, names=(-1,))] if kinds else [])
+    yield Section(title, [Table(columns, kinds, names=(-1,))])
     yield Section("", _structure(summary))
     host = [(str(kind.ops), _host_kind(kind)) for kind in summary.host_only]
     ops = sum(kind.ops for kind in summary.host_only)

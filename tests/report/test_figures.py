@@ -17,7 +17,7 @@ from placement_advisor.report.analysis.figures import (
     speedup,
 )
 from placement_advisor.report.analysis.statements import where_text
-from placement_advisor.report.document import NOTHING, one_line
+from placement_advisor.report.document import NOTHING
 from placement_advisor.units import copies_text
 
 if TYPE_CHECKING:
@@ -118,10 +118,6 @@ def test_file_and_line_of_a_finding_stand_together(analysis: Analysis) -> None:
     finding = analysis.findings[0]
     assert where_text(finding) == "layer item_conv, sample_models/deepconn.py:41"
     assert where_text(replace(finding, where={})) == ""
-
-
-def test_text_from_models_stays_on_one_line_and_cannot_drive_a_terminal() -> None:
-    assert one_line("a\x1b[31m\tb\r\nc") == "a\N{REPLACEMENT CHARACTER}[31m b c"
 
 
 def test_copies_that_the_profile_does_not_all_show_are_unknown_not_none() -> None:

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
-from hypothesis import given
-from hypothesis import strategies as st
 
 from placement_advisor.report.analysis.analysis_report import render_markdown
-from placement_advisor.report.document import escape
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -117,18 +114,3 @@ def test_without_layers_only_ops_are_counted(analysis: Analysis) -> None:
 def test_a_share_of_known_sizes_below_all_is_never_shown_as_all(analysis: Analysis) -> None:
     model = replace(analysis.model, edge_bytes_known_share=0.999)
     assert "(99 % of known size)" in render_markdown(replace(analysis, model=model))
-
-
-@given(st.text())
-def test_any_name_becomes_one_line_without_html_or_open_cells(name: str) -> None:
-    text = escape(name)
-    assert len(text.splitlines()) <= 1
-    assert "<" not in text
-    assert all(
-        place > 0 and text[place - 1] == "\\" for place, c in enumerate(text) if c in "|`[]*"
-    )
-
-
-@pytest.mark.parametrize("name", ["max_pooling1d_2", "worker:0 → worker:1", "a.b/c:0", "10 %"])
-def test_ordinary_names_stay_as_they_are(name: str) -> None:
-    assert escape(name) == name

@@ -97,15 +97,15 @@ def _parts(analysis: Analysis) -> Iterator[Part]:
     yield Section("", [_subject(analysis)], page_only=True)
     yield _candidate_table(analysis)
     yield Bullets(_notes(analysis))
-    yield Section("Why", [Bullets(answer.reasons)] if answer.reasons else [])
-    yield Section("The other candidates", [Bullets(answer.others)] if answer.others else [])
+    yield Section("Why", [Bullets(answer.reasons)])
+    yield Section("The other candidates", [Bullets(answer.others)])
     is_split = statements.verdict_is_split(analysis)
     yield Section(statements.how_title(analysis), _how(analysis), page_only=not is_split)
     yield Section("Pictures", _pictures(analysis), page_only=True)
     if (even := analysis.break_even) is not None:
         yield Section(break_even_title(even), _break_even(analysis))
-    if lines := statements.scaling_lines(analysis.candidates):
-        yield Section(statements.SCALING_TITLE, [Bullets(lines)])
+    scaling = statements.scaling_lines(analysis.candidates)
+    yield Section("Scaling with the batch", [Bullets(scaling)])
     yield statements.input_line(analysis) or ""
     yield Section("Placements", _placements(analysis), page_only=True)
     yield Section("Copies", _copies(analysis), page_only=True)
@@ -114,7 +114,7 @@ def _parts(analysis: Analysis) -> Iterator[Part]:
     yield Section("Testbed", _testbed(analysis), page_only=True)
     yield Section("How it was measured", _method(analysis), page_only=True)
     yield Section("Findings, most valuable first", _findings(analysis))
-    yield Section("Warnings", [Bullets(analysis.warnings)] if analysis.warnings else [])
+    yield Section("Warnings", [Bullets(analysis.warnings)])
     yield Section("Limits", [Bullets(_limits(analysis))], page_only=True)
     yield Section("Files beside this report", _files(analysis))
 
@@ -256,7 +256,7 @@ def _copies(analysis: Analysis) -> Iterator[Part]:
         if not cells:
             yield f"{title}: no copies."
             continue
-        rows = [
+        rows: list[list[Cell]] = [
             [source, *(cells.get((source, target), [NOTHING]) for target in devices)]
             for source in devices
         ]
@@ -306,9 +306,8 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
 
 def _errors(analysis: Analysis) -> Iterator[Part]:
     for candidate in analysis.candidates:
-        if rows := list(figures.error_rows(candidate)):
-            titles = ("Per step", "Predicted (simulated)", "Measured", "Error")
-            yield Section(candidate.name, [Table(titles, rows)])
+        titles = ("Per step", "Predicted (simulated)", "Measured", "Error")
+        yield Section(candidate.name, [Table(titles, list(figures.error_rows(candidate)))])
 
 
 def _testbed(analysis: Analysis) -> Iterator[Part]:
@@ -324,8 +323,7 @@ def _testbed(analysis: Analysis) -> Iterator[Part]:
         ]
         for link in bed.cluster.links
     ]
-    if rows:
-        yield Table(("Link", "Latency", "Bandwidth", "Basis"), rows)
+    yield Table(("Link", "Latency", "Bandwidth", "Basis"), rows)
     yield (
         f"TensorFlow {analysis.tensorflow_version}, placement-advisor {analysis.advisor_version}."
     )

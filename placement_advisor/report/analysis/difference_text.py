@@ -36,12 +36,11 @@ def render_difference(found: AnalysisDifference) -> str:
     """Return the text."""
     before, after = found.before.recommendation, found.after.recommendation
     answers = Facts([(_THEN, before.answer), (_NOW, after.answer)], label_width=6)
-    why = [Bullets(found.why)] if found.why else []
     changes: list[Part] = [Facts(_changes(found), label_width=10)]
     if not found.changes:
         changes.append("nothing that an analysis records")
-    parts = [Section("Why", why), Section("Changed", changes), Section("", _candidates(found))]
-    return as_text([answers, *parts])
+    why = Section("Why", [Bullets(found.why)])
+    return as_text([answers, why, Section("Changed", changes), Section("", _candidates(found))])
 
 
 def _changes(found: AnalysisDifference) -> Iterator[tuple[str, str]]:

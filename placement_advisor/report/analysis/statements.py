@@ -38,7 +38,6 @@ OF_OTHER_SPLITS = "Of splits that are not recommended"
 NOT_RECOMMENDED = "It is the best that was tried, not a recommendation."
 _BYTES_WORDS = {SizeBasis.PROFILE: "profiled", SizeBasis.SHAPES: "by the graph's shapes"}
 
-SCALING_TITLE = "Scaling with the batch"
 WHICH = (
     "the same training, faster: strong scaling, which the verdict is about; more samples per "
     "second: weak scaling, whose larger batch brings a part of that on one device as well, and "
