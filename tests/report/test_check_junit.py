@@ -10,7 +10,7 @@ import xmlschema
 from hypothesis import given
 from sample_check import check, inconclusive, passed
 
-from placement_advisor.report.check.check_junit import check_as_junit
+from placement_advisor.report.check.check_formats import check_as_junit
 from placement_advisor.report.check.check_text import check_as_text
 
 SCHEMA = xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")

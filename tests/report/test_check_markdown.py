@@ -14,8 +14,11 @@ from sample_check import check, failed, passed
 
 from placement_advisor.check.difference import difference
 from placement_advisor.check.record import Cut
-from placement_advisor.report.check.check_markdown import MAX_BYTES, check_as_markdown
-from placement_advisor.report.check.check_picture import difference_as_mermaid
+from placement_advisor.report.check.check_markdown import (
+    MAX_BYTES,
+    check_as_markdown,
+    difference_as_mermaid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
