@@ -18,7 +18,7 @@ from placement_advisor.report.document import (
     escape,
     one_line,
 )
-from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+from placement_advisor.units import counted, format_bandwidth, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from placement_advisor.profile.tensor_totals import TensorTotals
@@ -77,8 +77,7 @@ def _headline(read: ReadProfile) -> str:
     span = f"{format_ns(profile.span_ns)} in all"
     if not profile.step_ns:
         return f"{devices}; {span}; the profile shows no steps"
-    count = len(profile.step_ns)
-    steps = "1 step" if count == 1 else f"{count} steps"
+    steps = counted(len(profile.step_ns), "step")
     first = ", the first one left out" if profile.warm_up_steps else ""
     step = format_ns(median(profile.step_ns))
     return f"{devices}; {steps} of {step} (by {profile.steps_from}{first}); {span}"

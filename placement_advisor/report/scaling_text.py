@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
 from placement_advisor.report.analysis.figures import with_range
 from placement_advisor.report.document import NOTHING, Section, Table, as_text
-from placement_advisor.units import format_bytes, format_ns
+from placement_advisor.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _answers(compared: HardwareComparison) -> Iterator[str]:
 
 def _first(ranked: Ranked, figure: str) -> str:
     """Return which machine is first, or which tie."""
-    label, devices = ranked.machine.label, _devices(ranked.step.devices)
+    label, devices = ranked.machine.label, counted(ranked.step.devices, "device")
     others = ", ".join(machine.label for machine in ranked.ties)
     if ranked.is_by_launches:
         return (
@@ -89,7 +89,7 @@ def _said(machine: MachineScaling) -> Iterator[str]:
 
 
 def _up_to(knee: Knee) -> str:
-    pays = f"each doubling pays up to {_devices(knee.devices)}"
+    pays = f"each doubling pays up to {counted(knee.devices, 'device')}"
     if knee.devices == 1:
         pays = "a second device brings less than half of what it could"
     between = f"{knee.at_worst} to {knee.at_best}"
@@ -143,7 +143,7 @@ def _memory(machine: MachineScaling) -> list[str]:
     size = machine.memory_bytes
     has = "" if size is None else f" of {format_bytes(size)}"
     return [
-        f"memory{has}: {held.family} on {_devices(held.devices)} holds "
+        f"memory{has}: {held.family} on {counted(held.devices, 'device')} holds "
         f"{format_bytes(held.peak_bytes)} at most"
         + (
             ""
@@ -153,7 +153,3 @@ def _memory(machine: MachineScaling) -> list[str]:
         for held in machine.memory
         if held.devices == 1 or held.family in weak
     ]
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"

@@ -8,7 +8,7 @@ from placement_advisor.cost.table import CostBasis
 from placement_advisor.machine.devices import Basis
 from placement_advisor.report.document import Facts, Section, Table, as_text
 from placement_advisor.simulator.critical_path import PathKind, time_by_kind
-from placement_advisor.units import format_bytes, format_ns, format_share
+from placement_advisor.units import counted, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,9 +63,9 @@ def _costs(told: Simulation) -> str:
 
 def _machine(told: Simulation) -> str:
     devices, hosts = told.cluster.devices, told.cluster.hosts
-    text = f"{len(devices)} devices" if len(devices) > 1 else "1 device"
+    text = counted(len(devices), "device")
     if hosts:
-        text += f" and {len(hosts)} hosts" if len(hosts) > 1 else " and 1 host"
+        text += f" and {counted(len(hosts), 'host')}"
     measured = sum(link.basis is Basis.MEASURED for link in told.cluster.links)
     if not measured:
         return f"{text}, every figure assumed"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.document import NOTHING
-from placement_advisor.units import copies_text, format_bytes, format_ns
+from placement_advisor.units import copies_text, counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,8 +85,8 @@ def predicted_lines(candidate: Candidate) -> list[str]:
     if (found := predicted_range(candidate)) is not None:
         lines.append(with_range(found.median, found))
     if after is not None and (later := range_after_runs(candidate)) is not None:
-        runs = "1 run" if after.runs == 1 else f"{after.runs} runs"
-        lines.append(f"after {runs} {with_range(later.median, later)}")
+        told = with_range(later.median, later)
+        lines.append(f"after {counted(after.runs, 'run')} {told}")
     return lines
 
 

@@ -24,7 +24,7 @@ from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.report.analysis.figures import AS_IS, NO_PROFILE, timed_ns
 from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes, ScalingRow, scaling
 from placement_advisor.results.candidate import failure_file
-from placement_advisor.units import NS_PER_S, format_ns, format_share
+from placement_advisor.units import NS_PER_S, counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -318,10 +318,9 @@ def _line(row: ScalingRow, alone: ScalingRow, within_rounds: Mapping[str, float]
         _figures(row, alone, row.measured_ns, alone.measured_ns, "measured", speedup),
         _figures(row, alone, row.predicted_ns, alone.predicted_ns, "simulated"),
     ]
-    where = "1 device" if row.devices == 1 else f"{row.devices} devices"
     told = "; ".join(filter(None, figures)) or "not simulated"
     what = row.name if row.name == row.candidate else f"{row.name} ({row.candidate})"
-    return f"{what}, {where}, {row.batch} samples a step: {told}"
+    return f"{what}, {counted(row.devices, 'device')}, {row.batch} samples a step: {told}"
 
 
 def _figures(
