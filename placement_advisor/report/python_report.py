@@ -186,7 +186,6 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 def _speedup_text(row: Mapping[str, Any]) -> str:
     if row["speedup"] is None:
         return NOTHING
-    text = times_text(row["speedup"])
-    if row["speedup_low"] is not None:
-        text += f" ({times_text(row['speedup_low'])} to {times_text(row['speedup_high'])})"
-    return f"{text}, {row['speedup_basis']}"
+    low, high = row["speedup_low"], row["speedup_high"]
+    ends = "" if low is None else f" ({times_text(low)} to {times_text(high)})"
+    return f"{times_text(row['speedup'])}{ends}, {row['speedup_basis']}"

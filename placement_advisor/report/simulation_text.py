@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.machine.devices import Basis
 from placement_advisor.report.document import Facts, Section, Table, as_text
+from placement_advisor.report.trace_summary import total_text
 from placement_advisor.simulator.critical_path import PathKind, time_by_kind
 from placement_advisor.units import counted, format_bytes, format_ns, format_share
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.report.document import Part
     from placement_advisor.simulator.critical_path import PathStep
-    from placement_advisor.simulator.simulation import Direction, Simulation
+    from placement_advisor.simulator.simulation import Simulation
 
 LONGEST_PARTS = 10
 
@@ -104,19 +105,12 @@ def _copies(told: Simulation) -> Part:
         + (f", on {schedule.waits_longest}" if schedule.waits_longest else "")
     )
     rows = [
-        (str(each.copies), _size(each), f"{each.source} → {each.target}")
+        (str(each.copies), total_text(each.size, format_bytes), f"{each.source} → {each.target}")
         for each in told.directions
     ]
     of_unknown = f"of unknown size, so priced at latency alone: {unknown}" if unknown else ""
     table = Table(("copies", "bytes", "direction"), rows, names=(-1,))
     return Section(title, [of_unknown, table])
-
-
-def _size(direction: Direction) -> str:
-    if direction.size.amount is None:
-        return "unknown"
-    text = format_bytes(direction.size.amount)
-    return f"at least {text}" if direction.size.unknown else text
 
 
 def _path(told: Simulation) -> Section:

@@ -76,20 +76,20 @@ def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
     if summary.state.parts:
         parameters += f"; {_sized(summary.state, 'other')} (optimizer slots, metrics, counters)"
     yield "parameters", parameters
-    yield "constants", f"{summary.constants.parts}, {_total(summary.constants, format_bytes)}"
+    yield "constants", f"{summary.constants.parts}, {total_text(summary.constants, format_bytes)}"
     # A loop can hold whole training steps.
     where = " outside loops" if any(op.is_loop for op in summary.control_flow) else ""
     nothing = f"in all, there is no backward pass{where}"
     kept = "kept for the backward pass" if summary.trains else nothing
     yield "activations", f"{_sized(summary.activations, 'forward tensor')} {kept}"
-    flops = f"{_total(summary.flops, format_flops)} per step; known for "
+    flops = f"{total_text(summary.flops, format_flops)} per step; known for "
     flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
     if summary.flops_known_bytes_share is not None:
         flops += f", which access {_floor_share(summary.flops_known_bytes_share)} of the bytes"
     yield "flops", flops
     yield (
         "bytes",
-        f"{_total(summary.bytes_accessed, format_bytes)} accessed per step; known for "
+        f"{total_text(summary.bytes_accessed, format_bytes)} accessed per step; known for "
         f"{_floor_share(summary.bytes_accessed.known_share)} of the ops that compute",
     )
 
@@ -100,9 +100,9 @@ def _tables(summary: GraphSummary) -> Iterator[Part]:
     kinds = [
         (
             str(kind.ops),
-            _total(kind.flops, format_flops),
+            total_text(kind.flops, format_flops),
             _share(kind.flops_share),
-            _total(kind.bytes_accessed, format_bytes),
+            total_text(kind.bytes_accessed, format_bytes),
             _share(kind.bytes_share),
             kind.kind,
         )
@@ -112,13 +112,11 @@ def _tables(summary: GraphSummary) -> Iterator[Part]:
     title = "heaviest kinds, by share of the flops or of the bytes accessed"
     yield Section(title, [Table(columns, kinds, names=(-1,))])
     yield Section("", _structure(summary))
-    host = [(str(kind.ops), _host_kind(kind)) for kind in summary.host_only]
+    host = [(str(kind.ops), _host_kind(kind)) for kind in summary.host_only[:_ROWS]]
     ops = sum(kind.ops for kind in summary.host_only)
-    yield _listed(
-        "ops without a GPU kernel",
-        f"{ops}; they run on the host",
-        [Table(("", ""), host[:_ROWS], names=(-1,)), *_more(len(host), _ROWS)] if host else [],
-    )
+    more = _more(len(summary.host_only), _ROWS)
+    listed: list[Part] = [Table(("", ""), host, names=(-1,)), *more] if host else []
+    yield _listed("ops without a GPU kernel", f"{ops}; they run on the host", listed)
     flows = summary.control_flow
     shown = [*map(_control_flow, flows[:_ROWS]), *_more(len(flows), _ROWS)]
     yield _listed("control flow", str(len(flows)), shown)
@@ -163,14 +161,13 @@ def _first(what: str, found: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> P
 
 def _runs(groups: Sequence[Sequence[str]]) -> str:
     """Return each group by its first and last layer, and how many layers it has."""
-    return names(
-        [
-            f"{group[0]} (1 layer)"
-            if len(group) == 1
-            else f"{group[0]} to {group[-1]} ({len(group)} layers)"
-            for group in groups
-        ]
-    )
+    runs = [
+        f"{group[0]} (1 layer)"
+        if len(group) == 1
+        else f"{group[0]} to {group[-1]} ({len(group)} layers)"
+        for group in groups
+    ]
+    return first_names(runs, _NAMES)
 
 
 def _count(count: int, one: str, several: str) -> str:
@@ -185,12 +182,12 @@ def _tensor(tensor: LargeTensor) -> str:
 def _host_kind(kind: HostKind) -> str:
     text = kind.kind
     if kind.layers:
-        text += f" in {names(kind.layers)}"
+        text += f" in {first_names(kind.layers, _NAMES)}"
     if kind.bound_ops:
         bound = _count(kind.bound_ops, "more op stays", "more ops stay")
         text += f"; {bound} with a variable or table that they share"
     if kind.crossing.parts:
-        text += f"; {_total(kind.crossing, format_bytes)} to and from ops that have one"
+        text += f"; {total_text(kind.crossing, format_bytes)} to and from ops that have one"
     return text
 
 
@@ -206,11 +203,6 @@ def _control_flow(op: ControlFlow) -> str:
     return text
 
 
-def names(given: Sequence[str]) -> str:
-    """Return the first names, and how many there are beyond them."""
-    return first_names(given, _NAMES)
-
-
 def _more(count: int, shown: int) -> list[str]:
     return [f"and {count - shown} more"] if count > shown else []
 
@@ -220,10 +212,11 @@ def _sized(total: Total, noun: str) -> str:
     plural = "" if total.parts == 1 or noun == "other" else "s"
     if not total.parts:
         return f"no {noun}s"
-    return f"{total.parts} {noun}{plural}, {_total(total, format_bytes)}"
+    return f"{total.parts} {noun}{plural}, {total_text(total, format_bytes)}"
 
 
-def _total(total: Total, form: Callable[[int], str]) -> str:
+def total_text(total: Total, form: Callable[[int], str]) -> str:
+    """Return a sum, at least which it is where parts are missing."""
     if total.amount is None:
         return _UNKNOWN
     return f"at least {form(total.amount)}" if total.unknown else form(total.amount)
