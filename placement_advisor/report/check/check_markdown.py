@@ -163,8 +163,7 @@ def _explanation(number: int, told: Told) -> str:
     lines += [f"- note: {_text(note)}" for note in told.notes]
     parts = ["\n".join(lines)]
     if has_changed(told):
-        cells = [(each.label, each.before, each.after, each.change) for each in told.figures]
-        rows = [[_text(cell) for cell in row] for row in cells]
+        rows = [list(map(_text, figure)) for figure in told.figures]
         parts.append(markdown_table(("", "locked", "now", "change"), rows))
     if told.changes:
         parts.append(code_block("\n".join(told.changes), "diff"))
