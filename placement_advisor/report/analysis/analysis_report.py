@@ -35,7 +35,7 @@ from placement_advisor.report.document import (
     escape,
     one_line,
 )
-from placement_advisor.results.analysis import ANALYSIS, CERTIFICATE, HOW_TO_SPLIT
+from placement_advisor.results.analysis import ANALYSIS, CERTIFICATE, GRAPH, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
 from placement_advisor.simulator.events import carried
 from placement_advisor.units import (
@@ -60,24 +60,6 @@ _WIDTH = 80
 _NAME_WIDTH = 15
 # Beyond these a list is not read; the placement file and the listing have all.
 MAX_LAYERS, MAX_MOVED_OPS, MAX_LISTING_LINES = 20, 10, 80
-_OWN_TIMELINES, _FAILURES, _BREAK_EVEN_PICTURE = "timelines/", "failures/", "break-even.png"
-_FILES = (
-    ("report.html", "all of this for any browser, in one file to pass on"),
-    ("report.txt", "the same as text, without what tells of every op and copy"),
-    ("report.md", "the same as text, with placements and copies in full"),
-    (HOW_TO_SPLIT, "code that places your step so"),
-    ("timeline.png", "single and the best candidates over time"),
-    (_OWN_TIMELINES, "the other candidates over time"),
-    ("comparison.png", "what each candidate's step is made of"),
-    (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
-    (ANALYSIS, "every number, for programs: advisor show, advisor diff"),
-    (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
-    ("placements/", "which device each op runs on"),
-    ("predictions/", "what was predicted, written before that candidate ran"),
-    (_FAILURES, "errors in full"),
-)
-# Nobody waits for them who is in a hurry.
-_TO_LOOK_AT = ("report.html", "timeline.png", _OWN_TIMELINES, "comparison.png", _BREAK_EVEN_PICTURE)
 
 
 def full_text(analysis: Analysis) -> str:
@@ -214,7 +196,7 @@ def _pictures(analysis: Analysis) -> Iterator[Part]:
     yield Picture(f"Timeline of single and the best candidates, {shown}", "timeline.png")
     if others := figures.in_own_timelines(analysis):
         names = ", ".join(candidate.name for candidate in others)
-        yield f"The others over time, in {_OWN_TIMELINES}: {names}."
+        yield f"The others over time, in timelines/: {names}."
     yield Picture(f"Comparison: what a step is made of, {shown}", "comparison.png")
 
 
@@ -223,7 +205,7 @@ def _break_even(analysis: Analysis) -> Iterator[Part]:
     yield Bullets(break_even_lines(analysis.break_even))
     if not analysis.options.quick:
         alt = "Break-even: the best split's speed-up over single, simulated"
-        yield Picture(alt, _BREAK_EVEN_PICTURE)
+        yield Picture(alt, "break-even.png")
     yield Section("", [BREAK_EVEN_NOTE], page_only=True)
 
 
@@ -413,17 +395,28 @@ def _limits(analysis: Analysis) -> Iterator[str]:
 
 
 def _files(analysis: Analysis) -> Iterator[Part]:
-    missing = set(_TO_LOOK_AT) if analysis.options.quick else set()
-    if not figures.in_own_timelines(analysis):
-        missing.add(_OWN_TIMELINES)
-    if analysis.break_even is None:
-        missing.add(_BREAK_EVEN_PICTURE)
-    if not statements.verdict_is_split(analysis):
-        missing.add(HOW_TO_SPLIT)
-    if not any(map(failure_file, analysis.candidates)):
-        missing.add(_FAILURES)
-    yield Facts([file for file in _FILES if file[0] not in missing], label_width=16)
-    if analysis.options.quick:
+    # Nobody waits for what there is to look at who is in a hurry.
+    to_look_at = not analysis.options.quick
+    is_split = statements.verdict_is_split(analysis)
+    timelines = to_look_at and bool(figures.in_own_timelines(analysis))
+    break_even = to_look_at and analysis.break_even is not None
+    files = (
+        (to_look_at, "report.html", "all of this for any browser, in one file to pass on"),
+        (True, "report.txt", "the same as text, without what tells of every op and copy"),
+        (True, "report.md", "the same as text, with placements and copies in full"),
+        (is_split, HOW_TO_SPLIT, "code that places your step so"),
+        (to_look_at, "timeline.png", "single and the best candidates over time"),
+        (timelines, "timelines/", "the other candidates over time"),
+        (to_look_at, "comparison.png", "what each candidate's step is made of"),
+        (break_even, "break-even.png", "what would have to change for a split to win"),
+        (True, ANALYSIS, "every number, for programs: advisor show, advisor diff"),
+        (True, CERTIFICATE, f"proof of the bound: advisor verify {CERTIFICATE} {GRAPH}"),
+        (True, "placements/", "which device each op runs on"),
+        (True, "predictions/", "what was predicted, written before that candidate ran"),
+        (any(map(failure_file, analysis.candidates)), "failures/", "errors in full"),
+    )
+    yield Facts([(name, told) for is_there, name, told in files if is_there], label_width=16)
+    if not to_look_at:
         return
     profiles = "simulated"
     if any(c.measured and c.measured.profile_run for c in analysis.candidates):
