@@ -131,7 +131,7 @@ def wrapped(text: str, width: int | None, first: str = "") -> list[str]:
     line, first = one_line(text), _printable(first)
     if width is None:
         return [f"{first}{line}".rstrip()]
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         line,
         width,
         initial_indent=first,
@@ -139,6 +139,7 @@ def wrapped(text: str, width: int | None, first: str = "") -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return lines or [first.rstrip()]
 
 
 def _section_lines(section: Section, width: int | None) -> list[str]:
