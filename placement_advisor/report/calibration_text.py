@@ -122,7 +122,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         for timing in timings
     ]
     if any(abs(residual or 0) > _ROUGH_RESIDUAL for residual in residuals):
-        yield ("rough", "copies follow no line here: predictions go by the copies, not by it")
+        yield "rough", "copies follow no line here: predictions go by the copies, not by it"
     if max(calibration.reference_p90.values()) >= _UNSTEADY_P90:
         yield "unsteady", "close what else runs on these cores and calibrate again"
     if summary.kept_in is None:
@@ -134,7 +134,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         yield "cluster file", summary.cluster_file
         for device in summary.cluster.devices:
             if device.peak_flops_per_s is None:
-                yield ("", f"to predict with it, give {device.name} a preset in it")
+                yield "", f"to predict with it, give {device.name} a preset in it"
     cluster = f" --hardware {summary.cluster_file}" if summary.cluster_file is not None else ""
     yield "next", f"advisor analyze MODEL.py{cluster}"
 
