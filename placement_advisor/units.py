@@ -54,6 +54,15 @@ def time_unit(time_ns: int) -> tuple[int, str]:
     return next((step for step in _TIME_STEPS if time_ns >= step[0]), (1, "ns"))
 
 
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "table"), counted(1_200, "op")
+    ('1 table', '1,200 ops')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def copies_text(count: int) -> str:
     """Return a number of copies in words.
 

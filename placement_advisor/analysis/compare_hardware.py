@@ -29,14 +29,13 @@ from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.batch_split.split_traces import unsplit
-from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter
-from placement_advisor.units import NS_PER_S
+from placement_advisor.units import NS_PER_S, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

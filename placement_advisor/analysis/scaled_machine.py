@@ -36,12 +36,11 @@ from placement_advisor.analysis.step_memory import StepMemory
 from placement_advisor.candidates import families, pipeline, single, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.simulator.sensitivity import predicted_ratio
-from placement_advisor.units import NS_PER_S
+from placement_advisor.units import NS_PER_S, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

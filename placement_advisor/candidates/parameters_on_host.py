@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import counted, listed
+from placement_advisor.candidates.rationale_phrases import listed
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.membership import data_outputs
 from placement_advisor.graph.op import LOOKUP_KINDS
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.graph.roles import PASS_ROLES
-from placement_advisor.units import format_bytes
+from placement_advisor.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.busy_time import busy_ns
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import counted, listed
+from placement_advisor.candidates.rationale_phrases import listed
 from placement_advisor.graph.host_ops import host_bound
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
 from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.graph.structure.order import depth_first
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.units import format_bytes, format_ns
+from placement_advisor.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

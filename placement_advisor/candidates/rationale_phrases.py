@@ -19,12 +19,3 @@ def listed(names: Sequence[str]) -> str:
     ('a and b', 'a, b, c and 2 more')
     """
     return name_patterns.listed(names, MAX_NAMES)
-
-
-def counted(count: int, what: str) -> str:
-    """Return a count with its noun.
-
-    >>> counted(1, "table"), counted(1_200, "op")
-    ('1 table', '1,200 ops')
-    """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -12,12 +12,12 @@ from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, placements_of
 from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY, least_step
+from placement_advisor.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.busy_time import busy_ns
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.roles import TRAINING_ROLES
-from placement_advisor.units import format_ns
+from placement_advisor.units import counted, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -183,11 +183,11 @@ def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) ->
 
         return _json(plain(Check.of(result)))
     if form is Format.GITHUB:
-        from placement_advisor.report.check.check_github import check_as_github
+        from placement_advisor.report.check.check_formats import check_as_github
 
         return check_as_github(_in_repository(result, root))
     if form is Format.SARIF:
-        from placement_advisor.report.check.check_sarif import check_as_sarif
+        from placement_advisor.report.check.check_formats import check_as_sarif
 
         return _json(check_as_sarif(_in_repository(result, root)))
     from placement_advisor.report.check.check_markdown import check_as_markdown

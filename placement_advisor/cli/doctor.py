@@ -108,7 +108,7 @@ def _hosts(asked: HostsAsked, as_json: bool) -> bool:
 
         print_json(plain(Hosts.of(found)))
     else:
-        from placement_advisor.report.hosts_text import render_hosts
+        from placement_advisor.report.doctor_text import render_hosts
 
         sys.stdout.write(render_hosts(found))
     return not any(check.blocks for check in all_checks(found))

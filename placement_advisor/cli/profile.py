@@ -66,11 +66,11 @@ def profile(
 
             text = json_text(plain(Profile.of(read)))
         elif form is Format.MARKDOWN:
-            from placement_advisor.report.profile.profile_markdown import profile_as_markdown
+            from placement_advisor.report.profile_text import profile_as_markdown
 
             text = profile_as_markdown(read)
         else:
-            from placement_advisor.report.profile.profile_text import render_profile
+            from placement_advisor.report.profile_text import render_profile
 
             text = render_profile(read)
         if put is None:

@@ -82,7 +82,7 @@ def shown(lines: Iterable[Line], *, color: bool) -> str:
 
 def _full_text(folder: Path) -> str:
     from placement_advisor.files.foreign_file import content
-    from placement_advisor.report.analysis.tables import FULL_TEXT
+    from placement_advisor.results.analysis import FULL_TEXT
 
     path = folder / FULL_TEXT
     try:

@@ -171,6 +171,11 @@ class StepProfile:
         return sum(known) if len(known) == len(sizes) and not self.unseen_copies else None
 
     @property
+    def bytes_are_a_floor(self) -> bool:
+        """False: `transfer_bytes` are all of them, or unknown."""
+        return False
+
+    @property
     def size_basis(self) -> SizeBasis | None:
         """Where the bytes across come from, None where they are not known or there are none."""
         found = {total.size_basis for total in self.transfers}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from placement_advisor import __version__
 from placement_advisor.analysis.acceptance.finding import Outcome
 from placement_advisor.analysis.acceptance.judge import findings_of
-from placement_advisor.report.doctor_text import wrapped
+from placement_advisor.report.doctor_text import WIDTH
+from placement_advisor.report.document import Facts, Section, as_text
 from placement_advisor.tf.acceptance.known_step import OPS, End, copies_from
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from placement_advisor.analysis.acceptance.observed import Acceptance, PairRun
@@ -27,13 +27,12 @@ _UNTRIED = (
 def render_acceptance(acceptance: Acceptance, bundle: Path) -> str:
     """Return the text, which ends with trust or what is off."""
     head = f"advisor {__version__}, TensorFlow {acceptance.tensorflow_version}; "
-    lines = [head + acceptance.description, _known_step()]
-    if acceptance.has_gpus:
-        lines += wrapped(_UNTRIED, "", "")
-    for pair in acceptance.pairs:
-        lines += ["", pair.title, *_findings(pair)]
-    lines += ["", f"bundle: {bundle}", *_verdict(acceptance, bundle)]
-    return "\n".join(lines) + "\n"
+    untried = _UNTRIED if acceptance.has_gpus else ""
+    first = Section("", [head + acceptance.description, _known_step(), untried])
+    pairs = [Section("", [pair.title, _findings(pair)]) for pair in acceptance.pairs]
+    last = Section("", [f"bundle: {bundle}", *_verdict(acceptance, bundle)])
+    # A path is there to be copied.
+    return f"{as_text([first, *pairs], WIDTH)}\n{as_text([last])}"
 
 
 def _known_step() -> str:
@@ -45,12 +44,9 @@ def _known_step() -> str:
     return f"known step: {len(OPS)} ops; {there}, {back}"
 
 
-def _findings(pair: PairRun) -> Iterator[str]:
-    indent = " " * (_OUTCOME + _NAME)
-    for each in findings_of(pair):
-        yield from wrapped(
-            each.finding, f"{each.outcome.value:<{_OUTCOME}}{each.name:<{_NAME}}", indent
-        )
+def _findings(pair: PairRun) -> Facts:
+    rows = [(f"{e.outcome.value:<{_OUTCOME}}{e.name}", e.finding) for e in findings_of(pair)]
+    return Facts(rows, label_width=_OUTCOME + _NAME)
 
 
 def _verdict(acceptance: Acceptance, bundle: Path) -> list[str]:

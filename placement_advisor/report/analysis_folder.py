@@ -13,13 +13,8 @@ from placement_advisor.files.contract import json_text, like
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output import output_folder
 from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
-from placement_advisor.report.analysis.full_text import full_text
-from placement_advisor.report.analysis.markdown import render_markdown
-from placement_advisor.report.analysis.tables import (
-    FULL_TEXT,
-    SCRIPT_OUTPUT,
-    verdict_is_split,
-)
+from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
+from placement_advisor.report.analysis.statements import verdict_is_split
 from placement_advisor.report.html.report_file import REPORT_FILE, report_html
 from placement_advisor.report.pictures.break_even_plot import draw_break_even
 from placement_advisor.report.pictures.canvas import save
@@ -29,7 +24,13 @@ from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.results import analysis as published
-from placement_advisor.results.analysis import ANALYSIS, GRAPH, HOW_TO_SPLIT
+from placement_advisor.results.analysis import (
+    ANALYSIS,
+    FULL_TEXT,
+    GRAPH,
+    HOW_TO_SPLIT,
+    SCRIPT_OUTPUT,
+)
 from placement_advisor.results.candidate import Prediction, RatioAfterRuns, failure_file
 
 if TYPE_CHECKING:

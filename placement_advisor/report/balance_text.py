@@ -6,37 +6,37 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.batch import split_step
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
-from placement_advisor.report.analysis.tables import one_line, right_aligned
+from placement_advisor.report.document import NOTHING, Section, Table, as_text
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from placement_advisor.cost.batch import SplitStep
     from placement_advisor.cost.batch_balance import Balance, DeviceSpeed
+    from placement_advisor.report.document import Part
 
 
 def render_balance(balance: Balance) -> str:
     """Return the text, which begins with the answer and ends with what to type next."""
+    return as_text(_parts(balance))
+
+
+def _parts(balance: Balance) -> Iterator[Part]:
     ratio = ":".join(map(str, balance.advised))
+    yield _answer(balance, ratio)
+    yield _devices(balance.devices)
+    yield _splits(balance)
+    basis = [
+        "Alone and splits: measured, mean of steps without the tenth at either end.",
+        "By the lines: what the slowest device takes alone; merging comes on top.",
+    ]
+    yield Section("", basis)
+    yield Section("", _memory(balance))
+    yield _other_batches(balance)
     # Batches that a file holds as values have the size that they have.
     size = f" --batch-size {balance.batch}" if balance.batch_was_asked else ""
-    parts = [
-        [one_line(_answer(balance, ratio))],
-        _devices(balance.devices),
-        _splits(balance),
-        [
-            "Alone and splits: measured, mean of steps without the tenth at either end.",
-            "By the lines: what the slowest device takes alone; merging comes on top.",
-        ],
-        _memory(balance),
-        _other_batches(balance),
-        [
-            f"next: advisor analyze {one_line(balance.model)}{size} --candidates batch "
-            f"--ratios {ratio}",
-        ],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    yield f"next: advisor analyze {balance.model}{size} --candidates batch --ratios {ratio}"
 
 
 def _answer(balance: Balance, ratio: str) -> str:
@@ -80,7 +80,7 @@ def _memory(balance: Balance) -> list[str]:
         f"{format_bytes(memory.per_sample_bytes)} for each sample."
     )
     known = [
-        f"{one_line(device.name)} holds {most:,}"
+        f"{device.name} holds {most:,}"
         for device, most in zip(balance.devices, balance.most, strict=True)
         if most is not None
     ]
@@ -89,50 +89,48 @@ def _memory(balance: Balance) -> list[str]:
     return [held, f"Samples that fit: {', '.join(known)}."]
 
 
-def _devices(devices: Sequence[DeviceSpeed]) -> list[str]:
-    sizes = [point.batch for point in devices[0].points]
-    rows = [["alone", *(f"batch {size}" for size in sizes), "fixed", "per sample", "line off by"]]
-    for device in devices:
-        worst = max(device.residuals, key=abs)
-        rows.append(
-            [
-                one_line(device.name),
-                *(f"{point.samples_per_s:,.0f}/s" for point in device.points),
-                format_ns(device.line.fixed_ns),
-                format_ns(device.line.per_sample_ns),
-                f"{worst * 100:+.1f} %",
-            ]
-        )
-    return right_aligned(rows)
+def _devices(devices: Sequence[DeviceSpeed]) -> Table:
+    batches = [f"batch {point.batch}" for point in devices[0].points]
+    rows = [
+        [
+            device.name,
+            *(f"{point.samples_per_s:,.0f}/s" for point in device.points),
+            format_ns(device.line.fixed_ns),
+            format_ns(device.line.per_sample_ns),
+            f"{max(device.residuals, key=abs) * 100:+.1f} %",
+        ]
+        for device in devices
+    ]
+    return Table(["alone", *batches, "fixed", "per sample", "line off by"], rows)
 
 
-def _splits(balance: Balance) -> list[str]:
+def _splits(balance: Balance) -> Table:
     """Return the splits that were run, the best of them last."""
-    names = [one_line(device.name) for device in balance.devices]
     lines = [device.line for device in balance.devices]
-    rows = [["split", *names, "step", "samples/s", "by the lines"]]
     notes = {balance.even.batches: "even", balance.best.batches: "by the lines"}
     notes[balance.advised] = "advised"
     slowest_first = sorted(balance.tried, key=lambda samples: -balance.tried[samples])
+    rows = []
     for samples in slowest_first or [balance.even.batches, balance.best.batches]:
         step_ns = balance.tried.get(samples)
-        rate = "–" if step_ns is None else f"{balance.batch / step_ns * NS_PER_S:,.0f}"
         by_lines = format_ns(split_step(lines, samples).slowest_ns)
-        measured = "–" if step_ns is None else format_ns(step_ns)
-        rows.append([notes.get(samples, ""), *map(str, samples), measured, rate, by_lines])
-    return right_aligned(rows)
+        measured = [NOTHING, NOTHING]
+        if step_ns is not None:
+            measured = [format_ns(step_ns), f"{balance.batch / step_ns * NS_PER_S:,.0f}"]
+        rows.append([notes.get(samples, ""), *map(str, samples), *measured, by_lines])
+    names = [device.name for device in balance.devices]
+    return Table(["split", *names, "step", "samples/s", "by the lines"], rows)
 
 
-def _other_batches(balance: Balance) -> list[str]:
+def _other_batches(balance: Balance) -> Part:
     if not balance.lies_on_lines:
-        return ["Other batches: nothing is said, step times lie on no line over the batch."]
-    names = [one_line(device.name) for device in balance.devices]
-    rows = [["global batch, by the lines", *names, "step", "samples/s"]]
-    rows += [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
+        return "Other batches: nothing is said, step times lie on no line over the batch."
+    rows = [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
     best = balance.best_batch
     if best is not None:
         rows.append([f"best that fits: {sum(best.batches)}", *_figures(best)])
-    return right_aligned(rows)
+    names = [device.name for device in balance.devices]
+    return Table(["global batch, by the lines", *names, "step", "samples/s"], rows)
 
 
 def _figures(split: SplitStep) -> list[str]:

@@ -1,50 +1,62 @@
-"""What `advisor doctor` found, as text: a line per finding, what to do about it below."""
+"""What `advisor doctor` found of this machine or of hosts, as text: a line a finding."""
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from placement_advisor import __version__
 from placement_advisor.machine.doctor.checks import check_all, next_command
+from placement_advisor.report.document import Facts, Section, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.machine.doctor.facts import Facts
+    from placement_advisor.analysis.examine_hosts import HostsExamined
+    from placement_advisor.machine.doctor.facts import Facts as MachineFacts
     from placement_advisor.machine.doctor.finding import Check
+    from placement_advisor.report.document import Part
 
-_WIDTH = 100
+WIDTH = 100
 _STATE, _NAME = 9, 14
 
 
-def render_doctor(facts: Facts) -> str:
+def render_doctor(facts: MachineFacts) -> str:
     """Return the text, which ends with what to type next."""
     checks = check_all(facts)
-    lines = [f"advisor {facts.advisor_version}", "", *checks_lines(checks)]
-    verdict = [] if not any(check.blocks for check in checks) else ["`advisor analyze` cannot work"]
-    return "\n".join([*lines, "", *verdict, f"next: {next_command(facts, checks)}"]) + "\n"
+    verdict = "`advisor analyze` cannot work" if any(check.blocks for check in checks) else ""
+    last = Section("", [verdict, f"next: {next_command(facts, checks)}"])
+    return as_text([f"advisor {facts.advisor_version}", told_checks(checks), last], WIDTH)
 
 
-def checks_lines(checks: Sequence[Check]) -> list[str]:
-    """Return the lines of findings, which stand under one another."""
-    name_width = max([_NAME, *(len(check.name) + 1 for check in checks)])
-    indent = " " * (_STATE + name_width)
-    lines = []
-    for check in checks:
-        head = f"{check.state.value:<{_STATE}}{check.name:<{name_width}}"
-        lines += wrapped(check.finding, head, indent)
-        if check.action is not None:
-            lines += wrapped(check.action, f"{indent}→ ", f"{indent}  ")
-    return lines
-
-
-def wrapped(text: str, first: str, further: str) -> list[str]:
-    """Return lines that fit, the first of which begins otherwise than further ones."""
-    return wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=further,
-        break_long_words=False,
-        break_on_hyphens=False,
+def render_hosts(found: HostsExamined) -> str:
+    """Return the text: a part for each host, one for what is between, what to do next."""
+    from placement_advisor.analysis.host_checks import (
+        all_checks,
+        between_checks,
+        host_checks,
+        next_step,
     )
+
+    parts: list[Part] = [f"advisor {__version__}"]
+    for host in found.hosts:
+        checks = told_checks(host_checks(host, found.link))
+        parts.append(Section("", [f"host {host.request.name}, {host.address}", checks]))
+    if between := between_checks(found):
+        title = f"between hosts, --link {found.link}"
+        parts.append(Section("", [title, told_checks(between)]))
+    blocked = any(check.blocks for check in all_checks(found))
+    verdict = "`advisor analyze` cannot work on these hosts" if blocked else ""
+    parts.append(Section("", [verdict, Facts([("next: ", next_step(found))], label_width=6)]))
+    return as_text(parts, WIDTH)
+
+
+def told_checks(checks: Sequence[Check]) -> Facts:
+    """Return findings, which stand under one another, and what to do below each."""
+    name_width = max([_NAME, *(len(check.name) + 1 for check in checks)])
+    width = _STATE + name_width
+    rows = []
+    for check in checks:
+        rows.append((f"{check.state.value:<{_STATE}}{check.name}", check.finding))
+        if check.action is not None:
+            rows.append((f"{'':<{width}}→ ", check.action))
+    return Facts(rows, label_width=width)

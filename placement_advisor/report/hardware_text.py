@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.assumed_times import family_bases
@@ -10,7 +9,8 @@ from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
-from placement_advisor.report.analysis.expected_errors import FAMILY_WORDS, error_text
+from placement_advisor.report.analysis.statements import FAMILY_WORDS, mean_error_text
+from placement_advisor.report.document import Section, Table, as_text
 from placement_advisor.results.analysis import PUBLISHED_STEPS
 from placement_advisor.units import (
     format_bandwidth,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink, Source
+    from placement_advisor.report.document import Part
 
 _WIDTH = 100
-_GAP = "  "
 # One of each kind stands for those that are alike.
 _SHOWN = {
     "products": KernelFamily.LINEAR,
@@ -51,15 +51,15 @@ def render_hardware(presets: Sequence[str] | None) -> str:
     gpus = {gpu.name: gpu for gpu in listed_gpus()}
     links = {link.name: link for link in listed_links()}
     if presets is None:
-        parts = [_all_gpus(gpus.values()), _all_links(links.values())]
+        parts = [*_all_gpus(gpus.values()), *_all_links(links.values())]
     else:
-        parts = [_one_gpu(gpus[n]) if n in gpus else _one_link(links[n]) for n in presets]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+        of_each = [_one_gpu(gpus[n]) if n in gpus else _one_link(links[n]) for n in presets]
+        parts = [part for parts in of_each for part in parts]
+    return as_text(parts, _WIDTH)
 
 
-def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[str]:
-    rows = [["GPU", "memory", *_SHOWN, "links, the default first"]]
-    rows += [
+def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
+    rows = [
         [
             gpu.name,
             format_bytes(gpu.device.memory_bytes),
@@ -68,9 +68,9 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[str]:
         ]
         for gpu in gpus
     ]
-    yield from _table(rows, left={0, len(rows[0]) - 1})
-    yield ""
-    yield from _wrapped(
+    titles = ["GPU", "memory", *_SHOWN, "links, the default first"]
+    yield Table(titles, rows, names=(0, -1))
+    yield (
         "Percentages: how far off times of float32 kernels are in the mean, by formulas fitted to "
         f"measured kernels of the same chip, or ({_TRANSFERRED_MARK}) transferred from those of "
         f"others. {_ASSUMED.capitalize()}: no such kernel was measured; so are convolutions other "
@@ -85,13 +85,12 @@ def _error(gpu: ListedGpu, family: KernelFamily) -> str:
     basis, error = family_bases(gpu.device)[family]
     if error is None:
         return _ASSUMED
-    mark = _TRANSFERRED_MARK if basis is KernelBasis.TRANSFERRED else " "
-    return f"{error_text(error).replace('under', '<')}{mark}"
+    mark = _TRANSFERRED_MARK if basis is KernelBasis.TRANSFERRED else ""
+    return f"{mark}{mean_error_text(error).replace('under', '<')}"
 
 
-def _all_links(links: Iterable[ListedLink]) -> Iterator[str]:
-    rows = [["link", "latency", "", "bandwidth", ""]]
-    rows += [
+def _all_links(links: Iterable[ListedLink]) -> Iterator[Part]:
+    rows = [
         [
             each.name,
             format_ns(each.link.latency_ns),
@@ -101,17 +100,14 @@ def _all_links(links: Iterable[ListedLink]) -> Iterator[str]:
         ]
         for each in links
     ]
-    yield from _table(rows, left={0, 2, 4})
-    yield ""
+    yield Table(("link", "latency", "", "bandwidth", ""), rows, names=(0, 2, 4))
     yield "With a name, such as `advisor hardware V100`: its figures and their sources."
 
 
-def _one_gpu(gpu: ListedGpu) -> Iterator[str]:
+def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
     device, facts = gpu.device, gpu.facts
-    yield f"{gpu.name}: datasheet {gpu.datasheet}, chip {facts.chip}"
-    if gpu.aliases:
-        yield f"also called {', '.join(gpu.aliases)}"
-    yield ""
+    aliases = f"also called {', '.join(gpu.aliases)}" if gpu.aliases else ""
+    yield Section("", [f"{gpu.name}: datasheet {gpu.datasheet}, chip {facts.chip}", aliases])
     rows = [
         ["peak, float32", _rate(facts.peak_flops_per_s), "published"],
         ["memory", format_bytes(device.memory_bytes), "published"],
@@ -122,60 +118,38 @@ def _one_gpu(gpu: ListedGpu) -> Iterator[str]:
         rows.insert(1, ["peak, TF32", _rate(device.matrix_flops_per_s), "published"])
     for family, (basis, error) in family_bases(device).items():
         what = _NO_RECORD.get(family) or f"{family.value} ({FAMILY_WORDS[family]})"
-        off = "" if error is None else f"{error_text(error)} off"
+        off = "" if error is None else f"{mean_error_text(error)} off"
         rows.append([what, off, _BASIS_WORDS.get(basis, _ASSUMED)])
-    yield from _table(rows, left={0, 2})
-    yield ""
-    yield f"links: {', '.join(gpu.links)} (the first is the default)"
-    yield from _note_and_sources(gpu.note, gpu.sources)
+    yield Table(("", "", ""), rows, names=(0, -1))
+    links = f"links: {', '.join(gpu.links)} (the first is the default)"
+    yield Section("", [links, *_note_and_sources(gpu.note, gpu.sources)])
 
 
-def _one_link(listed: ListedLink) -> Iterator[str]:
+def _one_link(listed: ListedLink) -> Iterator[Part]:
     link = listed.link
+    bandwidth = format_bandwidth(link.bandwidth_bytes_per_s)
+    rows = [
+        ["latency", format_ns(link.latency_ns), listed.latency_basis.value],
+        ["bandwidth, one way", bandwidth, listed.bandwidth_basis.value],
+    ]
     yield listed.name
-    yield ""
-    yield from _table(
+    bridge = f"a bridge, which joins {listed.most_devices} devices"
+    yield Section(
+        "",
         [
-            ["latency", format_ns(link.latency_ns), listed.latency_basis.value],
-            [
-                "bandwidth, one way",
-                format_bandwidth(link.bandwidth_bytes_per_s),
-                listed.bandwidth_basis.value,
-            ],
+            Table(("", "", ""), rows, names=(0, -1)),
+            bridge if listed.most_devices is not None else "",
+            *_note_and_sources(listed.note, listed.sources),
         ],
-        left={0, 2},
     )
-    if listed.most_devices is not None:
-        yield f"a bridge, which joins {listed.most_devices} devices"
-    yield from _note_and_sources(listed.note, listed.sources)
 
 
-def _note_and_sources(note: str | None, sources: Sequence[Source]) -> Iterator[str]:
+def _note_and_sources(note: str | None, sources: Sequence[Source]) -> Iterator[Part]:
     if note is not None:
-        yield from _wrapped(f"note: {note}")
-    if sources:
-        yield "sources:"
-    for source in sources:
-        yield f"{_GAP}{source.title}, {source.publisher}"
-        yield f"{_GAP * 2}{source.address}"
-
-
-def _table(rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
-    """Return rows in columns, those of numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(_GAP.join(cells).rstrip())
-    return lines
+        yield f"note: {note}"
+    of_each = [Section(f"{each.title}, {each.publisher}", [each.address]) for each in sources]
+    yield Section("sources:", of_each)
 
 
 def _rate(flops_per_s: float) -> str:
     return f"{format_flops(flops_per_s)}/s"
-
-
-def _wrapped(text: str) -> list[str]:
-    return wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -8,21 +8,20 @@ from __future__ import annotations
 import base64
 from html import escape
 from io import BytesIO
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
-from placement_advisor.report.analysis.fastest_first import in_timeline
-from placement_advisor.report.analysis.tables import (
-    candidate_figures,
-    failure_kind_text,
+from placement_advisor.report.analysis.figures import (
+    in_timeline,
     predicted_range,
     predicted_speedup,
-    ranked_findings,
     speedup,
+    timed_ns,
     times_text,
 )
+from placement_advisor.report.analysis.statements import failure_kind_text
+from placement_advisor.report.document import NOTHING, Table, as_html
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Report:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What to act on, most valuable first."""
-        return tuple(ranked_findings(self.analysis))
+        return tuple(each for each in self.analysis.findings if not each.is_hypothetical)
 
     @property
     def candidates(self) -> list[dict[str, Any]]:
@@ -119,17 +118,13 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: answer, table, timeline."""
-        head = "".join(f"<th>{escape(column)}</th>" for column in _COLUMNS)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
-            for row in self.candidates
-        )
+        table = Table(_COLUMNS, [_cells(row) for row in self.candidates])
         findings = "".join(
             f"<li>{escape(f'{found.code}: {found.finding}')}</li>" for found in self.findings
         )
         return (
             f"<p><b>{escape(self.answer)}</b></p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"{as_html(table)}"
             f"{f'<ul>{findings}</ul>' if findings else ''}"
             f'<img alt="one step over time" style="max-width: 100%" src="{self._timeline()}">'
             f"<p>{escape(str(self.folder))}</p>"
@@ -153,29 +148,25 @@ def _axes(figure: Any) -> list[Axes]:
 
 
 def _row(analysis: Analysis, candidate: Candidate) -> dict[str, Any]:
-    predicted, ran = candidate_figures(candidate)
-    factor = speedup(candidate)
-    foreseen = predicted_range(candidate)
+    predicted, timed, factor = candidate.predicted, timed_ns(candidate), speedup(candidate)
+    step = predicted if timed is None else candidate.profile
     simulated = "baseline" if candidate.name == BASELINE else "simulated"
-    figures = ran or predicted
     best = factor.median if factor else predicted_speedup(analysis, candidate)
-    ends = factor or foreseen
-    memory = figures.step_memory_bytes if figures else {}
+    ends = factor or predicted_range(candidate)
+    memory = step.step_memory_bytes if step else {}
     return {
         "candidate": candidate.name,
         "family": candidate.family,
         "predicted_step_ns": predicted.step_ns if predicted else None,
-        "measured_step_ns": round(median(candidate.measured.step_ns))
-        if ran is not None and candidate.measured
-        else None,
+        "measured_step_ns": timed,
         "speedup": best,
         "speedup_low": ends.low if ends else None,
         "speedup_high": ends.high if ends else None,
         "speedup_basis": ("measured" if factor else simulated) if best is not None else None,
         "verdict": str(candidate.comparison.verdict) if candidate.comparison else None,
-        "exposed_ns": figures.exposed_ns if figures else None,
-        "transfers": figures.transfer_count if figures else None,
-        "transfer_bytes": figures.transfer_bytes if figures else None,
+        "exposed_ns": step.exposed_ns if step else None,
+        "transfers": step.transfer_count if step else None,
+        "transfer_bytes": step.transfer_bytes if step else None,
         "step_memory_bytes": max(memory.values(), default=None),
         "failure": failure_kind_text(candidate.failure) if candidate.failure else None,
         "rationale": candidate.rationale,
@@ -186,7 +177,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     steps = [row["predicted_step_ns"], row["measured_step_ns"]]
     return [
         row["candidate"],
-        *(format_ns(step_ns) if step_ns is not None else "–" for step_ns in steps),
+        *(format_ns(step_ns) if step_ns is not None else NOTHING for step_ns in steps),
         _speedup_text(row),
         row["failure"] or row["rationale"],
     ]
@@ -194,8 +185,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 def _speedup_text(row: Mapping[str, Any]) -> str:
     if row["speedup"] is None:
-        return "–"
-    text = times_text(row["speedup"])
-    if row["speedup_low"] is not None:
-        text += f" ({times_text(row['speedup_low'])} to {times_text(row['speedup_high'])})"
-    return f"{text}, {row['speedup_basis']}"
+        return NOTHING
+    low, high = row["speedup_low"], row["speedup_high"]
+    ends = "" if low is None else f" ({times_text(low)} to {times_text(high)})"
+    return f"{times_text(row['speedup'])}{ends}, {row['speedup_basis']}"

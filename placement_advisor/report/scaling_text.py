@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
-from placement_advisor.report.analysis.tables import NOTHING, one_line, with_range
-from placement_advisor.report.trace_summary import aligned
-from placement_advisor.units import format_bytes, format_ns
+from placement_advisor.report.analysis.figures import with_range
+from placement_advisor.report.document import NOTHING, Section, Table, as_text
+from placement_advisor.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from placement_advisor.analysis.machine_scaling import (
         HardwareComparison,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Ranked,
         ScaledStep,
     )
+    from placement_advisor.report.document import Part
 
 _HEADINGS = {
     Scaling.STRONG: "the same training, a batch of {batch} shared among the devices",
@@ -34,36 +35,35 @@ _PRICE, _LIMIT = "price of a million samples", "most lost to"
 
 def render_hardware_comparison(compared: HardwareComparison) -> str:
     """Return the text."""
-    parts = [list(_answers(compared))]
+    parts: list[Part] = [Section("", _answers(compared))]
     for machine in compared.machines:
         parts += [_table(machine, scaling, compared.batch) for scaling in _HEADINGS]
-        parts.append(
-            [*_memory(machine), *(one_line(f"{machine.label}: {note}") for note in machine.notes)]
-        )
-    return "\n\n".join("\n".join(map(str.rstrip, part)) for part in parts if part) + "\n"
+        told = [*_memory(machine), *machine.notes]
+        parts.append(Section("", [f"{machine.label}: {text}" for text in told]))
+    return as_text(parts)
 
 
 def _answers(compared: HardwareComparison) -> Iterator[str]:
-    yield one_line(
+    yield (
         f"{compared.model}, {compared.mode}, a batch of {compared.batch}: simulated from assumed "
         "costs, nothing was run"
     )
     for machine in compared.machines:
-        yield from (one_line(f"{machine.label}: {said}") for said in _said(machine))
+        yield from (f"{machine.label}: {said}" for said in _said(machine))
     if len(compared.machines) == 1:
         return
     fastest, cheapest = compared.fastest(), compared.cheapest()
     if fastest is not None:
         samples_per_s = f"{fastest.step.samples_per_s:,.0f}"
-        yield one_line(f"most samples per second: {_first(fastest, samples_per_s)}")
+        yield f"most samples per second: {_first(fastest, samples_per_s)}"
     if cheapest is not None:
         price = f"{cheapest.machine.cost_per_million(cheapest.step):.3g}"
-        yield one_line(f"least for a million samples: {_first(cheapest, price)}")
+        yield f"least for a million samples: {_first(cheapest, price)}"
 
 
 def _first(ranked: Ranked, figure: str) -> str:
     """Return which machine is first, or which tie."""
-    label, devices = ranked.machine.label, _devices(ranked.step.devices)
+    label, devices = ranked.machine.label, counted(ranked.step.devices, "device")
     others = ", ".join(machine.label for machine in ranked.ties)
     if ranked.is_by_launches:
         return (
@@ -89,25 +89,24 @@ def _said(machine: MachineScaling) -> Iterator[str]:
 
 
 def _up_to(knee: Knee) -> str:
-    pays = f"each doubling pays up to {_devices(knee.devices)}"
+    pays = f"each doubling pays up to {counted(knee.devices, 'device')}"
     if knee.devices == 1:
         pays = "a second device brings less than half of what it could"
     between = f"{knee.at_worst} to {knee.at_best}"
     return pays if knee.at_worst == knee.at_best else f"{pays} ({between} within the ranges)"
 
 
-def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> list[str]:
+def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> Section:
     best = machine.best(scaling)
-    if all(step.devices == 1 for step in best):
-        return []
-    is_priced = machine.price_per_hour is not None
-    rows: list[Sequence[str]] = [[*_COLUMNS, *([_PRICE] if is_priced else []), _LIMIT]]
+    price = [] if machine.price_per_hour is None else [_PRICE]
+    rows = []
     for step in best:
         cost = machine.cost_per_million(step)
-        priced = [] if cost is None else [f"{cost:.3g}"]
-        rows.append([*_cells(step), *priced, _lost(step)])
-    heading = f"{machine.label}: {_HEADINGS[scaling].format(batch=batch)}"
-    return [one_line(heading), *aligned(rows)]
+        rows.append([*_cells(step), *([] if cost is None else [f"{cost:.3g}"]), _lost(step)])
+    table = Table([*_COLUMNS, *price, _LIMIT], rows, names=(-1,))
+    is_shared = any(step.devices > 1 for step in best)
+    title = f"{machine.label}: {_HEADINGS[scaling].format(batch=batch)}"
+    return Section(title, [table] if is_shared else [])
 
 
 def _cells(step: ScaledStep) -> list[str]:
@@ -144,7 +143,7 @@ def _memory(machine: MachineScaling) -> list[str]:
     size = machine.memory_bytes
     has = "" if size is None else f" of {format_bytes(size)}"
     return [
-        f"{machine.label}: memory{has}: {held.family} on {_devices(held.devices)} holds "
+        f"memory{has}: {held.family} on {counted(held.devices, 'device')} holds "
         f"{format_bytes(held.peak_bytes)} at most"
         + (
             ""
@@ -154,7 +153,3 @@ def _memory(machine: MachineScaling) -> list[str]:
         for held in machine.memory
         if held.devices == 1 or held.family in weak
     ]
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.report.analysis.tables import one_line
-from placement_advisor.report.trace_summary import aligned, fact
+from placement_advisor.report.document import Facts, Table, as_text
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ _WHY_STOPPED = {
 
 def render_search(search: Search) -> str:
     """Return the text."""
-    parts = [[_verdict(search)], list(_facts(search)), list(_devices(search))]
-    return "\n\n".join("\n".join(map(str.rstrip, part)) for part in parts) + "\n"
+    return as_text([_verdict(search), Facts(_facts(search)), _devices(search)])
 
 
 def _verdict(search: Search) -> str:
@@ -33,23 +31,22 @@ def _verdict(search: Search) -> str:
     return f"{value}: the best found; at most {gap * 100:.1f} % less may be possible"
 
 
-def _facts(search: Search) -> Iterator[str]:
+def _facts(search: Search) -> Iterator[tuple[str, str]]:
     used = len(set(search.device_of.values()))
-    yield fact("graph", one_line(f"{search.graph_file}: {search.ops} ops"))
-    yield fact("machine", one_line(f"{search.machine}; {used} used"))
-    yield fact("costs", "assumed, from the devices' figures")
+    yield "graph", f"{search.graph_file}: {search.ops} ops"
+    yield "machine", f"{search.machine}; {used} used"
+    yield "costs", "assumed, from the devices' figures"
     bound = format_ns(search.lower_bound_ns)
-    yield fact("bound", f"{bound}: no such placement of these ops takes less, under these costs")
+    yield "bound", f"{bound}: no such placement of these ops takes less, under these costs"
     if search.stopped_by in _WHY_STOPPED:
-        yield fact("stopped", _WHY_STOPPED[search.stopped_by])
+        yield "stopped", _WHY_STOPPED[search.stopped_by]
     spent = f"{search.effort_units_spent:.1f} units of effort"
-    yield fact("search", f"{search.seconds:.1f} s, {spent}, seed {search.seed}")
+    yield "search", f"{search.seconds:.1f} s, {spent}, seed {search.seed}"
 
 
-def _devices(search: Search) -> Iterator[str]:
-    rows = [("compute", "memory", "ops", "device")]
-    rows += [
-        (format_ns(each.work_ns), format_bytes(each.held_bytes), str(each.ops), one_line(each.name))
+def _devices(search: Search) -> Table:
+    rows = [
+        [format_ns(each.work_ns), format_bytes(each.held_bytes), str(each.ops), each.name]
         for each in search.devices
     ]
-    yield from aligned(rows)
+    return Table(["compute", "memory", "ops", "device"], rows, names=(-1,))

@@ -52,6 +52,8 @@ SCHEMA_VERSION = 2
 # Files beside it, in the same folder.
 ANALYSIS = "analysis.json"
 GRAPH, HOW_TO_SPLIT = "graph.json.gz", "how_to_split.py"
+# What `-v` prints, and the end of what a script printed up to the step that was captured.
+FULL_TEXT, SCRIPT_OUTPUT = "report.txt", "script-output.txt"
 
 Basis = Literal["measured", "simulated"]
 # Shares are sums of quotients.

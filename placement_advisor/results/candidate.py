@@ -129,7 +129,6 @@ class Prediction:
             cls,
             schedule,
             ratio_to_single=ratio and like(RatioRange, ratio),
-            transfer_bytes=schedule.carried.amount,
             exposed_by_device_ns=schedule.exposed_by_device,
         )
 

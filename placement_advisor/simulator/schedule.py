@@ -73,3 +73,18 @@ class Schedule:
     def carried(self) -> Total:
         """Bytes across; tensors of unknown size are priced at latency alone."""
         return carried(self.transfers)
+
+    @property
+    def transfer_bytes(self) -> int | None:
+        """Bytes across of the tensors whose size is known; None if none is known."""
+        return self.carried.amount
+
+    @property
+    def bytes_are_a_floor(self) -> bool:
+        """Whether tensors of unknown size come on top of `transfer_bytes`."""
+        return self.carried.is_floor
+
+    @property
+    def step_memory_bytes(self) -> dict[str, int]:
+        """What each device holds at its worst moment above what stays between steps."""
+        return {name: p.size_bytes - p.resident_bytes for name, p in self.peak_memory.items()}

@@ -18,7 +18,7 @@ from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.probe import WayTried
-from placement_advisor.report.hosts_text import render_hosts
+from placement_advisor.report.doctor_text import render_hosts
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.hosts import Hosts
 

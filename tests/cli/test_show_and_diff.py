@@ -14,7 +14,7 @@ from command_runs import run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.log_files import LOG_FOLDER, OVERVIEW
-from placement_advisor.report.analysis.full_text import full_text
+from placement_advisor.report.analysis.analysis_report import full_text
 from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.results.contracts import load_schema
 
@@ -214,4 +214,4 @@ def test_a_folder_that_cannot_be_compared_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     assert error_of("diff", str(folder), str(gone))[0].endswith(f"{gone}: no such folder")
     (folder / "analysis.json").write_text('{"schema_version": 9}')
-    assert "9 is newer than the 1" in error_of("diff", str(folder), str(folder))[0]
+    assert "9 is newer than the 2" in error_of("diff", str(folder), str(folder))[0]

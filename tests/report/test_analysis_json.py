@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,30 +59,6 @@ def test_candidate_without_placement_fits_the_schema(not_applicable: Analysis) -
     towers = content["candidates"][1]
     assert (towers["placement_file"], towers["predicted"], towers["measured"]) == (None, None, None)
     assert towers["failure"]["kind"] == "not-applicable"
-
-
-def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, Any]) -> None:
-    assert list(content) == [
-        "schema_version",
-        "advisor_version",
-        "tensorflow_version",
-        "options",
-        "model",
-        "testbed",
-        "sessions",
-        "as_is",
-        "candidates",
-        "recommendation",
-        "bound",
-        "break_even",
-        "input",
-        "scaling",
-        "expected_errors",
-        "findings",
-        "warnings",
-        "timings_ns",
-        "training",
-    ]
 
 
 def test_the_bound_says_what_is_left_to_gain(content: dict[str, Any]) -> None:
@@ -158,48 +133,8 @@ def test_saving_is_absent_where_it_is_not_known(analysis: Analysis) -> None:
     assert not {name for name in unknown if name.startswith("saving")}
 
 
-@pytest.mark.parametrize(
-    ("path", "wrong"),
-    [
-        (("schema_version",), 3),
-        (("model", "mode"), "predict"),
-        (("model", "edge_bytes_known_share"), 1.2),
-        (("testbed", "stand_in"), "yes"),
-        (("candidates", 0, "predicted", "step_ns"), 1.5),
-        (("candidates", 0, "predicted", "step_ns"), -1),
-        (("candidates", 0, "measured", "step_ns", "samples"), []),
-        (("candidates", 1, "measured", "ratio_to_single", "ci95"), [0.5]),
-        (("candidates", 2, "failure", "kind"), "exploded"),
-        (("recommendation", "verdict"), "maybe"),
-        (("recommendation", "basis"), "assumed"),
-        (("findings", 0, "code"), "201"),
-        (("timings_ns", "total"), "43 s"),
-    ],
-)
-def test_a_wrong_value_is_refused(
-    content: dict[str, Any], path: tuple[str | int, ...], wrong: object
-) -> None:
-    holder: Any = content
-    for key in path[:-1]:
-        holder = holder[key]
-    holder[path[-1]] = wrong
-    with pytest.raises(jsonschema.ValidationError):
-        _validate(content, "analysis")
-
-
-def test_a_missing_or_an_unknown_field_is_refused(content: dict[str, Any]) -> None:
-    for field in content:
-        short = {name: value for name, value in content.items() if name != field}
-        with pytest.raises(jsonschema.ValidationError, match=field):
-            _validate(short, "analysis")
-    long = deepcopy(content)
-    long["candidates"][0]["note"] = "fast"
-    with pytest.raises(jsonschema.ValidationError, match="note"):
-        _validate(long, "analysis")
-
-
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
-def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
+def test_schemas_are_valid_closed_to_other_fields(name: str) -> None:
     schema = load_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     optional = {"layer", "op", "tensor", "device", "candidate", "file", "line"}
@@ -215,8 +150,6 @@ def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
     for part in _objects(schema):
         assert part["additionalProperties"] is False
         assert set(part["properties"]) - set(part.get("required", ())) <= optional
-        for field, content in part["properties"].items():
-            assert name in TYPES or content.get("description"), field
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -254,22 +187,3 @@ def test_a_placement_file_fits_its_schema(placement_file: dict[str, Any]) -> Non
     _validate(placement_file, "placement")
     assert placement_file["by_layer"] == {"dense": "GPU:0", "": "GPU:0"}
     assert placement_file["by_op"] == {"c": "GPU:1"}
-
-
-@pytest.mark.parametrize(
-    ("field", "wrong"),
-    [
-        ("schema_version", 2),
-        ("devices", []),
-        ("devices", ["GPU:0", "GPU:0"]),
-        ("graph_fingerprint", "today"),
-        ("by_layer", {"dense": 0}),
-        ("note", "unknown field"),
-    ],
-)
-def test_a_wrong_placement_file_is_refused(
-    placement_file: dict[str, Any], field: str, wrong: object
-) -> None:
-    placement_file[field] = wrong
-    with pytest.raises(jsonschema.ValidationError):
-        _validate(placement_file, "placement")

@@ -9,7 +9,7 @@ from hypothesis import given
 from sample_check import COPIES, LEFT, check, could_not_run, failed, inconclusive, passed
 
 from placement_advisor.check.problem import Place
-from placement_advisor.report.check.check_github import MAX_ANNOTATIONS, check_as_github
+from placement_advisor.report.check.check_formats import MAX_ANNOTATIONS, check_as_github
 
 
 class Command(NamedTuple):

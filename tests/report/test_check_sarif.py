@@ -22,7 +22,7 @@ from sample_check import (
 )
 
 from placement_advisor.check.problem import Code, Place
-from placement_advisor.report.check.check_sarif import check_as_sarif
+from placement_advisor.report.check.check_formats import check_as_sarif
 
 if TYPE_CHECKING:
     from placement_advisor.check.check_result import CheckResult

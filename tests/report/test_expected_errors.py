@@ -18,15 +18,14 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import device_preset, read_hardware
-from placement_advisor.report.analysis.expected_errors import (
+from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
+from placement_advisor.report.analysis.statements import (
     FAMILY_WORDS,
     MEDIAN_OF,
     MODELS,
     analysis_error,
     expected_error,
 )
-from placement_advisor.report.analysis.full_text import full_text
-from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes
 from placement_advisor.units import format_share
 

@@ -14,10 +14,9 @@ from simulated_steps import towers_graph
 from placement_advisor.files.contract import plain
 from placement_advisor.files.log_files import OVERVIEW
 from placement_advisor.graph.graph_summary import summarize
-from placement_advisor.report.analysis.full_text import full_text
-from placement_advisor.report.analysis.markdown import render_markdown
-from placement_advisor.report.analysis.markdown_syntax import escape
+from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
+from placement_advisor.report.document import escape
 from placement_advisor.report.tensorboard.tab import Tab, read_overview
 from placement_advisor.report.trace_summary import render_trace
 from placement_advisor.results.contracts import load_schema
@@ -58,7 +57,7 @@ def test_the_screen_says_it_and_nothing_where_nothing_is_left_out(analysis: Anal
 
 def test_the_texts_say_it(analysis: Analysis) -> None:
     assert f"{LINE}." in _in_one_line(full_text(analysis))
-    assert f"\n\n{escape(LINE)}\n\n" in render_markdown(analysis)
+    assert f"\n- {escape(LINE)}.\n" in render_markdown(analysis)
 
 
 def test_the_tab_and_the_html_page_say_it(analysis: Analysis, tmp_path: Path) -> None:

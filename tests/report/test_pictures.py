@@ -18,7 +18,7 @@ import sample_analysis
 from made_up_steps import made_up, texts, unreadable
 
 from placement_advisor.measurement.measurement import BrokenLaw, Law
-from placement_advisor.report.analysis.fastest_first import in_own_timelines, in_timeline
+from placement_advisor.report.analysis.figures import in_own_timelines, in_timeline
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.canvas import (

@@ -17,8 +17,7 @@ from sample_analysis import published
 from simulated_steps import towers_graph
 
 from placement_advisor.analysis.advice.recommend import recommend
-from placement_advisor.report.analysis.full_text import full_text
-from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.pictures.bars import busy_ns, steps_of
 from placement_advisor.report.pictures.comparison_plot import draw_comparison

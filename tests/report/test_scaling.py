@@ -8,7 +8,8 @@ from sample_analysis import sample
 from sample_scaling import MS, with_batch
 
 from placement_advisor.measurement.measurement import Interval
-from placement_advisor.report.analysis.scaling import scaling, scaling_lines
+from placement_advisor.report.analysis.statements import scaling_lines
+from placement_advisor.results.analysis import scaling
 
 
 def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device():

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
-from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, Outcome
-from placement_advisor.units import format_bandwidth, format_ns
+from placement_advisor.units import counted, format_bandwidth, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ def value_text(axis: Axis, value: int) -> str:
         case Axis.LATENCY:
             return format_ns(value)
         case Axis.BATCH:
-            return f"{value:,} sample{'' if value == 1 else 's'}"
+            return counted(value, "sample")
 
 
 def break_even_title(found: BreakEven) -> str:
@@ -79,29 +79,20 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
 
 
 def _finding(sweep: Sweep) -> str:
+    """Return from or up to which value a split wins; the lower a latency, the better."""
     is_latency = sweep.axis is Axis.LATENCY
-    ends = [value_text(sweep.axis, sweep.points[i].value) for i in (0, -1)]
-    worst, best = reversed(ends) if is_latency else ends
-    if sweep.outcome is Outcome.NOWHERE:
-        reach = (
-            f"down to {best} (the least tried)" if is_latency else f"up to {best} (the most tried)"
-        )
-        return f"no split wins {reach}"
-    if sweep.wins_from is None:
-        reach = (
-            f"up to {worst} (the most tried)"
-            if is_latency
-            else f"from {worst} (the least tried) on"
-        )
-        return f"a split wins {reach}"
-    limit = value_text(sweep.axis, sweep.wins_from.value)
-    wins_here = (
-        (sweep.here.value <= sweep.wins_from.value)
-        if is_latency
-        else (sweep.here.value >= sweep.wins_from.value)
+    least, most = (
+        f"{value_text(sweep.axis, sweep.points[place].value)} (the {which} tried)"
+        for place, which in ((0, "least"), (-1, "most"))
     )
-    wins = "wins" if wins_here else "would win"
-    reach = f"up to {limit} per copy" if is_latency else f"from {limit} on"
+    if sweep.outcome is Outcome.NOWHERE:
+        return f"no split wins {f'down to {least}' if is_latency else f'up to {most}'}"
+    if sweep.wins_from is None:
+        return f"a split wins {f'up to {most}' if is_latency else f'from {least} on'}"
+    limit, here = sweep.wins_from.value, sweep.here.value
+    wins = "wins" if (here <= limit if is_latency else here >= limit) else "would win"
+    shown = value_text(sweep.axis, limit)
+    reach = f"up to {shown} per copy" if is_latency else f"from {shown} on"
     return f"a split ({sweep.wins_from.best.split}) {wins} {reach}"
 
 

@@ -23,19 +23,16 @@ from rich.text import Text
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.report.analysis.expected_errors import expected_error
-from placement_advisor.report.analysis.tables import (
-    AS_IS,
-    FULL_TEXT,
-    NOTHING,
+from placement_advisor.report.analysis.figures import AS_IS, with_range
+from placement_advisor.report.analysis.statements import (
+    expected_error,
     left_out_text,
     no_findings,
-    one_line,
     own_process_text,
     saving_text,
-    with_range,
 )
-from placement_advisor.results.analysis import HOW_TO_SPLIT
+from placement_advisor.report.document import NOTHING, Table, one_line, text_lines
+from placement_advisor.results.analysis import FULL_TEXT, HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
@@ -170,15 +167,15 @@ def _table(
     chosen = by_need[: max(room, 1)] if len(ranked) > room + 1 else by_need
     shown = [candidate for candidate in ranked if candidate in chosen]
     beside = "95 %" if basis == "measured" else "range"
-    cells = [["candidate", basis, f"speed-up ({beside})", "copies", "waits for copies"]]
-    cells += [_cells(candidate, candidate.step(basis)) for candidate in shown]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    widths[0] = min(widths[0], max(width - sum(widths[1:]) - len(_GAP) * (len(widths) - 1), 8))
-    for row, name in enumerate(shortened([row[0] for row in cells], widths[0])):
-        others = zip(cells[row][1:], widths[1:], strict=True)
-        text = _GAP.join([_padded(name, widths[0]), *(cell.rjust(size) for cell, size in others)])
+    titles = [basis, f"speed-up ({beside})", "copies", "waits for copies"]
+    figures = text_lines(Table(titles, [_cells(each, each.step(basis)) for each in shown], ()))
+    names = ["candidate", *(one_line(candidate.name) for candidate in shown)]
+    name_width = max(width - cell_len(figures[0]) - len(_GAP), 8)
+    name_width = min(max(map(cell_len, names)), name_width)
+    for row, name in enumerate(shortened(names, name_width)):
         is_answer = row > 0 and shown[row - 1].name == analysis.recommendation.candidate
-        yield Line(text.rstrip(), _HEADING_STYLE if not row or is_answer else "")
+        text = f"{_padded(name, name_width)}{_GAP}{figures[row]}"
+        yield Line(text, _HEADING_STYLE if not row or is_answer else "")
     if left := len(ranked) - len(shown):
         what = "ran" if basis == "measured" else "simulated"
         yield Line(f"and {left} more {what}", _ASIDE_STYLE)
@@ -195,7 +192,6 @@ def _cells(candidate: Candidate, step: Step | None) -> list[str]:
         speedup = with_range(factor.median, factor)
     count, parts = step.transfer_count, step.parts
     return [
-        one_line(candidate.name),
         format_ns(step.step_ns),
         speedup,
         NOTHING if count is None else str(count),

@@ -1,1 +1,1 @@
-"""Reports of a check: text, Markdown, JSON, JUnit, SARIF, GitHub annotations."""
+"""Reports of a check: text, Markdown, JSON, SARIF, GitHub annotations."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.check.check_result import Status
-from placement_advisor.report.analysis.markdown_syntax import code_block, escape, table
-from placement_advisor.report.analysis.tables import NOTHING
 from placement_advisor.report.check.check_words import (
     BYTES,
     COPIES,
@@ -23,6 +21,7 @@ from placement_advisor.report.check.check_words import (
     tell,
     verdict,
 )
+from placement_advisor.report.document import NOTHING, code_block, escape, markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +93,7 @@ def _cause(told: Told) -> str:
 
 
 def _overview(models: Sequence[Told]) -> str:
-    return table(("", "model", "placement", *_IN_SHORT), [_row(told) for told in models])
+    return markdown_table(("", "model", "placement", *_IN_SHORT), [_row(told) for told in models])
 
 
 def _row(told: Told) -> list[str]:
@@ -121,9 +120,8 @@ def _explanation(number: int, told: Told) -> str:
     lines += [f"- note: {_text(note)}" for note in told.notes]
     parts = ["\n".join(lines)]
     if has_changed(told):
-        cells = [(each.label, each.before, each.after, each.change) for each in told.figures]
-        rows = [[_text(cell) for cell in row] for row in cells]
-        parts.append(table(("", "locked", "now", "change"), rows))
+        rows = [list(map(_text, figure)) for figure in told.figures]
+        parts.append(markdown_table(("", "locked", "now", "change"), rows))
     if told.changes:
         parts.append(code_block("\n".join(told.changes), "diff"))
     return _folded(f"{number}. {status_words(told.status)}: details", *parts)

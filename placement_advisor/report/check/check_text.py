@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.check.check_result import Status
-from placement_advisor.report.analysis.tables import right_aligned
 from placement_advisor.report.check.check_words import (
     details,
     has_changed,
@@ -19,12 +18,13 @@ from placement_advisor.report.check.check_words import (
     tell,
     verdict,
 )
+from placement_advisor.report.document import Table, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from placement_advisor.check.check_result import CheckResult
-    from placement_advisor.report.check.check_words import Event, Figure, Told
+    from placement_advisor.report.check.check_words import Event, Told
 
 _COLUMN = max(map(len, Status)) + 2
 _INDENT = "  "
@@ -52,7 +52,8 @@ def explanation(told: Told, *, verbose: bool = False) -> list[str]:
     lines += [f"note: {note}" for note in told.notes]
     last = [] if told.acceptance is None else [f"to accept: {told.acceptance}"]
     if verbose:
-        lines += ["", *_table(told.figures)] if has_changed(told) else []
+        table = Table(("", "locked", "now", "change"), told.figures)
+        lines += ["", *text_lines(table)] if has_changed(told) else []
         lines += ["", *told.changes] if told.changes else []
         return [*lines, *(["", *last] if last else [])]
     more = len(lines) + len(last) - MAX_LINES
@@ -72,12 +73,6 @@ def _overview(models: Sequence[Told]) -> Iterator[str]:
 
 def _status(told: Told) -> str:
     return status_words(told.status).upper()
-
-
-def _table(figures: Sequence[Figure]) -> list[str]:
-    headings = ("", "locked", "now", "change")
-    rows = [(each.label, each.before, each.after, each.change) for each in figures]
-    return right_aligned([headings, *rows])
 
 
 def _event(event: Event) -> Iterator[str]:

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.check.check_result import Status
 from placement_advisor.check.problem import LASTING, Place
 from placement_advisor.check.record import Part
-from placement_advisor.report.analysis.tables import NOTHING, one_line
+from placement_advisor.report.document import NOTHING, one_line
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -56,16 +56,15 @@ class Event:
 
     code: str
     what: str
-    culprits: tuple[str, ...]
-    effects: tuple[str, ...]
-    action: str | None
     place: Place
-    source: str | None
-    acceptance: str | None
+    culprits: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    action: str | None = None
+    source: str | None = None
+    acceptance: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(NamedTuple):
     """A figure of the step as it was locked and as it is now, both with their units."""
 
     label: str
@@ -165,7 +164,7 @@ def _told(model: ModelResult, result: CheckResult) -> Told:
     if not events and model.status is not Status.PASSED:
         # Then the notes are what there is to tell.
         what = "; ".join(notes) or status_words(model.status)
-        events, notes = (_event(model, model.status.value, what),), ()
+        events, notes = (_event(model, model.status, what),), ()
     return Told(
         model=plain(model.model),
         placement=plain(model.placement),
@@ -188,43 +187,23 @@ def _level(status: Status, *, strict: bool) -> Level:
 
 def _events(model: ModelResult, update: str) -> Iterator[Event]:
     for problem in model.problems:
-        yield _event(
-            model,
-            problem.code.value,
-            problem.what,
-            culprits=problem.culprits,
-            effects=(f"{effect.code}: {effect.what}" for effect in problem.effects),
-            action=problem.action,
-            place=problem.place,
-            source=problem.source,
+        yield Event(
+            code=problem.code.value,
+            what=plain(problem.what),
+            place=_clean(problem.place or model.place),
+            culprits=tuple(map(plain, problem.culprits)),
+            effects=tuple(plain(f"{effect.code}: {effect.what}") for effect in problem.effects),
+            action=problem.action and plain(problem.action),
+            source=problem.source and plain(problem.source),
             acceptance=None if problem.code in LASTING else update,
         )
     if model.error is not None:
-        yield _event(model, Status.COULD_NOT_RUN.value, model.error, action=model.hint)
+        hint = model.hint and plain(model.hint)
+        yield _event(model, Status.COULD_NOT_RUN, plain(model.error), hint)
 
 
-def _event(
-    model: ModelResult,
-    code: str,
-    what: str,
-    *,
-    culprits: Iterable[str] = (),
-    effects: Iterable[str] = (),
-    action: str | None = None,
-    place: Place | None = None,
-    source: str | None = None,
-    acceptance: str | None = None,
-) -> Event:
-    return Event(
-        code=code,
-        what=plain(what),
-        culprits=tuple(map(plain, culprits)),
-        effects=tuple(map(plain, effects)),
-        action=None if action is None else plain(action),
-        place=_clean(place or model.place),
-        source=None if source is None else plain(source),
-        acceptance=acceptance,
-    )
+def _event(model: ModelResult, status: Status, what: str, action: str | None = None) -> Event:
+    return Event(code=status.value, what=what, place=_clean(model.place), action=action)
 
 
 def _clean(place: Place) -> Place:

@@ -17,7 +17,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.report.analysis.tables import one_line
+from placement_advisor.report.document import one_line
 from placement_advisor.report.html.bundle import bundle
 from placement_advisor.report.tensorboard.tab import (
     Overview,

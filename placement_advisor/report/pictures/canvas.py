@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.report.analysis.tables import as_is_interval
+from placement_advisor.report.analysis.figures import as_is_interval
 from placement_advisor.report.pictures.drawn_text import text_width_in, told_apart
 from placement_advisor.units import format_ns, time_unit
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import bootstrap_median
-from placement_advisor.report.analysis.fastest_first import any_ran, fastest_first
-from placement_advisor.report.analysis.tables import (
+from placement_advisor.report.analysis.figures import (
     NO_PROFILE,
-    NOTHING,
+    any_ran,
+    fastest_first,
     predicted_range,
     predicted_speedup,
     speedup,
     with_range,
 )
+from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures.canvas import (
     AXIS_IN,
     COMPUTE_COLOR,

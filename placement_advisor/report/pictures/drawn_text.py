@@ -9,7 +9,7 @@ from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.report.analysis.tables import one_line
+from placement_advisor.report.document import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

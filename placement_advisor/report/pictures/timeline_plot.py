@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.defaults import BASELINE
-from placement_advisor.report.analysis.fastest_first import (
+from placement_advisor.report.analysis.figures import (
+    NO_PROFILE,
     any_ran,
     did_run,
     in_own_timelines,
     in_timeline,
-)
-from placement_advisor.report.analysis.tables import (
-    NO_PROFILE,
-    failure_kind_text,
     predicted_speedup,
     range_text,
     speedup,
     times_text,
 )
+from placement_advisor.report.analysis.statements import failure_kind_text
 from placement_advisor.report.pictures.bars import busy_ns, merge, rows_of, steps_of
 from placement_advisor.report.pictures.canvas import (
     AXIS_IN,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.files.log_files import BOTH, SIMULATED, profile_run
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
-from placement_advisor.report.analysis.fastest_first import fastest_first
+from placement_advisor.report.analysis.figures import fastest_first
 from placement_advisor.report.pictures.bars import simulated_spans
 
 if TYPE_CHECKING:

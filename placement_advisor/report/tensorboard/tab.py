@@ -30,10 +30,8 @@ from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, 
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.report.analysis import break_even_text, tables
-from placement_advisor.report.analysis.expected_errors import analysis_error
-from placement_advisor.report.analysis.input_text import input_line
-from placement_advisor.report.analysis.scaling import WHICH, speedups
+from placement_advisor.report.analysis import break_even_text, figures, statements
+from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import bars
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH, LayerMap, layer_map
 from placement_advisor.results.analysis import ScalingRow, scaling
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 # Nobody looks through more of those that cross.
 _MOST_TENSORS = 500
-_DASH = tables.NOTHING
 _ENDS = attrgetter("source", "target")
 _CROSSING, _TENSORS = "Tensors that cross as predicted", ("Tensor", "Way", "Bytes", "Time")
 _RAN = "What ran in the profiled steps, copies in bold"
@@ -134,15 +131,15 @@ class Candidate:
     def of(cls, candidate: found.Candidate) -> Candidate:
         """Return it as it is shown."""
         predicted, failure = candidate.predicted, candidate.failure
-        after, later = candidate.ratio_after_runs, tables.range_after_runs(candidate)
+        after, later = candidate.ratio_after_runs, figures.range_after_runs(candidate)
         peaks = predicted.peak_memory_bytes if predicted else {}
         after_runs = None
         if after and later:
-            after_runs = f"after {after.runs} runs: {tables.with_range(later.median, later)}"
+            after_runs = f"after {after.runs} runs: {figures.with_range(later.median, later)}"
         return cls(
             name=candidate.name,
             rationale=candidate.rationale,
-            failure=tables.failure_text(candidate) if failure else None,
+            failure=statements.failure_text(candidate) if failure else None,
             is_applicable=failure is None or failure.kind is not FailureKind.NOT_APPLICABLE,
             samples=candidate.samples,
             figures=_figures(candidate),
@@ -160,23 +157,23 @@ def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
     ratio = candidate.predicted_ratio
     times = 1 / ratio.ratio if ratio and ratio.ratio else None
     speedup = candidate.comparison and candidate.comparison.speedup
-    expected = (_DASH, _DASH, _DASH)
+    expected = (NOTHING, NOTHING, NOTHING)
     if predicted:
         size = predicted.carried
         crossing = _crossing(predicted.transfer_count, size.amount, is_floor=size.is_floor)
         expected = format_ns(predicted.step_ns), crossing, format_ns(predicted.exposed_ns)
-    seen = format_ns(round(median(steps_ns))) if steps_ns else _DASH, _DASH, _DASH
+    seen = format_ns(round(median(steps_ns))) if steps_ns else NOTHING, NOTHING, NOTHING
     if steps_ns and profile:
         crossing = _crossing(profile.transfer_count, profile.transfer_bytes)
         seen = seen[0], crossing, format_ns(profile.exposed_ns)
-    foreseen = tables.with_range(times, tables.predicted_range(candidate))
-    measured = tables.with_range(speedup.median, speedup) if speedup else _DASH
+    foreseen = figures.with_range(times, figures.predicted_range(candidate))
+    measured = figures.with_range(speedup.median, speedup) if speedup else NOTHING
     return (*zip(expected, seen, strict=True), (foreseen, measured))
 
 
 def _crossing(count: int | None, size: int | None, *, is_floor: bool = False) -> str:
     if count is None:
-        return _DASH
+        return NOTHING
     return f"{count}, {format_bytes(size, is_floor=is_floor)}" if count else "none"
 
 
@@ -269,7 +266,7 @@ class Overview:
         hosts: dict[str, tuple[str, ...]] = {}
         for device, host in (testbed.host_of if testbed else {}).items():
             hosts[host] = (*hosts.get(host, ()), device)
-        facts = _facts(told.model, testbed), tables.left_out_text(told.model.left_out)
+        facts = _facts(told.model, testbed), statements.left_out_text(told.model.left_out)
         return cls(
             schema_version=SCHEMA_VERSION,
             name=told.model.name,
@@ -280,17 +277,21 @@ class Overview:
             candidates=tuple(map(Candidate.of, told.candidates)),
             graph=Graph.of(layers),
             no_findings="Not yet known.",
-            sections=(_scaling(rows, speedups(told.candidates)),) if rows else (),
+            sections=(_scaling(rows, statements.speedups(told.candidates)),) if rows else (),
         )
 
     @classmethod
     def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
         before = cls.so_far(like(SoFar, told, doing=""), layers)
-        answer, as_is = told.recommendation, tables.as_is_interval(told)
+        answer, as_is = told.recommendation, figures.as_is_interval(told)
         others = Part(items=answer.others, folded="The other candidates")
-        own = f"{tables.AS_IS}: your own step, unmodified, with all of the machine."
-        notes = (own if as_is else None, input_line(told), analysis_error(told))
+        own = f"{figures.AS_IS}: your own step, unmodified, with all of the machine."
+        notes = (
+            own if as_is else None,
+            statements.input_line(told),
+            statements.analysis_error(told),
+        )
         how = [_how(told, told.how)] if told.how else []
         even = [_break_even(told.break_even)] if told.break_even else []
         return replace(
@@ -299,10 +300,10 @@ class Overview:
             chosen=answer.candidate,
             verdict=(*before.verdict, Part(items=answer.reasons), *[others] * bool(answer.others)),
             warnings=told.warnings,
-            as_is=(tables.AS_IS, format_ns(round(as_is.median))) if as_is else None,
+            as_is=(figures.AS_IS, format_ns(round(as_is.median))) if as_is else None,
             notes=tuple(filter(None, notes)),
             findings=tuple(map(_finding, told.findings)),
-            no_findings=f"{tables.no_findings_text(told)}.",
+            no_findings=f"{statements.no_findings_text(told)}.",
             sections=(*how, *even, *before.sections),
         )
 
@@ -316,8 +317,8 @@ def _facts(model: found.ModelSummary, testbed: found.TestbedSummary | None) -> s
 
 def _finding(finding: found.Finding) -> Section:
     other = "Of a split that is not recommended." if finding.is_hypothetical else ""
-    saves = f"Saves {tables.saving_text(finding.saving)}." if finding.saving else ""
-    where = tables.where_text(finding)
+    saves = f"Saves {statements.saving_text(finding.saving)}." if finding.saving else ""
+    where = statements.where_text(finding)
     texts = Part(other, is_hint=True), Part(finding.action), Part(where, is_hint=True), Part(saves)
     means = Part(markdown=page(finding.code), folded=f"What {finding.code} means")
     parts = (*(each for each in texts if each.text), means)
@@ -326,12 +327,12 @@ def _finding(finding: found.Finding) -> Section:
 
 def _how(told: found.Analysis, how: found.HowToSplit) -> Section:
     parts = [Part(f": {how.words}.", lead=how.candidate)]
-    if not tables.verdict_is_split(told):
-        parts.append(Part(tables.NOT_RECOMMENDED, is_hint=True))
+    if not statements.verdict_is_split(told):
+        parts.append(Part(statements.NOT_RECOMMENDED, is_hint=True))
     parts += [Part(_OWN_STEP), Part(code=how.call)]
     if how.listing is not None:
         parts.append(Part(code=how.listing, folded="The same by hand"))
-    return Section(tables.how_title(told), tuple(parts))
+    return Section(statements.how_title(told), tuple(parts))
 
 
 def _break_even(told: BreakEven) -> Section:
@@ -357,7 +358,7 @@ def _scaling(rows: Sequence[ScalingRow], within_rounds: Mapping[str, float]) -> 
 
     def figures(row: ScalingRow, step_ns: int | None, alone_ns: int | None, times: str) -> str:
         if not step_ns:
-            return _DASH
+            return NOTHING
         # What a larger batch brings on one device nobody has shown.
         if not times and row is not alone and row.batch == alone.batch and alone_ns:
             times = f", {alone_ns / step_ns:.2f}×"
@@ -373,7 +374,7 @@ def _scaling(rows: Sequence[ScalingRow], within_rounds: Mapping[str, float]) -> 
 
     caption = "Step, throughput, and at the same batch how many times that of one device"
     table = Table(caption, _SCALING, tuple(map(cells, rows)))
-    return Section("Scaling", (Part(table=table), Part(WHICH, is_hint=True)))
+    return Section("Scaling", (Part(table=table), Part(statements.WHICH, is_hint=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +475,7 @@ def _copies(
     places = dict.fromkeys([*(name for name in devices if name in used), *used])
 
     def cell(source: str, target: str) -> str:
-        both = (each.get((source, target), _DASH) for each in (simulated, measured))
+        both = (each.get((source, target), NOTHING) for each in (simulated, measured))
         return "" if source == target else " | ".join(both)
 
     caption = "Copies from row to column: number, bytes and time, predicted | measured"
@@ -506,15 +507,15 @@ def _tensors(transfers: Sequence[Transfer]) -> tuple[Part, ...]:
 
 
 def _activities(profile: StepProfile) -> tuple[Part, ...]:
-    share = tables.copy_share(profile)
+    share = figures.copy_share(profile)
     if share is None:
         return (Part("The profile is empty."),)
-    rows = tables.activity_rows(profile.activities, tables.REPORT_ACTIVITIES)
+    rows = figures.activity_rows(profile.activities, figures.REPORT_ACTIVITIES)
     shares = f"Compute {format_share(1 - share)}, copies {format_share(share)}"
     said = f"{shares} of all activity in {len(profile.step_ns)} profiled steps."
     bold = tuple(number for number, row in enumerate(rows) if row.is_copy)
     cells = tuple(row.cells for row in rows)
-    return Part(said), Part(table=Table(_RAN, tables.ACTIVITY_HEADINGS, cells, bold))
+    return Part(said), Part(table=Table(_RAN, figures.ACTIVITY_HEADINGS, cells, bold))
 
 
 def read_overview(path: Path) -> Overview:

@@ -25,7 +25,7 @@ from placement_advisor.cli.show import shown
 from placement_advisor.files.log_files import LOG_FOLDER
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.analysis.screen import screen
-from placement_advisor.report.analysis.tables import one_line
+from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.results.analysis import ANALYSIS, GRAPH

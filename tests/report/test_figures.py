@@ -1,29 +1,31 @@
+"""Figures of candidates, and which of them pictures show."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+import sample_analysis
+from made_up_steps import made_up
 from simulated_steps import towers
 
-from placement_advisor.measurement.measurement import Activity, Interval, Measurement, StepProfile
+from placement_advisor.measurement.measurement import Activity, Interval, StepProfile
 from placement_advisor.measurement.verdict import Comparison
-from placement_advisor.report.analysis.tables import (
-    NOTHING,
-    StepFigures,
+from placement_advisor.report.analysis.figures import (
     activity_rows,
-    bytes_text,
-    copies_text,
     copy_share,
     error_text,
+    fastest_first,
     figure_lines,
-    measured_figures,
-    one_line,
-    predicted_figures,
+    in_own_timelines,
+    in_timeline,
     predicted_speedup,
     speedup,
-    where_text,
 )
+from placement_advisor.report.analysis.statements import where_text
+from placement_advisor.report.document import NOTHING
+from placement_advisor.units import copies_text
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -79,39 +81,22 @@ def test_copy_share_is_copies_over_everything() -> None:
 
 
 def test_bytes_with_copies_of_unknown_size_are_a_lower_bound() -> None:
-    figures = StepFigures(
-        step_ns=1_000,
-        compute_ns={"a": 700},
-        transfer_count=2,
-        transfer_bytes=5_000,
-        transfer_ns=300,
-        exposed_ns=200,
-        step_memory_bytes={},
-        bytes_are_a_floor=True,
-    )
-    assert bytes_text(figures) == "≥ 5.00 kB"
-    assert figure_lines(figures) == ["1.00 µs", "2 copies, ≥ 5.00 kB", "200 ns exposed"]
+    schedule = towers().schedule
+    assert schedule.carried.unknown == 1
+    assert figure_lines(1_000, schedule) == ["1.00 µs", "4 copies, ≥ 3.20 kB", "41.6 µs exposed"]
 
 
 def test_bytes_of_which_none_are_known_are_not_at_least_nothing() -> None:
-    (item,) = [copy for copy in towers().schedule.transfers if copy.size_bytes is None]
-    figures = predicted_figures(replace(towers().schedule, transfers=(item,)))
-    assert (figures.transfer_bytes, bytes_text(figures)) == (None, "?")
+    schedule = towers().schedule
+    (item,) = [copy for copy in schedule.transfers if copy.size_bytes is None]
+    schedule = replace(schedule, transfers=(item,))
+    assert schedule.transfer_bytes is None
+    assert figure_lines(1_000, schedule)[1] == "1 copy, ?"
 
 
 def test_a_step_without_profile_does_not_claim_to_copy_nothing() -> None:
-    figures = StepFigures(
-        step_ns=1_000,
-        compute_ns=None,
-        transfer_count=None,
-        transfer_bytes=None,
-        transfer_ns=None,
-        exposed_ns=None,
-        step_memory_bytes={},
-        bytes_are_a_floor=False,
-    )
-    assert figure_lines(figures) == ["1.00 µs", "no profile to rely on"]
-    assert figure_lines(None) == [NOTHING]
+    assert figure_lines(1_000, None) == ["1.00 µs", "no profile to rely on"]
+    assert figure_lines(None, None) == [NOTHING]
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "no copies"), (1, "1 copy"), (19, "19 copies")])
@@ -142,23 +127,55 @@ def test_file_and_line_of_a_finding_stand_together(analysis: Analysis) -> None:
     assert where_text(replace(finding, where={})) == ""
 
 
-def test_text_from_models_stays_on_one_line_and_cannot_drive_a_terminal() -> None:
-    assert one_line("a\x1b[31m\tb\r\nc") == "a\N{REPLACEMENT CHARACTER}[31m b c"
-
-
 def test_copies_that_the_profile_does_not_all_show_are_unknown_not_none() -> None:
     unseen = replace(_profile(), compute_ns={"a": 1}, unseen_copies=("sum to a",))
     assert (unseen.transfer_count, unseen.transfer_bytes) == (None, None)
-    run = Measurement(
-        warmup_ns=(),
-        rounds=((1_000,),),
-        moved_ops=(),
-        verification=None,
-        profile=unseen,
-        profile_run=None,
+    assert figure_lines(1_000, unseen) == ["1.00 µs", "copies not all seen", "0 ns exposed"]
+
+
+def test_single_comes_first_then_the_fastest_by_ratio_whatever_the_order_of_trial() -> None:
+    analysis = made_up(candidates=4)
+    single, first, second, third = analysis.candidates
+    shuffled = replace(analysis, candidates=(third, first, single, second))
+    assert fastest_first(shuffled) == (single, first, second, third)
+
+
+def test_what_ran_without_a_comparison_stands_behind_what_has_one() -> None:
+    analysis = made_up(candidates=3)
+    single, first, second = analysis.candidates
+    unsure = replace(first, comparison=None)
+    assert fastest_first(replace(analysis, candidates=(single, unsure, second))) == (
+        single,
+        second,
+        unsure,
     )
-    assert figure_lines(measured_figures(run, unseen)) == [
-        "1.00 µs",
-        "copies not all seen",
-        "0 ns exposed",
-    ]
+
+
+def test_what_did_not_run_is_not_shown_beside_what_ran() -> None:
+    single, towers, crashed = sample_analysis.sample().candidates
+    analysis = sample_analysis.sample()
+    assert [c.name for c in fastest_first(analysis)] == [single.name, towers.name]
+    assert [c.name for c in in_own_timelines(analysis)] == [crashed.name]
+
+
+def test_what_failed_after_some_rounds_did_not_run() -> None:
+    analysis = sample_analysis.sample()
+    single, towers, crashed = analysis.candidates
+    late = replace(towers, name="late", failure=crashed.failure)
+    shown = fastest_first(replace(analysis, candidates=(single, towers, late)))
+    assert [c.name for c in shown] == ["single", "towers"]
+
+
+def test_where_nothing_ran_the_best_predictions_are_shown() -> None:
+    shown = fastest_first(sample_analysis.unmeasured())
+    assert [c.name for c in shown] == ["single", "towers", "alternating"]
+
+
+def test_single_and_three_others_share_a_picture_and_the_rest_have_their_own() -> None:
+    analysis = made_up(candidates=7)
+    assert [c.name for c in in_timeline(analysis)] == ["single", "split-1", "split-2", "split-3"]
+    assert [c.name for c in in_own_timelines(analysis)] == ["split-4", "split-5", "split-6"]
+
+
+def test_what_could_not_be_proposed_has_no_picture() -> None:
+    assert in_own_timelines(sample_analysis.not_applicable()) == ()

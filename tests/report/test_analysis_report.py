@@ -1,3 +1,5 @@
+"""An analysis in full, as text and as Markdown."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,8 +12,7 @@ from sample_analysis import published, ranged, unreliable
 from simulated_steps import towers_graph
 
 from placement_advisor.measurement.measurement import BrokenLaw, Law
-from placement_advisor.report.analysis.full_text import full_text
-from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.layer_map import layer_map
@@ -19,15 +20,41 @@ from placement_advisor.report.tensorboard.tab import Overview
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.simulator.events import Transfer
 
 GOLDEN = Path(__file__).parent / "golden"
 ESCAPE = "\x1b"
 
 
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
-def test_output_is_the_golden_one(name: str) -> None:
-    expected = (GOLDEN / f"full_{name}.txt").read_text(encoding="utf-8")
-    assert full_text(getattr(sample_analysis, name)()) == expected
+def test_both_reports_are_the_golden_ones(name: str) -> None:
+    analysis = getattr(sample_analysis, name)()
+    assert full_text(analysis) == (GOLDEN / f"full_{name}.txt").read_text(encoding="utf-8")
+    assert render_markdown(analysis) == (GOLDEN / f"report_{name}.md").read_text(encoding="utf-8")
+
+
+def test_names_from_models_are_shown_not_interpreted(hostile: Analysis) -> None:
+    text, page = full_text(hostile), render_markdown(hostile)
+    assert text.count(sample_analysis.HOSTILE) >= 3
+    assert ESCAPE not in text + page
+    assert "<img" not in page
+    assert r"&lt;img onerror=x&gt;\|\[bold\]" in page
+    assert r"\`code\`" in page
+
+
+def test_every_simulated_speed_up_has_its_range() -> None:
+    # 1 / 0.8 to 1 / 0.5.
+    assert full_text(ranged()).count("1.25–2.00") == 2
+    assert render_markdown(ranged()).count("1.25–2.00") == 2
+
+
+def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row(
+    not_applicable: Analysis,
+) -> None:
+    text, page = " ".join(full_text(not_applicable).split()), render_markdown(not_applicable)
+    assert "not applicable –" in text
+    assert "| towers | – | not applicable | – | – |" in page
+    assert all("towers: not applicable: the model has one tower." in told for told in (text, page))
 
 
 def test_the_first_line_is_the_verdict_unbroken(analysis: Analysis) -> None:
@@ -86,39 +113,16 @@ def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
 
 
 def test_nothing_is_called_measured_when_nothing_ran(unmeasured: Analysis) -> None:
-    text = full_text(unmeasured)
-    assert "predicted" in text
+    text, page = full_text(unmeasured), render_markdown(unmeasured)
     assert "(simulated)" in text
     assert text.count("measured") == 1
     assert "Nothing was measured (--no-run: no step was executed)." in text
-    assert "tensorboard" not in text
-
-
-def test_nothing_in_the_environment_puts_colour_into_a_file(
-    analysis: Analysis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert ESCAPE not in full_text(analysis)
-
-
-def test_names_from_models_are_shown_not_interpreted(hostile: Analysis) -> None:
-    text = full_text(hostile)
-    assert text.count(sample_analysis.HOSTILE) >= 3
-    assert ESCAPE not in text
-
-
-def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row(
-    not_applicable: Analysis,
-) -> None:
-    text = " ".join(full_text(not_applicable).split())
-    assert "not applicable –" in text
-    assert "towers: not applicable: the model has one tower." in text
-
-
-def test_every_simulated_speed_up_has_its_range() -> None:
-    # 1 / 0.8 to 1 / 0.5.
-    shown = [line for line in full_text(ranged()).splitlines() if "1.25–2.00" in line]
-    assert len(shown) == 2
+    heading = next(line for line in page.splitlines() if line.startswith("| candidate"))
+    assert "measured" not in heading
+    assert "simulated" in heading
+    assert "## Prediction against measurement" not in page
+    assert "## Copies against compute, measured" not in page
+    assert "tensorboard" not in text + page
 
 
 def test_a_speed_up_predicted_after_runs_stands_below_the_one_from_before() -> None:
@@ -135,6 +139,12 @@ def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
     assert "1.56 ms exposed" not in text
     assert "single: compute 100 %" in text
     assert "towers: compute" not in text
+    page = render_markdown(unreliable())
+    assert "no profile to rely on" in page
+    assert "**towers (simulated), from row to column**" in page
+    assert "**towers: compute" not in page
+    assert "**single: compute" in page
+    assert "| compute worker:1 | 24.0 ms | ? | – |" in page
 
 
 def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so() -> None:
@@ -167,8 +177,8 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     analysis: Analysis,
 ) -> None:
     text = " ".join(full_text(_if_split(analysis)).split())
-    assert "Findings: none" in text
-    told = "Of splits that are not recommended: PA201 step-waits-for-transfers (report.md)"
+    assert "Findings, most valuable first none: no rule" in text
+    told = "Of splits that are not recommended: PA201 step-waits-for-transfers: the gradient"
     assert told in text
     assert "saves:" not in text
     page = render_markdown(_if_split(analysis))
@@ -177,3 +187,58 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     assert "all the same" not in text + page
     assert "saves:" not in page
     assert sample_analysis.as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_heading(hostile: Analysis) -> None:
+    cells = None
+    for line in render_markdown(hostile).splitlines():
+        if not line.startswith("|"):
+            cells = None
+            continue
+        count = line.replace(r"\|", "").count("|")
+        assert cells in (None, count), line
+        cells = count
+
+
+def test_copies_of_a_candidate_that_failed_are_labelled_simulated(analysis: Analysis) -> None:
+    report = render_markdown(analysis)
+    assert "**towers (measured), from row to column**" in report
+    assert "**alternating (simulated), from row to column**" in report
+
+
+def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_others(
+    analysis: Analysis,
+) -> None:
+    *others, split = analysis.candidates
+    assert split.predicted is not None
+    lookup, *rest = split.predicted.transfers
+    unknown = replace(lookup, size_bytes=None)
+
+    def report(*transfers: Transfer) -> str:
+        schedule = replace(split.predicted, transfers=transfers)
+        candidates = (*others, replace(split, predicted=schedule))
+        return render_markdown(replace(analysis, candidates=candidates))
+
+    some = report(unknown, *rest)
+    assert "3 copies, ≥ 6.40 MB<br>" in some
+    assert "2 copies, 6.40 MB<br>" in some
+    assert "1 copy, ?<br>" in report(unknown)
+
+
+def test_long_lists_of_layers_are_cut_with_their_number(analysis: Analysis) -> None:
+    layers = {f"block_{number}": "worker:0" for number in range(25)}
+    single = replace(analysis.candidates[0], by_layer=layers)
+    report = render_markdown(replace(analysis, candidates=(single,)))
+    assert "block_19 and 5 more" in report
+    assert "block_20" not in report
+
+
+def test_without_layers_only_ops_are_counted(analysis: Analysis) -> None:
+    single = replace(analysis.candidates[0], by_layer=None)
+    report = render_markdown(replace(analysis, candidates=(single,)))
+    assert "\n- worker:0, 7 ops\n" in report
+
+
+def test_a_share_of_known_sizes_below_all_is_never_shown_as_all(analysis: Analysis) -> None:
+    model = replace(analysis.model, edge_bytes_known_share=0.999)
+    assert "(99 % of known size)" in render_markdown(replace(analysis, model=model))

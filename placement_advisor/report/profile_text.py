@@ -1,4 +1,4 @@
-"""The tables of a read profile as cells, for text and Markdown alike."""
+"""A read profile as text, and as Markdown for an issue or a pull request: tables, what to know."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.profile.timeline.device_trace import Use
 from placement_advisor.profile.timeline.waiting import Cause
-from placement_advisor.report.analysis.tables import (
-    ACTIVITY_HEADINGS,
+from placement_advisor.report.analysis.figures import ACTIVITY_HEADINGS, activity_rows
+from placement_advisor.report.document import (
     NOTHING,
-    activity_rows,
+    Bullets,
+    Section,
+    Table,
+    as_markdown,
+    as_text,
+    escape,
     one_line,
 )
-from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+from placement_advisor.units import counted, format_bandwidth, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from placement_advisor.profile.tensor_totals import TensorTotals
@@ -25,65 +30,72 @@ if TYPE_CHECKING:
         ReadProfile,
         RouteTotals,
     )
+    from placement_advisor.report.document import Part
 
-    Table = list[list[str]]
-
-# The title of the table whose last column is a name.
-ACTIVITIES = "Activities"
 TOP_TENSORS = 10
 TOP_WAITS = 6
-TOP_ACTIVITIES = 15
 # Names of kernels are whole C++ signatures.
 _NAME_CHARS = 100
 
 
-def tables(profile: ProfileTotals) -> list[tuple[str, Table]]:
-    """Return the tables that have something to say, with their titles."""
-    found = [
-        ("Per step", device_table(profile, per_step=True) if profile.step_ns else []),
-        ("In all", device_table(profile, per_step=False)),
-        ("Copies", route_table(profile)),
-        ("By way of the host", by_host_table(profile)),
-        ("Tensors", tensor_table(profile)),
-        ("Waiting", wait_table(profile)),
-        (ACTIVITIES, activity_table(profile)),
-    ]
-    return [(title, table) for title, table in found if len(table) > 1]
+def render_profile(read: ReadProfile) -> str:
+    """Return the text."""
+    head = Section("", [f"{read.totals.path}: {_headline(read)}", read.which or ""])
+    return as_text([head, *_tables(read.totals).values(), Section("", _remarks(read))])
 
 
-def headline(read: ReadProfile) -> str:
+def profile_as_markdown(read: ReadProfile) -> str:
+    """Return the page."""
+    which = [] if read.which is None else [f"{read.which}."]
+    parts: list[Part] = [f"{_headline(read)}.", *which]
+    parts += [Section(title, [table]) for title, table in _tables(read.totals).items()]
+    parts.append(Section("To know", [Bullets(_remarks(read))]))
+    return f"# {escape(read.totals.path)}\n\n{as_markdown(parts)}"
+
+
+def _tables(profile: ProfileTotals) -> dict[str, Table]:
+    """Return the tables by their titles."""
+    per_step = {"Per step": _devices(profile, per_step=True)} if profile.step_ns else {}
+    return {
+        **per_step,
+        "In all": _devices(profile, per_step=False),
+        "Copies": _routes(profile),
+        "By way of the host": _by_host(profile),
+        "Tensors": _tensors(profile),
+        "Waiting": _waits(profile),
+        "Activities": _activities(profile),
+    }
+
+
+def _headline(read: ReadProfile) -> str:
     """Return what was read, in a line."""
-    return f"{read.form}; {_contents(read.totals)}"
-
-
-def _contents(profile: ProfileTotals) -> str:
+    profile = read.totals
     working = [d for d in profile.devices if any(a.time_ns for a in d.total.values())]
-    devices = f"{len(working)} of {len(profile.devices)} devices did something"
+    devices = f"{read.form}; {len(working)} of {len(profile.devices)} devices did something"
     if profile.span_ns is None:
         return devices
     span = f"{format_ns(profile.span_ns)} in all"
     if not profile.step_ns:
         return f"{devices}; {span}; the profile shows no steps"
-    count = len(profile.step_ns)
-    steps = "1 step" if count == 1 else f"{count} steps"
+    steps = counted(len(profile.step_ns), "step")
     first = ", the first one left out" if profile.warm_up_steps else ""
     step = format_ns(median(profile.step_ns))
     return f"{devices}; {steps} of {step} (by {profile.steps_from}{first}); {span}"
 
 
-def device_table(profile: ProfileTotals, *, per_step: bool) -> Table:
+def _devices(profile: ProfileTotals, *, per_step: bool) -> Table:
     """Return what the time of each device went to; exposed parts in brackets."""
     uses = [use for use in Use if any(d.total[use].time_ns for d in profile.devices)]
-    rows = [[f"{'per step' if per_step else 'in all'} (exposed)", *uses, "idle"]]
-    rows += [
-        _device_row(device, uses, per_step=per_step)
-        for device in profile.devices
-        if any(amount.time_ns for amount in device.total.values())
-    ]
-    idle = [d.device for d in profile.devices if not any(a.time_ns for a in d.total.values())]
+    rows, idle = [], []
+    for device in profile.devices:
+        if any(amount.time_ns for amount in device.total.values()):
+            rows.append(_device_row(device, uses, per_step=per_step))
+        else:
+            idle.append(device.device)
     if idle:
         rows.append([", ".join(idle), *[NOTHING] * (len(uses) + 1)])
-    return rows
+    title = f"{'per step' if per_step else 'in all'} (exposed)"
+    return Table([title, *uses, "idle"], rows)
 
 
 def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> list[str]:
@@ -98,10 +110,10 @@ def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> lis
     return [device.device, *cells, format_ns(idle_ns)]
 
 
-def route_table(profile: ProfileTotals) -> Table:
+def _routes(profile: ProfileTotals) -> Table:
     """Return the copies on each route, in total."""
-    rows = [["copies", "count", "bytes", "under way", "exposed", "achieved"]]
-    return rows + [_route_row(route) for route in profile.routes]
+    columns = ("count", "bytes", "under way", "exposed", "achieved")
+    return Table(("copies", *columns), [_route_row(route) for route in profile.routes])
 
 
 def _route_row(route: RouteTotals) -> list[str]:
@@ -116,20 +128,21 @@ def _route_row(route: RouteTotals) -> list[str]:
     ]
 
 
-def by_host_table(profile: ProfileTotals) -> Table:
+def _by_host(profile: ProfileTotals) -> Table:
     """Return the copies between GPUs that went by way of the host, in total."""
-    rows = [["by way of the host, among these copies", "count", "bytes"]]
-    return rows + [
+    rows = [
         [f"{each.source} → {each.target}", f"{each.count:,}", _bytes(each)]
         for each in profile.by_host
     ]
+    return Table(("by way of the host, among these copies", "count", "bytes"), rows)
 
 
-def tensor_table(profile: ProfileTotals) -> Table:
+def _tensors(profile: ProfileTotals) -> Table:
     """Return the tensors whose copies devices waited longest for, in total."""
     longest = profile.tensors[:TOP_TENSORS]
-    rows = [["tensor", "from → to", "copies", "bytes", "exposed", "under way"]]
-    rows += [
+    has_ops = any(each.op is not None for each in longest)
+    columns = ("from → to", "copies", "bytes", "exposed", "under way")
+    rows = [
         [
             _cut(each.tensor),
             f"{each.route.source} → {each.route.target}",
@@ -137,25 +150,23 @@ def tensor_table(profile: ProfileTotals) -> Table:
             _bytes(each),
             format_ns(each.exposed_ns),
             format_ns(each.time_ns),
+            *([_cut(each.layer or NOTHING), format_bytes(each.tensor_bytes)] if has_ops else []),
         ]
         for each in longest
     ]
-    if any(each.op is not None for each in longest):
-        rows[0] += ["layer", "one of it"]
-        for row, each in zip(rows[1:], longest, strict=True):
-            row += [_cut(each.layer or NOTHING), format_bytes(each.tensor_bytes)]
-    return rows
+    of_op = ("layer", "one of it") if has_ops else ()
+    return Table(("tensor", *columns, *of_op), rows)
 
 
-def activity_table(profile: ProfileTotals) -> Table:
+def _activities(profile: ProfileTotals) -> Table:
     """Return what took longest, as nvprof printed it, and every kind of copy below that."""
-    rows = [list(row.cells) for row in activity_rows(profile.activities, TOP_ACTIVITIES)]
-    return [list(ACTIVITY_HEADINGS), *([*cells[:-1], _cut(cells[-1])] for cells in rows)]
+    rows = [[*row.cells[:-1], _cut(row.cells[-1])] for row in activity_rows(profile.activities)]
+    return Table(ACTIVITY_HEADINGS, rows, names=(-1,))
 
 
-def wait_table(profile: ProfileTotals) -> Table:
+def _waits(profile: ProfileTotals) -> Table:
     """Return what devices waited for longest in the steps that count, starting ops summed up."""
-    rows = [["waiting", "for", "time", "of its steps"]]
+    rows = []
     steps_ns = sum(profile.step_ns)
     for device in dict.fromkeys(wait.device for wait in profile.waits):
         mine = [wait for wait in profile.waits if wait.device == device]
@@ -168,7 +179,7 @@ def wait_table(profile: ProfileTotals) -> Table:
             for cause, time_ns in longest
             if time_ns
         ]
-    return rows
+    return Table(("waiting", "for", "time", "of its steps"), rows)
 
 
 def _cause(wait: Wait) -> str:
@@ -186,7 +197,7 @@ def _cause(wait: Wait) -> str:
             return "no cause that the profile shows"
 
 
-def remarks(read: ReadProfile) -> list[str]:
+def _remarks(read: ReadProfile) -> list[str]:
     """Return what a reader should know about the figures."""
     profile = read.totals
     found = [_load(profile)]

@@ -1,0 +1,427 @@
+"""An analysis in full, for a reader who was not there: ``report.txt``, ``report.md``.
+
+Both have the same sections, but what tells of every op, copy and figure stands in Markdown alone.
+Text has 80 columns and no colour, since it is kept as a file that `-v` prints; its first line is
+the verdict, unbroken, so that it can be searched and copied. Pictures lie beside the report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.defaults import BASELINE
+from placement_advisor.graph.name_patterns import first_names
+from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.report.analysis import figures, statements
+from placement_advisor.report.analysis.break_even_text import (
+    BREAK_EVEN_NOTE,
+    break_even_lines,
+    break_even_title,
+)
+from placement_advisor.report.analysis.statements import failure_kind_text
+from placement_advisor.report.document import (
+    NOTHING,
+    Bullets,
+    Code,
+    Facts,
+    Picture,
+    Section,
+    Table,
+    as_markdown,
+    as_text,
+    escape,
+    one_line,
+)
+from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
+from placement_advisor.results.candidate import failure_file
+from placement_advisor.simulator.events import carried
+from placement_advisor.units import (
+    copies_text,
+    format_bandwidth,
+    format_bytes,
+    format_ns,
+    format_share,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
+    from placement_advisor.measurement.measurement import Measurement, StepProfile
+    from placement_advisor.measurement.verification import Verification
+    from placement_advisor.report.document import Cell, Part
+    from placement_advisor.simulator.schedule import Schedule
+
+_WIDTH = 80
+# Wider names are broken at hyphens, so that figures are not.
+_NAME_WIDTH = 15
+# Beyond these a list is not read; the placement file and the listing have all.
+MAX_LAYERS, MAX_MOVED_OPS, MAX_LISTING_LINES = 20, 10, 80
+
+
+def full_text(analysis: Analysis) -> str:
+    """Return ``report.txt``."""
+    headline = one_line(analysis.recommendation.headline)
+    return f"{headline}\n\n{as_text(_parts(analysis), _WIDTH)}"
+
+
+def render_markdown(analysis: Analysis) -> str:
+    """Return ``report.md``."""
+    title, headline = escape(analysis.model.name), escape(analysis.recommendation.headline)
+    return f"# {title}: placement report\n\n**{headline}**\n\n{as_markdown(_parts(analysis))}"
+
+
+def _parts(analysis: Analysis) -> Iterator[Part]:
+    answer = analysis.recommendation
+    yield Section("", [_subject(analysis)], page_only=True)
+    yield _candidate_table(analysis)
+    yield Bullets(_notes(analysis))
+    yield Section("Why", [Bullets(answer.reasons)])
+    yield Section("The other candidates", [Bullets(answer.others)])
+    is_split = statements.verdict_is_split(analysis)
+    yield Section(statements.how_title(analysis), _how(analysis), page_only=not is_split)
+    yield Section("Pictures", _pictures(analysis), page_only=True)
+    if (even := analysis.break_even) is not None:
+        yield Section(break_even_title(even), _break_even(analysis))
+    scaling = statements.scaling_lines(analysis.candidates)
+    yield Section("Scaling with the batch", [Bullets(scaling)])
+    yield statements.input_line(analysis) or ""
+    yield Section("Placements", _placements(analysis), page_only=True)
+    yield Section("Copies", _copies(analysis), page_only=True)
+    yield Section("Copies against compute, measured", _activities(analysis))
+    yield Section("Prediction against measurement", _errors(analysis), page_only=True)
+    yield Section("Testbed", _testbed(analysis), page_only=True)
+    yield Section("How it was measured", _method(analysis), page_only=True)
+    yield Section("Findings, most valuable first", _findings(analysis))
+    yield Section("Warnings", [Bullets(analysis.warnings)])
+    yield Section("Limits", [Bullets(_limits(analysis))], page_only=True)
+    yield Section("Files beside this report", _files(analysis))
+
+
+def _subject(analysis: Analysis) -> str:
+    model = analysis.model
+    # Rounded down: 100 % means all.
+    known = format_share(math.floor(model.edge_bytes_known_share * 100) / 100)
+    return (
+        f"{model.path} ({model.chosen}): {model.ops} ops, {model.edges} edges ({known} of known "
+        f"size), {format_bytes(model.parameter_bytes)} of variables."
+    )
+
+
+def _candidate_table(analysis: Analysis) -> Table:
+    measured = statements.was_measured(analysis)
+    titles = ["measured", "speed-up\n(measured,\n95 %)"]
+    titles = titles if measured else ["speed-up\n(simulated,\nrange)"]
+    titles = ["predicted\n(simulated)", *titles, "peak memory\n(simulated)"]
+    rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
+    if (as_is := figures.as_is_interval(analysis)) is not None:
+        rows.append([figures.AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
+    names = range(len(titles) + 1)
+    return Table(["candidate", *titles], rows, names, label_most=_NAME_WIDTH)
+
+
+def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[Cell]:
+    predicted, timed = candidate.predicted, figures.timed_ns(candidate)
+    # A cell is too narrow for why, which stands below the table.
+    failure = [failure_kind_text(candidate.failure)] if candidate.failure is not None else []
+    peaks = predicted.peak_memory_bytes if predicted is not None else {}
+    memory = [f"{device} {format_bytes(size)}" for device, size in peaks.items()] or [NOTHING]
+    if not measured:
+        ends = figures.predicted_range(candidate)
+        times = figures.speedup_lines(figures.predicted_speedup(analysis, candidate), ends)
+        lines = figures.figure_lines(predicted.step_ns if predicted else None, predicted)
+        return [candidate.name, [*lines, *failure], times, memory]
+    factor = figures.speedup(candidate)
+    times = [NOTHING] if factor is None else figures.speedup_lines(factor.median, factor)
+    times = ["baseline"] if candidate.name == BASELINE else times
+    ran = [] if timed is None and failure else figures.figure_lines(timed, candidate.profile)
+    return [candidate.name, figures.predicted_lines(candidate), [*ran, *failure], times, memory]
+
+
+def _notes(analysis: Analysis) -> Iterator[str]:
+    testbed, model = analysis.testbed, analysis.model
+    yield f"Per step, batch {model.batch_size or 'unknown'}, {model.mode}."
+    if (left_out := statements.left_out_text(model.left_out)) is not None:
+        yield f"{left_out}."
+    if statements.was_measured(analysis):
+        yield (
+            f"Measured on {testbed.description}; step: median without profiler, copies and "
+            f"compute: profiled{statements.bytes_basis_text(analysis)}."
+        )
+    else:
+        if (alone := statements.own_process_line(analysis)) is None:
+            yield f"Nothing was measured ({testbed.not_run or 'no candidate ran'})."
+        else:
+            yield f"Simulated ({testbed.not_run})."
+            yield f"{alone}."
+        if (told_of := statements.analysis_error(analysis)) is not None:
+            yield told_of
+    yield "exposed: copies to the device that waits longest, while it computes nothing."
+    yield from (f"{line}." for line in statements.failure_lines(analysis.candidates))
+    if analysis.as_is:
+        yield (
+            f"{figures.AS_IS}: your own step, unmodified, with all of the machine: for honesty, "
+            "not a candidate."
+        )
+
+
+def _how(analysis: Analysis) -> Iterator[Part]:
+    how = analysis.how
+    if how is None:
+        return
+    yield f"{how.candidate}: {how.words}"
+    lines = (how.listing or "").splitlines()
+    by_hand: list[Part] = []
+    if lines:
+        by_hand = [f"By hand it takes {len(lines)} lines."]
+        if len(lines) <= MAX_LISTING_LINES:
+            by_hand = ["The same by hand:", Code(how.listing or "")]
+    where = f"That code is in {HOW_TO_SPLIT}, beside this report."
+    code = [
+        "Your own step, placed so, on its own variables, for batches like the analysed one:",
+        Code(how.call),
+        *by_hand,
+        where if statements.verdict_is_split(analysis) else statements.NOT_RECOMMENDED,
+    ]
+    yield Section("", code, page_only=True)
+
+
+def _pictures(analysis: Analysis) -> Iterator[Part]:
+    if analysis.options.quick:
+        return
+    shown = "simulated above measured" if figures.any_ran(analysis) else "simulated"
+    yield Picture(f"Timeline of single and the best candidates, {shown}", "timeline.png")
+    if others := figures.in_own_timelines(analysis):
+        names = ", ".join(candidate.name for candidate in others)
+        yield f"The others over time, in timelines/: {names}."
+    yield Picture(f"Comparison: what a step is made of, {shown}", "comparison.png")
+
+
+def _break_even(analysis: Analysis) -> Iterator[Part]:
+    assert analysis.break_even is not None
+    yield Bullets(break_even_lines(analysis.break_even))
+    if not analysis.options.quick:
+        alt = "Break-even: the best split's speed-up over single, simulated"
+        yield Picture(alt, "break-even.png")
+    yield Section("", [BREAK_EVEN_NOTE], page_only=True)
+
+
+def _placements(analysis: Analysis) -> Iterator[Part]:
+    for candidate in analysis.candidates:
+        if candidate.placement is None:
+            continue
+        layers: dict[str, list[str]] = {}
+        for layer, device in (candidate.by_layer or {}).items():
+            layers.setdefault(device, []).append(layer or "(no layer)")
+        lines = []
+        for device, count in sorted(Counter(candidate.placement.device_of.values()).items()):
+            names = first_names(layers.get(device, []), MAX_LAYERS) or "parts of layers only"
+            told = "" if candidate.by_layer is None else f": {names}"
+            lines.append(f"{device}, {count} ops{told}")
+        yield Section(f"{candidate.name}: {candidate.rationale}", [Bullets(lines)])
+
+
+def _copies(analysis: Analysis) -> Iterator[Part]:
+    """Yield a matrix of source against target, measured where there is a profile."""
+    devices = analysis.testbed.cluster.device_names()
+    for candidate in analysis.candidates:
+        if candidate.profile is not None:
+            basis, cells = "measured", _measured_cells(candidate.profile)
+        elif candidate.predicted is not None:
+            basis, cells = "simulated", _simulated_cells(candidate.predicted)
+        else:
+            continue
+        title = f"{candidate.name} ({basis})"
+        if not cells:
+            yield f"{title}: no copies."
+            continue
+        rows: list[list[Cell]] = [
+            [source, *(cells.get((source, target), [NOTHING]) for target in devices)]
+            for source in devices
+        ]
+        yield Section(f"{title}, from row to column", [Table(["From", *devices], rows)])
+
+
+def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], list[str]]:
+    return {
+        (total.source, total.target): [
+            f"{copies_text(total.count)}, {format_bytes(total.size_bytes)}"
+            f"{' by shapes' if total.size_basis is SizeBasis.SHAPES else ''}",
+            f"{format_ns(total.time_ns)}, {format_ns(total.exposed_ns)} exposed",
+        ]
+        for total in profile.transfers
+    }
+
+
+def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], list[str]]:
+    cells, seen = {}, schedule.copies
+    for pair, time_ns in sorted(schedule.under_way_ns.items()):
+        copies = [copy for copy in seen if (copy.source, copy.target) == pair]
+        size = carried(each for copy in copies for each in copy.transfers)
+        told = f"{copies_text(len(copies))}, {format_bytes(size.amount, is_floor=size.is_floor)}"
+        cells[pair] = [told, format_ns(time_ns)]
+    return cells
+
+
+def _activities(analysis: Analysis) -> Iterator[Part]:
+    """Yield compute against copies and the nvprof-style table of each profiled candidate."""
+    compared = (BASELINE, analysis.recommendation.candidate)
+    for candidate in analysis.candidates:
+        profile = candidate.profile
+        if profile is None:
+            continue
+        share = figures.copy_share(profile)
+        if share is None:
+            yield f"{candidate.name}: the profile is empty."
+            continue
+        title = (
+            f"{candidate.name}: compute {format_share(1 - share)}, copies {format_share(share)} of "
+            f"all activity in {len(profile.step_ns)} profiled steps"
+        )
+        rows = [row.cells for row in figures.activity_rows(profile.activities)]
+        table = Table(figures.ACTIVITY_HEADINGS, rows, names=(-1,))
+        yield Section(title, [table], page_only=candidate.name not in compared)
+
+
+def _errors(analysis: Analysis) -> Iterator[Part]:
+    for candidate in analysis.candidates:
+        titles = ("Per step", "Predicted (simulated)", "Measured", "Error")
+        yield Section(candidate.name, [Table(titles, list(figures.error_rows(candidate)))])
+
+
+def _testbed(analysis: Analysis) -> Iterator[Part]:
+    bed = analysis.testbed
+    devices = ", ".join(f"{device.name} ({device.kind})" for device in bed.cluster.devices)
+    yield f"{bed.description}: {devices}; testbed {bed.kind}, fingerprint {bed.fingerprint}."
+    rows = [
+        [
+            f"{link.source} → {link.target}",
+            format_ns(link.latency_ns),
+            format_bandwidth(link.bandwidth_bytes_per_s),
+            link.basis.value,
+        ]
+        for link in bed.cluster.links
+    ]
+    yield Table(("Link", "Latency", "Bandwidth", "Basis"), rows)
+    yield (
+        f"TensorFlow {analysis.tensorflow_version}, placement-advisor {analysis.advisor_version}."
+    )
+
+
+def _method(analysis: Analysis) -> Iterator[Part]:
+    """Yield how steps were timed, and what the profiler did to them."""
+    runs = [(c.name, c.measured) for c in analysis.candidates if c.measured and c.measured.step_ns]
+    if not runs or statements.own_process_line(analysis) is not None:
+        return
+    several = f"They ran in {analysis.sessions} sessions. " if analysis.sessions > 1 else ""
+    yield (
+        "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "
+        f"steps are kept apart. {several}Ratios are paired by round; their 95 % intervals allow "
+        "for rounds that are added while in doubt and for the choice among candidates. Copies and "
+        "compute come from separate, profiled steps."
+    )
+    titles = (
+        *("Candidate", "Rounds", "Steps", "Warm-ups apart", "Step min / median / max"),
+        *("Profiled step", "Variables verified against single", "Ops moved by TensorFlow"),
+    )
+    yield Table(titles, [_method_row(name, run) for name, run in runs])
+
+
+def _method_row(name: str, run: Measurement) -> list[str]:
+    return [
+        name,
+        str(run.round_count),
+        str(len(run.step_ns)),
+        f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
+        " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
+        figures.longer_text(run.profiler_overhead),
+        _verified(run.verification),
+        first_names(run.moved_ops, MAX_MOVED_OPS) or "none",
+    ]
+
+
+def _verified(found: Verification | None) -> str:
+    if found is None:
+        return NOTHING
+    shown = found.variables - len(found.unverified)
+    held = ", draws and statistics held equal" if found.held_equal else ""
+    return f"{shown} of {found.variables} (within {found.relative_difference:.1e}{held})"
+
+
+def _findings(analysis: Analysis) -> Iterator[Part]:
+    ranked = [finding for finding in analysis.findings if not finding.is_hypothetical]
+    yield from map(_finding, ranked)
+    if ranked:
+        yield f"What a finding means: advisor explain {ranked[0].code}"
+    else:
+        yield statements.no_findings_text(analysis)
+    if others := [_finding(finding) for finding in analysis.findings if finding.is_hypothetical]:
+        yield f"{statements.OF_OTHER_SPLITS}:"
+        yield from others
+
+
+def _finding(finding: Finding) -> Section:
+    lines = [f"do: {finding.action}"]
+    if where := statements.where_text(finding):
+        lines.append(f"where: {where}")
+    if finding.saving is not None:
+        lines.append(f"saves: {statements.saving_text(finding.saving)}")
+    return Section(f"{finding.code} {finding.name}: {finding.finding}", [Bullets(lines)])
+
+
+def _limits(analysis: Analysis) -> Iterator[str]:
+    yield f"The verdict holds for: {analysis.recommendation.applies_to}."
+    if analysis.testbed.stand_in:
+        yield (
+            "CPU cores stand in for accelerators: on those, compute and copies cost other times, "
+            "and the verdict can differ."
+        )
+    yield (
+        "Peak memory is simulated from the sizes of tensors and variables; workspace of kernels "
+        "and fragmentation come on top."
+    )
+    unknown = [c.name for c in analysis.candidates if c.predicted and c.predicted.carried.unknown]
+    if unknown:
+        yield (
+            f"Some copied tensors of {', '.join(unknown)} have no known size: they are priced at "
+            "latency alone, and bytes are at least those shown (≥)."
+        )
+    yield "The simulator runs one op at a time on a device; copies on one link queue."
+    if statements.was_measured(analysis):
+        yield "The profiler slows steps down (overhead above), so measured compute is an upper end."
+
+
+def _files(analysis: Analysis) -> Iterator[Part]:
+    # Nobody waits for what there is to look at who is in a hurry.
+    to_look_at = not analysis.options.quick
+    is_split = statements.verdict_is_split(analysis)
+    timelines = to_look_at and bool(figures.in_own_timelines(analysis))
+    break_even = to_look_at and analysis.break_even is not None
+    files = (
+        (to_look_at, "report.html", "all of this for any browser, in one file to pass on"),
+        (True, "report.txt", "the same as text, without what tells of every op and copy"),
+        (True, "report.md", "the same as text, with placements and copies in full"),
+        (is_split, HOW_TO_SPLIT, "code that places your step so"),
+        (to_look_at, "timeline.png", "single and the best candidates over time"),
+        (timelines, "timelines/", "the other candidates over time"),
+        (to_look_at, "comparison.png", "what each candidate's step is made of"),
+        (break_even, "break-even.png", "what would have to change for a split to win"),
+        (True, ANALYSIS, "every number, for programs: advisor show, advisor diff"),
+        (True, "placements/", "which device each op runs on"),
+        (True, "predictions/", "what was predicted, written before that candidate ran"),
+        (any(map(failure_file, analysis.candidates)), "failures/", "errors in full"),
+    )
+    yield Facts([(name, told) for is_there, name, told in files if is_there], label_width=16)
+    if not to_look_at:
+        return
+    profiles = "simulated"
+    if any(c.measured and c.measured.profile_run for c in analysis.candidates):
+        profiles = "measured and simulated"
+    look = (
+        "To look closer, run this in the folder of this report: the tab Placement has all of it, "
+        f"the tab Profile each candidate's profiles, {profiles}."
+    )
+    yield Section("", [look, Code("advisor view .", "sh")], page_only=True)

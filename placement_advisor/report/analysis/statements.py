@@ -1,0 +1,341 @@
+"""What reports say of an analysis in sentences, each worded once.
+
+How far off what is simulated by assumed costs may be is told of stand-ins and of named GPUs.
+Stand-ins: medians over models drawn at random, of how far simulated ratios to ``single`` were from
+measured ones (docs/cost-model.md, *Models drawn at random*). GPUs: mean errors of kernels stand
+beside their constants (`cost/gpu/kernel_times.toml`), those of published steps in the contract.
+
+*Strong scaling* keeps the global batch, so training stays what it is and step times compare. *Weak
+scaling* keeps the batch of each replica: more samples a step, another training. What strong scaling
+measured is the speed-up of the verdict, a median of ratios within rounds, which is not the ratio of
+the medians beside it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
+from placement_advisor.defaults import BASELINE
+from placement_advisor.graph.name_patterns import listed
+from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.report.analysis.figures import AS_IS, NO_PROFILE, timed_ns
+from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes, ScalingRow, scaling
+from placement_advisor.results.candidate import failure_file
+from placement_advisor.units import NS_PER_S, counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
+    from placement_advisor.measurement.failure import Failure
+
+# What stands before findings about splits that the verdict is not about, whatever it is.
+OF_OTHER_SPLITS = "Of splits that are not recommended"
+NOT_RECOMMENDED = "It is the best that was tried, not a recommendation."
+_BYTES_WORDS = {SizeBasis.PROFILE: "profiled", SizeBasis.SHAPES: "by the graph's shapes"}
+
+WHICH = (
+    "the same training, faster: strong scaling, which the verdict is about; more samples per "
+    "second: weak scaling, whose larger batch brings a part of that on one device as well, and "
+    "wants another learning rate"
+)
+
+MODELS = 24
+MEDIAN = 0.211
+# By candidate, of those that at least five of these models have.
+MEDIAN_OF = {
+    "towers": 0.184,
+    "towers-forward-only": 0.298,
+    "pipeline": 0.102,
+    "parameters-on-host": 0.132,
+    "alternating": 0.282,
+    "alternating-ops": 0.361,
+    "searched": 0.125,
+}
+
+# What users call the families of kernels.
+FAMILY_WORDS = {
+    "linear": "products of matrices",
+    "bmm": "batched products",
+    "conv": "convolutions",
+    **dict.fromkeys(("add", "mul", "relu", "tanh", "gelu"), "elementwise"),
+    "softmax": "softmax",
+    "ln": "layer normalisation",
+}
+_BASIS_WORDS = {"fitted": "measured on this chip", "transferred": "measured on other chips"}
+
+# Nothing is predicted as well as that.
+_LEAST_ERROR = 0.01
+
+
+def verdict_is_split(analysis: Analysis) -> bool:
+    """Whether a split is to be made, and how to carry it out is known."""
+    answer = analysis.recommendation
+    is_split = answer is not None and answer.verdict in TO_SPLIT
+    return is_split and analysis.how is not None
+
+
+def how_title(analysis: Analysis) -> str:
+    """Return what stands above how to carry out the best split."""
+    return "How to split" if verdict_is_split(analysis) else "How the best split goes"
+
+
+def left_out_text(left_out: Sequence[str]) -> str | None:
+    """Return what of the user's program is left out, in a line; None if nothing is."""
+    return f"Left out of your program: {'; '.join(left_out)}" if left_out else None
+
+
+def was_measured(analysis: Analysis) -> bool:
+    """Whether any step was timed on the testbed, or the user's own beside it."""
+    has_run = any(timed_ns(candidate) is not None for candidate in analysis.candidates)
+    return _ran_on_testbed(analysis) and (bool(analysis.as_is) or has_run)
+
+
+def own_process_line(analysis: Analysis) -> str | None:
+    """Return what one device took where the step ran in its own process alone; None elsewhere."""
+    alone_ns = _single_ns(analysis)
+    return None if _ran_on_testbed(analysis) or alone_ns is None else own_process_text(alone_ns)
+
+
+def own_process_text(step_ns: float) -> str:
+    """Return what one device took in the step's own process.
+
+    >>> own_process_text(1_500_000)
+    'single: 1.50 ms, measured on one core in the process that made the step'
+    """
+    where = "on one core in the process that made the step"
+    return f"{BASELINE}: {format_ns(step_ns)}, measured {where}"
+
+
+def _ran_on_testbed(analysis: Analysis) -> bool:
+    return analysis.testbed is not None and analysis.testbed.not_run is None
+
+
+def bytes_basis_text(analysis: Analysis) -> str:
+    """Return where the bytes of measured copies come from, empty if none are known."""
+    bases = {c.profile.size_basis for c in analysis.candidates if c.profile is not None}
+    words = [_BYTES_WORDS[basis] for basis in SizeBasis if basis in bases]
+    return f", their bytes {' or '.join(words)}" if words else ""
+
+
+def failure_text(candidate: Candidate) -> str:
+    """Return why a candidate has no result in a sentence, and where there is more to read of it."""
+    assert candidate.failure is not None
+    file = failure_file(candidate)
+    more = "" if file is None else f" (in full: {file})"
+    return f"{failure_kind_text(candidate.failure)}: {candidate.failure.message}{more}"
+
+
+def failure_lines(candidates: Iterable[Candidate]) -> list[str]:
+    """Return why candidates have no result, those together that have none for the same reason."""
+    names: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if candidate.failure is not None:
+            names.setdefault(failure_text(candidate), []).append(candidate.name)
+    return [f"{listed(those)}: {text}" for text, those in names.items()]
+
+
+def failure_kind_text(failure: Failure) -> str:
+    """Return in a word or two why a candidate has no result."""
+    return failure.kind.value.replace("-", " ")
+
+
+def no_findings_text(analysis: Analysis) -> str:
+    """Return what to say where no rule has found anything."""
+    has_run = _ran_on_testbed(analysis) and _single_ns(analysis) is not None
+    profiled = (c.name for c in analysis.candidates if c.profile is not None)
+    return no_findings(is_sure=not has_run or BASELINE in profiled)
+
+
+def no_findings(*, is_sure: bool) -> str:
+    """Return what to say where no rule has found anything; ``is_sure``: by times to rely on.
+
+    >>> no_findings(is_sure=True)
+    'none: no rule has anything to say of this step'
+    """
+    if is_sure:
+        return "none: no rule has anything to say of this step"
+    return (
+        f"none, but {BASELINE} has {NO_PROFILE}: a rule that goes by times of ops may have missed "
+        "something, which a run on a quieter machine would show"
+    )
+
+
+def saving_text(saving: Saving) -> str:
+    """Return what a finding saves, with its least and its most.
+
+    >>> ms = 1_000_000
+    >>> saving_text(Saving(step_ns=30 * ms, saving_ns=6 * ms, low_ns=1 * ms, high_ns=9 * ms))
+    '6.00 ms, 20 % of the step (3–30 %, simulated)'
+    """
+    low, share, high = (
+        format_share(part / saving.step_ns)
+        for part in (saving.low_ns, saving.saving_ns, saving.high_ns)
+    )
+    ends = f"{low.removesuffix(' %')}–{high}"
+    return f"{format_ns(saving.saving_ns)}, {share} of the step ({ends}, {saving.basis})"
+
+
+def where_text(finding: Finding) -> str:
+    """Return where a finding applies, with file and line together; empty if it is everywhere."""
+    where = dict(finding.where)
+    file, line = where.pop("file", None), where.pop("line", None)
+    parts = [f"{kind} {name}" for kind, name in where.items()]
+    if file is not None:
+        parts.append(str(file) if line is None else f"{file}:{line}")
+    return ", ".join(parts)
+
+
+def input_line(analysis: Analysis) -> str | None:
+    """Return how fast the dataset is alone and how fast the step is; None if it was not timed.
+
+    The step is the user's own, else that on a single device.
+    """
+    timing, batch_size = analysis.input_timing, analysis.model.batch_size
+    if timing is None:
+        return None
+
+    def speed(time_ns: float) -> str:
+        if batch_size is None:
+            return format_ns(time_ns)
+        return f"{float(f'{batch_size * NS_PER_S / time_ns:.3g}'):,.0f} samples/s"
+
+    alone = speed(mean(timing.batch_ns))
+    line = f"input: {alone if batch_size is not None else f'a batch every {alone}'} alone"
+    name, step_ns = AS_IS, median(analysis.as_is) if analysis.as_is else None
+    if step_ns is None:
+        name, step_ns = BASELINE, _single_ns(analysis)
+    if step_ns is not None:
+        line += f"; the step ({name}) takes {speed(step_ns)}"
+    kinds = f" ({' → '.join(timing.transformations)})" if timing.transformations else ""
+    return f"{line}, measured{kinds}"
+
+
+def _single_ns(analysis: Analysis) -> int | None:
+    """Return the step of one device as it was timed; None if it was not."""
+    return next((timed_ns(each) for each in analysis.candidates if each.name == BASELINE), None)
+
+
+def mean_error_text(error: float) -> str:
+    """Return a mean error as a percentage, which is never 0."""
+    return "under 1 %" if error < _LEAST_ERROR else format_share(error)
+
+
+def expected_error(
+    candidates: Iterable[str], times: Iterable[GpuTimes], *, stand_in: bool
+) -> str | None:
+    """Return what errors to expect where nothing ran, None if none are known.
+
+    ``times`` is what those of ops rest on, on GPUs that are not here.
+    """
+    return _on_stand_ins(candidates) if stand_in else _on_gpus(times)
+
+
+def analysis_error(analysis: Analysis) -> str | None:
+    """Return what errors to expect of an analysis; None where steps ran, or none are known."""
+    testbed = analysis.testbed
+    if testbed is None or testbed.not_run is None:
+        return None
+    predicted = (c.name for c in analysis.candidates if c.predicted is not None)
+    return expected_error(
+        predicted, map(GpuTimes.of, analysis.assumed_times), stand_in=testbed.stand_in
+    )
+
+
+def _on_stand_ins(candidates: Iterable[str]) -> str:
+    """Return a sentence on the errors to expect, with those of the candidates that are known."""
+    each = [f"{name} {format_share(MEDIAN_OF[name])}" for name in candidates if name in MEDIAN_OF]
+    return (
+        f"Expect errors: on {MODELS} models drawn at random, speed-ups simulated so were off by "
+        f"{', '.join([f'{format_share(MEDIAN)} (median)', *each])}."
+    )
+
+
+def _on_gpus(times: Iterable[GpuTimes]) -> str | None:
+    sentences = list(map(_of_times, times))
+    if not sentences:
+        return None
+    known = PUBLISHED_STEPS
+    published = (
+        f"Expect errors: {known.count} published training steps on one GPU were predicted "
+        f"{format_share(known.mean_error)} off in the mean, {format_share(known.worst_error)} at "
+        "worst."
+    )
+    return " ".join([published, *sentences])
+
+
+def _of_times(times: GpuTimes) -> str:
+    parts = [
+        f"{format_share(times.launch_share)} is that of launches",
+        f"{format_share(times.assumed_share)} rests on kernels without a record",
+        f"{format_share(times.roofline_share)} on peaks alone",
+    ]
+    by_basis: defaultdict[str, float] = defaultdict(float)
+    for each in times.families:
+        by_basis[each.basis] += each.share
+    parts += [
+        f"{format_share(share)} on kernels {_BASIS_WORDS[basis]} (off in the mean: "
+        f"{_errors(times, basis)})"
+        for basis, share in by_basis.items()
+    ]
+    return f"Of the time of ops on {times.gpu}, {', '.join(parts)}."
+
+
+def _errors(times: GpuTimes, basis: str) -> str:
+    """Return the mean error of each family, that which takes most time first."""
+    by_word: dict[str, list[tuple[float, float]]] = {}
+    for each in times.families:
+        if each.basis == basis:
+            by_word.setdefault(FAMILY_WORDS[each.family], []).append((each.share, each.mean_error))
+    found = []
+    for word, rows in by_word.items():
+        error = sum(share * each for share, each in rows) / sum(share for share, _ in rows)
+        found.append(f"{word} {mean_error_text(error)}")
+    return ", ".join(found)
+
+
+def scaling_lines(candidates: Sequence[Candidate]) -> list[str]:
+    """Return a line for each row, and which of them answers which question."""
+    rows = scaling(candidates)
+    if not rows:
+        return []
+    within_rounds = speedups(candidates)
+    return [*(_line(row, rows[0], within_rounds) for row in rows), WHICH]
+
+
+def speedups(candidates: Iterable[Candidate]) -> dict[str, float]:
+    """Return the speed-up of each over the single device, as its rounds have it, by its name."""
+    return {c.name: c.comparison.speedup.median for c in candidates if c.comparison is not None}
+
+
+def _line(row: ScalingRow, alone: ScalingRow, within_rounds: Mapping[str, float]) -> str:
+    speedup = within_rounds.get(row.candidate) if row.batch == alone.batch else None
+    figures = [
+        _figures(row, alone, row.measured_ns, alone.measured_ns, "measured", speedup),
+        _figures(row, alone, row.predicted_ns, alone.predicted_ns, "simulated"),
+    ]
+    told = "; ".join(filter(None, figures)) or "not simulated"
+    what = row.name if row.name == row.candidate else f"{row.name} ({row.candidate})"
+    return f"{what}, {counted(row.devices, 'device')}, {row.batch} samples a step: {told}"
+
+
+def _figures(
+    row: ScalingRow,
+    alone: ScalingRow,
+    step_ns: int | None,
+    alone_ns: int | None,
+    basis: str,
+    speedup: float | None = None,
+) -> str:
+    if not step_ns:
+        return ""
+    rate = row.batch / step_ns * NS_PER_S
+    times = ""
+    if speedup is not None:
+        times = f", {speedup:.2f}× within rounds"
+    elif row.batch == alone.batch and row is not alone and alone_ns:
+        times = f", {alone_ns / step_ns:.2f}×"
+    return f"{format_ns(step_ns)}, {rate:,.0f} samples/s{times} ({basis})"

@@ -1,1 +1,0 @@
-"""Reports of a profile that was read: text, Markdown, JSON."""
