@@ -1,8 +1,7 @@
-"""JSON that others wrote: parsed within limits, checked value by value.
+"""JSON that others wrote: parsed within limits, or refused in one `MisfitError`.
 
-Whatever a file holds, reading it ends in values of the asked types or in one `MisfitError`, which
-says at which place the first thing is wrong. Left out: keys that an object holds twice; the last
-one counts.
+What its values have to be, types say (`contract`). Left out: keys that an object holds twice; the
+last one counts.
 """
 
 from __future__ import annotations
@@ -108,20 +107,7 @@ def as_object(value: object) -> dict[str, object]:
     """
     if not isinstance(value, dict):
         raise MisfitError(f"{shown(value)} is not an object")
-    for key in value:
-        text(key)
     return value
-
-
-def field(document: dict[str, object], key: str, read: Callable[[object], T]) -> T:
-    """Return what ``read`` makes of a field of an object.
-
-    Raises:
-        MisfitError: it is missing, or whatever ``read`` finds.
-    """
-    if key not in document:
-        raise MisfitError(f"no field {key!r}")
-    return within(key, read, document[key])
 
 
 def as_list(value: object) -> list[object]:
@@ -133,80 +119,6 @@ def as_list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise MisfitError(f"{shown(value)} is not a list")
     return value
-
-
-def list_of(read: Callable[[object], T], value: object) -> tuple[T, ...]:
-    """Return what ``read`` makes of each value of a list.
-
-    Raises:
-        MisfitError: it is none, or whatever ``read`` finds.
-    """
-    return tuple(within(f"[{i}]", read, row) for i, row in enumerate(as_list(value)))
-
-
-def object_of(read: Callable[[object], T], value: object) -> dict[str, T]:
-    """Return what ``read`` makes of each value of an object, by its key.
-
-    Raises:
-        MisfitError: it is none, or whatever ``read`` finds.
-    """
-    return {key: within(shown(key), read, member) for key, member in as_object(value).items()}
-
-
-def text(value: object, *, most_chars: int = MAX_TEXT_CHARS) -> str:
-    """Return the value as a text that can be printed and written again.
-
-    Raises:
-        MisfitError: it is none, too long, or holds half a character.
-    """
-    if not isinstance(value, str):
-        raise MisfitError(f"{shown(value)} is not a string")
-    if len(value) > most_chars:
-        raise MisfitError(f"{shown(value)} has more than {most_chars:,} characters")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise MisfitError(
-                f"{shown(value)} is not a string: it holds half a character"
-            ) from None
-    return value
-
-
-def boolean(value: object) -> bool:
-    """Return a truth value.
-
-    Raises:
-        MisfitError: it is none.
-    """
-    if not isinstance(value, bool):
-        raise MisfitError(f"{shown(value)} is neither true nor false")
-    return value
-
-
-def integer(value: object, what: str, *, low: int = 0, high: int = MAX_INTEGER) -> int:
-    """Return the value as an integer from ``low`` to ``high``; ``what`` says what it should be.
-
-    Raises:
-        MisfitError: it is none.
-    """
-    if type(value) is not int or not low <= value <= high:
-        raise MisfitError(f"{shown(value)} is not {what}")
-    return value
-
-
-def check_version(document: dict[str, object], newest: int) -> None:
-    """Check that the document is of a version that this program reads.
-
-    Raises:
-        MisfitError: it is not.
-    """
-    version = field(document, "schema_version", lambda value: integer(value, "a version", low=1))
-    if version > newest:
-        raise MisfitError(
-            f"{version} is newer than the {newest} that this advisor reads; update it",
-            "schema_version",
-        )
 
 
 def within(place: str, read: Callable[[object], T], value: object) -> T:

@@ -11,22 +11,35 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import getpass
-import json
 import os
 import re
 import socket
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.files.cache_folder import cache_folder
-from placement_advisor.files.foreign_json import MisfitError, as_object, field, parse, text
+from placement_advisor.files.contract import STRICT, Count, Text, json_text, value_of
+from placement_advisor.files.foreign_json import MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MOST_BYTES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """Who has a host; the file of the lock says it."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    user: Text
+    pid: Count
+    since: Text
+    from_: Text
 
 
 @contextlib.contextmanager
@@ -80,25 +93,23 @@ def _is_taken(lock: int) -> bool:
 
 
 def _write(lock: int, asked_by: str) -> None:
-    says = {
-        "user": user_name(),
-        "pid": os.getpid(),
-        "since": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "from": asked_by,
-    }
+    use = _Use(
+        user=user_name(),
+        pid=os.getpid(),
+        since=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        from_=asked_by,
+    )
     with contextlib.suppress(OSError):  # The lock is what counts.
         os.ftruncate(lock, 0)
-        os.pwrite(lock, json.dumps(says).encode(), 0)
+        os.pwrite(lock, json_text(use).encode(errors="replace"), 0)
 
 
 def _in_use(says: bytes) -> TestbedError:
     hint = "wait until it has ended: a host serves one analysis at a time"
     try:
-        says_of = as_object(parse(says))
-        user, since, asked_by = (field(says_of, name, text) for name in ("user", "since", "from"))
-        pid = says_of.get("pid")
+        use = value_of(_Use, says)
     except MisfitError:  # It has just begun, or just ended.
         return TestbedError("in use by another analysis", hint=hint)
     return TestbedError(
-        f"in use by {user} (process {pid}) since {since}, from {asked_by}", hint=hint
+        f"in use by {use.user} (process {use.pid}) since {use.since}, from {use.from_}", hint=hint
     )

@@ -41,7 +41,6 @@ READERS = (
     "machine/copy_timings.py",
     "machine/gpu_facts.py",
     "machine/host_figures_file.py",
-    "solvers/certificate.py",
 )
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -12,7 +11,9 @@ import pytest
 from command_runs import run_here
 from layer_models import model
 
+from placement_advisor.files.contract import json_text
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.report.tensorboard.tab import SCHEMA_VERSION, Candidate, Graph, Overview
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,16 +30,30 @@ path = "m.py"
 graph = "{graph}"
 placement = "{placement}"
 """
-OF_ONE_CANDIDATE = {
-    "schema_version": 1,
-    "model": {"path": "", "name": "", "mode": "", "ops": 0, "parameter_bytes": 0},
-    "devices": [],
-    "candidates": [{"name": "special", "rationale": "", "details": 1}],
-    "graph": {"box": [1, 1], "layers": [], "flows": []},
-    "findings": [],
-    "no_findings": "",
-    "warnings": [],
-}
+OF_ONE_CANDIDATE = Overview(
+    schema_version=SCHEMA_VERSION,
+    name="",
+    headline="",
+    verdict=(),
+    devices=(),
+    hosts={},
+    candidates=(
+        Candidate(
+            name="special",
+            rationale="",
+            failure=None,
+            is_applicable=True,
+            samples=None,
+            figures=(),
+            after_runs=None,
+            peak_memory=(),
+            details=1,
+        ),
+    ),
+    graph=Graph(box=(1, 1), layers=(), flows=()),
+    no_findings="",
+    sections=(),
+)
 READS = {
     "graph": "graph {file}.graph.json.gz",
     "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --png a.png",
@@ -90,7 +105,7 @@ def folder(
         specials.append(f"special-{name}/{LOG_FOLDER}/{file}")
         (tmp_path / specials[-1]).parent.mkdir(parents=True)
     overview = tmp_path / "special-details" / LOG_FOLDER / OVERVIEW
-    overview.write_text(json.dumps(OF_ONE_CANDIDATE))
+    overview.write_text(json_text(OF_ONE_CANDIDATE))
     for name in specials:
         if request.param == "pipe":
             os.mkfifo(name)
