@@ -1,7 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.candidates.choose import ALWAYS_RUN, RUN_BRIEFLY, TO_UNDERSTAND, to_run
+from placement_advisor.candidates.choose import (
+    ALWAYS_RUN,
+    BEST_BY_PREDICTION,
+    RUN_BRIEFLY,
+    TO_UNDERSTAND,
+    to_run,
+)
 from placement_advisor.candidates.families import NAMES
 
 PREDICTED = {
@@ -54,7 +60,7 @@ def test_the_families_that_are_named_exist():
 def test_the_best_by_prediction_always_runs_and_few_do(predicted):
     chosen = to_run(predicted)
     assert [label for label in predicted if label in chosen] == list(chosen)
-    assert len(chosen) <= 7
+    assert len(chosen) <= len(ALWAYS_RUN) + BEST_BY_PREDICTION
     splits = [label for label in predicted if label not in {"single", *TO_UNDERSTAND}]
     if splits:
         assert min(splits, key=predicted.__getitem__) in chosen
