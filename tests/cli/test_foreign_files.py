@@ -37,6 +37,7 @@ OF_ONE_CANDIDATE = Overview(
     verdict=(),
     devices=(),
     hosts={},
+    columns=("Step",),
     candidates=(
         Candidate(
             name="special",

@@ -15,7 +15,7 @@ from placement_advisor.report.document import NOTHING
 from placement_advisor.units import copies_text, counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
     from placement_advisor.measurement.measurement import Activity, StepProfile
@@ -32,6 +32,45 @@ ACTIVITY_HEADINGS = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
 # The single device and three others: more cannot be compared at a glance.
 _SIDE_BY_SIDE = 4
 _BEFORE_OTHERS = {BASELINE: 0, AS_WRITTEN: 1}
+
+
+class Figure(NamedTuple):
+    """A figure of a step, as all reports show it: a number under its title, or words for it."""
+
+    title: str
+    number: Callable[[Schedule | StepProfile], str]
+    words: Callable[[Schedule | StepProfile], str]
+
+
+def _copies(step: Schedule | StepProfile) -> str:
+    if not step.transfer_count:
+        return NOTHING if step.transfer_count is None else "none"
+    return f"{step.transfer_count}, {_bytes(step)}"
+
+
+def _copies_words(step: Schedule | StepProfile) -> str:
+    if not step.transfer_count:
+        return "copies not all seen" if step.transfer_count is None else "no copies"
+    return f"{copies_text(step.transfer_count)}, {_bytes(step)}"
+
+
+def _bytes(step: Schedule | StepProfile) -> str:
+    return format_bytes(step.transfer_bytes, is_floor=step.bytes_are_a_floor)
+
+
+def _exposed(step: Schedule | StepProfile) -> str:
+    return format_ns(step.exposed_ns)
+
+
+# Beside its time. Whoever adds one has it in report.txt, report.md, report.html and the tab.
+FIGURES = (
+    Figure("Copies", _copies, _copies_words),
+    Figure(
+        "Exposed",
+        _exposed,
+        lambda step: "" if step.transfer_count == 0 else f"{_exposed(step)} exposed",
+    ),
+)
 
 
 def timed_ns(candidate: Candidate) -> int | None:
@@ -90,7 +129,7 @@ def predicted_lines(candidate: Candidate) -> list[str]:
 
 
 def figure_lines(step_ns: int | None, step: Schedule | StepProfile | None) -> list[str]:
-    """Return step time, copies with their bytes, and the copy time that nothing hides.
+    """Return the time of a step, and its figures in words.
 
     ``step`` is None if nothing but the time is known.
     """
@@ -98,13 +137,7 @@ def figure_lines(step_ns: int | None, step: Schedule | StepProfile | None) -> li
         return [NOTHING]
     if step is None:
         return [format_ns(step_ns), NO_PROFILE]
-    if step.transfer_count == 0:
-        return [format_ns(step_ns), "no copies"]
-    size = format_bytes(step.transfer_bytes, is_floor=step.bytes_are_a_floor)
-    copies = "copies not all seen"
-    if step.transfer_count is not None:
-        copies = f"{copies_text(step.transfer_count)}, {size}"
-    return [format_ns(step_ns), copies, f"{format_ns(step.exposed_ns)} exposed"]
+    return [format_ns(step_ns), *filter(None, (each.words(step) for each in FIGURES))]
 
 
 def error_rows(candidate: Candidate) -> Iterator[list[str]]:

@@ -120,7 +120,7 @@ class Candidate:
     samples: Rows[Count] | None
     """Of each replica, where the batch is split."""
     figures: Rows[tuple[Text, Text]]
-    """Step, copies, exposed and speed-up, each predicted and measured; none where it failed."""
+    """Each as predicted and as measured, under its column; none where it failed."""
     after_runs: Text | None
     """The speed-up as predicted when others had run and it had not."""
     peak_memory: Rows[Text]
@@ -157,24 +157,21 @@ def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
     ratio = candidate.predicted_ratio
     times = 1 / ratio.ratio if ratio and ratio.ratio else None
     speedup = candidate.comparison and candidate.comparison.speedup
-    expected = (NOTHING, NOTHING, NOTHING)
-    if predicted:
-        size = predicted.carried
-        crossing = _crossing(predicted.transfer_count, size.amount, is_floor=size.is_floor)
-        expected = format_ns(predicted.step_ns), crossing, format_ns(predicted.exposed_ns)
-    seen = format_ns(round(median(steps_ns))) if steps_ns else NOTHING, NOTHING, NOTHING
-    if steps_ns and profile:
-        crossing = _crossing(profile.transfer_count, profile.transfer_bytes)
-        seen = seen[0], crossing, format_ns(profile.exposed_ns)
+    timed = bool(steps_ns)
+    shown = [
+        (
+            each.number(predicted) if predicted else NOTHING,
+            each.number(profile) if timed and profile else NOTHING,
+        )
+        for each in figures.FIGURES
+    ]
+    step = (
+        format_ns(predicted.step_ns) if predicted else NOTHING,
+        format_ns(round(median(steps_ns))) if timed else NOTHING,
+    )
     foreseen = figures.with_range(times, figures.predicted_range(candidate))
     measured = figures.with_range(speedup.median, speedup) if speedup else NOTHING
-    return (*zip(expected, seen, strict=True), (foreseen, measured))
-
-
-def _crossing(count: int | None, size: int | None, *, is_floor: bool = False) -> str:
-    if count is None:
-        return NOTHING
-    return f"{count}, {format_bytes(size, is_floor=is_floor)}" if count else "none"
+    return (step, *shown, (foreseen, measured))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +238,8 @@ class Overview:
     devices: Rows[Text]
     hosts: ByName[Rows[Text]]
     """Devices of each, none where there is one machine."""
+    columns: Rows[Text]
+    """Titles of the figures of candidates."""
     candidates: Rows[Candidate]
     graph: Graph
     no_findings: Text
@@ -258,6 +257,8 @@ class Overview:
     def __post_init__(self) -> None:
         if len({each.name for each in self.candidates}) < len(self.candidates):
             raise MisfitError("two of the same name", "candidates")
+        if any(len(each.figures) not in (0, len(self.columns)) for each in self.candidates):
+            raise MisfitError("not a figure for each column", "candidates")
 
     @classmethod
     def so_far(cls, told: SoFar, layers: LayerMap) -> Overview:
@@ -274,6 +275,7 @@ class Overview:
             verdict=tuple(Part(text, is_hint=True) for text in facts if text),
             devices=testbed.cluster.place_names() if testbed else (),
             hosts=hosts,
+            columns=("Step", *(each.title for each in figures.FIGURES), "Speed-up"),
             candidates=tuple(map(Candidate.of, told.candidates)),
             graph=Graph.of(layers),
             no_findings="Not yet known.",
