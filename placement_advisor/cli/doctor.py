@@ -116,13 +116,14 @@ def _hosts(asked: HostsAsked, as_json: bool) -> bool:
 
 def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_json: bool) -> bool:
     """Report what a known step shows, and leave a bundle; return whether to trust profiles."""
-    from placement_advisor.analysis.acceptance.accept import accept
-    from placement_advisor.analysis.acceptance.judge import is_trusted
+    from placement_advisor.analysis.acceptance import accept
     from placement_advisor.cli.progress import progress
+    from placement_advisor.files.contract import plain
     from placement_advisor.files.output import output_file
     from placement_advisor.files.own_folders import scratch_folder
     from placement_advisor.machine.doctor.examine_machine import examine
-    from placement_advisor.report.acceptance_bundle import write_bundle
+    from placement_advisor.report.acceptance import render_acceptance, write_bundle
+    from placement_advisor.results.acceptance import Acceptance
 
     if bundle.suffix != ".zip":
         raise AdvisorError(f"--bundle {bundle}: not the name of a bundle", hint="end it in .zip")
@@ -130,19 +131,14 @@ def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_jso
         watcher = stack.enter_context(progress(quiet=as_json))
         put = stack.enter_context(output_file(bundle, option="--bundle"))
         scratch = stack.enter_context(scratch_folder())
-        found = accept(asked, open_ports, scratch, watcher)
-        facts = examine()
-        put(lambda path: write_bundle(path, found, facts, bundle))
+        seen = accept(asked, open_ports, scratch, watcher)
+        found, facts = Acceptance.of(seen, bundle), examine()
+        put(lambda path: write_bundle(path, found, seen, facts))
     if as_json:
-        from placement_advisor.files.contract import plain
-        from placement_advisor.results.acceptance import Acceptance
-
-        print_json(plain(Acceptance.of(found, bundle)))
+        print_json(plain(found))
     else:
-        from placement_advisor.report.acceptance_text import render_acceptance
-
-        sys.stdout.write(render_acceptance(found, bundle))
-    return is_trusted(found)
+        sys.stdout.write(render_acceptance(found))
+    return found.trusted
 
 
 def _free_name() -> Path:

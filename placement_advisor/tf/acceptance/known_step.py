@@ -4,53 +4,43 @@ Two devices, *near* and *far*, multiply matrices and send each other what comes 
 each product moves columns to the right by one, the others hold small whole numbers: whatever the
 order of sums, and in TF32 and bfloat16 too, results are exact.
 
-`known_model` builds it with TensorFlow; nothing here imports that.
+The file is a model, too, which is loaded as a user's is; only then is TensorFlow imported.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
+from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MODEL = Path(__file__).with_name("known_model.py")
+MODEL = Path(__file__)
+# Names of ops and variables begin with the device that they are for.
+NEAR, FAR = "near", "far"
 # Products as those whose time is measured without the profiler.
 SIDE = REFERENCE_WIDTH
 # A product that takes a GPU well over the few µs of any kernel, and a core no more than 0.1 s.
 LARGE_SIDE = 1024
 _FLOAT32_BYTES = 4
+_MATRIX_BYTES = _FLOAT32_BYTES * SIDE**2
+_LARGE_BYTES = _FLOAT32_BYTES * LARGE_SIDE**2
 # Whole numbers below 64: bfloat16 holds them, and their sums over a row stay far below what float32
 # does (2**24).
 _VALUES = 64
 
 
-class End(StrEnum):
-    """One of the two devices; names of its ops and variables begin so."""
-
-    NEAR = "near"
-    FAR = "far"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCopy:
+class KnownCopy(NamedTuple):
     """A tensor that goes from one device to the other, once, however many ops read it there."""
 
     producer: str
     readers: tuple[str, ...]
     size_bytes: int
-
-    @property
-    def source(self) -> End:
-        """The device on which it is made."""
-        return end_of(self.producer)
 
 
 OPS = (
@@ -59,39 +49,14 @@ OPS = (
     *("far/large_sum", "far/large_product", "far/large_total"),
     *("near/last_product", "near/total", "near/large_sum"),
 )
-# Those of `SIDE` and of `LARGE_SIDE`, whose times are known.
-PRODUCTS = tuple(name for name in OPS if "/product_" in name)
-LARGE_PRODUCTS = tuple(name for name in OPS if name.endswith("/large_product"))
-_MATRIX_BYTES = _FLOAT32_BYTES * SIDE**2
-_LARGE_BYTES = _FLOAT32_BYTES * LARGE_SIDE**2
 COPIES = (
-    KnownCopy(
-        producer="near/product_3",
-        readers=("far/product_1",),
-        size_bytes=_MATRIX_BYTES,
-    ),
-    KnownCopy(
-        producer="near/row_sums", readers=("far/sums_added",), size_bytes=_FLOAT32_BYTES * SIDE
-    ),
-    KnownCopy(
-        producer="near/large_product",
-        readers=("far/large_sum", "far/large_product"),
-        size_bytes=_LARGE_BYTES,
-    ),
-    KnownCopy(producer="far/product_3", readers=("near/last_product",), size_bytes=_MATRIX_BYTES),
-    KnownCopy(producer="far/sums_added", readers=("near/total",), size_bytes=_MATRIX_BYTES),
-    KnownCopy(producer="far/large_total", readers=("near/large_sum",), size_bytes=_LARGE_BYTES),
+    KnownCopy("near/product_3", ("far/product_1",), _MATRIX_BYTES),
+    KnownCopy("near/row_sums", ("far/sums_added",), _FLOAT32_BYTES * SIDE),
+    KnownCopy("near/large_product", ("far/large_sum", "far/large_product"), _LARGE_BYTES),
+    KnownCopy("far/product_3", ("near/last_product",), _MATRIX_BYTES),
+    KnownCopy("far/sums_added", ("near/total",), _MATRIX_BYTES),
+    KnownCopy("far/large_total", ("near/large_sum",), _LARGE_BYTES),
 )
-
-
-def end_of(name: str) -> End:
-    """Return on which device an op or a variable stands; the input is near."""
-    return End.FAR if name.startswith(End.FAR) else End.NEAR
-
-
-def copies_from(source: End) -> tuple[KnownCopy, ...]:
-    """Return the tensors that leave a device."""
-    return tuple(copy for copy in COPIES if copy.source is source)
 
 
 def numbers(side: int) -> Any:
@@ -116,3 +81,42 @@ def outputs() -> Mapping[str, Any]:
         "near/total": np.roll(small, 7, axis=1) + np.roll(small, 6, axis=1) + row_sums,
         "near/large_sum": 2 * (2 * np.roll(large, 1, axis=1) + np.roll(large, 2, axis=1)),
     }
+
+
+def workload() -> Workload:
+    """Return the step and its input, as the loader of models asks for them."""
+    import tensorflow as tf
+
+    def held(name: str, value: Any) -> Any:
+        return tf.Variable(value, name=name, trainable=False)
+
+    near_shift, far_shift = held("near_shift", shift(SIDE)), held("far_shift", shift(SIDE))
+    near_large = held("near_large", numbers(LARGE_SIDE))
+    near_large_shift = held("near_large_shift", shift(LARGE_SIDE))
+    far_large_shift = held("far_large_shift", shift(LARGE_SIDE))
+
+    def step(near_input: Any) -> tuple[Any, ...]:
+        with tf.name_scope("near/"):
+            small = near_input
+            for count in (1, 2, 3):
+                small = tf.linalg.matmul(small, near_shift, name=f"product_{count}")
+            row_sums = tf.reduce_sum(small, axis=1, keepdims=True, name="row_sums")
+            # An op beside a small product would share its time.
+            with tf.control_dependencies([row_sums]):
+                large = tf.linalg.matmul(near_large, near_large_shift, name="large_product")
+        with tf.name_scope("far/"):
+            there = small
+            for count in (1, 2, 3):
+                there = tf.linalg.matmul(there, far_shift, name=f"product_{count}")
+            sums_added = tf.add(there, row_sums, name="sums_added")
+            with tf.control_dependencies([sums_added]):
+                far_sum = tf.add(large, large, name="large_sum")
+                far_product = tf.linalg.matmul(large, far_large_shift, name="large_product")
+            far_total = tf.add(far_sum, far_product, name="large_total")
+        with tf.name_scope("near/"):
+            last = tf.linalg.matmul(there, near_shift, name="last_product")
+            total = tf.add(last, sums_added, name="total")
+            near_sum = tf.add(far_total, far_total, name="large_sum")
+        return total, near_sum
+
+    return Workload(step=step, inputs=(tf.constant(numbers(SIDE)),), mode="infer")

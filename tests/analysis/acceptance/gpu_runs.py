@@ -8,16 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.acceptance.expected_times import Cards, times_on_cards
-from placement_advisor.analysis.acceptance.observed import Acceptance, PairRun
+from placement_advisor.analysis.acceptance import (
+    Acceptance,
+    Cards,
+    Pair,
+    placed,
+    planned_pairs,
+    profiled,
+    values,
+)
 from placement_advisor.graph.op_graph import Op, OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
-from placement_advisor.machine.nvidia import Connection, GpuPair
+from placement_advisor.machine.devices import Device
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
 from placement_advisor.testbed.testbed import ProfileFiles
-from placement_advisor.tf.acceptance.known_step import COPIES, LARGE_SIDE, OPS, End, end_of
+from placement_advisor.tf.acceptance.known_step import COPIES, LARGE_SIDE, OPS, outputs
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
 EPOCH_NS = 1_795_257_210_000_000_000
 STEPS = 3
 STEP_US, EVERY_US = 900, 1_000
-DEVICE_AT = {End.NEAR: "GPU:0", End.FAR: "GPU:1"}
-_NUMBER = {End.NEAR: 0, End.FAR: 1}
+STEP_NS = 850_000
+NUMBERS = {"GPU:0": 0, "GPU:1": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,8 @@ class Copy:
 
 # What reads a copy is launched 40 µs after it ended.
 KERNELS = (
+    # No op of the known step, though its name begins as that of one.
+    GpuOp("near/large_product/Read", 0, 18, 19),
     GpuOp("near/product_1", 0, 20, 30),
     GpuOp("near/product_2", 0, 30, 40),
     GpuOp("near/product_3", 0, 40, 50),
@@ -82,12 +92,29 @@ COPIED = (
 )
 # The input comes from the host, where a pipeline leaves it.
 INPUT = Copy("near_input", 0, 5, 15, 262_144, name="MemcpyH2D")
-CARDS = Cards(
-    name="Tesla V100-SXM2-16GB",
-    topology=(GpuPair(first=0, second=1, code="NV2", connection=Connection.NVLINK),),
-    peer_access=(GpuPair(first=0, second=1, code="OK", connection=None),),
+CARDS = Cards("Tesla V100-SXM2-16GB", {("GPU:0", "GPU:1"): "OK"})
+NO_ACCESS = CARDS._replace(peer_access={("GPU:0", "GPU:1"): "CNS"})
+PLAN = replace(
+    plan_testbed(None, 2),
+    kind=TestbedKind.GPUS,
+    devices=tuple(Device(name=name, kind="GPU") for name in NUMBERS),
+    description="2 GPUs",
 )
-NO_ACCESS = replace(CARDS, peer_access=(GpuPair(first=0, second=1, code="CNS", connection=None),))
+PREPARED = Prepared(
+    moved_ops=(),
+    crossings=tuple(
+        Crossing(
+            send_node=f"{copy.producer}/_1",
+            recv_node=f"{copy.producer}/_2",
+            producer=copy.producer,
+            port=0,
+            source="GPU:0" if copy.producer.startswith("near") else "GPU:1",
+            target="GPU:1" if copy.producer.startswith("near") else "GPU:0",
+            size_bytes=copy.size_bytes,
+        )
+        for copy in COPIES
+    ),
+)
 GRAPH = OpGraph(
     (
         Op(
@@ -121,54 +148,24 @@ def run(
     copies: Sequence[Copy] = COPIED,
     cards: Cards = CARDS,
     step_us: int = STEP_US,
-    profiled_steps: int = STEPS,
-) -> PairRun:
-    """Return what would be seen of steps with these events."""
+    steps: int = STEPS,
+    prepared: Prepared = PREPARED,
+) -> Pair:
+    """Return what would be found of steps with these events."""
     path = folder / "gpus.xplane.pb"
     write_planes(path, _planes(kernels, (INPUT, *copies), step_us))
-    return PairRun(
-        device_at=DEVICE_AT,
-        device_of={name: DEVICE_AT[end_of(name)] for name in OPS},
-        prepared=Prepared(
-            moved_ops=(),
-            crossings=tuple(
-                Crossing(
-                    send_node=f"{copy.producer}/_1",
-                    recv_node=f"{copy.producer}/_2",
-                    producer=copy.producer,
-                    port=0,
-                    source=DEVICE_AT[copy.source],
-                    target=next(at for end, at in DEVICE_AT.items() if end is not copy.source),
-                    size_bytes=copy.size_bytes,
-                )
-                for copy in COPIES
-            ),
-        ),
-        wrong_outputs=(),
-        profiled_steps=profiled_steps,
-        step_ns=850_000,
-        profile=read_gpu_steps(path, _numbers()),
-        files=ProfileFiles(client=path, devices={}),
-        expected=times_on_cards(DEVICE_AT, cards, GRAPH),
-        gpus=cards.pair(0, 1),
+    (pair,) = planned_pairs(PLAN, GRAPH, cards, {})
+    findings = (
+        placed(pair, prepared),
+        values(list(outputs().values())),
+        *profiled(pair, read_gpu_steps(path, NUMBERS), steps, STEP_NS),
     )
+    return replace(pair, findings=findings, files=ProfileFiles(client=path, devices={}))
 
 
-def acceptance(*pairs: PairRun) -> Acceptance:
+def acceptance(*pairs: Pair) -> Acceptance:
     """Return what would be found of these."""
-    return Acceptance(
-        testbed="gpus",
-        description="2 GPUs",
-        tensorflow_version="2.21.0",
-        graph=GRAPH,
-        pairs=pairs,
-        has_gpus=True,
-        private_names={"ann": "user", "gpu-box": "machine"},
-    )
-
-
-def _numbers() -> dict[str, int]:
-    return {device: _NUMBER[end] for end, device in DEVICE_AT.items()}
+    return Acceptance(PLAN, GRAPH, pairs, {"ann": "user", "gpu-box": "machine"})
 
 
 def _planes(kernels: Sequence[GpuOp], copies: Sequence[Copy], step_us: int) -> list[Plane]:

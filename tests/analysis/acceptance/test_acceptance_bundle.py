@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from gpu_runs import DEVICE_AT, acceptance, run
+from gpu_runs import NUMBERS, acceptance, run
 
+from placement_advisor.analysis.acceptance import Finding, Outcome
 from placement_advisor.machine.doctor.examine_machine import examine
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.xspace.xplane_schema import new_space
-from placement_advisor.report.acceptance_bundle import write_bundle
+from placement_advisor.report.acceptance import write_bundle
+from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis.acceptance.observed import PairRun
+    from placement_advisor.analysis.acceptance import Pair
 
 PROFILE = "profiles/GPU-0-and-GPU-1/client.xplane.pb"
 # What a profiler may write down of a machine.
@@ -32,7 +34,7 @@ PRIVATE = (
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> PairRun:
+def pair(tmp_path: Path) -> Pair:
     """A run on GPUs whose profile holds private texts wherever there is room for one."""
     found = run(tmp_path)
     assert found.files is not None
@@ -60,13 +62,14 @@ def contents(path: Path) -> dict[str, bytes]:
         return {name: bundle.read(name) for name in bundle.namelist()}
 
 
-def bundle_of(pair: PairRun, folder: Path) -> dict[str, bytes]:
+def bundle_of(pair: Pair, folder: Path) -> dict[str, bytes]:
     path = folder / "it.zip"
-    write_bundle(path, acceptance(pair), examine(), folder / "gpu-box" / "it.zip")
+    seen = acceptance(pair)
+    write_bundle(path, Acceptance.of(seen, folder / "gpu-box" / "it.zip"), seen, examine())
     return contents(path)
 
 
-def test_it_holds_what_it_says_and_nothing_else(pair: PairRun, tmp_path: Path) -> None:
+def test_it_holds_what_it_says_and_nothing_else(pair: Pair, tmp_path: Path) -> None:
     found = bundle_of(pair, tmp_path)
     assert set(found) == {
         "README.txt",
@@ -79,12 +82,13 @@ def test_it_holds_what_it_says_and_nothing_else(pair: PairRun, tmp_path: Path) -
         jsonschema.Draft202012Validator(load_schema(schema)).validate(json.loads(found[name]))
 
 
-def test_no_private_text_is_in_any_file_of_it(pair: PairRun, tmp_path: Path) -> None:
+def test_no_private_text_is_in_any_file_of_it(pair: Pair, tmp_path: Path) -> None:
     assert pair.files is not None
     raw = pair.files.client.read_bytes()
     assert all(text.encode() in raw for text in PRIVATE)
     problem = f"{tmp_path}/p.xplane.pb of ann on gpu-box at 10.1.2.3 cannot be read"
-    found = bundle_of(replace(pair, problem=problem), tmp_path)
+    findings = (Finding("run", Outcome.OFF, problem),)
+    found = bundle_of(replace(pair, findings=findings), tmp_path)
     found["graph.json.gz"] = gzip.decompress(found["graph.json.gz"])
     for name, content in found.items():
         left = [text for text in (*PRIVATE, str(tmp_path)) if text.encode() in content]
@@ -95,14 +99,13 @@ def test_no_private_text_is_in_any_file_of_it(pair: PairRun, tmp_path: Path) -> 
     assert findings[0]["finding"] == "PATH of user on machine at ADDRESS cannot be read"
 
 
-def test_its_profile_says_the_same_as_the_raw_one(pair: PairRun, tmp_path: Path) -> None:
+def test_its_profile_says_the_same_as_the_raw_one(pair: Pair, tmp_path: Path) -> None:
     path = tmp_path / "scrubbed.xplane.pb"
     path.write_bytes(bundle_of(pair, tmp_path)[PROFILE])
-    assert read_gpu_steps(path, {device: int(device[-1]) for device in DEVICE_AT.values()}) == (
-        pair.profile
-    )
+    profile = read_gpu_steps(path, NUMBERS)
+    assert pair.files is not None
+    assert profile == read_gpu_steps(pair.files.client, NUMBERS)
 
 
-def test_a_pair_that_did_not_run_has_no_profile(pair: PairRun, tmp_path: Path) -> None:
-    failed = replace(pair, files=None, profile=None, problem="GPU:1 ran out of memory")
-    assert PROFILE not in bundle_of(failed, tmp_path)
+def test_a_pair_that_did_not_run_has_no_profile(pair: Pair, tmp_path: Path) -> None:
+    assert PROFILE not in bundle_of(replace(pair, files=None), tmp_path)

@@ -6,12 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import numpy as np
 import pytest
+import sample_hosts
 from gpu_runs import (
     CARDS,
     COPIED,
+    GRAPH,
     KERNELS,
     NO_ACCESS,
+    PLAN,
+    PREPARED,
     STEPS,
     Copy,
     GpuOp,
@@ -20,28 +25,40 @@ from gpu_runs import (
     run,
 )
 
-from placement_advisor.analysis.acceptance.expected_times import Cards
-from placement_advisor.analysis.acceptance.finding import Outcome
-from placement_advisor.analysis.acceptance.judge import findings_of, is_trusted
+from placement_advisor.analysis.acceptance import (
+    Cards,
+    Finding,
+    Outcome,
+    planned_pairs,
+    values,
+)
 from placement_advisor.files.contract import plain
+from placement_advisor.machine.devices import Device
+from placement_advisor.machine.slots import gpu_slots
+from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.profile.timeline.worker_steps import Crossing
-from placement_advisor.report.acceptance_text import render_acceptance
-from placement_advisor.results.acceptance import Acceptance as Published
+from placement_advisor.report.acceptance import render_acceptance
+from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.tf.acceptance.known_step import outputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis.acceptance.observed import PairRun
+    from placement_advisor.analysis.acceptance import Pair
 
 
-def named(pair: PairRun, outcome: Outcome) -> set[str]:
-    return {each.name for each in findings_of(pair) if each.outcome is outcome}
+def named(pair: Pair, outcome: Outcome) -> set[str]:
+    return {each.name for each in pair.findings if each.outcome is outcome}
 
 
-def words(pair: PairRun, name: str) -> str:
-    (found,) = (each.finding for each in findings_of(pair) if each.name == name)
+def words(pair: Pair, name: str) -> str:
+    (found,) = (each.finding for each in pair.findings if each.name == name)
     return found
+
+
+def published(tmp_path: Path, *pairs: Pair) -> Acceptance:
+    return Acceptance.of(acceptance(*pairs), tmp_path / "it.zip")
 
 
 def ops(**changes: dict[str, Any]) -> tuple[GpuOp, ...]:
@@ -55,19 +72,18 @@ def copied(producer: str, **changes: Any) -> tuple[Copy, ...]:
 
 def test_a_right_profile_is_trusted(tmp_path: Path) -> None:
     pair = run(tmp_path)
-    assert named(pair, Outcome.OK) == {each.name for each in findings_of(pair)}
+    assert named(pair, Outcome.OK) == {each.name for each in pair.findings}
     assert words(pair, "copies") == "there 3 of 3, back 3 of 3"
     assert words(pair, "bytes") == "there 4,457,472 of 4,457,472, back 4,718,592 of 4,718,592"
-    assert words(pair, "ops") == "15 of 15 seen in the profile, all where they were put"
-    assert words(pair, "topology") == "NV2, nvlink"
-    assert "nine in ten within" in words(pair, "op times")
-    assert is_trusted(acceptance(pair))
+    assert words(pair, "ops") == "15 of 15 seen in the profile"
+    assert "by the op model of Tesla V100-SXM2-16GB (within 2.00)" in words(pair, "op times")
+    assert published(tmp_path, pair).trusted
 
 
 def test_copies_over_the_host_are_right_where_the_driver_gives_no_access(tmp_path: Path) -> None:
     pair = run(tmp_path, copies=over_host(COPIED), cards=NO_ACCESS)
     assert named(pair, Outcome.OFF) == set()
-    assert words(pair, "copies") == "there 3 of 3 over the host, back 3 of 3 over the host"
+    assert words(pair, "copies") == "there 3 of 3, back 3 of 3"
     assert words(pair, "peer access") == "copies go over the host; the driver says CNS"
 
 
@@ -110,7 +126,7 @@ LIES: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"kernels": ops(far_large_product={"start_us": 400, "end_us": 418})},
         {"op times"},
     ),
-    "a step is missing": ({"profiled_steps": STEPS + 1}, {"steps"}),
+    "a step is missing": ({"steps": STEPS + 1}, {"steps"}),
 }
 
 
@@ -119,18 +135,16 @@ def test_a_profile_that_lies_is_found_out(tmp_path: Path, lie: str) -> None:
     changes, off = LIES[lie]
     pair = run(tmp_path, **changes)
     assert named(pair, Outcome.OFF) == off
-    assert not is_trusted(acceptance(pair))
+    assert not published(tmp_path, pair).trusted
 
 
 def test_marks_that_leave_out_most_of_a_step_are_found_out(tmp_path: Path) -> None:
     pair = run(tmp_path, step_us=340)
     assert "the profile does not cover the steps" in words(pair, "steps")
-    assert {"steps", "ops", "copies", "bytes"} <= named(pair, Outcome.OFF)
+    assert {"steps", "ops", "copies"} <= named(pair, Outcome.OFF)
 
 
 def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
-    pair = run(tmp_path)
-    assert pair.prepared is not None
     more = Crossing(
         send_node="s",
         recv_node="r",
@@ -141,34 +155,57 @@ def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
         size_bytes=8,
     )
     prepared = replace(
-        pair.prepared,
+        PREPARED,
         moved_ops=("far/large_sum: task 0 GPU:1 → task 0 CPU:0", "near_input: a → b"),
-        crossings=(*pair.prepared.crossings[1:], more),
+        crossings=(*PREPARED.crossings[1:], more),
     )
-    changed = replace(pair, prepared=prepared)
-    assert named(changed, Outcome.OFF) == {"placed"}
-    assert words(changed, "placed") == (
-        "14 of 15 ops where they were put; 2 of 3 tensors cross there, 3 of 3 back; TensorFlow "
-        "moved far/large_sum: task 0 GPU:1 → task 0 CPU:0; near/product_2 leaves GPU:0 too; "
-        "near/product_3 should cross"
+    pair = run(tmp_path, prepared=prepared)
+    assert named(pair, Outcome.OFF) == {"placed"}
+    assert words(pair, "placed") == (
+        "14 of 15 ops where they were put; 5 of 6 tensors cross; TensorFlow moved "
+        "far/large_sum: task 0 GPU:1 → task 0 CPU:0; near/product_2 leaves GPU:0 too; "
+        "near/product_3 should leave GPU:0"
     )
 
 
-def test_wrong_results_and_failures_are_off(tmp_path: Path) -> None:
-    wrong = replace(run(tmp_path), wrong_outputs=("far/large_sum",))
-    assert named(wrong, Outcome.OFF) == {"values"}
-    failed = replace(wrong, problem="GPU:1 ran out of memory", wrong_outputs=None, profile=None)
-    assert named(failed, Outcome.OFF) == {"run"}
+def test_an_output_with_one_wrong_element_is_off() -> None:
+    total, other = outputs().values()
+    wrong = np.array(total)
+    wrong[3, 4] += 1
+    told = "1 of 2 outputs are what they must be, to the last bit"
+    assert values([wrong, other]) == Finding("values", Outcome.OFF, told)
 
 
 def test_what_nothing_is_known_of_is_unknown(tmp_path: Path) -> None:
-    pair = run(tmp_path, cards=Cards(name="NVIDIA GeForce GT 710"))
-    assert named(pair, Outcome.UNKNOWN) == {"op times", "peer access", "topology"}
+    pair = run(tmp_path, cards=Cards("NVIDIA GeForce GT 710"))
+    assert named(pair, Outcome.UNKNOWN) == {"op times", "peer access"}
     assert named(pair, Outcome.OFF) == set()
 
 
+def test_each_two_gpus_have_what_datasheet_and_driver_say() -> None:
+    devices = tuple(Device(name=f"GPU:{number}", kind="GPU") for number in range(3))
+    pairs = planned_pairs(replace(PLAN, devices=devices), GRAPH, CARDS, {})
+    assert [(pair.title, pair.peer_access) for pair in pairs] == [
+        ("GPU:0 and GPU:1", "OK"),
+        ("GPU:0 and GPU:2", None),
+        ("GPU:1 and GPU:2", None),
+    ]
+    assert all(pair.expected.keys() == {"GPU:0", "GPU:1", "GPU:2"} for pair in pairs)
+
+
+def test_cores_must_take_what_a_product_takes_without_the_profiler() -> None:
+    (pair,) = planned_pairs(PLAN, GRAPH, Cards(), {"GPU:0": 300_000, "GPU:1": 400_000})
+    assert [time.time_ns for time in pair.expected.values()] == [300_000, 400_000]
+
+
+def test_of_gpus_of_hosts_nothing_is_known() -> None:
+    hosts = (replace(host, slots=gpu_slots(1)) for host in sample_hosts.TWO_HOSTS.hosts)
+    (pair,) = planned_pairs(plan_hosts(tuple(hosts), HostLink.TLS), GRAPH, Cards(), {})
+    assert (pair.expected, pair.peer_access) == ({}, None)
+
+
 def test_the_text_says_that_gpus_are_untried_and_ends_with_trust(tmp_path: Path) -> None:
-    text = render_acceptance(acceptance(run(tmp_path)), tmp_path / "it.zip")
+    text = render_acceptance(published(tmp_path, run(tmp_path)))
     assert "\nuntried on GPUs: " in text
     assert text.endswith(
         f"\nbundle: {tmp_path / 'it.zip'}\ntrust: all that can be known here is as it must be\n"
@@ -177,23 +214,17 @@ def test_the_text_says_that_gpus_are_untried_and_ends_with_trust(tmp_path: Path)
 
 
 def test_the_text_ends_with_what_is_off_and_on_which_devices(tmp_path: Path) -> None:
-    lying = run(tmp_path, copies=COPIED[1:])
-    text = render_acceptance(acceptance(lying), tmp_path / "it.zip")
+    text = render_acceptance(published(tmp_path, run(tmp_path, copies=COPIED[1:])))
     assert text.splitlines()[-2:] == [
         "off: copies, bytes (GPU:0 and GPU:1)",
         f"do not trust what is measured here; attach {tmp_path / 'it.zip'} to an issue",
     ]
 
 
-def test_the_json_keeps_its_contract_with_a_profile_and_without(tmp_path: Path) -> None:
-    validator = jsonschema.Draft202012Validator(load_schema("acceptance"))
-    pair = run(tmp_path, cards=CARDS)
-    failed = replace(
-        pair, problem="no", prepared=None, wrong_outputs=None, profile=None, step_ns=None
-    )
-    content = plain(Published.of(acceptance(pair, failed), tmp_path))
-    validator.validate(content)
-    assert content["trusted"] is False
-    assert content["untried_on_gpus"] is True
-    assert [each["count"] for each in content["pairs"][0]["copies"]] == [3, 3]
-    assert [each["count"] for each in content["pairs"][1]["copies"]] == [None, None]
+def test_the_json_keeps_its_contract(tmp_path: Path) -> None:
+    pair = run(tmp_path)
+    failed = replace(pair, findings=(Finding("run", Outcome.OFF, "no"),), files=None)
+    content = plain(published(tmp_path, pair, failed))
+    jsonschema.Draft202012Validator(load_schema("acceptance")).validate(content)
+    assert (content["trusted"], content["untried_on_gpus"]) == (False, True)
+    assert [len(each["findings"]) for each in content["pairs"]] == [9, 1]

@@ -1,1 +1,0 @@
-"""`advisor doctor --run`: a known step on the devices that are here."""
