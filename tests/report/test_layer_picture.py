@@ -5,14 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-import matplotlib.colors
-import matplotlib.image
-import numpy as np
 import pytest
+from drawn_pictures import count, pixels, texts, unreadable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_models import model
-from made_up_steps import texts, unreadable
 from summary_graphs import edge, op, training_step
 
 from placement_advisor.errors import AdvisorError
@@ -31,6 +28,8 @@ from placement_advisor.report.pictures.layered_layout import best_layout
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import numpy as np
 
 Dag: TypeAlias = tuple[int, list[tuple[int, int]]]
 
@@ -207,14 +206,9 @@ def test_two_towers_are_drawn_without_crossings() -> None:
     assert across[4] == pytest.approx((across[2] + across[3]) / 2)
 
 
-def pixels(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.ndarray:
+def drawn(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.ndarray:
     save(draw_layers(layer_boxes(graph, "x", placement=placement)), path)
-    return np.asarray(matplotlib.image.imread(path))[:, :, :3]
-
-
-def count(picture: np.ndarray, color: str) -> int:
-    wanted = np.asarray(matplotlib.colors.to_rgb(color))
-    return int((np.abs(picture - wanted).max(axis=2) < 0.02).sum())
+    return pixels(path)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +236,7 @@ def test_a_picture_of_any_size_and_names_can_be_read(graph: OpGraph) -> None:
 
 def test_devices_have_colours_by_their_share(tmp_path: Path) -> None:
     graph = model("in -> a", "a -> b", "a -> c")
-    picture = pixels(graph, tmp_path / "x.png", placed(graph, b="worker:1"))
+    picture = drawn(graph, tmp_path / "x.png", placed(graph, b="worker:1"))
     first, second, third = (count(picture, color) for color in DEVICE_COLORS[:3])
     # Two boxes against one, and one mark each in the legend.
     assert first / second == pytest.approx(2, rel=0.25)
@@ -251,7 +245,7 @@ def test_devices_have_colours_by_their_share(tmp_path: Path) -> None:
 
 def test_a_heavier_tensor_has_a_thicker_arrow(tmp_path: Path) -> None:
     heavy, light = (
-        count(pixels(in_a_row(["a", "b", "c"], 1_000_000, size), tmp_path / "x.png"), "#8C8C8C")
+        count(drawn(in_a_row(["a", "b", "c"], 1_000_000, size), tmp_path / "x.png"), "#8C8C8C")
         for size in (1_000_000, 10)
     )
     assert heavy > 1.3 * light

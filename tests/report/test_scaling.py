@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sample_analysis import sample
-from sample_scaling import MS, with_batch
+from sample_analysis import sample, with_batch
 
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.analysis.statements import scaling_lines
@@ -21,7 +20,7 @@ def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_dev
         ("weak scaling", "batch", 2, 64),
         ("weak scaling", "mirrored", 2, 64),
     ]
-    assert [row.measured_ns for row in rows[-2:]] == [None, 80 * MS]
+    assert [row.measured_ns for row in rows[-2:]] == [None, 80_000_000]
 
 
 def test_throughput_stands_beside_step_time_with_its_basis():
