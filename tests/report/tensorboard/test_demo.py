@@ -47,17 +47,24 @@ def tab(open_tab: Callable[[Path], Tab], demo: Path) -> Tab:
 
 @pytest.fixture
 def board(open_tab: Callable[[Path], Tab], demo: Path) -> Iterator[Tab]:
-    """TensorBoard in a page of its own, which has nothing to complain of.
+    """TensorBoard in a page of its own, which complains of nothing."""
+    board = open_tab(demo.parent)
+    yield board
+    assert board.complaints == []
+    assert board.outside == set()
 
-    Only XProf may complain, and ask for something elsewhere, which it does not get.
+
+@pytest.fixture
+def profile(open_tab: Callable[[Path], Tab], demo: Path) -> Iterator[Tab]:
+    """TensorBoard in a page of its own, where XProf alone complains.
+
+    It asks for something elsewhere, which it does not get.
     """
     board = open_tab(demo.parent)
     yield board
-    is_xprof = "#profile" in board.page.url
     expected = ("/data/plugin/profile/", "(https://www.gstatic.", "(https://fonts.googleapis.")
-    told = [text for text in board.complaints if not any(map(text.__contains__, expected))]
-    assert (told if is_xprof else board.complaints) == []
-    assert {url.split("?")[0] for url in board.outside} <= (XPROF_ASKS if is_xprof else set())
+    assert [text for text in board.complaints if not any(map(text.__contains__, expected))] == []
+    assert {url.split("?")[0] for url in board.outside} <= XPROF_ASKS
 
 
 def read(tab: Tab, route: str) -> Any:
@@ -230,33 +237,33 @@ def test_four_analyses_are_four_groups_in_the_list_of_profiles(
     tab.picture("profile-four-analyses", height=1_300)
 
 
-def test_profile_lists_the_measured_simulated_and_combined_runs(board: Tab) -> None:
-    frame = xprof(board)
+def test_profile_lists_the_measured_simulated_and_combined_runs(profile: Tab) -> None:
+    frame = xprof(profile)
     frame.get_by_role("combobox").first.click()
     for run in RUNS:
         expect(frame.get_by_role("option", name=run, exact=True)).to_be_visible()
-    board.picture("profile-runs", height=1_000)
+    profile.picture("profile-runs", height=1_000)
 
 
-def test_profile_shows_the_trace_of_a_measured_worker(board: Tab) -> None:
-    trace = trace_of(board, "?run=runs/towers/measured&tag=trace_viewer@&hosts=worker-1")
+def test_profile_shows_the_trace_of_a_measured_worker(profile: Tab) -> None:
+    trace = trace_of(profile, "?run=runs/towers/measured&tag=trace_viewer@&hosts=worker-1")
     expect(lanes(trace)).to_contain_text(["worker-1 /host:CPU"])
-    board.picture("profile-measured", height=900)
+    profile.picture("profile-measured", height=900)
 
 
-def test_profile_shows_the_figures_of_a_simulated_step(board: Tab) -> None:
-    frame = xprof(board, "?run=runs/towers/simulated&tag=overview_page")
+def test_profile_shows_the_figures_of_a_simulated_step(profile: Tab) -> None:
+    frame = xprof(profile, "?run=runs/towers/simulated&tag=overview_page")
     expect(frame.get_by_text("Performance Summary")).to_be_visible()
     expect(frame.get_by_text("Device to Device Time")).to_be_visible()
-    board.picture("profile-simulated", height=1_300)
+    profile.picture("profile-simulated", height=1_300)
 
 
-def test_profile_shows_both_steps_lane_by_lane(board: Tab) -> None:
-    trace = trace_of(board, "?run=runs/towers/both&tag=trace_viewer@")
+def test_profile_shows_both_steps_lane_by_lane(profile: Tab) -> None:
+    trace = trace_of(profile, "?run=runs/towers/both&tag=trace_viewer@")
     names = re.findall(r"/device:CUSTOM:(.*) \(pid", trace.locator("body").inner_text())
     assert ("simulated worker:0", "measured worker:0") in pairwise(names)
     assert ("simulated worker:1", "measured worker:1") in pairwise(names)
-    board.picture("profile-both", height=1_300)
+    profile.picture("profile-both", height=1_300)
 
 
 def test_scalars_plot_the_step_of_every_candidate_over_the_rounds(board: Tab) -> None:
