@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
-from sample_analysis import published, ranged, unreliable
+from sample_analysis import published, ranged, unreliable, with_batch
 from simulated_steps import towers_graph
 
-from placement_advisor.measurement.measurement import BrokenLaw, Law
+from placement_advisor.files.log_files import OVERVIEW
+from placement_advisor.measurement.measurement import BrokenLaw, Interval, Law
 from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
+from placement_advisor.report.analysis.statements import scaling_lines
 from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.document import escape
 from placement_advisor.report.pictures.layer_map import layer_map
-from placement_advisor.report.tensorboard.tab import Overview
+from placement_advisor.report.tensorboard.tab import Overview, Tab, read_overview
+from placement_advisor.results.analysis import scaling
+from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -203,3 +208,54 @@ def test_long_lists_of_layers_are_cut_with_their_number_and_without_layers_ops_a
 def test_a_share_of_known_sizes_below_all_is_never_shown_as_all(analysis: Analysis) -> None:
     model = replace(analysis.model, edge_bytes_known_share=0.999)
     assert "(99 % of known size)" in render_markdown(replace(analysis, model=model))
+
+
+def test_what_of_the_program_is_left_out_stands_in_one_line_of_every_report(
+    analysis: Analysis, tmp_path: Path
+) -> None:
+    left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
+    line = (
+        "Left out of your program: jit_compile=True (XLA ignores devices within a step); "
+        "steps_per_execution=4 (each step is a call); summaries"
+    )
+    of = replace(analysis, model=replace(analysis.model, left_out=left_out.told()))
+    on_screen, without = (
+        " ".join(" ".join(line.text for line in screen(published(each), Path("out"), 80)).split())
+        for each in (of, analysis)
+    )
+    assert line in on_screen
+    assert "Left out" not in without
+    assert f"{line}." in " ".join(full_text(of).split())
+    assert f"\n- {escape(line)}.\n" in render_markdown(of)
+    Tab(tmp_path, towers_graph()).show(of)
+    assert line in [part.text for part in read_overview(tmp_path / OVERVIEW).verdict]
+    assert sample_analysis.as_json(of)["model"]["left_out"] == list(left_out.told())
+
+
+def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device() -> None:
+    candidates = with_batch().candidates
+    rows = scaling(candidates)
+    assert [(row.name, row.candidate, row.devices, row.batch) for row in rows] == [
+        ("single", "single", 1, 32),
+        ("strong scaling", "batch", 2, 32),
+        ("strong scaling", "mirrored", 2, 32),
+        ("weak scaling", "batch", 2, 64),
+        ("weak scaling", "mirrored", 2, 64),
+    ]
+    assert [row.measured_ns for row in rows[-2:]] == [None, 80_000_000]
+    lines = scaling_lines(candidates)
+    # 64 samples in 60 ms. One device with as many did not run, nor is it known by one with half.
+    assert lines[3] == (
+        "weak scaling (batch), 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s (simulated)"
+    )
+    # The verdict's own, a median of ratios within rounds.
+    assert " samples/s, 1.69× within rounds (measured); " in lines[1]
+    assert lines[1].endswith("(simulated)")
+    assert "learning rate" in lines[-1]
+    *others, batch, _ = candidates
+    assert batch.comparison is not None
+    ratio = Interval(median=1.25, low=1.0, high=1.5)
+    slower = replace(batch, comparison=replace(batch.comparison, ratio=ratio))
+    assert ", 0.80× within rounds (measured)" in scaling_lines((*others, slower))[1]
+    # Where the batch was not split there is nothing to say.
+    assert scaling_lines(sample_analysis.sample().candidates) == []

@@ -45,7 +45,7 @@ from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
 from placement_advisor.results.simulation import Simulation
 from placement_advisor.results.trace import Trace
 from placement_advisor.simulator.critical_path import PathKind
-from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.answers import LeftOut, Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,6 +173,12 @@ def test_times_of_a_simulation_add_up_to_the_step() -> None:
     for device in content["devices"]:
         assert sum(device[f"{part}_ns"] for part in parts) == content["step_ns"]
     assert sum(content["path_ns"].values()) == content["step_ns"]
+
+
+def test_a_trace_has_what_of_the_program_is_left_out() -> None:
+    left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
+    content = told(traced(training_step(), left_out=left_out))
+    assert content["model"]["left_out"] == list(left_out.told())
 
 
 def test_a_trace_of_an_empty_step_or_of_a_branch_alone_has_nulls() -> None:

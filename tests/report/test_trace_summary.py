@@ -12,7 +12,7 @@ from summary_graphs import HOST, edge, op, training_step
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph
 from placement_advisor.report.trace_summary import render_summary, render_trace
-from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.answers import LeftOut, Traced
 
 GOLDEN = Path(__file__).parent / "golden" / "trace_sample.txt"
 
@@ -32,6 +32,9 @@ def test_output_is_the_golden_one_but_for_what_is_not_known() -> None:
     assert render_trace(traced, summary, **files) == GOLDEN.read_text(encoding="utf-8")
     text = render_trace(replace(traced, batch_size=None, mode="infer"), summary, **files)
     assert text.startswith("tiny.py: tiny, inference, batch unknown\n")
+    left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
+    text = render_trace(replace(traced, left_out=left_out), summary, **files)
+    assert "\nleft out     jit_compile=True (XLA ignores devices within a step); steps" in text
 
 
 @pytest.mark.parametrize(
