@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEMO_LIMIT_MS = 1_000
 LARGE_LIMIT_MS = 3_000
+FITS = "() => document.documentElement.scrollWidth <= window.innerWidth"
 MARKUP = "</script><img src=x onerror=\"window.pwned='img'\"><svg onload=window.pwned='svg'>"
 QUOTES = "'\"`\\${window.pwned='template'}&amp;--><!--"
 REORDERED = "abc\u202edef\u2066ghi\u2069"
@@ -136,21 +137,20 @@ def test_devices_stand_by_host_where_there_are_several(
     expect(page.page.locator(".legend .host")).to_have_text(["aworker:0", "bworker:1"])
 
 
-def test_code_is_copied_by_its_button(page: Opened, full: Analysis) -> None:
+def test_code_is_copied_by_its_button_or_chosen_where_no_page_may_copy(
+    page: Opened, full: Analysis
+) -> None:
     page.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     how = page.section("How to split")
-    how.get_by_role("button", name="Copy").first.click()
+    copy = how.get_by_role("button", name="Copy").first
+    copy.click()
     expect(how.get_by_text("Copied.")).to_be_visible()
     assert full.how is not None
     assert page.page.evaluate("navigator.clipboard.readText()") == full.how.call
     how.get_by_text("The same by hand").click()
     expect(how.locator("pre").last).to_have_text((full.how.listing or "").strip())
-
-
-def test_where_no_page_may_copy_the_code_is_chosen(page: Opened) -> None:
     page.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(Error()); }")
-    how = page.section("How to split")
-    how.get_by_role("button", name="Copy").first.click()
+    copy.click()
     expect(how.get_by_text("Chosen: Ctrl+C copies it.")).to_be_visible()
     assert "placement_advisor.place" in page.page.evaluate("getSelection().toString()")
 
@@ -174,8 +174,7 @@ def test_hostile_names_are_shown_whole_and_do_nothing(
     page.page.get_by_label("Find a layer").fill("long_")
     for width in (1_280, 390):
         page.picture(f"report-hostile-{width}", width=width)
-        wide = "() => document.documentElement.scrollWidth <= window.innerWidth"
-        assert page.page.evaluate(wide)
+        assert page.page.evaluate(FITS)
         box, inner = told.bounding_box(), page.page.evaluate("() => window.innerWidth")
         assert box is not None
         assert box["x"] + box["width"] <= inner
@@ -239,7 +238,7 @@ def test_it_is_light_or_dark_as_the_system_and_never_scrolls_sideways(
     assert color == ("rgb(32, 33, 36)" if dark else "rgb(255, 255, 255)")
     for width in (1_280, 390):
         page.picture(f"report-{'dark' if dark else 'light'}-{width}", width=width)
-        assert page.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.page.evaluate(FITS)
     page.page.emulate_media(color_scheme="light" if dark else "dark")
     expect(page.page.locator("html")).to_have_class("" if dark else "dark")
 
@@ -257,7 +256,7 @@ def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(
     expect(folded).to_have_count(0)
     page.page.emulate_media(media="print", color_scheme="dark")
     page.picture("report-paper", width=720)
-    assert page.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.page.evaluate(FITS)
     expect(page.page.get_by_role("button")).to_have_count(0)
     page.page.emulate_media(media="screen", color_scheme="dark")
     page.page.evaluate("() => dispatchEvent(new Event('afterprint'))")
