@@ -35,30 +35,41 @@ def test_the_lines_of_the_full_text_are_the_golden_ones(full):
     assert shown + "\n" == (GOLDEN / "break_even.txt").read_text(encoding="utf-8")
 
 
-def test_a_figure_that_is_good_enough_today_makes_a_split_win_and_not_only_would():
-    sweep = replace(CROSSING, here=swept(50_000_000_000, 0.8))
-    line, *_ = break_even_lines(replace(FOUND, bandwidth=sweep, latency=None, batch=None))
-    assert line.startswith("bandwidth: a split (towers) wins from 38.0 GB/s on;")
-    slow = replace(
-        NOWHERE,
-        outcome=Outcome.CROSSES,
-        wins_from=swept(500_000, 0.96),
-        loses_at=swept(504_000, 0.98),
-    )
-    line, *_ = break_even_lines(replace(FOUND, bandwidth=None, latency=slow, batch=None))
-    assert line.startswith("latency: a split (towers) wins up to 500 µs per copy;")
+CHANGES_AT = {"wins_from": swept(500_000, 0.96), "loses_at": swept(504_000, 0.98)}
 
 
-def test_what_wins_nowhere_and_throughout_names_the_end_of_what_was_tried():
-    nowhere = replace(CROSSING, outcome=Outcome.NOWHERE, wins_from=None, changes=0)
-    throughout = replace(NOWHERE, outcome=Outcome.THROUGHOUT)
-    bandwidth, latency, batch, _ = break_even_lines(
-        replace(FOUND, bandwidth=nowhere, latency=throughout, batch=replace(THROUGHOUT, changes=0))
-    )
-    assert "no split wins up to 150 GB/s (the most tried)" in bandwidth
-    assert "a split wins up to 240 ms (the most tried)" in latency
-    assert "a split wins from 1 sample (the least tried) on" in batch
-    assert "exceptions" not in batch
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        # A figure that is good enough today makes a split win, and not only would.
+        (
+            {"bandwidth": replace(CROSSING, here=swept(50_000_000_000, 0.8))},
+            "bandwidth: a split (towers) wins from 38.0 GB/s on;",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=Outcome.CROSSES, **CHANGES_AT)},
+            "latency: a split (towers) wins up to 500 µs per copy;",
+        ),
+        # What wins nowhere and throughout names the end of what was tried.
+        (
+            {"bandwidth": replace(CROSSING, outcome=Outcome.NOWHERE, wins_from=None, changes=0)},
+            "bandwidth: no split wins up to 150 GB/s (the most tried)",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=Outcome.THROUGHOUT)},
+            "latency: a split wins up to 240 ms (the most tried)",
+        ),
+        (
+            {"batch": replace(THROUGHOUT, changes=0)},
+            "batch: a split wins from 1 sample (the least tried) on",
+        ),
+    ],
+)
+def test_a_line_says_where_a_split_wins(changes, says):
+    bare = replace(FOUND, bandwidth=None, latency=None, batch=None)
+    line, *_ = break_even_lines(replace(bare, **changes))
+    assert line.startswith(says)
+    assert "exceptions" not in line
 
 
 def test_a_split_that_is_no_candidate_is_said_to_be_none() -> None:
