@@ -96,6 +96,11 @@ def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
     # Of several that failed for the same reason it is said once.
     same = replace(analysis, candidates=(single, broken, replace(broken, name="pipeline")))
     assert "alternating and pipeline: crashed: worker:1 was ended" in full_text(same)
+    words = " ".join(f"word{number}" for number in range(40))
+    long = replace(broken, failure=replace(broken.failure, message=words))
+    text = full_text(replace(analysis, candidates=(single, long)))
+    assert words in " ".join(text.split())
+    assert max(map(len, text.splitlines()[1:])) <= 80
 
 
 def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
@@ -108,7 +113,8 @@ def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
     assert table.count("worker:1 8.20 MB") == 2
 
 
-def test_nothing_is_called_measured_when_nothing_ran(unmeasured: Analysis) -> None:
+def test_nothing_is_called_measured_when_nothing_ran() -> None:
+    unmeasured = sample_analysis.unmeasured()
     text, page = full_text(unmeasured), render_markdown(unmeasured)
     assert text.count("measured") == 1
     assert "Nothing was measured (--no-run: no step was executed)." in text
@@ -132,8 +138,10 @@ def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
         assert f"{mark}towers: compute" not in told
 
 
-def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so() -> None:
-    plain = replace(sample_analysis.sample(), findings=())
+def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so(
+    analysis: Analysis,
+) -> None:
+    plain = replace(analysis, findings=())
     single, *others = plain.candidates
     broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
     unsure = replace(plain, candidates=(replace(single, broken_laws=(broken,)), *others))

@@ -208,15 +208,12 @@ def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted() -
 
 
 def test_a_bar_of_the_comparison_is_cut_into_compute_exposed_copies_and_idle() -> None:
-    analysis = SAMPLES["unmeasured"]
-    ax, *_ = draw_comparison(analysis).axes
+    ax, *_ = draw_comparison(SAMPLES["unmeasured"]).axes
     widths_ms = [round(bar.get_width() / 1e6, 3) for bar in ax.patches]
     # single computes always; towers computes 28.0 ms on worker:0, which waits for copies of
     # item_conv (0.4 ms) and of its gradient (1.1 ms from 27.5, computing until 27.2).
     assert widths_ms[:6] == [52.0, 0, 0, 28.0, 1.5, 0.6]
-
-
-def test_a_measured_bar_is_as_long_as_the_step_without_the_profiler() -> None:
+    # A measured bar is as long as the step without the profiler.
     ax, *_ = draw_comparison(SAMPLES["sample"]).axes
     widths_ms = [bar.get_width() / 1e6 for bar in ax.patches]
     single, towers = SAMPLES["sample"].candidates[:2]
@@ -243,10 +240,9 @@ def test_the_comparison_says_steps_and_speed_ups_and_how_a_measured_step_is_cut(
     assert any("cut by the shares of profiled steps" in word for word in shown)
 
 
-def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn(
-    analysis: Analysis,
-) -> None:
-    odd = replace(analysis, model=replace(analysis.model, name="模型 $x$ \x1b {"))
+def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn() -> None:
+    plain = SAMPLES["sample"]
+    odd = replace(plain, model=replace(plain.model, name="模型 $x$ \x1b {"))
     assert any(word.startswith("?? $x$ ") for word in words(_timeline(odd)))
 
 

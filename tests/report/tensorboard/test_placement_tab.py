@@ -212,7 +212,7 @@ def test_what_crosses_is_told_with_its_bytes(tab: Tab) -> None:
     tab.choose_run("large")
     tab.frame.get_by_label("alternating").check()
     expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible()
-    tab.frame.get_by_label("Find a layer").fill("dense_4")
+    tab.frame.get_by_label("Find a layer").fill("block_0/dense_4")
     told = tab.frame.locator(".told").nth(1)
     expect(told).to_contain_text("worker:1")
     expect(told).to_contain_text("4.10 kB cross from encoder/block_0/dense_3")
