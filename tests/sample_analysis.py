@@ -642,6 +642,24 @@ def not_applicable() -> Analysis:
     return replace(plain, candidates=(plain.candidates[0], towers))
 
 
+def with_batch() -> Analysis:
+    """The towers also as if they were replicas of 16 samples each.
+
+    What `mirrored` has with the whole batch on every device was run as well.
+    """
+    plain = sample()
+    batch = replace(
+        plain.candidates[1],
+        name="batch",
+        by_layer=None,
+        samples=(16, 16),
+        weak_predicted_ns=60_000 * US,
+    )
+    weak_ns = (70_000 * US, 80_000 * US, 90_000 * US)
+    mirrored = replace(batch, name="mirrored", weak_measured_ns=weak_ns)
+    return replace(plain, candidates=(*plain.candidates, batch, mirrored))
+
+
 def as_json(analysis: Analysis) -> dict[str, Any]:
     """An analysis as its file has it."""
     return plain(results.Analysis.of(analysis))

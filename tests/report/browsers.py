@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import ConsoleMessage, Locator
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "screenshots"
@@ -24,6 +27,61 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _HOW = "no browser for this test: apt-get install -y --no-install-recommends chromium"
 # As on a machine without a network, whatever this one has.
 _OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+
+
+@dataclass
+class Opened:
+    """A page, with all that its browser complains of and asks for."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    height: ClassVar = 900
+
+    def section(self, name: str) -> Locator:
+        return self.page.locator(f'section[aria-label="{name}"]')
+
+    def choose(self, candidate: str) -> None:
+        self.page.get_by_label(candidate, exact=True).check()
+        expect(self.page.get_by_text(f"{candidate}: ").first).to_be_visible()
+
+    def text(self) -> str:
+        """Return all that the browser's search would look through."""
+        text: str = self.page.evaluate("() => document.querySelector('main').textContent")
+        return text
+
+    def picture(self, name: str, *, width: int = 1_280, height: int | None = None) -> None:
+        """Keep a picture of the page."""
+        SCREENSHOTS.mkdir(exist_ok=True)
+        self.page.set_viewport_size({"width": width, "height": height or self.height})
+        for frame in self.page.frames:
+            frame.evaluate("() => window.scrollTo(0, 0)")
+        self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+Kind = TypeVar("Kind", bound=Opened)
+
+
+def new_page(
+    browser: Browser, kind: type[Kind], *, dark: bool = False, errors_alone: bool = False
+) -> Kind:
+    """Open a page that keeps what its browser says of it: all, or errors alone."""
+    page = browser.new_page(
+        viewport={"width": 1_280, "height": 900}, color_scheme="dark" if dark else "light"
+    )
+    page.set_default_timeout(SHOWN_WITHIN_MS)
+    opened = kind(page)
+
+    def keep(said: ConsoleMessage) -> None:
+        if said.type == "error" or not errors_alone:
+            opened.complaints.append(f"{said.text} ({said.location['url']})")
+
+    page.on("console", keep)
+    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: opened.complaints.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: opened.asked.append(request.url))
+    return opened
 
 
 @contextlib.contextmanager

@@ -23,26 +23,6 @@ def analysis() -> Analysis:
     return sample_analysis.sample()
 
 
-@pytest.fixture
-def unmeasured() -> Analysis:
-    return sample_analysis.unmeasured()
-
-
-@pytest.fixture
-def hostile() -> Analysis:
-    return sample_analysis.hostile()
-
-
-@pytest.fixture
-def four_devices() -> Analysis:
-    return sample_analysis.four_devices()
-
-
-@pytest.fixture
-def not_applicable() -> Analysis:
-    return sample_analysis.not_applicable()
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     from browsers import open_browser

@@ -1,18 +1,15 @@
-"""Analyses of any size with any names, and what of their pictures is text, and where."""
+"""Analyses of any size with any names."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
-from matplotlib.text import Text
 from sample_analysis import sample
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.machine.devices import Cluster, Device
-from placement_advisor.measurement.measurement import Measurement, StepProfile
+from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.report.pictures.bars import simulated_spans
 from placement_advisor.simulator.events import OpRun, Transfer
@@ -21,9 +18,6 @@ from placement_advisor.simulator.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
 
     from placement_advisor.analysis.analysis_result import Analysis
 
@@ -102,16 +96,8 @@ def _schedule(
 
 
 def _candidate(schedule: Schedule, single: Schedule, ran: bool) -> Candidate:
-    rounds = tuple((schedule.step_ns + drift,) for drift in range(20))
-    single_rounds = tuple((single.step_ns + drift,) for drift in range(20))
-    profile = StepProfile(
-        step_ns=(schedule.step_ns,),
-        compute_ns=schedule.compute_ns,
-        exposed_by_device=schedule.exposed_by_device,
-        transfers=(),
-        activities=(),
-        op_ns={},
-        timeline=simulated_spans(schedule),
+    rounds, single_rounds = (
+        tuple((each.step_ns + drift,) for drift in range(20)) for each in (schedule, single)
     )
     is_split = schedule is not single
     return Candidate(
@@ -120,48 +106,30 @@ def _candidate(schedule: Schedule, single: Schedule, ran: bool) -> Candidate:
         rationale="made up",
         placement=None,
         predicted=schedule,
-        measured=Measurement(
-            warmup_ns=(),
-            rounds=rounds,
-            moved_ops=(),
-            verification=None,
-            profile=profile,
-            profile_run=None,
-        )
-        if ran
-        else None,
+        measured=as_simulated(schedule, rounds) if ran else None,
         comparison=compare("single", single_rounds, rounds, among=1) if ran and is_split else None,
         failure=None,
     )
 
 
-def texts(figure: Figure) -> list[tuple[str, Bbox]]:
-    """Return all text that a picture shows, with the pixels that it takes."""
-    drawn: list[Text] = []
-    draw = Text.draw
-
-    def record(text: Text, renderer: object) -> None:
-        if text.get_visible() and text.get_text():
-            drawn.append(text)
-        draw(text, renderer)
-
-    with patch.object(Text, "draw", record):
-        figure.canvas.draw()
-    return [(text.get_text(), text.get_window_extent()) for text in drawn]
-
-
-def unreadable(figure: Figure) -> list[tuple[str, ...]]:
-    """Return the texts that lie on one another, and those that are cut off."""
-    found = texts(figure)
-    width, height = figure.canvas.get_width_height()
-    cut_off = [
-        (text,)
-        for text, box in found
-        if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height
-    ]
-    on_others = [
-        (one, other)
-        for (one, box), (other, other_box) in combinations(found, 2)
-        if box.overlaps(other_box)
-    ]
-    return cut_off + on_others
+def as_simulated(
+    schedule: Schedule, rounds: tuple[tuple[int, ...], ...], activities: tuple[Activity, ...] = ()
+) -> Measurement:
+    """Return a run whose profiled step is the simulated one."""
+    profile = StepProfile(
+        step_ns=(schedule.step_ns,),
+        compute_ns=schedule.compute_ns,
+        exposed_by_device=schedule.exposed_by_device,
+        transfers=(),
+        activities=activities,
+        op_ns={},
+        timeline=simulated_spans(schedule),
+    )
+    return Measurement(
+        warmup_ns=(),
+        rounds=rounds,
+        moved_ops=(),
+        verification=None,
+        profile=profile,
+        profile_run=None,
+    )

@@ -17,7 +17,7 @@ from placement_advisor.files.contract import plain
 from placement_advisor.report.analysis.difference_text import render_difference
 from placement_advisor.results.candidate import RatioInterval
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.results.difference import Change, Difference, difference
+from placement_advisor.results.difference import Difference, difference
 
 if TYPE_CHECKING:
     from placement_advisor.results.analysis import Analysis
@@ -61,13 +61,16 @@ def staying(of: Analysis) -> Analysis:
     return replace(of, recommendation=answer)
 
 
-def test_an_analysis_does_not_differ_from_itself(before: Analysis) -> None:
+def test_an_analysis_does_not_differ_from_itself_and_the_same_verdict_needs_no_reason(
+    before: Analysis,
+) -> None:
     found = difference(before, before, None)
     assert (found.changes, found.why, found.layers) == ((), (), None)
     assert [each.has_moved for each in found.candidates] == [False, False]
     text = render_difference(found)
     assert "Changed\n  nothing that an analysis records\n" in text
     assert "not beyond their intervals: towers" in text
+    assert difference(before, with_towers(before, 0.1, 0.2, 0.3), None).why == ()
 
 
 def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
@@ -105,10 +108,6 @@ def test_a_verdict_that_changed_without_any_interval_moving_is_said_to_be_in_dou
     assert first.startswith("no speed-up that a verdict is about moved beyond its interval")
 
 
-def test_the_same_verdict_needs_no_reason(before: Analysis) -> None:
-    assert difference(before, with_towers(before, 0.1, 0.2, 0.3), None).why == ()
-
-
 def test_measured_and_simulated_do_not_compare(before: Analysis) -> None:
     simulated = published(sample_analysis.unmeasured())
     found = difference(simulated, before, None)
@@ -128,43 +127,46 @@ def test_a_candidate_without_a_result_on_one_side_is_named(before: Analysis) -> 
 
 
 def test_what_changed_is_told_by_area(before: Analysis) -> None:
-    links = {
-        # The other one is as far off as a new calibration may be.
-        ("worker:0", "worker:1"): 300_000,
-        ("worker:1", "worker:0"): 250_000,
-    }
+    there, back = before.testbed.links
+    # The other one is as far off as a new calibration may be.
+    links = (replace(there, latency_ns=300_000), replace(back, latency_ns=250_000))
     now = replace(
         before,
         tensorflow_version="2.22.0",
         options=replace(before.options, rounds=40),
         model=replace(before.model, batch_size=64, graph_fingerprint="f"),
-        testbed=replace(
-            before.testbed,
-            links=tuple(
-                replace(link, latency_ns=links[link.source, link.target])
-                for link in before.testbed.links
-            ),
-        ),
+        testbed=replace(before.testbed, links=links),
     )
-    assert difference(before, now, None).changes == (
-        Change(area="graph", name="batch", before="32", after="64"),
-        Change(area="graph", name="fingerprint", before="0123456789abcdef", after="f"),
-        Change(
-            area="hardware",
-            name="worker:0 → worker:1",
-            before="1.50 GB/s, 240 µs",
-            after="1.50 GB/s, 300 µs",
-        ),
-        Change(area="versions", name="TensorFlow", before="2.21.0", after="2.22.0"),
-        Change(area="options", name="rounds", before="not given", after="40"),
-    )
+    latency = ("worker:0 → worker:1", "1.50 GB/s, 240 µs", "1.50 GB/s, 300 µs")
+    assert [
+        (each.area, each.name, each.before, each.after)
+        for each in difference(before, now, None).changes
+    ] == [
+        ("graph", "batch", "32", "64"),
+        ("graph", "fingerprint", "0123456789abcdef", "f"),
+        ("hardware", *latency),
+        ("versions", "TensorFlow", "2.21.0", "2.22.0"),
+        ("options", "rounds", "not given", "40"),
+    ]
 
 
-def test_layers_whose_ops_differ_are_named(before: Analysis) -> None:
-    graphs = model("in -> a", "a -> b"), model("in -> a", "a -> b", "b -> c")
-    found = difference(before, before, graphs)
-    assert found.layers == ("c",)
-    assert "layers    1 with other ops: c\n" in render_difference(found)
+@pytest.mark.parametrize(
+    ("then", "layers", "says"),
+    [
+        (["in -> a", "a -> b", "b -> c"], ("c",), "layers    1 with other ops: c\n"),
+        (
+            ["in -> a", "in -> b"],
+            (),
+            "layers    none with other ops: names, or what reads what, differ\n",
+        ),
+    ],
+)
+def test_layers_whose_ops_differ_are_named(
+    before: Analysis, then: list[str], layers: tuple[str, ...], says: str
+) -> None:
+    found = difference(before, before, (model(*then), model("in -> a", "a -> b")))
+    assert found.layers == layers
+    assert says in render_difference(found)
 
 
 @pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])
@@ -176,12 +178,6 @@ def test_the_json_keeps_its_contract(before: Analysis, ratio: tuple[float, float
     assert single["before"] == single["after"]
     assert towers["moved"] is (ratio[0] > 1)
     assert towers["after"]["speedup"]["estimate"] == pytest.approx(1 / ratio[1])
-
-
-def test_graphs_that_differ_in_names_alone_are_said_to(before: Analysis) -> None:
-    graphs = model("in -> a", "in -> b"), model("in -> a", "a -> b")
-    text = render_difference(difference(before, before, graphs))
-    assert "layers    none with other ops: names, or what reads what, differ\n" in text
 
 
 def test_names_cannot_drive_a_terminal_nor_break_a_line(before: Analysis) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
-from sample_analysis import published, ranged, unreliable
+from sample_analysis import published, ranged, unreliable, with_batch
 from simulated_steps import towers_graph
 
-from placement_advisor.measurement.measurement import BrokenLaw, Law
+from placement_advisor.files.log_files import OVERVIEW
+from placement_advisor.measurement.measurement import BrokenLaw, Interval, Law
 from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
+from placement_advisor.report.analysis.statements import scaling_lines
 from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.document import escape
 from placement_advisor.report.pictures.layer_map import layer_map
-from placement_advisor.report.tensorboard.tab import Overview
+from placement_advisor.report.tensorboard.tab import Overview, Tab, read_overview
+from placement_advisor.results.analysis import scaling
+from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -33,7 +39,8 @@ def test_both_reports_are_the_golden_ones(name: str) -> None:
     assert render_markdown(analysis) == (GOLDEN / f"report_{name}.md").read_text(encoding="utf-8")
 
 
-def test_names_from_models_are_shown_not_interpreted(hostile: Analysis) -> None:
+def test_names_from_models_are_shown_not_interpreted() -> None:
+    hostile = sample_analysis.hostile()
     text, page = full_text(hostile), render_markdown(hostile)
     assert text.count(sample_analysis.HOSTILE) >= 3
     assert ESCAPE not in text + page
@@ -46,34 +53,26 @@ def test_every_simulated_speed_up_has_its_range() -> None:
     # 1 / 0.8 to 1 / 0.5.
     assert full_text(ranged()).count("1.25–2.00") == 2
     assert render_markdown(ranged()).count("1.25–2.00") == 2
+    # What was predicted after runs stands below what was predicted before.
+    shown = full_text(sample_analysis.joined())
+    assert 0 < shown.index("(1.25–2.00)") < shown.index("after 2 runs 1.56×")
 
 
-def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row(
-    not_applicable: Analysis,
-) -> None:
-    text, page = " ".join(full_text(not_applicable).split()), render_markdown(not_applicable)
+def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row() -> None:
+    analysis = sample_analysis.not_applicable()
+    text, page = " ".join(full_text(analysis).split()), render_markdown(analysis)
     assert "not applicable –" in text
     assert "| towers | – | not applicable | – | – |" in page
     assert all("towers: not applicable: the model has one tower." in told for told in (text, page))
 
 
-def test_the_first_line_is_the_verdict_unbroken(analysis: Analysis) -> None:
-    assert len(analysis.recommendation.headline) > 80
-    assert full_text(analysis).splitlines()[0] == analysis.recommendation.headline
-
-
-def test_every_other_line_has_80_columns_at_most(analysis: Analysis) -> None:
-    assert max(map(len, full_text(analysis).splitlines()[1:])) <= 80
-
-
-def test_long_failures_wrap_and_are_all_there(analysis: Analysis) -> None:
-    words = [f"word{number}" for number in range(40)]
-    broken = analysis.candidates[2]
-    assert broken.failure is not None
-    failed = replace(broken, failure=replace(broken.failure, message=" ".join(words)))
-    text = full_text(replace(analysis, candidates=(*analysis.candidates[:2], failed)))
-    assert all(word in text for word in words)
-    assert max(map(len, text.splitlines()[1:])) <= 80
+def test_the_first_line_is_the_verdict_unbroken_and_others_have_80_columns_at_most(
+    analysis: Analysis,
+) -> None:
+    headline, *others = full_text(analysis).splitlines()
+    assert len(headline) > 80
+    assert headline == analysis.recommendation.headline
+    assert max(map(len, others)) <= 80
 
 
 def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
@@ -90,16 +89,18 @@ def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
     assert f"{told} {where}." in text
     assert " failures/ errors in full" in text
     assert f"- {told} {where}" in (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert (
-        sample_analysis.as_json(of)["candidates"][2]["failure"]["in_full"]
-        == "failures/alternating.txt"
-    )
-    assert [file.name for file in (tmp_path / "failures").iterdir()] == ["alternating.txt"]
-    assert (tmp_path / "failures" / "alternating.txt").read_text() == "word\n" * 900 + "\n"
-    assert "failures/" not in full_text(analysis)
+    failure = sample_analysis.as_json(of)["candidates"][2]["failure"]
+    assert failure["in_full"] == "failures/alternating.txt"
+    (file,) = (tmp_path / "failures").iterdir()
+    assert (file.name, file.read_text()) == ("alternating.txt", "word\n" * 900 + "\n")
     # Of several that failed for the same reason it is said once.
     same = replace(analysis, candidates=(single, broken, replace(broken, name="pipeline")))
     assert "alternating and pipeline: crashed: worker:1 was ended" in full_text(same)
+    words = " ".join(f"word{number}" for number in range(40))
+    long = replace(broken, failure=replace(broken.failure, message=words))
+    text = full_text(replace(analysis, candidates=(single, long)))
+    assert words in " ".join(text.split())
+    assert max(map(len, text.splitlines()[1:])) <= 80
 
 
 def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
@@ -112,43 +113,35 @@ def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
     assert table.count("worker:1 8.20 MB") == 2
 
 
-def test_nothing_is_called_measured_when_nothing_ran(unmeasured: Analysis) -> None:
+def test_nothing_is_called_measured_when_nothing_ran() -> None:
+    unmeasured = sample_analysis.unmeasured()
     text, page = full_text(unmeasured), render_markdown(unmeasured)
-    assert "(simulated)" in text
     assert text.count("measured") == 1
     assert "Nothing was measured (--no-run: no step was executed)." in text
     heading = next(line for line in page.splitlines() if line.startswith("| candidate"))
     assert "measured" not in heading
-    assert "simulated" in heading
-    assert "## Prediction against measurement" not in page
-    assert "## Copies against compute, measured" not in page
+    assert not any("measured" in line for line in page.splitlines() if line.startswith("## "))
     assert "tensorboard" not in text + page
 
 
-def test_a_speed_up_predicted_after_runs_stands_below_the_one_from_before() -> None:
-    shown = full_text(sample_analysis.joined())
-    before, after = "(1.25–2.00)", "after 2 runs 1.56×"
-    assert 0 < shown.index(before) < shown.index(after)
-
-
 def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
-    text = " ".join(full_text(unreliable()).split())
+    text, page = " ".join(full_text(unreliable()).split()), render_markdown(unreliable())
     assert "no profile to" in text
     # The simulated step has 1.50 ms.
     assert "1.56 ms exposed" in " ".join(full_text(sample_analysis.sample()).split())
     assert "1.56 ms exposed" not in text
-    assert "single: compute 100 %" in text
-    assert "towers: compute" not in text
-    page = render_markdown(unreliable())
     assert "no profile to rely on" in page
     assert "**towers (simulated), from row to column**" in page
-    assert "**towers: compute" not in page
-    assert "**single: compute" in page
     assert "| compute worker:1 | 24.0 ms | ? | – |" in page
+    for told, mark in ((text, ""), (page, "**")):
+        assert f"{mark}single: compute" in told
+        assert f"{mark}towers: compute" not in told
 
 
-def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so() -> None:
-    plain = replace(sample_analysis.sample(), findings=())
+def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so(
+    analysis: Analysis,
+) -> None:
+    plain = replace(analysis, findings=())
     single, *others = plain.candidates
     broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
     unsure = replace(plain, candidates=(replace(single, broken_laws=(broken,)), *others))
@@ -163,47 +156,27 @@ def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says
         assert Overview.of(of, layer_map(towers_graph())).no_findings.startswith(says)
 
 
-def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:
-    text = full_text(four_devices)
-    assert all(f"worker:{number} 12.0 MB" in text for number in range(4))
-
-
-def _if_split(analysis: Analysis) -> Analysis:
-    (finding,) = analysis.findings
-    return replace(analysis, findings=(replace(finding, is_hypothetical=True, saving=None),))
-
-
 def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothing(
     analysis: Analysis,
 ) -> None:
-    text = " ".join(full_text(_if_split(analysis)).split())
+    finding = replace(analysis.findings[0], is_hypothetical=True, saving=None)
+    of = replace(analysis, findings=(finding,))
+    text, page = " ".join(full_text(of).split()), render_markdown(of)
     assert "Findings, most valuable first none: no rule" in text
-    told = "Of splits that are not recommended: PA201 step-waits-for-transfers: the gradient"
-    assert told in text
-    assert "saves:" not in text
-    page = render_markdown(_if_split(analysis))
-    assert "Of splits that are not recommended:\n\n**PA201" in page
+    told = "Of splits that are not recommended:"
+    assert f"{told} PA201 step-waits-for-transfers: the gradient" in text
+    assert f"{told}\n\n**PA201" in page
     # The verdict of this one is to split.
     assert "all the same" not in text + page
-    assert "saves:" not in page
-    assert sample_analysis.as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True
+    assert "saves:" not in text + page
+    assert sample_analysis.as_json(of)["findings"][0]["hypothetical"] is True
+    assert published(of).shown_findings == ()
 
 
-def test_every_row_of_a_table_has_as_many_cells_as_its_heading(hostile: Analysis) -> None:
-    cells = None
-    for line in render_markdown(hostile).splitlines():
-        if not line.startswith("|"):
-            cells = None
-            continue
-        count = line.replace(r"\|", "").count("|")
-        assert cells in (None, count), line
-        cells = count
-
-
-def test_copies_of_a_candidate_that_failed_are_labelled_simulated(analysis: Analysis) -> None:
-    report = render_markdown(analysis)
-    assert "**towers (measured), from row to column**" in report
-    assert "**alternating (simulated), from row to column**" in report
+def test_every_row_of_a_table_has_as_many_cells_as_its_heading() -> None:
+    page = render_markdown(sample_analysis.hostile()).replace(r"\|", "")
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
 
 
 def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_others(
@@ -225,20 +198,72 @@ def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_othe
     assert "1 copy, ?<br>" in report(unknown)
 
 
-def test_long_lists_of_layers_are_cut_with_their_number(analysis: Analysis) -> None:
+def test_long_lists_of_layers_are_cut_with_their_number_and_without_layers_ops_are_counted(
+    analysis: Analysis,
+) -> None:
     layers = {f"block_{number}": "worker:0" for number in range(25)}
-    single = replace(analysis.candidates[0], by_layer=layers)
-    report = render_markdown(replace(analysis, candidates=(single,)))
-    assert "block_19 and 5 more" in report
-    assert "block_20" not in report
-
-
-def test_without_layers_only_ops_are_counted(analysis: Analysis) -> None:
-    single = replace(analysis.candidates[0], by_layer=None)
-    report = render_markdown(replace(analysis, candidates=(single,)))
-    assert "\n- worker:0, 7 ops\n" in report
+    many, none = (
+        render_markdown(
+            replace(analysis, candidates=(replace(analysis.candidates[0], by_layer=by_layer),))
+        )
+        for by_layer in (layers, None)
+    )
+    assert "block_19 and 5 more" in many
+    assert "block_20" not in many
+    assert "\n- worker:0, 7 ops\n" in none
 
 
 def test_a_share_of_known_sizes_below_all_is_never_shown_as_all(analysis: Analysis) -> None:
     model = replace(analysis.model, edge_bytes_known_share=0.999)
     assert "(99 % of known size)" in render_markdown(replace(analysis, model=model))
+
+
+def test_what_of_the_program_is_left_out_stands_in_one_line_of_every_report(
+    analysis: Analysis, tmp_path: Path
+) -> None:
+    left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
+    line = (
+        "Left out of your program: jit_compile=True (XLA ignores devices within a step); "
+        "steps_per_execution=4 (each step is a call); summaries"
+    )
+    of = replace(analysis, model=replace(analysis.model, left_out=left_out.told()))
+    on_screen, without = (
+        " ".join(" ".join(line.text for line in screen(published(each), Path("out"), 80)).split())
+        for each in (of, analysis)
+    )
+    assert line in on_screen
+    assert "Left out" not in without
+    assert f"{line}." in " ".join(full_text(of).split())
+    assert f"\n- {escape(line)}.\n" in render_markdown(of)
+    Tab(tmp_path, towers_graph()).show(of)
+    assert line in [part.text for part in read_overview(tmp_path / OVERVIEW).verdict]
+    assert sample_analysis.as_json(of)["model"]["left_out"] == list(left_out.told())
+
+
+def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device() -> None:
+    candidates = with_batch().candidates
+    rows = scaling(candidates)
+    assert [(row.name, row.candidate, row.devices, row.batch) for row in rows] == [
+        ("single", "single", 1, 32),
+        ("strong scaling", "batch", 2, 32),
+        ("strong scaling", "mirrored", 2, 32),
+        ("weak scaling", "batch", 2, 64),
+        ("weak scaling", "mirrored", 2, 64),
+    ]
+    assert [row.measured_ns for row in rows[-2:]] == [None, 80_000_000]
+    lines = scaling_lines(candidates)
+    # 64 samples in 60 ms. One device with as many did not run, nor is it known by one with half.
+    assert lines[3] == (
+        "weak scaling (batch), 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s (simulated)"
+    )
+    # The verdict's own, a median of ratios within rounds.
+    assert " samples/s, 1.69× within rounds (measured); " in lines[1]
+    assert lines[1].endswith("(simulated)")
+    assert "learning rate" in lines[-1]
+    *others, batch, _ = candidates
+    assert batch.comparison is not None
+    ratio = Interval(median=1.25, low=1.0, high=1.5)
+    slower = replace(batch, comparison=replace(batch.comparison, ratio=ratio))
+    assert ", 0.80× within rounds (measured)" in scaling_lines((*others, slower))[1]
+    # Where the batch was not split there is nothing to say.
+    assert scaling_lines(sample_analysis.sample().candidates) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import jsonschema
+import pytest
 
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.cost.batch import split_step
@@ -43,8 +44,11 @@ def balance(tried_ms: dict[tuple[int, int], float], advised: tuple[int, int]) ->
     )
 
 
+RAN = balance({(16, 16): 12.8, (24, 8): 8.5, (25, 7): 8}, (25, 7))
+
+
 def test_the_answer_says_what_the_best_split_gains_over_one_device_and_over_an_even_one():
-    text = render_balance(balance({(16, 16): 12.8, (24, 8): 8.5, (25, 7): 8}, (25, 7)))
+    text = render_balance(RAN)
     # 32 samples in 8 ms, against 10 ms on the first device and 12.8 ms evenly.
     assert text.startswith(
         "share a batch of 32 as 25:7: 4,000 samples/s, 1.25× GPU:0 alone, 1.60× an even split, "
@@ -53,34 +57,40 @@ def test_the_answer_says_what_the_best_split_gains_over_one_device_and_over_an_e
     rows = [line.split() for line in text.splitlines()]
     assert ["advised", "25", "7", "8.00", "ms", "4,000", "8.25", "ms"] in rows
     assert ["even", "16", "16", "12.8", "ms", "2,500", "12.0", "ms"] in rows
-    assert text.rstrip().endswith(
-        "next: advisor analyze model.py --batch-size 32 --candidates batch --ratios 25:7"
-    )
+    # The next command asks for a batch size only if the user did.
+    command = "next: advisor analyze model.py{} --candidates batch --ratios 25:7\n"
+    assert text.endswith(command.format(" --batch-size 32"))
+    assert render_balance(replace(RAN, batch_was_asked=False)).endswith(command.format(""))
 
 
-def test_the_next_command_asks_for_a_batch_size_only_if_the_user_did():
-    own = replace(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7)), batch_was_asked=False)
-    assert (
-        render_balance(own)
-        .rstrip()
-        .endswith("next: advisor analyze model.py --candidates batch --ratios 25:7")
-    )
+SMALL = tuple(
+    replace(device, points=device.points[1:], residuals=device.residuals[1:])
+    for device in RAN.devices
+)
 
 
-def test_where_no_split_gains_the_answer_is_not_to_split():
-    text = render_balance(balance({(16, 16): 14, (24, 8): 11}, (24, 8)))
-    assert text.startswith(
-        "do not split a batch of 32: GPU:0 alone makes 3,200 samples/s, the best split that was "
-        "tried, 24:8, 2,909, measured on 2 GPUs\n"
-    )
-
-
-def test_where_no_split_ran_the_answer_is_by_the_lines_and_says_so():
-    text = render_balance(balance({}, (24, 8)))
-    assert text.startswith(
-        "share a batch of 32 as 24:8: by the lines at most 4,000 samples/s, 1.50× an even split"
-    )
-    assert ["advised", "24", "8", "–", "–", "8.00", "ms"] in [x.split() for x in text.splitlines()]
+@pytest.mark.parametrize(
+    ("of", "answer"),
+    [
+        (
+            balance({(16, 16): 14, (24, 8): 11}, (24, 8)),
+            "do not split a batch of 32: GPU:0 alone makes 3,200 samples/s, the best split that "
+            "was tried, 24:8, 2,909, measured on 2 GPUs\n",
+        ),
+        (
+            balance({}, (24, 8)),
+            "share a batch of 32 as 24:8: by the lines at most 4,000 samples/s, 1.50× an even "
+            "split",
+        ),
+        (
+            replace(balance({(25, 7): 8}, (25, 7)), devices=SMALL, most=(25, 10)),
+            "share a batch of 32 as 25:7: 4,000 samples/s, more than one device holds, an even "
+            "split does not fit, measured on 2 GPUs\n",
+        ),
+    ],
+)
+def test_the_answer_says_what_it_rests_on(of: Balance, answer: str):
+    assert render_balance(of).startswith(answer)
 
 
 def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
@@ -92,12 +102,6 @@ def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
     text = render_balance(found)
     assert "Other batches: nothing is said, step times lie on no line over the batch." in text
     assert "global batch" not in text
-
-
-def test_the_json_fits_its_schema():
-    content = plain(Published.of(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7))))
-    jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
-    assert content["tried"][1] == {"samples": [25, 7], "step_ns": 8 * MS}
 
 
 def test_what_memory_holds_is_said_and_where_that_is_not_known_how_to_say_it():
@@ -116,17 +120,5 @@ def test_what_memory_holds_is_said_and_where_that_is_not_known_how_to_say_it():
     content = plain(Published.of(known))
     jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
     assert content["best_batch"]["samples"] == [88, 40]
+    assert content["tried"][1] == {"samples": [25, 7], "step_ns": 8 * MS}
     assert [device["most_samples"] for device in content["devices"]] == [100, 40]
-
-
-def test_a_batch_that_no_device_holds_alone_is_compared_with_none():
-    ran = balance({(25, 7): 8}, (25, 7))
-    small = tuple(
-        replace(device, points=device.points[1:], residuals=device.residuals[1:])
-        for device in ran.devices
-    )
-    text = render_balance(replace(ran, devices=small, most=(25, 10)))
-    assert text.startswith(
-        "share a batch of 32 as 25:7: 4,000 samples/s, more than one device holds, an even split "
-        "does not fit, measured on 2 GPUs\n"
-    )

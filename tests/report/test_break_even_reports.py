@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jsonschema
-import matplotlib.colors
-import matplotlib.image
-import numpy as np
 import pytest
 import sample_analysis
 import sample_break_even
-from made_up_steps import unreadable
+from drawn_pictures import count, pixels, unreadable
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
 from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
@@ -21,7 +16,6 @@ from placement_advisor.report.analysis.statements import input_line
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.break_even_plot import draw_break_even
 from placement_advisor.report.pictures.canvas import INK, SIGNS, save
-from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.break_even import Outcome
 
 if TYPE_CHECKING:
@@ -35,42 +29,47 @@ def full() -> Analysis:
     return sample_break_even.with_break_even()
 
 
-def pixels(path: Path, color: str) -> int:
-    picture = np.asarray(matplotlib.image.imread(path))[:, :, :3]
-    assert picture.shape[1] >= 1_200
-    return int((np.abs(picture - matplotlib.colors.to_rgb(color)).max(axis=2) < 0.02).sum())
-
-
 def test_the_lines_of_the_full_text_are_the_golden_ones(full):
     text = full_text(full)
     shown = text[text.index("Break-even") : text.index("\n\nCopies against compute")]
     assert shown + "\n" == (GOLDEN / "break_even.txt").read_text(encoding="utf-8")
 
 
-def test_a_figure_that_is_good_enough_today_makes_a_split_win_and_not_only_would():
-    sweep = replace(CROSSING, here=swept(50_000_000_000, 0.8))
-    line, *_ = break_even_lines(replace(FOUND, bandwidth=sweep, latency=None, batch=None))
-    assert line.startswith("bandwidth: a split (towers) wins from 38.0 GB/s on;")
-    slow = replace(
-        NOWHERE,
-        outcome=Outcome.CROSSES,
-        wins_from=swept(500_000, 0.96),
-        loses_at=swept(504_000, 0.98),
-    )
-    line, *_ = break_even_lines(replace(FOUND, bandwidth=None, latency=slow, batch=None))
-    assert line.startswith("latency: a split (towers) wins up to 500 µs per copy;")
+CHANGES_AT = {"wins_from": swept(500_000, 0.96), "loses_at": swept(504_000, 0.98)}
 
 
-def test_what_wins_nowhere_and_throughout_names_the_end_of_what_was_tried():
-    nowhere = replace(CROSSING, outcome=Outcome.NOWHERE, wins_from=None, changes=0)
-    throughout = replace(NOWHERE, outcome=Outcome.THROUGHOUT)
-    bandwidth, latency, batch, _ = break_even_lines(
-        replace(FOUND, bandwidth=nowhere, latency=throughout, batch=replace(THROUGHOUT, changes=0))
-    )
-    assert "no split wins up to 150 GB/s (the most tried)" in bandwidth
-    assert "a split wins up to 240 ms (the most tried)" in latency
-    assert "a split wins from 1 sample (the least tried) on" in batch
-    assert "exceptions" not in batch
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        # A figure that is good enough today makes a split win, and not only would.
+        (
+            {"bandwidth": replace(CROSSING, here=swept(50_000_000_000, 0.8))},
+            "bandwidth: a split (towers) wins from 38.0 GB/s on;",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=Outcome.CROSSES, **CHANGES_AT)},
+            "latency: a split (towers) wins up to 500 µs per copy;",
+        ),
+        # What wins nowhere and throughout names the end of what was tried.
+        (
+            {"bandwidth": replace(CROSSING, outcome=Outcome.NOWHERE, wins_from=None, changes=0)},
+            "bandwidth: no split wins up to 150 GB/s (the most tried)",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=Outcome.THROUGHOUT)},
+            "latency: a split wins up to 240 ms (the most tried)",
+        ),
+        (
+            {"batch": replace(THROUGHOUT, changes=0)},
+            "batch: a split wins from 1 sample (the least tried) on",
+        ),
+    ],
+)
+def test_a_line_says_where_a_split_wins(changes, says):
+    bare = replace(FOUND, bandwidth=None, latency=None, batch=None)
+    line, *_ = break_even_lines(replace(bare, **changes))
+    assert line.startswith(says)
+    assert "exceptions" not in line
 
 
 def test_a_split_that_is_no_candidate_is_said_to_be_none() -> None:
@@ -83,25 +82,26 @@ def test_a_split_that_is_no_candidate_is_said_to_be_none() -> None:
     assert last.startswith("searched for faster links: none of the candidates, but a split that")
 
 
-def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
-    free = replace(FOUND.free_copies, ratio=1.02)
-    *_, line = break_even_lines(replace(FOUND, free_copies=free, batch=None))
-    assert line.endswith("would be 0.98× as fast as single: no link makes one win")
+@pytest.mark.parametrize(
+    ("ratio", "changes", "ends"),
+    [
+        (1.02, {"batch": None}, "would be 0.98× as fast as single: no link makes one win"),
+        (
+            0.91,  # The best here: 0.9.
+            {"bandwidth": None, "latency": None},
+            "1.10× as fast as single, less than here: ops that are ready earlier run in another "
+            "order, which can take longer",
+        ),
+        (0.9, {"bandwidth": None, "latency": None}, "1.11× as fast as single"),
+    ],
+)
+def test_copies_that_cost_nothing_are_said_to_help_or_not(ratio, changes, ends):
+    free = replace(FOUND.free_copies, ratio=ratio)
+    *_, line = break_even_lines(replace(FOUND, free_copies=free, **changes))
+    assert line.endswith(ends)
 
 
-def test_free_copies_that_gain_less_than_todays_are_explained():
-    free = replace(FOUND.free_copies, ratio=0.91)
-    found = replace(FOUND, free_copies=free, bandwidth=None, latency=None)  # The best here: 0.9.
-    *_, line = break_even_lines(found)
-    assert line.endswith(
-        "1.10× as fast as single, less than here: ops that are ready earlier run in another order, "
-        "which can take longer"
-    )
-    *_, line = break_even_lines(replace(found, free_copies=replace(free, ratio=0.9)))
-    assert "less than here" not in line
-
-
-def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
+def test_corrections_by_what_was_measured_are_said_in_title_and_line():
     found = replace(FOUND, corrections={"towers": 1.26, "alternating": 1.1})
     assert break_even_title(found) == (
         "Break-even (simulated, corrected): a split that leaves the batch whole wins above 1.03× "
@@ -110,22 +110,22 @@ def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
     *_, line = break_even_lines(found)
     assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
     assert line.endswith("(towers 1.26)")
-    content = sample_analysis.as_json(replace(full, break_even=found))
-    jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
-    assert content["break_even"]["corrections"] == {"towers": 1.26, "alternating": 1.1}
 
 
-def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full):
-    # as-is: 32 samples in 29.4 ms; single: 32 in 51.0 ms
-    assert "12,800 samples/s alone; the step (as-is) takes 1,090 samples/s" in str(input_line(full))
-    assert "; the step (single) takes 627 samples/s" in str(input_line(replace(full, as_is=None)))
-
-
-def test_without_a_batch_the_input_is_told_by_the_batch(full):
-    line = input_line(replace(full, model=replace(full.model, batch_size=None)))
-    assert str(line).startswith(
-        "input: a batch every 2.50 ms alone; the step (as-is) takes 29.4 ms"
-    )
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        # as-is: 32 samples in 29.4 ms; single: 32 in 51.0 ms
+        ({}, "12,800 samples/s alone; the step (as-is) takes 1,090 samples/s"),
+        ({"as_is": None}, "; the step (single) takes 627 samples/s"),
+        (
+            {"model": replace(sample_analysis.sample().model, batch_size=None)},
+            "input: a batch every 2.50 ms alone; the step (as-is) takes 29.4 ms",
+        ),
+    ],
+)
+def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full, changes, says):
+    assert says in str(input_line(replace(full, **changes)))
 
 
 def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
@@ -147,21 +147,17 @@ def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
 
 
 @pytest.mark.parametrize("axes", [FOUND.sweeps(), (CROSSING,), (NOWHERE,), (THROUGHOUT,)])
-def test_the_picture_has_a_sign_for_each_split(full, tmp_path, axes):
-    by_axis = {sweep.axis.value: sweep for sweep in axes}
-    found = replace(
-        FOUND, **{name: by_axis.get(name) for name in ("bandwidth", "latency", "batch")}
-    )
-    save(draw_break_even(full, found), tmp_path / "picture.png")
-    assert unreadable(draw_break_even(full, found)) == []
-    splits = {point.best.split for sweep in axes for point in sweep.points}
-    figure = draw_break_even(full, found)
+def test_the_picture_has_a_sign_for_each_split(full, axes):
+    by_axis = dict.fromkeys(("bandwidth", "latency", "batch")) | {
+        sweep.axis.value: sweep for sweep in axes
+    }
+    figure = draw_break_even(full, replace(FOUND, **by_axis))
+    assert unreadable(figure) == []
+    splits = list(dict.fromkeys(point.best.split for sweep in axes for point in sweep.points))
     drawn = {line.get_marker() for ax in figure.axes for line in ax.lines} - {"None", ""}
     assert drawn == {sign for sign, _ in SIGNS[: len(splits)]}
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(
-        dict.fromkeys(point.best.split for sweep in found.sweeps() for point in sweep.points)
-    )
+    assert [text.get_text() for text in legend.get_texts()] == splits
 
 
 def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
@@ -169,27 +165,4 @@ def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
     nothing = replace(THROUGHOUT, here=points[0], points=points)
     found = replace(FOUND, bandwidth=None, latency=None, batch=nothing)
     save(draw_break_even(full, found), tmp_path / "picture.png")
-    assert pixels(tmp_path / "picture.png", INK) > 10
-
-
-def test_the_json_has_units_in_its_names_and_fits_the_schema(full):
-    content = json.loads(json.dumps(sample_analysis.as_json(full), allow_nan=False))
-    jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
-    bandwidth, latency = content["break_even"]["bandwidth"], content["break_even"]["latency"]
-    assert bandwidth["wins_from_bytes_per_s"] == 38_000_000_000
-    assert bandwidth["points"][0] == {
-        "bytes_per_s": 1_500_000,
-        "candidate": "alternating",
-        "ratio": 40,
-    }
-    assert (latency["here_ns"], latency["wins_from_ns"]) == (240_000, None)
-    assert content["break_even"]["batch"]["here_samples"] == 32
-    assert content["input"]["samples_per_s"] == 12_800
-
-
-def test_an_axis_that_was_not_swept_is_null(full):
-    bare = replace(full, break_even=replace(FOUND, batch=None), input_timing=None)
-    content = sample_analysis.as_json(bare)
-    jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
-    assert content["break_even"]["batch"] is None
-    assert content["input"] is None
+    assert count(pixels(tmp_path / "picture.png"), INK) > 10

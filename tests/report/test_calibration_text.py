@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_workers_are_the_golden_text() -> None:
-    text = render_calibration(summary_of(WORKERS))
-    assert text == (GOLDEN / "calibration_sample.txt").read_text(encoding="utf-8")
-
-
-def test_devices_of_one_process_are_the_golden_text() -> None:
-    text = render_calibration(replace(summary_of(IN_ONE_PROCESS), kept_in=None))
-    assert text == (GOLDEN / "calibration_one_process.txt").read_text(encoding="utf-8")
-
-
-def test_hosts_are_the_golden_text() -> None:
-    text = render_calibration(summary_of_hosts())
-    assert text == (GOLDEN / "calibration_hosts.txt").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "summary"),
+    [
+        ("sample", summary_of(WORKERS)),
+        ("one_process", replace(summary_of(IN_ONE_PROCESS), kept_in=None)),
+        ("hosts", summary_of_hosts()),
+    ],
+)
+def test_the_text_is_the_golden_one_and_fits_a_terminal(
+    name: str, summary: CalibrationSummary
+) -> None:
+    text = render_calibration(summary)
+    assert text == (GOLDEN / f"calibration_{name}.txt").read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_how_tensors_travel_is_told() -> None:
@@ -49,17 +50,13 @@ def test_pairs_that_noise_hid_are_no_figures() -> None:
     assert "a → b: 1 B of each took no time above the noise" in text
 
 
-def test_a_cluster_file_is_named_and_used_next() -> None:
+def test_a_cluster_file_is_named_and_used_next_and_a_gpu_in_it_needs_a_preset() -> None:
     text = render_calibration(replace(summary_of(WORKERS), cluster_file="two.toml"))
     assert "\ncluster file       two.toml\n" in text
     assert text.endswith("advisor analyze MODEL.py --hardware two.toml\n")
-
-
-def test_a_gpu_in_a_cluster_file_needs_a_preset() -> None:
-    gpus = tuple(replace(device, kind="GPU") for device in DEVICES)
-    text = render_calibration(replace(summary_of(WORKERS, gpus), cluster_file="two.toml"))
-    assert f"give {W0} a preset in it" in text
-    assert "a preset" not in render_calibration(summary_of(WORKERS, gpus))
+    gpus = summary_of(WORKERS, tuple(replace(device, kind="GPU") for device in DEVICES))
+    assert f"give {W0} a preset in it" in render_calibration(replace(gpus, cluster_file="two.toml"))
+    assert "a preset" not in render_calibration(gpus)
 
 
 @pytest.mark.parametrize(("p90", "is_unsteady"), [(1.09, False), (1.1, True), (2.0, True)])
@@ -88,8 +85,3 @@ def test_times_that_noise_hid_are_no_figures() -> None:
     assert "worker:0 → worker:1      ?  " in text
     assert "worker:1 → worker:0      ?  " in text  # It has no copy of that size.
     assert "took no time above the noise" in text
-
-
-@pytest.mark.parametrize("summary", [summary_of(WORKERS), summary_of_hosts()])
-def test_no_line_is_wider_than_a_terminal(summary: CalibrationSummary) -> None:
-    assert max(map(len, render_calibration(summary).splitlines())) <= 100

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
 
 TOLD = "Expect errors"
-REPORTS = pytest.mark.parametrize("report", [full_text, render_markdown])
 PAGE = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
 
 
@@ -54,7 +53,7 @@ def test_candidates_whose_errors_are_known_are_told_with_them() -> None:
     assert "own" not in told
 
 
-@REPORTS
+@pytest.mark.parametrize("report", [full_text, render_markdown])
 def test_it_is_told_where_costs_were_assumed_and_nowhere_else(
     report: Callable[[Analysis], str],
 ) -> None:
@@ -67,41 +66,25 @@ def test_it_is_told_where_costs_were_assumed_and_nowhere_else(
 
 
 def test_times_on_gpus_are_told_with_what_they_rest_on() -> None:
-    assert told(sample_analysis.TIMES) == (
+    ours = sample_analysis.TIMES
+    assert told(ours) == (
         "Expect errors: 9 published training steps on one GPU were predicted 12 % off in the mean, "
         "27 % at worst. Of the time of ops on V100-SXM2, 20 % is that of launches, 32 % rests on "
         "kernels without a record, 10 % on peaks alone, 38 % on kernels measured on this chip (off "
         "in the mean: convolutions 15 %, elementwise under 1 %)."
     )
-
-
-def test_times_of_other_chips_are_told_apart() -> None:
-    transferred = tuple(
-        replace(each, basis=KernelBasis.TRANSFERRED) for each in sample_analysis.TIMES.families
-    )
-    other = replace(sample_analysis.TIMES, gpu="A10", families=transferred)
-    both = told(sample_analysis.TIMES, other)
+    transferred = tuple(replace(each, basis=KernelBasis.TRANSFERRED) for each in ours.families)
+    both = told(ours, replace(ours, gpu="A10", families=transferred))
     assert "on V100-SXM2" in both
     assert "38 % on kernels measured on other chips" in both.split("on A10")[1]
-
-
-def test_without_kernels_of_the_record_none_are_told() -> None:
-    bare = replace(sample_analysis.TIMES, families=(), assumed_share=0.0, roofline_share=1.0)
+    bare = replace(ours, families=(), assumed_share=0.0, roofline_share=1.0)
     assert told(bare).endswith("0 % rests on kernels without a record, 100 % on peaks alone.")
 
 
 def test_json_has_the_errors_of_predictions_for_gpus_alone() -> None:
-    errors = sample_analysis.as_json(sample_analysis.elsewhere())["expected_errors"]
-    (gpu,) = errors["gpus"]
-    shares = [family["share"] for family in gpu["families"]]
-    shares += [gpu[f"{what}_share"] for what in ("launch", "assumed", "roofline")]
-    assert sum(shares) == pytest.approx(1)
-    assert errors["published_steps"]["mean_error"] == PUBLISHED_STEPS.mean_error
     for other in (sample_analysis.sample(), sample_analysis.unmeasured()):
         assert sample_analysis.as_json(other)["expected_errors"] is None
-
-
-def test_nothing_is_told_before_costs_are_known() -> None:
+    # Nor is any told before costs are known.
     assert analysis_error(replace(sample_analysis.elsewhere(), assumed_times=())) is None
 
 
@@ -127,14 +110,9 @@ def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu() -> None:
     # And four launches of 3 µs.
     assert (product.family, product.basis, product.share) == ("linear", KernelBasis.FITTED, 0.4)
     assert (v100.launch_share, v100.assumed_share, v100.roofline_share) == (0.12, 0.3, 0.18)
-
-
-def test_a_step_without_ops_has_no_shares() -> None:
-    cluster = read_hardware("T4")
     tables = CostTable(costs={}).everywhere(cluster)
-    (times,) = times_by_gpu(OpGraph([], []), tables, cluster)
+    times, _ = times_by_gpu(OpGraph([], []), tables, cluster)
     assert (times.launch_share, times.assumed_share, times.roofline_share) == (0, 0, 0)
-    assert times.families == ()
 
 
 def test_what_matrix_units_do_and_gradients_are_assumed() -> None:
@@ -151,13 +129,10 @@ def test_every_family_of_the_record_has_words() -> None:
 
 @pytest.mark.parametrize(
     ("word", "family"),
-    [
-        ("linear", "linear"),
-        ("bmm", "bmm"),
-        ("convolutions", "conv"),
-        ("softmax", "softmax"),
-        ("layer normalisation", "ln"),
-    ],
+    {
+        **{name: name for name in ("linear", "bmm", "softmax")},
+        **{"convolutions": "conv", "layer normalisation": "ln"},
+    }.items(),
 )
 def test_errors_of_kernels_are_those_of_the_page(word: str, family: str) -> None:
     table = PAGE.split("| own | worst GPU |")[1]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-import matplotlib.colors
-import matplotlib.image
-import numpy as np
 import pytest
+from drawn_pictures import count, pixels, unreadable, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_models import model
-from made_up_steps import texts, unreadable
 from summary_graphs import edge, op, training_step
 
 from placement_advisor.errors import AdvisorError
@@ -31,6 +28,8 @@ from placement_advisor.report.pictures.layered_layout import best_layout
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import numpy as np
 
 Dag: TypeAlias = tuple[int, list[tuple[int, int]]]
 
@@ -105,14 +104,13 @@ def test_what_a_loop_reads_itself_is_counted_with_the_loop() -> None:
 def test_a_box_has_its_layers_parameters_flops_and_arrow() -> None:
     boxes = layer_boxes(training_step(), "tiny")
     # dense has 416 of the step's 416 flops: its own 300, the gradient's 100, the update's 16.
-    assert {box.name: box.texts for box in boxes.boxes} == {
-        "ids": ["0 % of flops"],
-        "dense": ["32 B · 100 % of flops"],
-        "loop": ["flops unknown"],
-    }
+    texts = {"ids": "0 % of flops", "dense": "32 B · 100 % of flops", "loop": "flops unknown"}
+    assert {box.name: box.texts for box in boxes.boxes} == {k: [v] for k, v in texts.items()}
     assert boxes.arrows == {(0, 1): 16, (1, 2): 8}
     assert list(boxes.colors) == ["loop or branch", "matrix product", "lookup"]
     assert layer_boxes(in_a_row(["a", "b"], None), "x").arrows == {(0, 1): None}
+    with pytest.raises(AdvisorError, match="x: nothing to draw"):
+        layer_boxes(OpGraph([op("c", "Const", Role.CONSTANT)], []), "x")
 
 
 def test_a_placement_says_where_and_how_much_of_a_layer_is_there() -> None:
@@ -152,11 +150,6 @@ def test_many_layers_are_drawn_as_few_boxes_and_the_picture_says_so(
     assert any(box.texts[0].startswith(text) for box in boxes.boxes)
 
 
-def test_a_graph_without_forward_ops_cannot_be_drawn() -> None:
-    with pytest.raises(AdvisorError, match="x: nothing to draw"):
-        layer_boxes(OpGraph([op("c", "Const", Role.CONSTANT)], []), "x")
-
-
 @st.composite
 def dags(draw: st.DrawFn) -> Dag:
     count = draw(st.integers(1, 30))
@@ -191,15 +184,12 @@ def test_boxes_never_overlap_and_arrows_lead_from_rank_to_rank(dag: Dag) -> None
             assert other.along - one.along == pytest.approx(one.ahead * pitch)
 
 
-def test_a_long_chain_is_folded_and_a_short_one_is_not() -> None:
+def test_a_long_chain_is_folded_a_short_one_is_not_and_two_towers_do_not_cross() -> None:
     chain = [(i, i + 1) for i in range(59)]
     layout = best_layout(60, chain, BOX)
     assert {stop.ahead for stop in layout.boxes} == {1, -1}
     assert max(layout.size) < 20
     assert {stop.ahead for stop in best_layout(5, chain[:4], BOX).boxes} == {1}
-
-
-def test_two_towers_are_drawn_without_crossings() -> None:
     # 0 -> 3 -> 4 and 1 -> 2 -> 4, with the second rank given the other way round.
     layout = best_layout(5, [(0, 3), (1, 2), (3, 4), (2, 4)], BOX)
     across = [box.across for box in layout.boxes]
@@ -207,14 +197,9 @@ def test_two_towers_are_drawn_without_crossings() -> None:
     assert across[4] == pytest.approx((across[2] + across[3]) / 2)
 
 
-def pixels(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.ndarray:
+def drawn(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.ndarray:
     save(draw_layers(layer_boxes(graph, "x", placement=placement)), path)
-    return np.asarray(matplotlib.image.imread(path))[:, :, :3]
-
-
-def count(picture: np.ndarray, color: str) -> int:
-    wanted = np.asarray(matplotlib.colors.to_rgb(color))
-    return int((np.abs(picture - wanted).max(axis=2) < 0.02).sum())
+    return pixels(path)
 
 
 @pytest.mark.parametrize(
@@ -240,18 +225,17 @@ def test_a_picture_of_any_size_and_names_can_be_read(graph: OpGraph) -> None:
         assert 250 <= height <= 2_500
 
 
-def test_devices_have_colours_by_their_share(tmp_path: Path) -> None:
+def test_devices_have_colours_by_their_share_and_heavier_tensors_thicker_arrows(
+    tmp_path: Path,
+) -> None:
     graph = model("in -> a", "a -> b", "a -> c")
-    picture = pixels(graph, tmp_path / "x.png", placed(graph, b="worker:1"))
+    picture = drawn(graph, tmp_path / "x.png", placed(graph, b="worker:1"))
     first, second, third = (count(picture, color) for color in DEVICE_COLORS[:3])
     # Two boxes against one, and one mark each in the legend.
     assert first / second == pytest.approx(2, rel=0.25)
     assert third == 0
-
-
-def test_a_heavier_tensor_has_a_thicker_arrow(tmp_path: Path) -> None:
     heavy, light = (
-        count(pixels(in_a_row(["a", "b", "c"], 1_000_000, size), tmp_path / "x.png"), "#8C8C8C")
+        count(drawn(in_a_row(["a", "b", "c"], 1_000_000, size), tmp_path / "x.png"), "#8C8C8C")
         for size in (1_000_000, 10)
     )
     assert heavy > 1.3 * light
@@ -260,5 +244,5 @@ def test_a_heavier_tensor_has_a_thicker_arrow(tmp_path: Path) -> None:
 def test_names_that_begin_and_end_alike_are_told_apart_in_their_boxes() -> None:
     # The numbers stand in the middle, where names were once cut.
     graph = in_a_row([f"encoder/layer_{i}/attention/output/dense_projection" for i in range(4)])
-    shown = [text for text, _ in texts(draw_layers(layer_boxes(graph, "x")))]
-    assert [sum(f"layer_{i}/" in text for text in shown) for i in range(4)] == [1] * 4
+    shown = " ".join(words(draw_layers(layer_boxes(graph, "x"))))
+    assert [shown.count(f"layer_{i}/") for i in range(4)] == [1] * 4

@@ -15,9 +15,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 import sample_analysis
-from made_up_steps import made_up, texts, unreadable
+from drawn_pictures import count, pixels, unreadable, words
+from made_up_steps import made_up
 
-from placement_advisor.measurement.measurement import BrokenLaw, Law
 from placement_advisor.report.analysis.figures import in_own_timelines, in_timeline
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures import canvas
@@ -42,18 +42,16 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis
 
-SAMPLES = {
-    name: getattr(sample_analysis, name)()
-    for name in (
-        "sample",
-        "unmeasured",
-        "hostile",
-        "four_devices",
-        "not_applicable",
-        "unreliable",
-        "ranged",
-    )
-}
+_NAMES = [
+    "sample",
+    "unmeasured",
+    "hostile",
+    "four_devices",
+    "not_applicable",
+    "unreliable",
+    "ranged",
+]
+SAMPLES = {name: getattr(sample_analysis, name)() for name in (*_NAMES, "unreliable", "ranged")}
 LONG = "_x" + "W" * 190
 MADE_UP = {
     "40 candidates": made_up(candidates=40),
@@ -68,23 +66,11 @@ MADE_UP = {
     "no candidate": made_up(candidates=0),
 }
 ANY = SAMPLES | MADE_UP
+HEAD = round(HEAD_IN * DPI)
 
 
 def _timeline(analysis: Analysis) -> Figure:
     return draw_timeline(analysis, in_timeline(analysis))
-
-
-def _words(figure: Figure) -> list[str]:
-    return [text for text, _ in texts(figure)]
-
-
-def _pixels(path: Path) -> np.ndarray:
-    return np.asarray(matplotlib.image.imread(path))[:, :, :3]
-
-
-def _count(pixels: np.ndarray, color: str) -> int:
-    wanted = np.asarray(matplotlib.colors.to_rgb(color))
-    return int((np.abs(pixels - wanted).max(axis=2) < 0.02).sum())
 
 
 @pytest.mark.parametrize("name", ANY)
@@ -99,7 +85,7 @@ def test_all_text_of_a_picture_can_be_read_and_the_picture_fits_a_screen(name: s
 
 
 def test_the_check_finds_text_that_overlaps_or_is_cut_off() -> None:
-    figure = draw_comparison(sample_analysis.sample())
+    figure = draw_comparison(SAMPLES["sample"])
     figure.text(0.5, 0.5, "one")
     figure.text(0.5, 0.5, "other")
     figure.text(0.99, 0.1, "cut off at the edge")
@@ -107,23 +93,14 @@ def test_the_check_finds_text_that_overlaps_or_is_cut_off() -> None:
     assert ("cut off at the edge",) in unreadable(figure)
 
 
+@pytest.mark.parametrize(("candidates", "own"), [(4, []), (6, ["split-4", "split-5"])])
 def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
-    tmp_path: Path,
+    tmp_path: Path, candidates: int, own: list[str]
 ) -> None:
-    plot_timelines(made_up(candidates=6), tmp_path)
-    save(draw_comparison(made_up(candidates=6)), tmp_path / "comparison.png")
+    plot_timelines(made_up(candidates=candidates), tmp_path)
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.png"))
-    assert written == [
-        "comparison.png",
-        "timeline.png",
-        "timelines/split-4.png",
-        "timelines/split-5.png",
-    ]
-
-
-def test_no_folder_is_made_for_no_pictures(tmp_path: Path) -> None:
-    plot_timelines(made_up(candidates=4), tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["timeline.png"]
+    assert written == ["timeline.png", *(f"timelines/{name}.png" for name in own)]
+    assert (tmp_path / "timelines").exists() == bool(own)
 
 
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "not_applicable"])
@@ -141,28 +118,29 @@ def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(
 
 
 def test_what_did_not_run_or_does_not_apply_is_in_neither_picture() -> None:
-    single, towers, alternating = sample_analysis.sample().candidates
-    nowhere = replace(towers, name="nowhere", predicted=None, measured=None, comparison=None)
-    analysis = replace(sample_analysis.sample(), candidates=(single, towers, alternating, nowhere))
+    plain = SAMPLES["sample"]
+    nowhere = replace(
+        plain.candidates[1], name="nowhere", predicted=None, measured=None, comparison=None
+    )
+    analysis = replace(plain, candidates=(*plain.candidates, nowhere))
     for figure in (_timeline(analysis), draw_comparison(analysis)):
-        assert {"single", "towers"} <= set(_words(figure))
-        assert not {"alternating", "nowhere"} & set(_words(figure))
+        assert {"single", "towers"} <= set(words(figure))
+        assert not {"alternating", "nowhere"} & set(words(figure))
 
 
 @pytest.mark.parametrize("draw", [_timeline, draw_comparison])
 def test_without_a_run_all_is_labelled_simulated_and_nothing_measured(draw) -> None:
-    words = _words(draw(sample_analysis.unmeasured()))
-    assert words.count("alternating") == 1
-    assert any(word.endswith(", simulated") for word in words)
-    assert not any("measured" in word for word in words)
+    shown = words(draw(SAMPLES["unmeasured"]))
+    assert shown.count("alternating") == 1
+    assert any(word.endswith(", simulated") for word in shown)
+    assert not any("measured" in word for word in shown)
 
 
 def test_a_picture_of_what_crashed_says_so_and_shows_its_prediction() -> None:
-    analysis = sample_analysis.sample()
-    words = _words(draw_timeline(analysis, in_own_timelines(analysis)))
-    assert "failed: crashed" in words
-    assert "simulated, step 51.0 ms" in words
-    assert not any(word.startswith("measured, ") for word in words)
+    analysis = SAMPLES["sample"]
+    shown = words(draw_timeline(analysis, in_own_timelines(analysis)))
+    assert {"failed: crashed", "simulated, step 51.0 ms"} <= set(shown)
+    assert not any(word.startswith("measured, ") for word in shown)
 
 
 def test_all_rows_share_one_axis_of_time() -> None:
@@ -175,13 +153,13 @@ def test_all_rows_share_one_axis_of_time() -> None:
 
 
 def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path: Path) -> None:
-    analysis = sample_analysis.sample()
+    analysis = SAMPLES["sample"]
     towers = replace(analysis, candidates=(analysis.candidates[1],))
     plot_timelines(towers, tmp_path)
-    pixels = _pixels(tmp_path / "timeline.png")[round(HEAD_IN * DPI) :]
+    drawn = pixels(tmp_path / "timeline.png", top=HEAD)
     # Simulated 52.0 ms of compute and 2.1 ms of copies; measured is both times 1.04. The strip of
     # compute is 0.56 of a row high, that of copies 0.26.
-    share = _count(pixels, COPY_COLOR) / _count(pixels, COMPUTE_COLOR)
+    share = count(drawn, COPY_COLOR) / count(drawn, COMPUTE_COLOR)
     assert share == pytest.approx(2.1 / 52.0 * 0.26 / 0.56, rel=0.2)
 
 
@@ -194,99 +172,78 @@ def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_the
     assert single.predicted is not None
     runs = tuple(
         OpRun(
-            op=f"op{n}",
+            op=f"op{at}",
             device="worker:0",
-            ready_ns=5_000 * n,
-            start_ns=5_000 * n + 4_000,
-            end_ns=5_000 * (n + 1),
-            launch=(5_000 * n, 5_000 * n + 4_000),
+            ready_ns=at,
+            start_ns=at + 4_000,
+            end_ns=at + 5_000,
+            launch=(at, at + 4_000),
         )
-        for n in range(1_000)
+        for at in range(0, 5_000_000, 5_000)
     )
     schedule = replace(
         single.predicted, runs=runs, step_ns=5_000_000, compute_ns={"worker:0": 10**6}
     )
-    plot_timelines(replace(plain, candidates=(replace(single, predicted=schedule),)), tmp_path)
-    pixels = _pixels(tmp_path / "timeline.png")[round(HEAD_IN * DPI) :]
-    blue, launching = _count(pixels, COMPUTE_COLOR), _count(pixels, LAUNCH_COLOR)
+    analysis = replace(plain, candidates=(replace(single, predicted=schedule),))
+    plot_timelines(analysis, tmp_path)
+    drawn = pixels(tmp_path / "timeline.png", top=HEAD)
+    blue, launching = count(drawn, COMPUTE_COLOR), count(drawn, LAUNCH_COLOR)
     # A fifth of the strip is blue; behind it launches take four fifths.
     assert blue / (blue + launching) == pytest.approx(0.2 / 0.8, rel=0.15)
-    words = _words(_timeline(replace(plain, candidates=(replace(single, predicted=schedule),))))
-    assert {"the host launches ops", "1.00 ms"} <= set(words)
-    assert "the host launches ops" not in _words(_timeline(sample_analysis.sample()))
+    assert {"the host launches ops", "1.00 ms"} <= set(words(_timeline(analysis)))
+    assert "the host launches ops" not in words(_timeline(SAMPLES["sample"]))
 
 
 def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted() -> None:
-    analysis = made_up(devices=64)
-    (candidate,) = in_own_timelines(analysis)
-    words = _words(draw_timeline(analysis, [candidate]))
-    shown = [word for word in words if word.startswith("worker:")]
-    assert 2 * 30 < len(shown) < 2 * 64
-    count = len(shown) // 2
-    assert any(word.endswith(f"; the busiest {count} of 64 devices") for word in words)
-    single = _words(_timeline(analysis))
-    assert single.count("worker:0") == 8  # It is the busiest of single, and the first of the rest.
-
-
-def test_eight_devices_are_shown_as_a_whole() -> None:
-    words = _words(_timeline(made_up(devices=8)))
-    assert words.count("worker:7") == 8
-    assert not any("busiest" in word for word in words)
+    analysis = MADE_UP["64 devices"]
+    shown = words(draw_timeline(analysis, in_own_timelines(analysis)))
+    rows = len([word for word in shown if word.startswith("worker:")]) // 2
+    assert 30 < rows < 64
+    assert any(word.endswith(f"; the busiest {rows} of 64 devices") for word in shown)
+    # It is the busiest of single, and the first of the rest.
+    assert words(_timeline(analysis)).count("worker:0") == 8
+    whole = words(_timeline(MADE_UP["eight devices"]))
+    assert whole.count("worker:7") == 8
+    assert not any("busiest" in word for word in whole)
 
 
 def test_a_bar_of_the_comparison_is_cut_into_compute_exposed_copies_and_idle() -> None:
-    analysis = sample_analysis.unmeasured()
-    ax, *_ = draw_comparison(analysis).axes
+    ax, *_ = draw_comparison(SAMPLES["unmeasured"]).axes
     widths_ms = [round(bar.get_width() / 1e6, 3) for bar in ax.patches]
     # single computes always; towers computes 28.0 ms on worker:0, which waits for copies of
     # item_conv (0.4 ms) and of its gradient (1.1 ms from 27.5, computing until 27.2).
     assert widths_ms[:6] == [52.0, 0, 0, 28.0, 1.5, 0.6]
-
-
-def test_a_measured_bar_is_as_long_as_the_step_without_the_profiler() -> None:
-    ax, *_ = draw_comparison(sample_analysis.sample()).axes
+    # A measured bar is as long as the step without the profiler.
+    ax, *_ = draw_comparison(SAMPLES["sample"]).axes
     widths_ms = [bar.get_width() / 1e6 for bar in ax.patches]
-    single, towers = sample_analysis.sample().candidates[:2]
+    single, towers = SAMPLES["sample"].candidates[:2]
     assert sum(widths_ms[3:6]) == pytest.approx(np.median(single.measured.step_ns) / 1e6)
     assert sum(widths_ms[9:12]) == pytest.approx(np.median(towers.measured.step_ns) / 1e6)
     # The profiled step is the simulated one, slowed down: its parts have the same shares.
     assert widths_ms[10] / sum(widths_ms[9:12]) == pytest.approx(1.5 / 30.1, rel=0.01)
 
 
-def test_a_step_whose_profile_breaks_a_law_stays_whole(tmp_path: Path) -> None:
-    analysis = sample_analysis.sample()
-    single, towers, _ = analysis.candidates
-    broken = replace(towers, broken_laws=(BrokenLaw(law=next(iter(Law)), what="by hand"),))
-    analysis = replace(analysis, candidates=(single, broken))
-    figure = draw_comparison(analysis)
-    assert "no profile to rely on" in _words(figure)
-    save(draw_comparison(analysis), tmp_path / "comparison.png")
-    assert _count(_pixels(tmp_path / "comparison.png"), EXPOSED_COLOR) < 400  # The legend alone.
+def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path: Path) -> None:
+    analysis = SAMPLES["unreliable"]
+    broken = replace(analysis, candidates=analysis.candidates[:2])
+    figure = draw_comparison(broken)
+    assert "no profile to rely on" in words(figure)
+    save(figure, tmp_path / "comparison.png")
+    assert count(pixels(tmp_path / "comparison.png"), EXPOSED_COLOR) < 400  # The legend alone.
+    said = "measured speed-up 1.69× (95 % 1.64–1.72), no profile to rely on"
+    assert {said, "measured baseline"} <= set(words(_timeline(analysis)))
 
 
-def test_the_timeline_says_where_a_profile_breaks_a_law() -> None:
-    words = _words(_timeline(sample_analysis.unreliable()))
-    assert "measured speed-up 1.69× (95 % 1.64–1.72), no profile to rely on" in words
-    assert "measured baseline" in words
+def test_the_comparison_says_steps_and_speed_ups_and_how_a_measured_step_is_cut() -> None:
+    shown = words(draw_comparison(SAMPLES["sample"]))
+    assert {"30.1 ms", "30.5 ms", "1.69× (1.64–1.72)", "baseline"} <= set(shown)
+    assert any("cut by the shares of profiled steps" in word for word in shown)
 
 
-def test_the_comparison_says_how_a_measured_step_is_cut() -> None:
-    assert any(
-        "cut by the shares of profiled steps" in word
-        for word in _words(draw_comparison(sample_analysis.sample()))
-    )
-
-
-def test_the_comparison_says_steps_and_speed_ups() -> None:
-    words = _words(draw_comparison(sample_analysis.sample()))
-    assert {"30.1 ms", "30.5 ms", "1.69× (1.64–1.72)", "baseline"} <= set(words)
-
-
-def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn(
-    analysis: Analysis,
-) -> None:
-    odd = replace(analysis, model=replace(analysis.model, name="模型 $x$ \x1b {"))
-    assert any(word.startswith("?? $x$ ") for word in _words(_timeline(odd)))
+def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn() -> None:
+    plain = SAMPLES["sample"]
+    odd = replace(plain, model=replace(plain.model, name="模型 $x$ \x1b {"))
+    assert any(word.startswith("?? $x$ ") for word in words(_timeline(odd)))
 
 
 def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> None:

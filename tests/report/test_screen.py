@@ -3,13 +3,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sample_analysis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_analysis import CAPTURED, published, read_back
+from sample_analysis import CAPTURED, published
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.show import shown
@@ -17,9 +17,6 @@ from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.screen import MOST_LINES, screen, shortened
 from placement_advisor.results.analysis import Analysis, Finding, Training, Trial, Where
 from placement_advisor.results.candidate import Candidate, Failure, RatioInterval, Steps
-
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis as Found
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER = Path("advisor-out/deepconn")
@@ -122,6 +119,9 @@ def crowded(long: str) -> Analysis:
     )
 
 
+CROWDED = crowded("long words of many a name ")
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name: str, width: int) -> None:
@@ -145,31 +145,24 @@ def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width: int, l
 
 
 def test_what_was_captured_is_said_first_with_its_line_and_step() -> None:
-    plain = crowded("long words of many a name ")
     said = "captured model.fit (SplitRanker, ranker, batch 50) at here/train.py:14, at its 2nd step"
-    of = replace(plain, model=replace(plain.model, chosen=said))
+    of = replace(CROWDED, model=replace(CROWDED.model, chosen=said))
     first, second, *_ = text(of).splitlines()
     assert f"{first} {second}" == f"C{said[1:]}"
 
 
-def test_what_is_cut_says_so() -> None:
-    lines = text(crowded("long words of many a name ")).splitlines()
-    cut = [line for line in lines if line.endswith("…")]
+def test_what_is_cut_says_so_and_what_is_to_be_done_is_in_a_file_that_is_named() -> None:
+    lines = text(CROWDED).splitlines()
     # The ground, the answer, the caveat, three reasons, the failures.
-    assert len(cut) >= 7
-
-
-def test_what_is_to_be_done_is_never_cut_but_found_in_a_file_that_is_named() -> None:
-    lines = text(crowded("long words of many a name ")).splitlines()
+    assert len([line for line in lines if line.endswith("…")]) >= 7
     assert "how: advisor-out/deepconn/how_to_split.py" in lines
     assert lines.count("  what to do: advisor-out/deepconn/report.txt") == 2
     assert not any("do this" in line for line in lines)
 
 
 def test_a_paragraph_is_cut_where_a_sentence_or_clause_ends() -> None:
-    plain = SAMPLE
     said = "It rests on 9 steps, 12 % off. " + "Of what those take, more is said elsewhere " * 9
-    of = answering(plain, deciding=(said,) * 3)
+    of = answering(SAMPLE, deciding=(said,) * 3)
     assert text(of).splitlines().count("- It rests on 9 steps, 12 % off. …") == 3
 
 
@@ -185,17 +178,10 @@ ACTIONS = ("take a batch of 205", "put layer tower_1/dense on worker:1", "jit_co
 def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
     words: list[str], action: list[str], width: int
 ) -> None:
-    plain = SAMPLE
     said, to_do = "x " + " ".join(words * 9), ", ".join(action)
-    found = replace(plain.findings[0], action=to_do)
-    of = answering(
-        replace(plain, findings=(found,) * 2),
-        answer=said,
-        deciding=(said,) * 3,
-        caveat=said,
-        how=to_do,
-        candidate="c",
-    )
+    found = replace(SAMPLE.findings[0], action=to_do)
+    told = {"answer": said, "deciding": (said,) * 3, "caveat": said, "how": to_do}
+    of = answering(replace(SAMPLE, findings=(found,) * 2), candidate="c", **told)
     shown_text, vocabulary = text(of, width), set(text(of, 9_999).split())
     for line in shown_text.splitlines():
         if line.endswith("…"):
@@ -207,16 +193,35 @@ def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
     assert joined.count(to_do) >= 2 or "what to do: advisor-out/deepconn/report.txt" in joined
 
 
-def test_what_to_do_next_is_what_the_first_finding_that_can_be_tried_advises() -> None:
-    plain = SAMPLE
-    command = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
-    tried = replace(finding(302), command=command)
-    plain = answering(plain, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
-    of = replace(plain, findings=(finding(201), tried, finding(305)))
-    # On a line of its own, however long: a break would be typed with it.
+LONG_COMMAND = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
+STAY = answering(SAMPLE, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None, next_run=None)
+ROUNDS = NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
+TRIED = replace(finding(302), command=LONG_COMMAND)
+
+
+@pytest.mark.parametrize(
+    ("of", "command"),
+    [
+        # On a line of its own, however long: a break would be typed with it.
+        (replace(STAY, findings=(finding(201), TRIED, finding(305))), LONG_COMMAND),
+        (replace(STAY, findings=(finding(201), finding(305), TRIED)), "advisor explain PA201"),
+        (STAY, "advisor explain PA201"),
+        (replace(STAY, findings=()), "advisor view advisor-out/deepconn"),
+        (SAMPLE, "cat advisor-out/deepconn/how_to_split.py"),
+        (
+            published(sample_analysis.unmeasured()),
+            "the same command without --no-run, about 2 min",
+        ),
+        (
+            answering(
+                SAMPLE, next_run=NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
+            ),
+            "the same command with --rounds 180, about 6 min",
+        ),
+    ],
+)
+def test_what_to_do_next_is_one_command(of: Analysis, command: str) -> None:
     assert f"Next: {command}" in text(of).splitlines()
-    untried = replace(of, findings=(finding(201), finding(305), tried))
-    assert "Next: advisor explain PA201" in text(untried).splitlines()
 
 
 def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file() -> None:
@@ -238,11 +243,10 @@ def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_
 def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_the_others() -> None:
     lines = text(crowded("c")).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("candidate"))
-    rows = lines[start + 1 : next(i for i, line in enumerate(lines) if line.startswith("and "))]
-    names = [row.split()[0] for row in rows]
-    assert {"single", "c0", "c7"} <= set(names)
-    (counted,) = [line for line in lines if line.startswith("and ")]
-    assert counted == f"and {62 - len(rows)} more simulated"
+    end = next(i for i, line in enumerate(lines) if line.startswith("and "))
+    rows = lines[start + 1 : end]
+    assert {"single", "c0", "c7"} <= {row.split()[0] for row in rows}
+    assert lines[end] == f"and {62 - len(rows)} more simulated"
 
 
 def test_what_one_device_took_in_the_process_of_the_step_is_told_beside_what_is_simulated() -> None:
@@ -267,57 +271,34 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> No
         ran("broken", 0.1, FailureKind.WRONG_RESULT),
         replace(ran("odd", 1.0, FailureKind.NOT_APPLICABLE), measured=None),
     )
-    lines = text(of).splitlines()
-    assert [line.split()[0] for line in lines if re.match(r"(slow|single|towers|broken) ", line)][
-        -3:
-    ] == ["towers", "single", "slow"]
+    shown_text = text(of)
+    rows = re.findall(r"^(slow|single|towers|broken) ", shown_text, re.MULTILINE)
+    assert rows[-3:] == ["towers", "single", "slow"]
     told = "not measured: 3 (1 only simulated; 1 not applicable; wrong result: broken)"
-    assert told in lines
+    assert told in shown_text.splitlines()
 
 
-def test_a_candidate_that_was_not_verified_is_named_as_such(analysis: Found) -> None:
-    document = sample_analysis.as_json(analysis)
-    assert "not verified" not in text(read_back(document))
-    document["candidates"][1]["measured"]["verification"]["unverified"] = ["bias"]
-    assert "not verified, and so not recommended: towers\n" in text(read_back(document))
+def test_a_candidate_that_was_not_verified_is_named_as_such() -> None:
+    single, towers, alternating = SAMPLE.candidates
+    assert "not verified" not in text(SAMPLE)
+    of = replace(SAMPLE, candidates=(single, unverified(towers), alternating))
+    assert "not verified, and so not recommended: towers\n" in text(of)
 
 
-def test_where_nothing_ran_nothing_is_called_measured(unmeasured: Found) -> None:
-    shown_text = text(published(unmeasured))
+def test_where_nothing_ran_nothing_is_called_measured() -> None:
+    shown_text = text(published(sample_analysis.unmeasured()))
     assert "measured" not in shown_text.lower()
-    assert "candidate    simulated  speed-up (range)" in shown_text
-    assert shown_text.startswith("Simulated for 2 CPU stand-ins (1 core each, gRPC)")
 
 
-def test_without_a_run_the_next_command_is_to_run(unmeasured: Found) -> None:
-    assert "Next: the same command without --no-run, about 2 min\n" in text(published(unmeasured))
-
-
-def test_what_would_settle_a_verdict_is_the_next_command_with_how_long_it_takes() -> None:
-    unsure = published(sample_analysis.sample())
-    rounds = NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
-    asked = answering(unsure, next_run=rounds)
-    assert "Next: the same command with --rounds 180, about 6 min\n" in text(asked)
-
-
-def test_a_split_is_followed_by_its_code_and_a_finding_by_its_explanation() -> None:
-    split = published(sample_analysis.sample())
-    assert "Next: cat advisor-out/deepconn/how_to_split.py\n" in text(split)
-    stay = answering(split, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None)
-    assert "Next: advisor explain PA201\n" in text(stay)
-    assert "Next: advisor view advisor-out/deepconn\n" in text(replace(stay, findings=()))
-
-
-def test_a_profile_that_breaks_a_law_shows_no_waiting(analysis: Found) -> None:
-    document = sample_analysis.as_json(analysis)
-    document["candidates"][1]["broken_laws"] = [{"law": "parts-add-up", "what": "x"}]
-    (row,) = [line for line in text(read_back(document)).splitlines() if line.startswith("towers ")]
+def test_a_profile_that_breaks_a_law_shows_no_waiting() -> None:
+    shown_text = text(published(sample_analysis.unreliable()))
+    (row,) = [line for line in shown_text.splitlines() if line.startswith("towers ")]
     assert row.split()[-2:] == ["–", "–"]  # Neither copies nor waits.
 
 
-def test_a_command_with_a_long_path_is_never_broken(analysis: Found) -> None:
+def test_a_command_with_a_long_path_is_never_broken() -> None:
     folder = Path("a folder") / ("deep" * 60)
-    lines = shown(screen(published(analysis), folder, 80), color=False).splitlines()
+    lines = shown(screen(SAMPLE, folder, 80), color=False).splitlines()
     assert lines[-1].endswith(f"advisor show -v '{folder}'")
 
 
@@ -332,22 +313,8 @@ def test_names_are_shortened_to_the_width_with_a_sign(names: list[str], width: i
     for name, short in zip(names, shortened(names, width), strict=True):
         assert cell_len(short) <= width
         assert short == name or "…" in short
-
-
-def test_names_that_are_alike_keep_what_tells_them_apart() -> None:
-    names = [f"{'replica_' * 9}{number}{'_tail' * 9}" for number in range(5)]
-    assert len(set(shortened(names, 20))) == 5
-
-
-def of_script(verdict: AdviceVerdict, *names: str) -> Analysis:
-    """An analysis of a script in which these candidates ran."""
-    plain = SAMPLE
-    of = replace(
-        plain,
-        model=replace(plain.model, captured=CAPTURED),
-        candidates=tuple(ran(name, 1.0) for name in ("single", *names)),
-    )
-    return answering(of, verdict=verdict, next_run=None)
+    alike = [f"{'replica_' * 9}{number}{'_tail' * 9}" for number in range(5)]
+    assert len(set(shortened(alike, 20))) == 5
 
 
 @pytest.mark.parametrize(
@@ -364,38 +331,41 @@ def of_script(verdict: AdviceVerdict, *names: str) -> Analysis:
 def test_where_a_script_is_to_train_otherwise_the_command_for_it_comes_next(
     verdict: AdviceVerdict, names: tuple[str, ...], is_next: bool
 ) -> None:
-    found = of_script(verdict, *names)
+    candidates = tuple(ran(name, 1.0) for name in ("single", *names))
+    of = replace(SAMPLE, model=replace(SAMPLE.model, captured=CAPTURED), candidates=candidates)
+    found = answering(of, verdict=verdict, next_run=None)
     assert ("Next: advisor run train.py" in text(found)) == is_next
-
-
-def test_the_split_that_a_script_has_is_kept_as_it_is_if_it_is_the_best() -> None:
-    found = of_script(AdviceVerdict.SPLIT, "as-written")
-    kept = answering(found, candidate="as-written")
+    # The split that a script has is kept as it is if it is the best.
+    kept = answering(found, verdict=AdviceVerdict.SPLIT, candidate="as-written")
     assert kept.trains_with is None
 
 
-def test_what_was_trained_stands_beside_what_was_measured() -> None:
-    plain = SAMPLE
-    trial = Trial(
+TRAINED = Training(
+    candidate="towers",
+    why_not=None,
+    ready_s=1.5,
+    placed_steps=4_000,
+    own_steps=31,
+    trial=Trial(
         steps=20, placed_step_ns=20 * MS, own_step_ns=30 * MS, speedup=1.5, ci95=(1.4, 1.6)
-    )
-    trained = Training(
-        candidate="towers",
-        why_not=None,
-        ready_s=1.5,
-        placed_steps=4_000,
-        own_steps=31,
-        trial=trial,
-    )
-    assert (
-        "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
-        "(1.40–1.60)"
-    ) in text(replace(plain, training=trained), width=200)
-    short = replace(trained, trial=None)
-    assert "4,000 steps with towers, 31 with your own; no trial" in text(
-        replace(plain, training=short), width=200
-    )
-    refused = replace(trained, why_not="written for another graph")
-    assert "your training: as it is, written for another graph" in text(
-        replace(plain, training=refused), width=200
-    )
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("training", "says"),
+    [
+        (
+            TRAINED,
+            "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
+            "(1.40–1.60)",
+        ),
+        (replace(TRAINED, trial=None), "4,000 steps with towers, 31 with your own; no trial"),
+        (
+            replace(TRAINED, why_not="written for another graph"),
+            "your training: as it is, written for another graph",
+        ),
+    ],
+)
+def test_what_was_trained_stands_beside_what_was_measured(training: Training, says: str) -> None:
+    assert says in text(replace(SAMPLE, training=training), width=200)

@@ -3,23 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from simulated_steps import towers, two_gpus
 
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.machine.devices import Basis, Cluster
+from placement_advisor.machine.devices import Basis
 from placement_advisor.report.simulation_text import render_simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "simulation_sample.txt"
 NAMES = {"worker:0": "GPU:0", "worker:1": "GPU:1"}
-
-
-def with_measured_links(count: int) -> Cluster:
-    cluster = two_gpus()
-    links = tuple(
-        replace(link, basis=Basis.MEASURED if place < count else link.basis)
-        for place, link in enumerate(cluster.links)
-    )
-    return replace(cluster, links=links)
 
 
 def test_the_text_is_the_golden_one() -> None:
@@ -33,12 +25,17 @@ def test_a_device_whose_memory_the_step_exceeds_is_named() -> None:
     assert "does not fit" not in render_simulation(towers(cluster=two_gpus(memory_bytes=None)))
 
 
-def test_what_is_measured_is_not_called_assumed() -> None:
-    assert "every figure assumed" in render_simulation(towers())
-    some = render_simulation(towers(cluster=with_measured_links(2)))
-    assert "2 of 6 links measured" in some
-    assert "every figure assumed" not in some
-    assert "1 host, links measured" in render_simulation(towers(cluster=with_measured_links(6)))
+@pytest.mark.parametrize(
+    ("measured", "says"),
+    [(0, "every figure assumed"), (2, "2 of 6 links measured"), (6, "1 host, links measured")],
+)
+def test_what_is_measured_is_not_called_assumed(measured: int, says: str) -> None:
+    cluster = two_gpus()
+    known = tuple(replace(link, basis=Basis.MEASURED) for link in cluster.links[:measured])
+    links = (*known, *cluster.links[measured:])
+    text = render_simulation(towers(cluster=replace(cluster, links=links)))
+    assert says in text
+    assert ("every figure assumed" in text) == (measured == 0)
 
 
 def test_a_name_cannot_drive_a_terminal() -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+BATCH: dict[str, Any] = {"family": "batch", "samples": [20, 12], "placement_file": None}
+
+
 def written(folder: Path, path: str = "train.py", **changes: Any) -> Path:
     """Write an analysis on devices of its own; changes are those of its answer."""
     plain = sample_analysis.sample()
@@ -67,20 +70,15 @@ def test_the_split_that_is_recommended_is_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_the_same_in_another_process(tmp_path: Path) -> None:
-    folder = edited(written(tmp_path / "out"), "batch", family="batch", samples=[20, 12])
-    folder = edited(folder, "batch", placement_file=None)
+    folder = edited(written(tmp_path / "out"), "batch", **BATCH)
     for found in (plan(folder), plan(folder, "batch")):
         assert SplitPlan.of_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_shares_of_the_batch_go_to_a_device_each_or_to_several_together(tmp_path: Path) -> None:
-    folder = edited(
-        written(tmp_path / "out"), "batch", family="batch", samples=[20, 12], placement_file=None
-    )
-    assert plan(folder, "batch").groups() == [["worker:0"], ["worker:1"]]
-    pairs = replace(
-        plan(folder, "batch"), devices=tuple("abcd"), placement=tmp_path / "batch-towers.json"
-    )
+    found = plan(edited(written(tmp_path / "out"), "batch", **BATCH), "batch")
+    assert found.groups() == [["worker:0"], ["worker:1"]]
+    pairs = replace(found, devices=tuple("abcd"), placement=tmp_path / "batch-towers.json")
     assert pairs.groups() == [["a", "b"], ["c", "d"]]
 
 
@@ -91,13 +89,8 @@ def test_a_script_that_is_to_stay_as_it_is_has_no_plan_but_one_that_is_asked_for
     folder = written(tmp_path / "out", verdict=verdict, answer="stay as you are")
     assert plan_of_analysis(folder, None, on_cpus=False) == "stay as you are"
     assert plan(folder, "towers").label == "towers"
-
-
-def test_where_one_device_is_faster_than_the_script_s_own_split_it_is_the_plan(
-    tmp_path: Path,
-) -> None:
-    folder = written(tmp_path / "out", verdict=AdviceVerdict.STAY_SINGLE)
-    assert plan(edited(folder, "as-written", family="as-written")).label == "single"
+    if verdict is AdviceVerdict.STAY_SINGLE:  # One device is faster than a split of its own.
+        assert plan(edited(folder, "as-written", family="as-written")).label == "single"
 
 
 def test_a_verdict_of_stand_ins_or_of_other_hardware_is_none_of_this_machine(
@@ -120,7 +113,7 @@ def test_a_verdict_of_stand_ins_or_of_other_hardware_is_none_of_this_machine(
 def test_mirrored_is_the_script_s_own_strategy_or_takes_one_of_keras_methods(
     tmp_path: Path,
 ) -> None:
-    changes: dict[str, Any] = {"family": "mirrored", "samples": [16, 16], "placement_file": None}
+    changes = BATCH | {"family": "mirrored", "samples": [16, 16]}
     fitted = edited(written(tmp_path / "fit"), "mirrored", **changes)
     assert plan(fitted, "mirrored").samples == (16, 16)
     own = written(tmp_path / "own", captured=replace(CAPTURED, is_replica=True))

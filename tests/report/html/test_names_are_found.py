@@ -19,22 +19,19 @@ from sample_analysis import (
     unmeasured,
 )
 from sample_break_even import with_break_even
-from simulated_steps import towers_graph
 
 from placement_advisor.cli.show import shown
-from placement_advisor.files.log_files import LOG_FOLDER
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
-from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.results.analysis import ANALYSIS, GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from browsers import Opened
     from command_runs import Ran
-    from conftest import Opened
 
     from placement_advisor.analysis.analysis_result import Analysis
 
@@ -53,10 +50,9 @@ def assert_found(page: Opened, told: str, names: set[str]) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("made_up", MADE_UP)
 def test_every_name_of_an_analysis_that_is_on_the_terminal(
-    show: Callable[..., Opened], tmp_path: Path, made_up: Callable[[], Analysis], width: int
+    report: Callable[..., Opened], tmp_path: Path, made_up: Callable[[], Analysis], width: int
 ) -> None:
     analysis = made_up()
-    Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
     predicted = [each.predicted for each in analysis.candidates if each.predicted]
     names = {
         *(each.name for each in analysis.candidates),
@@ -66,7 +62,7 @@ def test_every_name_of_an_analysis_that_is_on_the_terminal(
         *analysis.testbed.cluster.place_names(),
     }
     told = shown(screen(published(analysis), tmp_path, width), color=False)
-    assert_found(show(tmp_path), told, names)
+    assert_found(report(analysis), told, names)
 
 
 def assert_real_names_found(page: Opened, folder: Path) -> None:
@@ -103,7 +99,7 @@ def test_every_name_on_logical_cpus(
     page.choose("towers")
     # Threads are shared: of a split nobody can tell which device computed.
     expect(page.section("Activities")).to_have_text("ActivitiesNo profile of it is kept here.")
-    page.picture("report-logical-cpus", 1_280)
+    page.picture("report-logical-cpus")
 
 
 @pytest.mark.slow
@@ -126,4 +122,4 @@ def test_every_name_where_one_device_is_too_small(
     expect(page.page.locator(".headline")).to_contain_text("cannot fit")
     failed = page.page.locator(".candidates .failure").first
     expect(failed).to_contain_text("on a the step holds")
-    page.picture("report-cannot-fit", 1_280)
+    page.picture("report-cannot-fit")

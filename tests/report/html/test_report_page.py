@@ -9,28 +9,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from browsers import computed_ms, open_report
+from browsers import Opened, computed_ms, new_page, open_report
 from playwright.sync_api import expect
 from sample_analysis import joined
-from sample_break_even import FOUND, TIMING
-from sample_scaling import with_batch
-from simulated_steps import towers_graph
 from tab_samples import write_sample
 
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html.report_file import report_html
-from placement_advisor.report.tensorboard.tab import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Opened
+    from playwright.sync_api import Browser
 
     from placement_advisor.analysis.analysis_result import Analysis
 
 DEMO_LIMIT_MS = 1_000
 LARGE_LIMIT_MS = 3_000
+FITS = "() => document.documentElement.scrollWidth <= window.innerWidth"
 MARKUP = "</script><img src=x onerror=\"window.pwned='img'\"><svg onload=window.pwned='svg'>"
 QUOTES = "'\"`\\${window.pwned='template'}&amp;--><!--"
 REORDERED = "abc\u202edef\u2066ghi\u2069"
@@ -58,20 +55,9 @@ DRAWN_TEXT = """async (key) => {
 HOSTILE = [MARKUP, QUOTES, REORDERED, LONG, "javascript:window.pwned='link'", "plain"]
 
 
-def full() -> Analysis:
-    """Return an analysis with something in every section."""
-    return replace(with_batch(), break_even=FOUND, input_timing=TIMING)
-
-
-def write(analysis: Analysis, folder: Path) -> Path:
-    Tab(folder / LOG_FOLDER, towers_graph()).show(analysis)
-    return folder
-
-
-def test_all_sections_of_an_analysis_are_there(show: Callable[..., Opened], tmp_path: Path) -> None:
-    page = show(write(full(), tmp_path))
+def test_all_sections_of_an_analysis_are_there(page: Opened, full: Analysis) -> None:
     expect(page.page).to_have_title("deepconn: placement report")
-    for text in (*full().recommendation.reasons, *full().warnings):
+    for text in (*full.recommendation.reasons, *full.warnings):
         expect(page.page.locator("main")).to_contain_text(text)
     names = [
         *("Candidates", "Timeline", "Layers", "Copies", "Activities", "Findings"),
@@ -92,18 +78,16 @@ def test_all_sections_of_an_analysis_are_there(show: Callable[..., Opened], tmp_
 
 
 def test_what_runs_of_others_changed_stands_below_what_was_predicted_before(
-    show: Callable[..., Opened], tmp_path: Path
+    report: Callable[..., Opened],
 ) -> None:
-    towers = show(write(joined(), tmp_path)).section("Candidates").locator("tbody tr").nth(1)
+    towers = report(joined()).section("Candidates").locator("tbody tr").nth(1)
     cell = towers.locator("td").nth(3)
     expect(cell).to_contain_text("(1.25–2.00)")
     expect(cell.locator("div.predicted")).to_have_text("after 2 runs: 1.56× (1.00–1.60)")
 
 
-def test_the_users_own_step_memory_and_input_stand_beside_the_candidates(
-    show: Callable[..., Opened], tmp_path: Path
-) -> None:
-    candidates = show(write(full(), tmp_path)).section("Candidates")
+def test_the_users_own_step_memory_and_input_stand_beside_the_candidates(page: Opened) -> None:
+    candidates = page.section("Candidates")
     expect(candidates.locator("tfoot tr")).to_have_text("as-is– | 29.4 ms––––")
     expect(candidates).to_contain_text("as-is: your own step, unmodified, with all of the machine.")
     expect(candidates).to_contain_text("input: 12,800 samples/s alone; the step (as-is) takes")
@@ -111,10 +95,7 @@ def test_the_users_own_step_memory_and_input_stand_beside_the_candidates(
     expect(towers.locator("div")).to_have_text(["worker:0 12.1 MB", "worker:1 8.20 MB"])
 
 
-def test_what_took_the_time_is_told_of_each_candidate(
-    show: Callable[..., Opened], tmp_path: Path
-) -> None:
-    page = show(write(full(), tmp_path))
+def test_what_took_the_time_is_told_of_each_candidate(page: Opened) -> None:
     section = page.section("Activities")
     expect(section).to_contain_text("Compute 96 %, copies 4 % of all activity in 10 profiled steps")
     expect(section.locator("tbody tr").first).to_have_text(
@@ -126,10 +107,7 @@ def test_what_took_the_time_is_told_of_each_candidate(
 
 
 @pytest.mark.parametrize("width", [390, 700, 1_280])
-def test_no_label_on_the_axis_of_time_is_cut(
-    show: Callable[..., Opened], tmp_path: Path, width: int
-) -> None:
-    page = show(write(full(), tmp_path))
+def test_no_label_on_the_axis_of_time_is_cut(page: Opened, width: int) -> None:
     page.page.set_viewport_size({"width": width, "height": 900})
     canvas = page.page.get_by_role("application", name="Timeline of a step")
     for key in ("0", "+", "ArrowRight", "+", "ArrowRight"):
@@ -141,10 +119,8 @@ def test_no_label_on_the_axis_of_time_is_cut(
         assert ends[-1] <= canvas.evaluate("(canvas) => canvas.clientWidth")
 
 
-def test_tensors_of_each_candidate_are_found(show: Callable[..., Opened], tmp_path: Path) -> None:
-    analysis = full()
-    page = show(write(analysis, tmp_path))
-    for candidate in analysis.candidates:
+def test_tensors_of_each_candidate_are_found(page: Opened, full: Analysis) -> None:
+    for candidate in full.candidates:
         page.choose(candidate.name)
         for copy in candidate.predicted.transfers if candidate.predicted else ():
             cell = page.section("Copies").get_by_text(copy.tensor, exact=True)
@@ -152,38 +128,29 @@ def test_tensors_of_each_candidate_are_found(show: Callable[..., Opened], tmp_pa
 
 
 def test_devices_stand_by_host_where_there_are_several(
-    show: Callable[..., Opened], tmp_path: Path
+    report: Callable[..., Opened], full: Analysis
 ) -> None:
-    analysis = full()
-    assert analysis.testbed is not None
+    assert full.testbed is not None
     host_of = {"worker:0": "a", "worker:1": "b"}
-    page = show(
-        write(replace(analysis, testbed=replace(analysis.testbed, host_of=host_of)), tmp_path)
-    )
+    page = report(replace(full, testbed=replace(full.testbed, host_of=host_of)))
     page.choose("alternating")
     expect(page.page.locator(".legend .host")).to_have_text(["aworker:0", "bworker:1"])
 
 
-def test_code_is_copied_by_its_button(show: Callable[..., Opened], tmp_path: Path) -> None:
-    analysis = full()
-    page = show(write(analysis, tmp_path))
+def test_code_is_copied_by_its_button_or_chosen_where_no_page_may_copy(
+    page: Opened, full: Analysis
+) -> None:
     page.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     how = page.section("How to split")
-    how.get_by_role("button", name="Copy").first.click()
+    copy = how.get_by_role("button", name="Copy").first
+    copy.click()
     expect(how.get_by_text("Copied.")).to_be_visible()
-    assert analysis.how is not None
-    assert page.page.evaluate("navigator.clipboard.readText()") == analysis.how.call
+    assert full.how is not None
+    assert page.page.evaluate("navigator.clipboard.readText()") == full.how.call
     how.get_by_text("The same by hand").click()
-    expect(how.locator("pre").last).to_have_text((analysis.how.listing or "").strip())
-
-
-def test_where_no_page_may_copy_the_code_is_chosen(
-    show: Callable[..., Opened], tmp_path: Path
-) -> None:
-    page = show(write(full(), tmp_path))
+    expect(how.locator("pre").last).to_have_text((full.how.listing or "").strip())
     page.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(Error()); }")
-    how = page.section("How to split")
-    how.get_by_role("button", name="Copy").first.click()
+    copy.click()
     expect(how.get_by_text("Chosen: Ctrl+C copies it.")).to_be_visible()
     assert "placement_advisor.place" in page.page.evaluate("getSelection().toString()")
 
@@ -192,7 +159,7 @@ def test_hostile_names_are_shown_whole_and_do_nothing(
     show: Callable[..., Opened], tmp_path: Path
 ) -> None:
     write_sample(tmp_path / LOG_FOLDER, HOSTILE, name=MARKUP)
-    page = show(tmp_path)
+    page = show()
     expect(page.page.locator(".headline")).to_have_text(f"stay single: {MARKUP}")
     expect(page.page.get_by_text(f"join {MARKUP}")).to_be_visible()
     told = page.section("Layers").locator(".told")
@@ -206,9 +173,8 @@ def test_hostile_names_are_shown_whole_and_do_nothing(
     expect(page.page.locator("main img, main svg, main script, main a")).to_have_count(0)
     page.page.get_by_label("Find a layer").fill("long_")
     for width in (1_280, 390):
-        page.picture(f"report-hostile-{width}", width)
-        wide = "() => document.documentElement.scrollWidth <= window.innerWidth"
-        assert page.page.evaluate(wide)
+        page.picture(f"report-hostile-{width}", width=width)
+        assert page.page.evaluate(FITS)
         box, inner = told.bounding_box(), page.page.evaluate("() => window.innerWidth")
         assert box is not None
         assert box["x"] + box["width"] <= inner
@@ -219,7 +185,7 @@ def test_layers_are_found_by_the_names_that_reports_shorten(
 ) -> None:
     layers = ["user_conv", "user_dense", "item_conv", "dense_1", "dense_2", "dense_3"]
     write_sample(tmp_path / LOG_FOLDER, layers)
-    page = show(tmp_path)
+    page = show()
     told, search = page.section("Layers").locator(".told"), page.page.get_by_label("Find a layer")
     for wanted, layer in (
         ("item_*", "item_conv"),
@@ -239,11 +205,10 @@ def test_layers_are_found_by_the_names_that_reports_shorten(
 
 
 def test_a_name_in_the_report_of_a_stranger_cannot_hide_signs(
-    show: Callable[..., Opened], tmp_path: Path
+    report: Callable[..., Opened], full: Analysis
 ) -> None:
-    analysis = full()
-    finding = replace(analysis.findings[0], action=f"join {REORDERED}", where={"layer": REORDERED})
-    page = show(write(replace(analysis, findings=(finding,)), tmp_path))
+    finding = replace(full.findings[0], action=f"join {REORDERED}", where={"layer": REORDERED})
+    page = report(replace(full, findings=(finding,)))
     expect(page.section("Findings")).to_contain_text("join abc�def�ghi�")
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.text())
 
@@ -259,29 +224,29 @@ def test_candidates_of_a_stranger_are_found_under_any_name(
     overview.write_text(json.dumps(document))
     single = tmp_path / LOG_FOLDER / DETAILS / "single.json"
     single.rename(single.with_name(f"{name}.json"))
-    page = show(tmp_path)
+    page = show()
     page.choose("__proto__ abc�def�ghi� <b>")
     expect(page.section("Layers").get_by_text("No forward tensor crosses")).to_be_visible()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_is_light_or_dark_as_the_system_and_never_scrolls_sideways(
-    show: Callable[..., Opened], tmp_path: Path, dark: bool
+    report: Callable[..., Opened], full: Analysis, dark: bool
 ) -> None:
-    page = show(write(full(), tmp_path), dark)
+    page = report(full, dark=dark)
     color = page.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert color == ("rgb(32, 33, 36)" if dark else "rgb(255, 255, 255)")
     for width in (1_280, 390):
-        page.picture(f"report-{'dark' if dark else 'light'}-{width}", width)
-        assert page.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+        page.picture(f"report-{'dark' if dark else 'light'}-{width}", width=width)
+        assert page.page.evaluate(FITS)
     page.page.emulate_media(color_scheme="light" if dark else "dark")
     expect(page.page.locator("html")).to_have_class("" if dark else "dark")
 
 
 def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(
-    show: Callable[..., Opened], tmp_path: Path
+    report: Callable[..., Opened], full: Analysis
 ) -> None:
-    page = show(write(full(), tmp_path), True)
+    page = report(full, dark=True)
     root, folded = page.page.locator("html"), page.page.locator("details:not([open])")
     expect(root).to_have_class("dark")
     count = folded.count()
@@ -290,8 +255,8 @@ def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(
     expect(root).to_have_class("paper")
     expect(folded).to_have_count(0)
     page.page.emulate_media(media="print", color_scheme="dark")
-    page.picture("report-paper", 720)
-    assert page.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+    page.picture("report-paper", width=720)
+    assert page.page.evaluate(FITS)
     expect(page.page.get_by_role("button")).to_have_count(0)
     page.page.emulate_media(media="screen", color_scheme="dark")
     page.page.evaluate("() => dispatchEvent(new Event('afterprint'))")
@@ -304,7 +269,7 @@ def test_a_candidate_that_was_left_out_says_so(
 ) -> None:
     monkeypatch.setattr("placement_advisor.report.html.report_file._MOST_PACKED_CHARS", 8_000)
     write_sample(tmp_path / LOG_FOLDER, [f"layer_{i}" for i in range(50)])
-    page = show(tmp_path)
+    page = show()
     page.choose("single")
     expect(
         page.section("Timeline").get_by_text("Left out, to keep this file small")
@@ -314,29 +279,29 @@ def test_a_candidate_that_was_left_out_says_so(
 
 @pytest.mark.slow
 def test_a_thousand_layers_are_drawn_in_time(
-    show: Callable[..., Opened], opened: Callable[..., Opened], tmp_path: Path
+    show: Callable[..., Opened], browser: Browser, tmp_path: Path
 ) -> None:
     layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(1_000)]
     write_sample(tmp_path / LOG_FOLDER, layers, splits=11)
-    assert drawn_ms(opened, tmp_path) <= LARGE_LIMIT_MS
-    page = show(tmp_path)
+    assert drawn_ms(browser, tmp_path) <= LARGE_LIMIT_MS
+    page = show()
     page.page.get_by_label("Find a layer").fill("dense_777")
     expect(page.section("Layers").locator(".told")).to_contain_text("encoder/block_77/dense_777")
-    page.picture("report-thousand-layers", 1_280)
+    page.picture("report-thousand-layers", width=1_280)
 
 
 @pytest.mark.slow
-def test_the_report_of_the_demo_is_drawn_in_time(opened: Callable[..., Opened], demo: Path) -> None:
+def test_the_report_of_the_demo_is_drawn_in_time(browser: Browser, demo: Path) -> None:
     folder = demo.parent
     assert (folder / "report.html").read_text(encoding="utf-8") == report_html(folder)
-    assert drawn_ms(opened, folder) <= DEMO_LIMIT_MS
+    assert drawn_ms(browser, folder) <= DEMO_LIMIT_MS
 
 
-def drawn_ms(opened: Callable[..., Opened], folder: Path) -> float:
+def drawn_ms(browser: Browser, folder: Path) -> float:
     """Return for how long the page of a report computes until all of it is drawn."""
     file = folder / "report.html"
     file.write_text(report_html(folder), encoding="utf-8")
-    page = opened().page
+    page = new_page(browser, Opened).page
     times = [computed_ms(page, partial(open_report, page, file)) for _ in range(3)]
     print(f"{folder.name}: {json.dumps(times)} ms, {file.stat().st_size:,} bytes")
     return sorted(times)[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from browsers import SCREENSHOTS, SHOWN_WITHIN_MS, computed_ms
+from browsers import Opened, computed_ms, new_page
 
 from placement_advisor.report.tensorboard.process import tensorboard
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page
+    from playwright.sync_api import Browser, FrameLocator
 
 _FRAME = 'iframe[src*="name=placement"]'
 # What is shown last of an analysis.
@@ -27,16 +27,17 @@ _AWAIT_COPIES = """() => {
 
 
 @dataclass
-class Tab:
-    """The tab Placement of one TensorBoard, with all that the browser complains of.
+class Tab(Opened):
+    """The tab Placement of one TensorBoard."""
 
-    ``outside`` are the addresses that were asked for elsewhere, all of them in vain.
-    """
+    address: str = ""
+    height: ClassVar = 2_300  # So tall that the frame does not scroll.
 
-    page: Page
-    address: str
-    complaints: list[str] = field(default_factory=list)
-    outside: set[str] = field(default_factory=set)
+    @property
+    def outside(self) -> set[str]:
+        """The addresses that were asked for elsewhere, all of them in vain."""
+        here = (self.address, "data:", "blob:")
+        return {url for url in self.asked if not url.startswith(here)}
 
     @property
     def frame(self) -> FrameLocator:
@@ -66,15 +67,6 @@ class Tab:
             select.select_option(name)
             self.run("() => window.copiesShown")
 
-    def picture(self, name: str, *, width: int = 1_280, height: int = 2_300) -> None:
-        """Keep a picture of the page, tall enough for the frame not to scroll."""
-        SCREENSHOTS.mkdir(exist_ok=True)
-        self.page.set_viewport_size({"width": width, "height": height})
-        for frame in self.page.frames:
-            frame.evaluate("() => window.scrollTo(0, 0)")
-        self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
-
 
 @pytest.fixture(scope="module")
 def open_tab(browser: Browser) -> Iterator[Callable[[Path], Tab]]:
@@ -87,25 +79,9 @@ def open_tab(browser: Browser) -> Iterator[Callable[[Path], Tab]]:
             return address
 
         def opened(logdir: Path) -> Tab:
-            address = served(logdir)
-            page = browser.new_page(viewport={"width": 1_280, "height": 900})
-            page.set_default_timeout(SHOWN_WITHIN_MS)
-            stack.callback(page.close)
-            tab = Tab(page=page, address=address)
-            page.on("console", lambda said: _keep(tab, said))
-            page.on("pageerror", lambda error: tab.complaints.append(str(error)))
-            page.on("dialog", lambda dialog: tab.complaints.append(f"dialog: {dialog.message}"))
-            page.on("request", lambda request: _keep_outside(tab, request.url))
+            tab = new_page(browser, Tab, errors_alone=True)
+            stack.callback(tab.page.close)
+            tab.address = served(logdir)
             return tab
 
         yield opened
-
-
-def _keep(tab: Tab, said: ConsoleMessage) -> None:
-    if said.type == "error":
-        tab.complaints.append(f"{said.text} ({said.location['url']})")
-
-
-def _keep_outside(tab: Tab, url: str) -> None:
-    if not url.startswith((tab.address, "data:", "blob:")):
-        tab.outside.add(url)

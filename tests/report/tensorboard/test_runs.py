@@ -46,9 +46,12 @@ def test_analyses_are_found_under_a_log_directory_and_named_by_their_folders(
 
 
 def test_the_log_directory_may_be_that_of_one_analysis(tmp_path: Path) -> None:
-    write(tmp_path / "mine" / "tensorboard")
-    assert names(tmp_path / "mine") == ["mine"]
-    assert names(tmp_path / "mine" / "tensorboard") == ["mine"]
+    write(tmp_path / "mine" / "tensorboard", '{"doing": null}')
+    for logdir in (tmp_path / "mine", tmp_path / "mine" / "tensorboard"):
+        (run,) = find_runs(logdir)
+        assert (run.name, run.overview()) == ("mine", b'{"doing": null}')
+        assert run.details("towers") == b"of towers"
+        assert run.changed_ns > 0
     write(tmp_path / "moved")
     assert names(tmp_path / "moved") == ["moved"]
 
@@ -75,14 +78,6 @@ def test_one_whose_command_was_killed_is_not_found(tmp_path: Path) -> None:
     (left,) = (tmp_path / "mine").iterdir()
     write(left / "tensorboard")
     assert names(tmp_path) == []
-
-
-def test_a_run_answers_with_what_was_written(tmp_path: Path) -> None:
-    write(tmp_path, '{"doing": null}')
-    (run,) = find_runs(tmp_path)
-    assert run.overview() == b'{"doing": null}'
-    assert run.details("towers") == b"of towers"
-    assert run.changed_ns > 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,391 @@
+"""A check as text, Markdown, GitHub's workflow commands and SARIF: golden, cut, of any names.
+
+Markdown is read back by a parser, commands by the rules of GitHub's runner, SARIF by its schema.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jsonschema
+import pytest
+import sample_check
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from sample_check import (
+    AFTER,
+    BEFORE,
+    BUDGET,
+    COPIES,
+    DIFFERENCE,
+    LEFT,
+    check,
+    could_not_run,
+    cut,
+    failed,
+    inconclusive,
+    passed,
+)
+
+from placement_advisor.check.problem import Code, Place, Problem
+from placement_advisor.report.check.check_formats import (
+    MAX_ANNOTATIONS,
+    check_as_github,
+    check_as_sarif,
+)
+from placement_advisor.report.check.check_markdown import MAX_BYTES, check_as_markdown
+from placement_advisor.report.check.check_text import check_as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from markdown_it.token import Token
+
+    from placement_advisor.check.check_result import CheckResult
+
+GOLDEN = Path(__file__).parent / "golden"
+SARIF = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatChecker())
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("check_sample.txt", check_as_text),
+        ("check_sample_verbose.txt", partial(check_as_text, verbose=True)),
+        ("check_sample.md", check_as_markdown),
+        ("check_sample.commands", check_as_github),
+    ],
+)
+def test_a_check_of_each_status_is_the_golden_one(
+    name: str, written: Callable[[CheckResult], str]
+) -> None:
+    assert written(sample_check.sample()) == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_strict_makes_inconclusive_an_error_and_says_why() -> None:
+    result = check(inconclusive(), strict=True)
+    told = "\n1 model: 1 inconclusive (--strict: inconclusive fails)\n"
+    assert check_as_text(result).endswith(told)
+    assert check_as_github(result).startswith("::error ")
+    assert [found["level"] for found in run(result)["results"]] == ["error"]
+
+
+def test_models_that_passed_are_a_line_each_and_no_models_are_no_success() -> None:
+    assert check_as_text(check(passed(), passed("models/a.py"))) == (
+        "PASSED         models/deepconn.py  towers\n"
+        "PASSED         models/a.py         towers\n"
+        "\n"
+        "2 models: 2 passed\n"
+    )
+    assert check_as_text(check()) == "no models to check\n"
+    assert check_as_github(check(passed())) == ""
+
+
+def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
+    copies = check_as_text(check(failed(problems=(COPIES,))))
+    assert copies.count("to accept:") == 1
+    assert "to accept: advisor check --update, and commit placements.lock.json\n" in copies
+    assert "to accept" not in check_as_text(check(failed(problems=(BUDGET, BUDGET))))
+    both = check_as_text(check(failed(problems=(COPIES, BUDGET, BUDGET))))
+    assert "placements.lock.json; it does not accept over-budget\n" in both
+
+
+def test_a_failure_of_one_model_ends_with_the_command_that_explains_it() -> None:
+    lines = check_as_text(check(failed())).splitlines()
+    assert lines[-2:] == ["1 model: 1 failed", "Next: advisor explain PA101"]
+    assert "Next" not in check_as_text(check(passed(), sample_check.could_not_run()))
+
+
+def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
+    result = check(failed(problems=(LEFT, COPIES, BUDGET, *[COPIES] * 9)))
+    lines = check_as_text(result).splitlines()
+    assert len(lines) == 30
+    assert lines[3] == f"  PA101: {LEFT.what}"
+    shown, (cut, accept) = lines[3:-5], lines[-5:-3]
+    whole = check_as_text(result, verbose=True).splitlines()[3:]
+    assert whole[: len(shown)] == shown
+    left = whole.index("") - len(shown)
+    assert cut == f"  and {left} more lines: advisor check --verbose"
+    assert accept.startswith("  to accept: advisor check --update")
+
+
+def test_each_symptom_is_told_once() -> None:
+    text = check_as_text(check(failed(problems=(LEFT,))))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    assert len(lines) == len(set(lines))
+    assert text.count("more-copies") == text.count("slower-step") == 1
+
+
+def test_a_model_that_is_not_locked_has_its_figures() -> None:
+    problem = Problem(
+        code=Code.NOT_LOCKED,
+        what="the lock file does not have this model",
+        action="advisor check --update, and commit what it writes",
+    )
+    new = failed(problems=(problem,), notes=(), before=None, difference=None)
+    lines = check_as_text(check(new), verbose=True).splitlines()
+    assert lines[6:9] == [
+        "",
+        "                                    locked      now  change",
+        "  step (simulated)                       –  11.0 ms     new",
+    ]
+
+
+def test_times_of_other_versions_are_shown_but_not_compared() -> None:
+    other = replace(AFTER, versions=replace(AFTER.versions, tensorflow="2.22.0"))
+    lines = check_as_text(check(failed(after=other)), verbose=True).splitlines()
+    rows = {line[:19].strip(): line.split()[-5:] for line in lines}
+    assert rows["step (simulated)"] == ["ms", "11.0", "ms", "not", "comparable"]
+    assert rows["copies per step"] == ["4", "8", "+4", "(+100.0", "%)"]
+
+
+def test_a_step_that_broke_a_budget_unchanged_needs_no_table() -> None:
+    same = failed(problems=(BUDGET,), after=BEFORE, difference=None)
+    assert "locked" not in check_as_text(check(same), verbose=True)
+
+
+def test_devices_that_traded_places_are_compared_by_their_new_names() -> None:
+    traded = replace(BEFORE, memory_bytes={"GPU:0": {"variables": 7}, "GPU:1": {"variables": 9}})
+    swapped = replace(
+        DIFFERENCE,
+        before=replace(traded, memory_bytes={"GPU:1": {"variables": 7}, "GPU:0": {"variables": 9}}),
+    )
+    after = replace(AFTER, memory_bytes={"GPU:0": {"variables": 9}, "GPU:1": {"variables": 7}})
+    result = check(failed(before=traded, after=after, difference=swapped))
+    text = check_as_text(result, verbose=True)
+    rows = [line.split()[-1] for line in text.splitlines() if "peak memory of" in line]
+    assert rows == ["same", "same"]
+
+
+@pytest.mark.parametrize(
+    ("count", "last"), [(8, None), (9, "1 more tensor"), (100, "92 more tensors")]
+)
+def test_of_many_changes_the_first_are_shown(count: int, last: str | None) -> None:
+    many = replace(DIFFERENCE, cuts_added=tuple(cut(f"t{i}", 8) for i in range(count)))
+    text = check_as_text(check(failed(difference=many)), verbose=True)
+    lines = [line.strip() for line in text.splitlines()]
+    assert len([line for line in lines if line.startswith("+ tensor t")]) == 8
+    assert [line for line in lines if line.startswith("+ and")] == (
+        [f"+ and {last}"] if last else []
+    )
+
+
+@given(sample_check.hostile_names, st.booleans())
+def test_no_name_adds_a_line_or_drives_a_terminal_or_a_log(name: str, verbose: bool) -> None:
+    lines = check_as_text(sample_check.hostile(name), verbose=verbose).splitlines()
+    tame = check_as_text(sample_check.hostile("x"), verbose=verbose)
+    assert len(lines) == len(tame.splitlines())
+    for line in lines:
+        assert line.isprintable()
+        assert "##" not in line
+        assert not line.lstrip().startswith("::")
+
+
+def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut() -> None:
+    many = check(*(failed(model=f"models/{number}.py") for number in range(2_000)))
+    page = check_as_markdown(many)
+    assert MAX_BYTES * 0.95 < len(page.encode()) <= MAX_BYTES < 65_536  # GitHub's limit.
+    assert page.startswith("## advisor check: 2000 models: 2000 failed\n")
+    assert page.count("<details>") == page.count("</details>") > 10
+    assert page.endswith(
+        "\n**Cut here**: the page may have 65000 bytes. `advisor check --verbose` tells the rest.\n"
+    )
+
+
+def test_of_many_models_that_failed_the_first_few_are_shown() -> None:
+    shown, _, _ = check_as_markdown(check(*[failed()] * 20)).partition("<details>")
+    assert "\n8. **FAILED**" in shown
+    assert "9. **FAILED**" not in shown
+    assert "\n12 more are told below.\n" in shown
+
+
+def test_a_check_that_passed_is_a_line_and_a_folded_table() -> None:
+    shown, _, folded = check_as_markdown(check(passed())).partition("<details>")
+    assert shown == "## advisor check: 1 model: 1 passed\n\n"
+    assert "| PASSED | models/deepconn.py | towers |" in folded
+
+
+def test_one_part_too_long_is_left_out_whole_and_a_page_of_just_the_size_is_not_cut() -> None:
+    long = check(failed(model="ä" * MAX_BYTES))
+    assert check_as_markdown(long, max_bytes=500).splitlines() == [
+        "## advisor check: 1 model: 1 failed",
+        "",
+        "**Cut here**: the page may have 500 bytes. `advisor check --verbose` tells the rest.",
+    ]
+    whole = check_as_markdown(check(passed()))
+    assert check_as_markdown(check(passed()), max_bytes=len(whole.encode())) == whole
+
+
+def test_names_mention_nobody() -> None:
+    page = check_as_markdown(check(passed("@team/model.py", ["see @you"])))
+    assert page.count("@") == page.count("@&#8203;") == 3
+
+
+def shape(tokens: Iterable[Token]) -> Iterator[tuple[str, str]]:
+    """Return what a page is made of, without the text in it."""
+    for token in tokens:
+        if token.type not in ("text", "fence"):
+            yield token.type, token.content if "html" in token.type else ""
+        yield from shape(token.children or ())
+
+
+@given(sample_check.hostile_names)
+def test_no_name_changes_what_the_page_is_made_of(name: str) -> None:
+    parser = MarkdownIt("commonmark").enable("table")
+    # A name of some hundred signs, each of several bytes, would leave parts out.
+    page, tame = (
+        check_as_markdown(sample_check.hostile(each), max_bytes=1 << 24) for each in (name, "x")
+    )
+    assert list(shape(parser.parse(page))) == list(shape(parser.parse(tame)))
+    lines = page.split("\n")
+    assert len(lines) == len(tame.split("\n"))
+    assert all(line.isprintable() and "##[" not in line for line in lines)
+
+
+class Command(NamedTuple):
+    name: str
+    properties: dict[str, str]
+    data: str
+
+
+def _unescaped(text: str, more: tuple[tuple[str, str], ...] = ()) -> str:
+    for escaped, plain in (("%0D", "\r"), ("%0A", "\n"), *more, ("%25", "%")):
+        text = text.replace(escaped, plain)
+    return text
+
+
+def read(line: str) -> Command:
+    """Read a line by the rules of `ActionCommand.TryParseV2` of actions/runner."""
+    assert line.startswith("::")
+    head, data = line[2:].split("::", 1)
+    name, _, properties = head.partition(" ")
+    pairs = (pair.split("=", 1) for pair in properties.split(",") if pair)
+    colon_and_comma = (("%3A", ":"), ("%2C", ","))
+    return Command(
+        name,
+        {key: _unescaped(value, colon_and_comma) for key, value in pairs},
+        _unescaped(data),
+    )
+
+
+def commands(text: str) -> list[Command]:
+    return [read(line) for line in text.splitlines()]
+
+
+def test_percent_signs_commas_and_colons_are_escaped() -> None:
+    model = failed(model="a,b:c%", place=Place("p,q.toml", 3), problems=(), notes=("5 %\nmore",))
+    assert check_as_github(check(model)) == (
+        "::error file=p%2Cq.toml,line=3,title=a%2Cb%3Ac%25%3A failed::5 %25 more%0A"
+        "where: p,q.toml:3\n"
+    )
+
+
+def test_ten_problems_are_shown_and_notices_only_where_room_is_left() -> None:
+    ten = commands(check_as_github(check(*[failed(problems=(COPIES,))] * 10)))
+    assert [command.name for command in ten] == ["error"] * 10
+    eight = commands(check_as_github(check(*[could_not_run()] * 8, *[passed(notes=["a"])] * 5)))
+    assert [command.name for command in eight] == ["error"] * 8 + ["notice"] * 2
+
+
+def test_the_last_of_more_than_ten_says_how_many_there_are_and_where() -> None:
+    found = commands(check_as_github(check(*[inconclusive()] * 2, *[failed()] * 5)))
+    assert len(found) == MAX_ANNOTATIONS
+    assert found[-1] == Command(
+        "error",
+        {"title": "advisor check"},
+        "3 more problems: advisor check --verbose tells all",
+    )
+
+
+@given(sample_check.hostile_names)
+def test_no_name_adds_a_command_or_a_property(name: str) -> None:
+    text = check_as_github(sample_check.hostile(name))
+    assert "##" not in text
+    found = commands(text)
+    tame = commands(check_as_github(sample_check.hostile("x")))
+    assert [command.name for command in found] == [command.name for command in tame]
+    for command, expected in zip(found, tame, strict=True):
+        assert list(command.properties) == ["file", "line", "title"]
+        assert command.data.count("\n") == expected.data.count("\n")
+        assert all(line.isprintable() for line in command.data.split("\n"))
+
+
+def run(result: CheckResult) -> Any:
+    content = check_as_sarif(result)
+    VALIDATOR.validate(content)
+    (only,) = content["runs"]
+    return only
+
+
+def fingerprints(result: CheckResult) -> list[str]:
+    return [found["partialFingerprints"]["advisorCheck/v1"] for found in run(result)["results"]]
+
+
+def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code() -> None:
+    content = run(sample_check.sample())
+    driver = content["tool"]["driver"]
+    rules = [rule["id"] for rule in driver.pop("rules")]
+    assert rules == [*Code, "could-not-run", "inconclusive"]
+    for found in content["results"]:
+        assert rules[found["ruleIndex"]] == found["ruleId"]
+    del driver["version"]
+    golden = (GOLDEN / "check_sample.sarif").read_text(encoding="utf-8")
+    assert content == json.loads(golden)
+
+
+def location(found: Any) -> str:
+    """Return the file that a result is at."""
+    place = found["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place["uriBaseId"] == "%SRCROOT%"
+    return str(place["uri"])
+
+
+def test_what_is_only_told_is_no_result() -> None:
+    content = run(check(passed(notes=["better: -2 copies"])))
+    assert content["results"] == []
+    (invocation,) = content["invocations"]
+    assert invocation["executionSuccessful"]
+    (told,) = invocation["toolExecutionNotifications"]
+    assert (told["level"], told["message"]["text"]) == (
+        "note",
+        "models/deepconn.py: better: -2 copies",
+    )
+
+
+def test_a_run_in_which_a_model_could_not_be_checked_was_not_successful() -> None:
+    (invocation,) = run(check(passed(), could_not_run()))["invocations"]
+    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
+
+
+def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise() -> None:
+    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=Place("b.py", 7))
+    first = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET))))
+    assert len(set(first)) == 3
+    assert fingerprints(check(failed(problems=(moved, BUDGET, BUDGET)))) == first
+    other = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET), model="other.py")))
+    assert not set(first) & set(other)
+
+
+def test_a_path_is_a_uri_from_the_root_of_the_repository() -> None:
+    blanks = replace(COPIES, place=Place("my models/ä.py", 1))
+    (found,) = run(check(failed(problems=(blanks,))))["results"]
+    assert location(found) == "my%20models/%C3%A4.py"
+    placed = replace(COPIES, place=Place("../placements/p.json", 1))
+    result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
+    found = run(result)["results"]
+    assert [*map(location, found)] == ["models/here/models/ranker.py", "models/placements/p.json"]
+
+
+@given(sample_check.hostile_names)
+def test_no_name_breaks_the_log_or_makes_a_link(name: str) -> None:
+    content = run(sample_check.hostile(name))
+    text = json.dumps(content, ensure_ascii=False)
+    assert json.loads(text.encode()) == content
+    assert all(line.isprintable() and "##" not in line for line in text.splitlines())
+    assert "](" not in text

@@ -1,0 +1,290 @@
+"""What programs read: each contract as its golden file and its schema have it.
+
+A golden file is what `--json` prints of a sample; the samples are small enough to follow by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+import sample_analysis
+import sample_check
+from contract_schemas import SCHEMAS, TYPES, schema_text
+from contracts_page import PAGE, with_tables
+from hypothesis import given
+from layer_models import model
+from op_graphs import graphs
+from sample_break_even import FOUND, with_break_even
+from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
+from sample_hosts import summary_of_hosts
+from simulated_steps import towers
+from summary_graphs import op, training_step
+
+from placement_advisor.check.check_result import Status
+from placement_advisor.check.problem import ACTIONS, Code
+from placement_advisor.check.record import Part, Standing
+from placement_advisor.cost.table import CostBasis
+from placement_advisor.files.contract import json_text, plain
+from placement_advisor.graph.graph_summary import (
+    BRANCH_KINDS,
+    LARGEST_TENSORS,
+    LOOP_KINDS,
+    summarize,
+)
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.results.analysis import Analysis
+from placement_advisor.results.calibration import Calibration
+from placement_advisor.results.check import Check
+from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
+from placement_advisor.results.simulation import Simulation
+from placement_advisor.results.trace import Trace
+from placement_advisor.simulator.critical_path import PathKind
+from placement_advisor.tf.answers import LeftOut, Traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.analysis.analysis_result import Analysis as Found
+
+GOLDEN = Path(__file__).parent / "golden"
+VALIDATORS = {name: jsonschema.Draft202012Validator(load_schema(name)) for name in SCHEMA_NAMES}
+
+
+def traced(graph: OpGraph, **changes: Any) -> Trace:
+    of = Traced(
+        graph=graph,
+        name="tiny",
+        mode="train",
+        chosen="model (compiled Functional), batches from `dataset`",
+        batch_size=4,
+        tensorflow_version="2.21.0",
+        members={},
+    )
+    files = {"model_path": "tiny.py", "graph_file": "tiny.graph.json.gz"}
+    return Trace.of(replace(of, **changes), summarize(graph), **files)
+
+
+# Two towers, one of them of three alike layers, and a residual unit behind them.
+STRUCTURED = model(
+    "in1 -> a1", "a1 -> a2", "a2 -> a3", "in2 -> b", "a3 b -> dot", "dot -> f", "f dot -> add"
+)
+PUBLISHED = {
+    "analysis_sample": Analysis.of(with_break_even()),
+    "analysis_elsewhere": Analysis.of(sample_analysis.elsewhere()),
+    "calibration_sample": Calibration.of(summary_of(WORKERS)),
+    "calibration_hosts": Calibration.of(summary_of_hosts()),
+    "check_sample": Check.of(sample_check.sample()),
+    "simulation_sample": Simulation.of(towers(renamed={"worker:0": "GPU:0"})),
+    "trace_sample": traced(training_step()),
+    "trace_structured": traced(STRUCTURED),
+}
+
+
+def told(of: object) -> dict[str, Any]:
+    """Return a contract as it is read, which its schema allows."""
+    content = plain(of)
+    VALIDATORS[type(of).__name__.lower()].validate(content)
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    return content
+
+
+def analysis_json(of: Found) -> dict[str, Any]:
+    return told(Analysis.of(of))
+
+
+def _in_nine_digits(text: str) -> str:
+    """Return JSON without what another version of a library may add to a number."""
+    content = json.loads(text, parse_float=lambda number: float(f"{float(number):.9g}"))
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_samples_are_the_golden_ones_and_fit_their_schemas(name: str) -> None:
+    told(PUBLISHED[name])
+    golden = (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+    assert _in_nine_digits(json_text(PUBLISHED[name])) == _in_nine_digits(golden)
+
+
+def test_what_was_not_measured_is_null() -> None:
+    content = analysis_json(sample_analysis.unmeasured())
+    assert [candidate["measured"] for candidate in content["candidates"]] == [None, None, None]
+    assert (content["as_is"], content["timings_ns"]["run"]) == (None, None)
+    assert content["recommendation"]["basis"] == "simulated"
+    _, towers = analysis_json(sample_analysis.not_applicable())["candidates"]
+    assert (towers["placement_file"], towers["predicted"], towers["measured"]) == (None, None, None)
+    assert towers["failure"]["kind"] == "not-applicable"
+
+
+def test_without_a_profile_its_figures_are_null_and_without_a_step_all_are(analysis: Found) -> None:
+    towers = analysis.candidates[1]
+    assert towers.measured is not None
+    bare = replace(towers, measured=replace(towers.measured, profile=None, profile_run=None))
+    cut = replace(towers, measured=replace(towers.measured, rounds=()), comparison=None)
+    bare_row, cut_row = analysis_json(replace(analysis, candidates=(bare, cut)))["candidates"]
+    for field in ("compute_ns", "transfer_ns", "transfers", "profiler_overhead", "profile"):
+        assert bare_row["measured"][field] is None
+    assert cut_row["measured"] is None
+
+
+def test_saving_is_absent_where_it_is_not_known(analysis: Found) -> None:
+    finding = replace(analysis.findings[0], saving=None, where={})
+    (unknown,) = analysis_json(replace(analysis, findings=(finding,)))["findings"]
+    assert not {name for name in unknown if name.startswith("saving")}
+
+
+def test_corrections_stand_with_the_break_even_and_an_axis_that_was_not_swept_is_null() -> None:
+    found = replace(FOUND, corrections={"towers": 1.26, "alternating": 1.1}, batch=None)
+    content = analysis_json(replace(with_break_even(), break_even=found, input_timing=None))
+    assert content["break_even"]["corrections"] == {"towers": 1.26, "alternating": 1.1}
+    assert content["break_even"]["batch"] is content["input"] is None
+
+
+def test_what_is_not_known_of_links_or_hidden_by_noise_is_null() -> None:
+    bare = told(Calibration.of(replace(summary_of(IN_ONE_PROCESS), kept_in=None)))
+    for link in bare["links"]:
+        assert link["sender"] is link["receiver"] is None
+        assert link["copies"][0]["send_ns"] is link["copies"][0]["receive_ns"] is None
+    assert bare["kept_in"] is bare["cluster_file"] is None
+    ends = (W0, W1)
+    noisy = replace(
+        WORKERS,
+        links=WORKERS.links | {ends: (copy(500, -40), *WORKERS.links[ends])},
+        both_ways={ends: replace(WORKERS.both_ways[ends], both_ways_ns=0)},
+    )
+    content = told(Calibration.of(summary_of(noisy)))
+    first = content["links"][0]["copies"][0]
+    assert (first["copy_ns"], first["residual"], content["both_ways"][0]["ratio"]) == (
+        -40,
+        None,
+        None,
+    )
+
+
+def test_times_of_a_simulation_add_up_to_the_step() -> None:
+    content = told(PUBLISHED["simulation_sample"])
+    parts = ("compute", "copy_work", "before_first", "waits_for_copy", "waits_for_launch")
+    parts = (*parts, "waits_for_device", "after_last")
+    for device in content["devices"]:
+        assert sum(device[f"{part}_ns"] for part in parts) == content["step_ns"]
+    assert sum(content["path_ns"].values()) == content["step_ns"]
+
+
+def test_a_trace_has_what_of_the_program_is_left_out() -> None:
+    left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
+    content = told(traced(training_step(), left_out=left_out))
+    assert content["model"]["left_out"] == list(left_out.told())
+
+
+def test_a_trace_of_an_empty_step_or_of_a_branch_alone_has_nulls() -> None:
+    empty = told(traced(OpGraph([], []), batch_size=None, mode="infer"))
+    assert empty["model"]["batch_size"] is empty["flops_known_bytes_share"] is None
+    assert empty["flops"] == {"amount": 0, "parts": 0, "unknown": 0}
+    (choice,) = told(traced(OpGraph([op("choice", "StatelessIf", flops=10)], [])))["control_flow"]
+    assert (choice["trips"], choice["layer"], choice["bytes_accessed_share"]) == (None, None, None)
+
+
+@given(graphs())
+def test_a_trace_of_any_step_fits_its_schema(graph: OpGraph) -> None:
+    told(traced(graph))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        sample_check.check(),
+        sample_check.check(sample_check.failed(before=None, difference=None)),
+        sample_check.check(sample_check.inconclusive(), strict=True),
+        sample_check.check(sample_check.passed(), sample_check.could_not_run()),
+    ],
+)
+def test_any_check_fits_its_schema_and_has_its_exit_code(result: Any) -> None:
+    assert told(Check.of(result))["exit_code"] == result.exit_code
+
+
+@given(sample_check.names)
+def test_names_in_a_check_come_back_as_they_were(name: str) -> None:
+    content = told(Check.of(sample_check.hostile(name)))
+    assert content["results"][0]["problems"][0]["what"] == name
+
+
+def test_a_placement_file_fits_its_schema() -> None:
+    kinds = {"a": "MatMul", "b": "Relu", "c": "Mul"}
+    ops = [Op(name=name, kind=kind, layer="dense") for name, kind in kinds.items()]
+    graph = OpGraph(
+        [*ops, Op(name="d", kind="NoOp")], [Edge(producer="a", consumer="b", port=0, size_bytes=4)]
+    )
+    device_of = {"a": "GPU:0", "b": "GPU:0", "c": "GPU:1", "d": "GPU:0"}
+    placement = Placement(label="towers", family="towers", device_of=device_of, rationale="by hand")
+    content = placement.as_json(graph, ("GPU:0", "GPU:1"))
+    VALIDATORS["placement"].validate(content)
+    assert content["by_layer"] == {"dense": "GPU:0", "": "GPU:0"}
+    assert content["by_op"] == {"c": "GPU:1"}
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict) and "properties" in schema:
+        yield schema
+    if isinstance(schema, dict | list):
+        for part in schema.values() if isinstance(schema, dict) else schema:
+            yield from _objects(part)
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_schemas_are_valid_and_closed_to_other_fields(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(load_schema(name))
+    optional = {"layer", "op", "tensor", "device", "candidate", "file", "line", "command"}
+    optional |= {f"saving_{part}" for part in ("ns", "step_ns", "low_ns", "high_ns", "basis")}
+    optional |= {"structure", "traced_as"}  # An older advisor wrote neither.
+    for part in _objects(load_schema(name)):
+        assert part["additionalProperties"] is False
+        assert set(part["properties"]) - set(part.get("required", ())) <= optional
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_schemas_are_those_of_the_types(name: str) -> None:
+    kept = SCHEMAS / f"{name}.schema.json"
+    assert kept.read_text(encoding="utf-8") == schema_text(name), "run `make docs`"
+
+
+def test_schemas_know_every_name_that_there_is() -> None:
+    results = load_schema("check")["properties"]["results"]["items"]["properties"]
+    problem = results["problems"]["items"]["properties"]
+    move = results["difference"]["properties"]["moves"]["items"]["properties"]
+    record = load_schema("check")["$defs"]["Record"]["properties"]
+    step = load_schema("simulation")["properties"]
+    trace = load_schema("trace")["properties"]
+    tensors, loops = trace["largest_tensors"], trace["control_flow"]["items"]["properties"]
+    for named, kinds in (
+        (problem["code"]["enum"], Code),
+        (problem["effects"]["items"]["properties"]["code"]["enum"], ACTIONS),
+        (results["status"]["enum"], Status),
+        (move["part"]["enum"], Part),
+        (record["verdict"]["enum"], Standing),
+        (step["cost_shares"]["properties"], CostBasis),
+        (step["path"]["items"]["properties"]["kind"]["enum"], PathKind),
+        (step["path_ns"]["properties"], PathKind),
+        (trace["ops_by_role"]["propertyNames"]["enum"], Role),
+        (tensors["items"]["properties"]["role"]["enum"], Role),
+        (loops["role"]["enum"], Role),
+    ):
+        assert list(named) == [getattr(kind, "value", kind) for kind in kinds]
+    assert tensors["maxItems"] == LARGEST_TENSORS
+    assert set(loops["kind"]["enum"]) == LOOP_KINDS | BRANCH_KINDS
+
+
+def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="analysis, difference, placement"):
+        load_schema("baseline")
+
+
+def test_the_tables_of_the_page_are_those_of_the_types() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_tables(text) == text, "run `make docs`"
+    with pytest.raises(ValueError, match="no place for profile"):
+        with_tables(text.replace("<!-- fields of profile -->", ""))
