@@ -114,7 +114,7 @@ class _Settings:
     __pydantic_config__: ClassVar = CLOSED
 
     hardware: _Words
-    models: Annotated[Rows[_Model], MinLen(1), What("a list of at least one model")]
+    models: Annotated[Rows[_Model], MinLen(1)]
 
 
 def find_config(start: Path) -> Path:

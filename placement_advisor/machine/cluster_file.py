@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, permutations
 from math import inf, prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator
+from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import CLOSED, Bytes, Rows, Text, Version, What, value_in
@@ -111,7 +111,11 @@ _Name = Annotated[Text, AfterValidator(_name)]
 _Flops = Annotated[float, Ge(1e6), Le(1e18), What("a number of flop/s from 1e+06 to 1e+18")]
 _Memory = Annotated[int, Ge(10**6), Le(MAX_BYTES), What("a number of bytes from 10^6 to 10^15")]
 _UpTo = f"from 1 to {MAX_IN_LEVELS:,}"
-_Copy = Annotated[tuple[Bytes, ShortNs], What("a pair of bytes and ns")]
+
+
+class _Copy(NamedTuple):
+    size_bytes: Bytes
+    ns: ShortNs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +333,19 @@ def cluster_as_toml(cluster: Cluster) -> str:
         lines += ["", "[sharing]", *_assignments(cluster.sharing)]
     lines.append("")
     return "\n".join(lines)
+
+
+def _from_toml(text: object) -> Cluster:
+    try:
+        return read_cluster(str(text).encode(), "cluster file")
+    except AdvisorError as error:
+        raise ValueError(error.message) from None
+
+
+# A cluster that stands in JSON, as the text of its file.
+ClusterText = Annotated[
+    Cluster, PlainValidator(_from_toml), PlainSerializer(cluster_as_toml, return_type=str)
+]
 
 
 def _assignments(row: Device | Link | CopyWork | Dispatch | Sharing) -> Iterator[str]:

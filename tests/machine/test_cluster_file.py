@@ -137,10 +137,10 @@ def test_a_peak_that_is_none_is_refused_with_its_line(value):
         ("[[0, 9]]", "curve: 1 copies; a curve needs 2"),
         ("[[0, 9], [8, 7]]", "curve: copy 1 needs more bytes than the one before, and no fewer ns"),
         ("[[8, 7], [8, 9]]", "curve: copy 1 needs more bytes"),
-        ("[[0, 9], [8]]", "curve[1]: [8] is not a pair of bytes and ns"),
+        ("[[0, 9], [8]]", "curve[1]: [8] is not [size_bytes, ns]"),
         ("[[0, 9], [-8, 9]]", "curve[1][0]: -8 is not a number of bytes from 0 to 10^15"),
         ("[[0, 9], [8, nan]]", "curve[1][1]: nan is not a whole number of ns"),
-        ("[0, 9]", "curve[0]: 0 is not a pair"),
+        ("[0, 9]", "curve[0]: 0 is not [size_bytes, ns]"),
     ],
 )
 def test_a_curve_that_is_none_is_refused_with_its_line(curve, expected):
