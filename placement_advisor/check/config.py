@@ -12,13 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from placement_advisor.check.effects import STEP_TOLERANCE, Limits
 from placement_advisor.check.problem import Place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import CLOSED, Positive, Rows, Text, What, like, value_in
+from placement_advisor.files.contract import (
+    CLOSED,
+    Name,
+    Positive,
+    Rows,
+    Text,
+    What,
+    like,
+    value_in,
+)
 from placement_advisor.files.foreign_json import MisfitError, content, shown, within
 from placement_advisor.files.foreign_toml import line_of, parse, told
 from placement_advisor.units import parse_bytes, parse_share
@@ -40,12 +49,6 @@ hardware = "2xV100-NVLink"
 path = "model.py\""""
 
 
-def _printable(words: str) -> str:
-    if not words or not words.isprintable():
-        raise ValueError(f"{shown(words)} is not a name of printable characters")
-    return words
-
-
 def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
     """Return what takes a text with a unit; errors tell all of it."""
 
@@ -57,19 +60,17 @@ def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
     return BeforeValidator(parsed)
 
 
-# What can name a file, and be told.
-_Words = Annotated[Text, AfterValidator(_printable)]
 _Size = Annotated[int, _parsed(parse_bytes)]
 _Share = Annotated[float, _parsed(parse_share)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    path: _Words
-    placement: _Words = AS_WRITTEN
+    path: Name
+    placement: Name = AS_WRITTEN
     batch_size: Annotated[Positive, What("a number of samples")] | None = None
     mode: Literal["train", "infer"] | None = None
-    graph: _Words | None = None
+    graph: Name | None = None
     args: Rows[Text] = ()
 
 
@@ -113,7 +114,7 @@ class _Model(_Step):
 class _Settings:
     __pydantic_config__: ClassVar = CLOSED
 
-    hardware: _Words
+    hardware: Name
     models: Annotated[Rows[_Model], MinLen(1)]
 
 

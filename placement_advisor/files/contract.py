@@ -32,6 +32,7 @@ from typing import (
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     FailFast,
     GetCoreSchemaHandler,
@@ -86,6 +87,16 @@ Share = Annotated[float, Ge(0.0), Le(1.0), What("a number from 0 to 1")]
 # A nanosecond against a second: no two placements of a step lie so far apart.
 Ratio = Annotated[float, Gt(1e-9), Lt(1e9), What("a number from 10^-9 to 10^9")]
 Text = Annotated[str, MaxLen(MAX_TEXT_CHARS)]
+
+
+def _printable(words: str) -> str:
+    if not words or not words.isprintable():
+        raise ValueError(f"{shown(words)} is not a name of printable characters")
+    return words
+
+
+# What can name a file, and be told.
+Name = Annotated[Text, AfterValidator(_printable)]
 # May quote what a process printed, or name every layer.
 Prose = Annotated[str, MaxLen(100_000)]
 
@@ -253,31 +264,29 @@ def _type_at(kind: Any, place: list[int | str]) -> Any:
         if members and isinstance(part, str):
             kind = members[part]
         else:  # A tuple of any length and a map have one type for all.
-            bare, _ = _bare(kind)
-            inner = list(members.values()) or [t for t in get_args(bare) if t is not Ellipsis]
+            arguments = get_args(_bare(kind))
+            inner = list(members.values()) or [t for t in arguments if t is not Ellipsis]
             kind = inner[part if isinstance(part, int) and part < len(inner) else -1]
     return kind
 
 
-def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type without its annotations, and these; of one that may be null, the other one."""
-    annotations: tuple[Any, ...] = ()
+def _bare(kind: Any) -> Any:
+    """Return a type without its annotations; of one that may be null, the other one."""
     while get_origin(kind) in (Annotated, Union, UnionType):
-        annotations += getattr(kind, "__metadata__", ())
         kind = get_args(kind)[0]
-    return kind, annotations
+    return kind
 
 
 def _members(kind: Any) -> dict[str, Any]:
     """Return the types of an object's keys, or of the values of a named row."""
-    bare, _ = _bare(kind)
+    bare = _bare(kind)
     names = [f.name for f in fields(bare)] if is_dataclass(bare) else getattr(bare, "_fields", ())
     types = get_type_hints(bare, include_extras=True) if names else {}
     return {_key(name, types[name]): types[name] for name in names}
 
 
 def _key(name: str, kind: Any) -> str:
-    _, annotations = _bare(kind)
+    annotations = getattr(kind, "__metadata__", ())
     aliases = [each.alias for each in annotations if isinstance(each, FieldInfo)]
     return next(filter(None, aliases), name.rstrip("_"))
 
@@ -288,10 +297,8 @@ _WHAT = {
     "tuple_type": "not a list",
     "list_type": "not a list",
     "string_type": "not a string",
-    "string_unicode": "not a string: it holds half a character",
     "frozen_set_type": "not a list",
     "bool_type": "neither true nor false",
-    "string_pattern_mismatch": "not of its form",
     "int_type": "not a whole number",
     "int_from_float": "not a whole number",
     "float_type": "not a number",

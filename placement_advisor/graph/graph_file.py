@@ -167,7 +167,7 @@ def _slices(rows: Iterable[Any]) -> Iterator[bytes]:
     rows = iter(rows)
     comma = b""
     while some := list(islice(rows, _SLICE)):
-        yield comma + json.dumps(some, separators=(",", ":"))[1:-1].encode()
+        yield comma + json.dumps(some, separators=(",", ":"), default=sorted)[1:-1].encode()
         comma = b","
 
 
@@ -175,8 +175,6 @@ def _op_row(op: Op) -> dict[str, Any]:
     """Return the fields of an op that say anything."""
     values = zip(Op._fields, op, _DEFAULTS, strict=True)
     row: dict[str, Any] = {name: value for name, value, default in values if value != default}
-    if "device_kinds" in row:
-        row["device_kinds"] = sorted(op.device_kinds)
     if op.kernel is not None and op.kernel.arithmetic is Arithmetic.DEFAULT:
         row["kernel"] = op.kernel[:_KERNEL_VALUES]
     return row

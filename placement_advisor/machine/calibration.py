@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 # Part of the names of files. Change it with whatever makes older figures wrong or files unreadable:
 # how they are measured counts too.
 SCHEMA_VERSION = 7
+# What takes longer where cores are slower.
+_OF_CORES = ("step_overhead_ns", "partition_overhead_ns", "remote_ns", "wake_ns", "op_ns")
 _T = TypeVar("_T")
 # Names of two devices; as a key of an object, JSON in JSON.
 _Pair = Annotated[
@@ -160,15 +162,9 @@ class Calibration:
                 ends: tuple(scaled(ends, copy) for copy in copies)
                 for ends, copies in self.links.items()
             },
-            step_overhead_ns=round(self.step_overhead_ns * own),
-            partition_overhead_ns=round(self.partition_overhead_ns * own),
-            remote_ns=round(self.remote_ns * own),
-            wake_ns=round(self.wake_ns * own),
-            memory=None
-            if self.memory is None
-            else replace(self.memory, bytes_per_s=self.memory.bytes_per_s / own),
-            op_ns=round(self.op_ns * own),
+            memory=self.memory and replace(self.memory, bytes_per_s=self.memory.bytes_per_s / own),
             reference_ns=dict(reference_ns),
+            **{name: round(getattr(self, name) * own) for name in _OF_CORES},
         )
 
     def _factors(self, reference_ns: Mapping[str, int]) -> dict[str, float]:

@@ -14,11 +14,20 @@ from itertools import pairwise, permutations
 from math import inf, prod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen
 from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import CLOSED, Bytes, Rows, Text, Version, What, value_in
+from placement_advisor.files.contract import (
+    CLOSED,
+    Bytes,
+    Name,
+    Rows,
+    Text,
+    Version,
+    What,
+    value_in,
+)
 from placement_advisor.files.foreign_json import MisfitError, content, shown
 from placement_advisor.files.foreign_toml import parse, told
 from placement_advisor.files.limits import MAX_BYTES
@@ -66,14 +75,6 @@ _HINT = (
 )
 
 
-def _name(name: str) -> str:
-    if not name.isprintable() or not 1 <= len(name) <= _MAX_NAME_CHARS:
-        raise ValueError(
-            f"{shown(name)} is not a name of 1 to {_MAX_NAME_CHARS} printable characters"
-        )
-    return name
-
-
 def _known(find: Callable[[str], object]) -> AfterValidator:
     """Return what takes the names that something is found by."""
 
@@ -107,7 +108,7 @@ def _rising(copies: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     return copies
 
 
-_Name = Annotated[Text, AfterValidator(_name)]
+_Name = Annotated[Name, MaxLen(_MAX_NAME_CHARS)]
 _Flops = Annotated[float, Ge(1e6), Le(1e18), What("a number of flop/s from 1e+06 to 1e+18")]
 _Memory = Annotated[int, Ge(10**6), Le(MAX_BYTES), What("a number of bytes from 10^6 to 10^15")]
 _UpTo = f"from 1 to {MAX_IN_LEVELS:,}"
@@ -357,17 +358,10 @@ def _assignments(row: Device | Link | CopyWork | Dispatch | Sharing) -> Iterator
 
 
 def _written(value: object) -> str:
-    if isinstance(value, str):
-        # Texts that can be printed are escaped alike in JSON and TOML.
-        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, CopyWork):
         return f"{{ {', '.join(_assignments(value))} }}"
-    if isinstance(value, tuple):
-        return str([list(point) for point in value])
-    # The repr() of numpy's floats is not valid TOML.
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(float(value)) if isinstance(value, float) else str(value)
+    # Numbers, lists and texts that can be printed are written alike in JSON and TOML.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _places(file: _File) -> dict[str, str]:

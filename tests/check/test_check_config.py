@@ -148,7 +148,7 @@ def test_a_file_without_the_table_says_what_to_add(
         ("[tool\n", ", line 1: not valid TOML: "),
         ('[tool.advisor]\nhardware = "2xT4\n', ", line 2: not valid TOML: "),
         (MODEL + "path = 3", ", line 5: not valid TOML: "),
-        (b"[tool.advisor]\nhardware = '\xff'", ", line 2: not UTF-8 text"),
+        (b"[tool.advisor]\nhardware = '\xff'", ": not valid TOML: 'utf-8' codec"),
         ("[tool.advisor]\nhardware = '" + "x" * 100_000, ", line 2: more than 100,000 characters"),
         ("[tool]\nadvisor = 3", ", line 2: tool.advisor: 3 is not an object"),
         ("[tool.advisor]\nhardware = 3\nmodels = []", ", line 2: tool.advisor.hardware: 3 is not"),

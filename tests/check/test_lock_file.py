@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from record_cases import ONE, TWO, cut, layer, record, records
 
 from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.record import MAX_CUTS, LayerRecord, Part, Record
+from placement_advisor.check.record import MAX_CUTS, LayerRecord, Record
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def test_a_layer_moved_is_a_line_of_a_diff() -> None:
 
 
 def test_several_devices_of_a_layer_stand_on_its_line() -> None:
-    devices = {Part.FORWARD: (ONE, TWO)}
-    several = record(layers={"a": LayerRecord(devices=devices, fingerprint="1", busy_us=2)})
+    layer_a = LayerRecord(forward=(ONE, TWO), fingerprint="1", busy_us=2)
+    several = record(layers={"a": layer_a})
     assert '"a": {"busy_us": 2, "forward": ["GPU:0", "GPU:1"], "made_of": "1"}' in lock_text(
         {"m": several}
     )
