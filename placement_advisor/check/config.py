@@ -7,7 +7,7 @@ one error with file and line.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -65,17 +65,20 @@ _Share = Annotated[float, _parsed(parse_share)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _Model:
     path: Name
     placement: Name = AS_WRITTEN
     batch_size: Annotated[Positive, What("a number of samples")] | None = None
     mode: Literal["train", "infer"] | None = None
     graph: Name | None = None
     args: Rows[Text] = ()
+    max_transfer_bytes: _Size | None = None
+    max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
+    max_step_regression: _Share = STEP_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(_Step):
+class ModelConfig(_Model):
     """A model to check: where it is, how it is placed, and what it may cost.
 
     ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
@@ -84,8 +87,12 @@ class ModelConfig(_Step):
     ``place`` is where all this stands.
     """
 
-    limits: Limits = field(default_factory=Limits)
     place: Place
+
+    @property
+    def limits(self) -> Limits:
+        """What its step may cost."""
+        return like(Limits, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +108,6 @@ class CheckConfig:
     def lock_file(self) -> Path:
         """Where the lock file is, or will be."""
         return self.root / LOCK_FILE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Model(_Step):
-    max_transfer_bytes: _Size | None = None
-    max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
-    max_step_regression: _Share = STEP_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ def read_config(path: Path) -> CheckConfig:
         hardware=settings.hardware,
         place=place("hardware"),
         models=tuple(
-            like(ModelConfig, model, limits=like(Limits, model), place=place(f"models[{i}]"))
+            like(ModelConfig, model, place=place(f"models[{i}]"))
             for i, model in enumerate(settings.models)
         ),
     )

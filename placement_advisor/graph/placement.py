@@ -19,15 +19,7 @@ from annotated_types import Le
 from pydantic import Field
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Rows,
-    Text,
-    Version,
-    plain,
-    read,
-)
+from placement_advisor.files.contract import STRICT, ByName, Rows, Text, Version, like, plain, read
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
@@ -108,11 +100,10 @@ class Placement:
             for op in placed_ops(graph)
             if self.device_of[op.name] != by_layer[op.layer or NO_LAYER]
         }
-        written = PlacementFile(
+        written = like(
+            PlacementFile,
+            self,
             schema_version=SCHEMA_VERSION,
-            label=self.label,
-            family=self.family,
-            rationale=self.rationale,
             graph_fingerprint=graph.fingerprint,
             devices=devices,
             by_layer=by_layer,
@@ -269,10 +260,7 @@ def read_placement(
         if device is None:
             raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
         device_of[op.name] = device
-    placement = Placement(
-        label=file.label, family=file.family, device_of=device_of, rationale=file.rationale
-    )
-    return placement, file
+    return like(Placement, file, device_of=device_of), file
 
 
 def _what_differs(file: PlacementFile, graph: OpGraph, traced_as: TracedAs | None) -> list[str]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from annotated_types import Ge
 from pydantic import BeforeValidator, PlainSerializer, Strict
@@ -196,8 +196,7 @@ class Calibration:
         return keep(like(_File, self, testbed=testbed), calibration_file(fingerprint))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCalibration:
+class KeptCalibration(NamedTuple):
     """A calibration on file, that of which testbed, and when it was written, in ns since 1970."""
 
     fingerprint: str
@@ -251,14 +250,8 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
     for path in calibrations_folder().glob("*.json"):
         with suppress(MisfitError, OSError):
             file = read(_File, path)
-            kept.append(
-                KeptCalibration(
-                    fingerprint=path.stem,
-                    testbed=file.testbed,
-                    written_ns=path.stat().st_mtime_ns,
-                    calibration=like(Calibration, file),
-                )
-            )
+            written_ns, calibration = path.stat().st_mtime_ns, like(Calibration, file)
+            kept.append(KeptCalibration(path.stem, file.testbed, written_ns, calibration))
     return tuple(sorted(kept, key=lambda one: (-one.written_ns, one.fingerprint)))
 
 

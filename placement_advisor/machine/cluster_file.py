@@ -42,7 +42,7 @@ from placement_advisor.machine.devices import (
     Sharing,
     ShortNs,
 )
-from placement_advisor.machine.gpu_facts import gpus_with_facts
+from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine
 from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import (
@@ -88,15 +88,11 @@ def _known(find: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(known)
 
 
-def _one_of(what: str, known: Callable[[], Iterable[str]]) -> AfterValidator:
-    """Return what takes words of some alone."""
-
-    def one_of(word: str) -> str:
-        if word not in known():
-            raise ValueError(f"{shown(word)} is not a {what}; {there_are(known(), word)}")
-        return word
-
-    return AfterValidator(one_of)
+def _network(name: str) -> str:
+    known = networks(rdma=True)
+    if name not in known:
+        raise ValueError(f"{shown(name)} is not a network; {there_are(known, name)}")
+    return name
 
 
 def _rising(copies: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
@@ -130,7 +126,7 @@ class _Host:
     memory_bytes: _Memory | None = None
     launch_overhead_ns: ShortNs | None = None
     launches_ahead: bool | None = None
-    gpu: Annotated[Text, _one_of("GPU with a datasheet", gpus_with_facts)] | None = None
+    gpu: Annotated[Text, _known(gpu_facts)] | None = None
 
     def __post_init__(self) -> None:
         if self.preset is None and self.kind is None:
@@ -200,7 +196,7 @@ class _Link:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
     units: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of units {_UpTo}")]
-    preset: Annotated[Text, _one_of("network", lambda: networks(rdma=True))] | None = None
+    preset: Annotated[Text, AfterValidator(_network)] | None = None
     latency_ns: ShortNs | None = None
     bandwidth_bytes_per_s: BytesPerS | None = None
     wires: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of wires {_UpTo}")] = 1

@@ -419,5 +419,5 @@ def test_a_device_has_the_datasheet_of_its_preset_unless_it_is_another_one() -> 
 
 
 def test_a_gpu_without_a_datasheet_is_refused() -> None:
-    with pytest.raises(AdvisorError, match=r"line 4: devices\[0\].gpu: 'V101' is not a GPU with"):
+    with pytest.raises(AdvisorError, match=r"line 4: devices\[0\].gpu: no datasheet of GPU 'V101'"):
         read('[[devices]]\nname = "a"\npreset = "V100"\ngpu = "V101"')
