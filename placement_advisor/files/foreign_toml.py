@@ -16,8 +16,7 @@ from placement_advisor.files.foreign_json import MisfitError
 
 # A cluster of 64 hosts with one device each, every pair linked both ways, is 3 MB.
 MAX_BYTES = 4_000_000
-# 64 names in one list need 700. The parser's time grows with the square of a key's length, and a
-# number of more than 4,300 digits would be an error of another kind.
+# 64 names in one list need 700. The parser's time grows with the square of a key's length.
 MAX_LINE_CHARS = 1_000
 
 _LINE = re.compile(r"\(at line ([0-9]+)")

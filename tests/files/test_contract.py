@@ -162,19 +162,22 @@ class Settings:
     schema_version: Annotated[Version, Le(1)] = 1
     path: Annotated[Text, Field(alias="from")]
     curve: Rows[Point] = ()
+    sizes: Annotated[Count | Rows[Count], What("a size or a list of sizes")] = 0
 
 
 @pytest.mark.parametrize(
     ("document", "says"),
     [
         ({"fron": "a"}, "fron: unknown key; did you mean from?"),
-        ({"path": "a", "from": 3}, "path: unknown key; there are schema_version, from, curve"),
+        ({"path": "a", "from": 3}, "path: unknown key; there are schema_version, from, curve, sizes"),
         ({"schema_version": 2, "more": 1}, "schema_version: 2 is newer than the 1"),
         ({"schema_version": 0, "from": "a"}, "schema_version: 0 is not a version"),
         ({"from": "a", "curve": [[1, 2], [1, -2]]}, "curve[1][1]: -2 is not a time from 0 to 2^60"),
         ({"from": "a", "curve": [[1, 2, 3]]}, "curve[0]: [1, 2, 3] is not [size_bytes, time_ns]"),
         ({"from": "a", "curve": [[]]}, "curve[0]: [] is not [size_bytes, time_ns]"),
         ({"from": "a", "curve": [7]}, "curve[0]: 7 is not [size_bytes, time_ns]"),
+        ({"from": "a", "sizes": [1, "2"]}, "sizes: [1, '2'] is not a size or a list of sizes"),
+        ({"from": "a", "sizes": None}, "sizes: None is not a size or a list of sizes"),
         ({"from": date(1979, 5, 27)}, "from: {'date': '1979-05-27'} is not a string"),
         ({"from": "a", "curve": [[0x1 << 99_999]]}, "a number with too many digits"),
         ([], "[] is not an object"),
@@ -191,6 +194,7 @@ def test_what_people_have_mistaken_is_said_with_what_it_should_be(
 def test_settings_have_lists_where_a_contract_has_tuples() -> None:
     found = value_in(Settings, {"from": "a", "curve": [[1, 2], [3]]})
     assert found == Settings(path="a", curve=(Point(1, 2), Point(3)))
+    assert value_in(Settings, {"from": "a", "sizes": [1, 2]}).sizes == (1, 2)
 
 
 def test_files_that_people_edit_have_fewer_values() -> None:
