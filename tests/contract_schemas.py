@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from placement_advisor.graph.placement import WrittenPlacement
+from placement_advisor.graph.placement import PlacementFile
 from placement_advisor.results import contracts
 from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.analysis import Analysis
@@ -42,7 +42,7 @@ TYPES: dict[str, Any] = {
     "simulation": Simulation,
     "calibration": Calibration,
     "check": Check,
-    "placement": WrittenPlacement,
+    "placement": PlacementFile,
     "profile": Profile,
     "trace": Trace,
 }

@@ -18,27 +18,13 @@ from placement_advisor import __version__
 from placement_advisor.analysis.options import OPEN_PORTS
 from placement_advisor.analysis.price import MeasuredCosts
 from placement_advisor.analysis.run import Beside
-from placement_advisor.cost.collectives import CollectiveTimes
-from placement_advisor.cost.table import CostTable
-from placement_advisor.errors import AdvisorError, BatchSplitError
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Count,
-    Ns,
-    Positive,
-    Text,
-    like,
-    plain,
-    read,
-)
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import STRICT, ByName, Count, Text, plain, read
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.placement import read_placement
-from placement_advisor.machine.cluster_file import cluster_as_toml, read_cluster
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
-from placement_advisor.testbed.costing import Costing
 from placement_advisor.testbed.trial import Earlier
 
 if TYPE_CHECKING:
@@ -67,14 +53,16 @@ class Kept:
     their order.
     """
 
-    conditions: Mapping[str, str]
-    traced: Mapping[str, str]
-    sessions: int
-    joining: int
+    __pydantic_config__: ClassVar = STRICT
+
+    conditions: ByName[Text]
+    traced: ByName[Text]
+    sessions: Count
+    joining: Count
     costs: MeasuredCosts
-    candidates: Mapping[str, Earlier]
+    candidates: ByName[Earlier]
     beside: Beside
-    after_runs: Mapping[str, PredictedRatio]
+    after_runs: ByName[PredictedRatio]
 
 
 def conditions_of(options: AnalyzeOptions, plan: TestbedPlan) -> dict[str, str]:
@@ -142,11 +130,14 @@ def read_kept(folder: Path) -> Kept:
             hint="leave out --resume, or name the folder of an earlier analysis with -o",
         )
     try:
-        return read(_File, file).kept(f"{file}: cluster")
+        kept = read(Kept, file)
+        if not any(any(each.rounds) for each in kept.candidates.values()):
+            raise MisfitError("no round was timed", "candidates")
     except MisfitError as misfit:
         raise AdvisorError(
             f"{file}: cannot be resumed from: {misfit}", hint="leave out --resume to start anew"
         ) from None
+    return kept
 
 
 def read_searched(folder: Path, kept: Kept, graph: OpGraph) -> dict[str, Placement]:
@@ -165,71 +156,5 @@ def read_searched(folder: Path, kept: Kept, graph: OpGraph) -> dict[str, Placeme
 
 def write_kept(kept: Kept, folder: Path) -> None:
     """Write what `read_kept` reads."""
-    text = json.dumps(plain(_File.of(kept)))
+    text = json.dumps(plain(kept))
     (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shares:
-    """Tables by how many samples a share has, or why shares did not run."""
-
-    tables: Mapping[Positive, CostTable] | None = None
-    refusal: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Costs:
-    cluster: str
-    step_overhead_ns: Ns
-    costs: CostTable
-    shares: ByName[_Shares]
-    collectives: CollectiveTimes | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """`Kept` with the cluster as the text of a cluster file."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    conditions: ByName[Text]
-    traced: ByName[Text]
-    sessions: Count
-    joining: Count
-    candidates: ByName[Earlier]
-    beside: Beside
-    after_runs: ByName[PredictedRatio]
-    costs: _Costs
-
-    @classmethod
-    def of(cls, kept: Kept) -> _File:
-        costing = kept.costs.costing
-        shares = {
-            program: _Shares(refusal=tables.message)
-            if isinstance(tables, BatchSplitError)
-            else _Shares(tables=tables)
-            for program, tables in kept.costs.shares.items()
-        }
-        costs = like(
-            _Costs,
-            costing,
-            cluster=cluster_as_toml(costing.cluster),
-            shares=shares,
-            collectives=kept.costs.collectives,
-        )
-        return like(cls, kept, costs=costs)
-
-    def kept(self, where: str) -> Kept:
-        """Return what the file holds; ``where`` names its cluster in errors."""
-        if not any(any(each.rounds) for each in self.candidates.values()):
-            raise MisfitError("no round was timed", "candidates")
-        cluster = read_cluster(self.costs.cluster.encode(), where)
-        costs = MeasuredCosts(
-            costing=like(Costing, self.costs, cluster=cluster),
-            shares={
-                program: BatchSplitError(each.refusal or "") if each.tables is None else each.tables
-                for program, each in self.costs.shares.items()
-            },
-            collectives=self.costs.collectives,
-        )
-        return like(Kept, self, costs=costs)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT, assumed_doubt
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.prices_elsewhere import Prices
 from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
+from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.errors import BatchSplitError
+from placement_advisor.files.contract import ByName, Positive, Text, What
 from placement_advisor.testbed.costing import (
+    Costing,
     calibrated,
     measure_costs,
     measure_shares,
@@ -22,18 +26,18 @@ from placement_advisor.testbed.costing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.course import Course
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.testbed.costing import Costing
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import TracedSplit
+
+SharesCost = Annotated[Mapping[Positive, CostTable] | Text, What("costs by samples, or a text")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ class MeasuredCosts:
     """
 
     costing: Costing
-    shares: Mapping[str, Mapping[int, CostTable] | BatchSplitError]
+    shares: ByName[SharesCost]
     collectives: CollectiveTimes | None
 
 
@@ -125,11 +129,12 @@ def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> Me
     watcher.working("measuring op times on one device", 0, 1)
     costing = measure_costs(apparatus.trial, subject.plan, subject.traced, calibration)
     collectives = _start_mirrored(apparatus, watcher)
-    shares: dict[str, Mapping[int, CostTable] | BatchSplitError] = {}
+    shares: dict[str, SharesCost] = {}
     for program, split in _traced_splits(subject):
         watcher.working("measuring op times on shares of the batch", 0, 1)
         _add_programs(apparatus, program, split)
-        shares[program] = measure_shares(apparatus.trial, split, costing)
+        tables = measure_shares(apparatus.trial, split, costing)
+        shares[program] = tables.message if isinstance(tables, BatchSplitError) else tables
     return MeasuredCosts(costing=costing, shares=shares, collectives=collectives)
 
 
@@ -158,8 +163,8 @@ def priced_by(subject: Subject, measured: MeasuredCosts) -> Priced:
             splits[families] = split
             continue
         tables = measured.shares[families[0]]
-        if isinstance(tables, BatchSplitError):
-            splits[families] = tables
+        if isinstance(tables, str):
+            splits[families] = BatchSplitError(tables)
             continue
         here, weak = (
             {name: table.everywhere(costing.cluster) for name, table in costs.items()}

@@ -7,18 +7,27 @@ one error with file and line.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from placement_advisor.check.effects import STEP_TOLERANCE, Limits
 from placement_advisor.check.problem import Place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import CLOSED, Positive, Rows, Text, What, like, value_in
+from placement_advisor.files.contract import (
+    CLOSED,
+    Name,
+    Positive,
+    Rows,
+    Text,
+    What,
+    like,
+    value_in,
+)
 from placement_advisor.files.foreign_json import MisfitError, content, shown, within
 from placement_advisor.files.foreign_toml import line_of, parse, told
 from placement_advisor.units import parse_bytes, parse_share
@@ -40,12 +49,6 @@ hardware = "2xV100-NVLink"
 path = "model.py\""""
 
 
-def _printable(words: str) -> str:
-    if not words or not words.isprintable():
-        raise ValueError(f"{shown(words)} is not a name of printable characters")
-    return words
-
-
 def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
     """Return what takes a text with a unit; errors tell all of it."""
 
@@ -57,24 +60,25 @@ def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
     return BeforeValidator(parsed)
 
 
-# What can name a file, and be told.
-_Words = Annotated[Text, AfterValidator(_printable)]
 _Size = Annotated[int, _parsed(parse_bytes)]
 _Share = Annotated[float, _parsed(parse_share)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    path: _Words
-    placement: _Words = AS_WRITTEN
+class _Model:
+    path: Name
+    placement: Name = AS_WRITTEN
     batch_size: Annotated[Positive, What("a number of samples")] | None = None
     mode: Literal["train", "infer"] | None = None
-    graph: _Words | None = None
+    graph: Name | None = None
     args: Rows[Text] = ()
+    max_transfer_bytes: _Size | None = None
+    max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
+    max_step_regression: _Share = STEP_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(_Step):
+class ModelConfig(_Model):
     """A model to check: where it is, how it is placed, and what it may cost.
 
     ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
@@ -83,8 +87,12 @@ class ModelConfig(_Step):
     ``place`` is where all this stands.
     """
 
-    limits: Limits = field(default_factory=Limits)
     place: Place
+
+    @property
+    def limits(self) -> Limits:
+        """What its step may cost."""
+        return like(Limits, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,18 +111,11 @@ class CheckConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Model(_Step):
-    max_transfer_bytes: _Size | None = None
-    max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
-    max_step_regression: _Share = STEP_TOLERANCE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
     __pydantic_config__: ClassVar = CLOSED
 
-    hardware: _Words
-    models: Annotated[Rows[_Model], MinLen(1), What("a list of at least one model")]
+    hardware: Name
+    models: Annotated[Rows[_Model], MinLen(1)]
 
 
 def find_config(start: Path) -> Path:
@@ -161,7 +162,7 @@ def read_config(path: Path) -> CheckConfig:
         hardware=settings.hardware,
         place=place("hardware"),
         models=tuple(
-            like(ModelConfig, model, limits=like(Limits, model), place=place(f"models[{i}]"))
+            like(ModelConfig, model, place=place(f"models[{i}]"))
             for i, model in enumerate(settings.models)
         ),
     )

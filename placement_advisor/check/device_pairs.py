@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.check.layer_pairs import layer_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from placement_advisor.check.record import Record
+    from placement_advisor.check.record import LayerRecord, Record
 
 Pair = tuple[str, str]
 
@@ -69,15 +69,13 @@ def with_devices(record: Record, called: Mapping[str, str]) -> Record:
     def name(device: str) -> str:
         return called.get(device, device)
 
+    def moved(layer: LayerRecord) -> LayerRecord:
+        there: dict[str, Any] = {p: tuple(map(name, found)) for p, found in layer.devices.items()}
+        return replace(layer, **there)
+
     return replace(
         record,
-        layers={
-            key: replace(
-                layer,
-                devices={part: tuple(map(name, found)) for part, found in layer.devices.items()},
-            )
-            for key, layer in record.layers.items()
-        },
+        layers={key: moved(layer) for key, layer in record.layers.items()},
         cuts=tuple(
             replace(cut, source=name(cut.source), target=name(cut.target)) for cut in record.cuts
         ),

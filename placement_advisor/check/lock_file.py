@@ -10,28 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Ge, Le, MinLen
-from pydantic import AfterValidator, BeforeValidator, Field
+from annotated_types import Ge, Le
+from pydantic import AfterValidator
 
-from placement_advisor.check.record import (
-    MAX_CUTS,
-    Cut,
-    LayerRecord,
-    Part,
-    Record,
-    Standing,
-    Versions,
-)
+from placement_advisor.check.record import MAX_CUTS, Cut, Part, Record
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import (
     CLOSED,
     ByName,
-    Count,
     Rows,
-    Text,
     Version,
     What,
     like,
@@ -52,32 +42,6 @@ _HINT = (
 )
 
 
-def _listed(value: object) -> object:
-    return value if isinstance(value, list) else [value]
-
-
-# One device stands as a text, several as a list.
-_Devices = Annotated[
-    Rows[Text], MinLen(1), What("a device or a list of devices"), BeforeValidator(_listed)
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
-    forward: _Devices | None = None
-    backward: _Devices | None = None
-    variables: _Devices | None = None
-    fingerprint: Annotated[Text, Field(alias="made_of")]
-    busy_us: Count
-
-    def __post_init__(self) -> None:
-        if not self.devices():
-            raise ValueError("no device")
-
-    def devices(self) -> dict[Part, tuple[str, ...]]:
-        return {part: devices for part in Part if (devices := getattr(self, part)) is not None}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut(Cut):
     """Equal tensors between two devices, of which there are several ``times``."""
@@ -92,44 +56,17 @@ def _not_too_many(cuts: tuple[_Cut, ...]) -> tuple[_Cut, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Locked(Versions):
-    placement: Text
-    graph: Text
-    placed: Text
-    layers: ByName[_Layer]
-    on_host: ByName[Rows[Text]]
+class _Locked(Record):
     cuts: Annotated[Rows[_Cut], AfterValidator(_not_too_many)]
-    copies: Annotated[Count, Field(alias="copies_per_step")]
-    bytes_across: Annotated[Count, Field(alias="bytes_across_per_step")]
-    step_us: Count
-    single_step_us: Count
-    memory_bytes: Annotated[ByName[ByName[Count]], Field(alias="peak_memory_bytes")]
-    standing: Annotated[Standing, Field(alias="verdict")]
 
     @classmethod
     def of(cls, record: Record) -> _Locked:
-        return like(
-            cls,
-            record,
-            **asdict(record.versions),
-            layers={
-                name: like(_Layer, layer, **{part: layer.devices.get(part) for part in Part})
-                for name, layer in record.layers.items()
-            },
-            cuts=tuple(like(_Cut, c, times=times) for c, times in Counter(record.cuts).items()),
-        )
+        cuts = (like(_Cut, cut, times=times) for cut, times in Counter(record.cuts).items())
+        return like(cls, record, cuts=tuple(cuts))
 
     def record(self) -> Record:
-        return like(
-            Record,
-            self,
-            versions=like(Versions, self),
-            layers={
-                name: like(LayerRecord, layer, devices=layer.devices())
-                for name, layer in self.layers.items()
-            },
-            cuts=tuple(like(Cut, row) for row in self.cuts for _ in range(row.times)),
-        )
+        cuts = (like(Cut, row) for row in self.cuts for _ in range(row.times))
+        return like(Record, self, cuts=tuple(cuts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,8 +203,8 @@ def _from_file(
     path: Path, graph: OpGraph, cluster: Cluster, locked: Mapping[str, LayerRecord]
 ) -> Placement:
     written = read_placement_file(path)
-    named = written.names_in(cluster.device_names(), cluster.place_names())
-    file, gone = written.named_as_in(graph), []
+    named = written.names_in(path, cluster.device_names(), cluster.place_names())
+    file, gone = written.named_as_in(graph, path), []
     if file is None:
         former = _former_names(written, graph, locked)
         gone = [name for name in written.by_layer if name not in former.values()]

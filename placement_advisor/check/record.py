@@ -10,14 +10,15 @@ beyond the largest that cross, of which there are only numbers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from annotated_types import MinLen
+from pydantic import BeforeValidator, Field
 
-from placement_advisor.files.contract import Count, Text
+from placement_advisor.files.contract import ByName, Count, Rows, Text, What, like
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
@@ -25,7 +26,7 @@ from placement_advisor.graph.structure.fingerprint import fingerprints, layer_fi
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -39,6 +40,16 @@ if TYPE_CHECKING:
 MAX_CUTS = 100
 _DIGITS = 3
 _NS_PER_US = 1_000
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+# In a lock file one device stands as a text, several as a list.
+_Devices = Annotated[
+    Rows[Text], MinLen(1), What("a device or a list of devices"), BeforeValidator(_listed)
+]
 
 
 class Part(StrEnum):
@@ -69,12 +80,23 @@ class Standing(StrEnum):
 class LayerRecord:
     """Where the ops of a layer run, what it is made of, and what its ops take in a step.
 
-    ``devices`` has those of each part that there is, those that hold most of its ops first.
+    A part of it that there is has the devices of its ops, those that hold most of them first.
     """
 
-    devices: Mapping[Part, tuple[str, ...]]
-    fingerprint: str
-    busy_us: int
+    forward: _Devices | None = None
+    backward: _Devices | None = None
+    variables: _Devices | None = None
+    fingerprint: Annotated[Text, Field(alias="made_of")]
+    busy_us: Count
+
+    def __post_init__(self) -> None:
+        if not self.devices:
+            raise ValueError("no device")
+
+    @property
+    def devices(self) -> dict[Part, tuple[str, ...]]:
+        """Devices of each part that there is."""
+        return {part: devices for part in Part if (devices := getattr(self, part)) is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +120,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Versions):
     """A step under a placement. Times and memory are rounded to three digits, bytes across exact.
 
     ``placement`` is what is configured: a family, or a file. ``placed`` is the fingerprint of the
@@ -107,19 +129,23 @@ class Record:
     ``memory_bytes`` is the peak of each device, by what it is held for.
     """
 
-    versions: Versions
-    placement: str
-    graph: str
-    placed: str
-    layers: Mapping[str, LayerRecord]
-    on_host: Mapping[str, tuple[str, ...]]
-    cuts: tuple[Cut, ...]
-    copies: int
-    bytes_across: int
-    step_us: int
-    single_step_us: int
-    memory_bytes: Mapping[str, Mapping[str, int]]
-    standing: Standing
+    placement: Text
+    graph: Text
+    placed: Text
+    layers: ByName[LayerRecord]
+    on_host: ByName[Rows[Text]]
+    cuts: Rows[Cut]
+    copies: Annotated[Count, Field(alias="copies_per_step")]
+    bytes_across: Annotated[Count, Field(alias="bytes_across_per_step")]
+    step_us: Count
+    single_step_us: Count
+    memory_bytes: Annotated[ByName[ByName[Count]], Field(alias="peak_memory_bytes")]
+    standing: Annotated[Standing, Field(alias="verdict")]
+
+    @property
+    def versions(self) -> Versions:
+        """What its times depend on beside the model."""
+        return like(Versions, self)
 
     def peak_bytes(self, device: str) -> int:
         """Return the peak of a device."""
@@ -146,7 +172,7 @@ def record(
     sort_of = {device: str(number) for number, group in enumerate(alike) for device in group}
     plain, placed = fingerprints(graph, placement.device_of, sort_of)
     return Record(
-        versions=versions,
+        **asdict(versions),
         placement=configured,
         graph=plain,
         placed=placed,
@@ -227,7 +253,7 @@ def _layers(graph: OpGraph, placement: Placement, schedule: Schedule) -> dict[st
     made_of = layer_fingerprints(graph)
     return {
         layer: LayerRecord(
-            devices={part: _most_first(votes[layer][part]) for part in Part if votes[layer][part]},
+            **{part: _most_first(found) for part, found in votes[layer].items()},
             fingerprint=made_of[layer or None],
             busy_us=_rounded(busy_ns[layer] / _NS_PER_US),
         )

@@ -40,7 +40,7 @@ def simulate_file(
         graph, _, traced_as = load_graph(graph_file)
         placement, file = read_placement(placement_file, graph, traced_as)
         cluster = cluster or assumed_cluster(len(file.devices))
-        renamed = file.names_in(cluster.device_names(), cluster.place_names())
+        renamed = file.names_in(placement_file, cluster.device_names(), cluster.place_names())
         told = simulation(
             graph,
             placement.renamed(renamed) if renamed else placement,

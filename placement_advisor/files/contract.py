@@ -31,8 +31,17 @@ from typing import (
 )
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
-from pydantic import ConfigDict, FailFast, Strict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    FailFast,
+    GetCoreSchemaHandler,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 from placement_advisor.files.foreign_json import (
     MAX_INTEGER,
@@ -41,7 +50,6 @@ from placement_advisor.files.foreign_json import (
     MisfitError,
     check_size,
     content,
-    parse,
     shown,
 )
 from placement_advisor.files.limits import MAX_BYTES, MAX_NS
@@ -54,14 +62,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """Says in the annotation of a type what a value has to be, for the error that it is not."""
+    """Says in the annotation of a type what a value has to be, for the error that it is not.
+
+    Of a type that holds others it says so whatever is wrong within. A union of two types needs it:
+    which of them was meant nobody knows.
+    """
 
     words: str
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the type with these words for all of its errors."""
+        return core_schema.custom_error_schema(
+            handler(kind), custom_error_type="what", custom_error_message=self.words
+        )
 
 
 Ns = Annotated[int, Ge(0), Le(MAX_NS), What("a time in whole nanoseconds")]
 Count = Annotated[int, Ge(0), Le(MAX_INTEGER), What("a whole number")]
-Version = Annotated[int, Ge(1), What("a version")]
+Version = Annotated[int, Ge(1)]
 Positive = Annotated[int, Ge(1), Le(MAX_INTEGER), What("a whole number above 0")]
 Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
 NotNegative = Annotated[float, Ge(0), What("a number of at least 0")]
@@ -69,6 +87,16 @@ Share = Annotated[float, Ge(0.0), Le(1.0), What("a number from 0 to 1")]
 # A nanosecond against a second: no two placements of a step lie so far apart.
 Ratio = Annotated[float, Gt(1e-9), Lt(1e9), What("a number from 10^-9 to 10^9")]
 Text = Annotated[str, MaxLen(MAX_TEXT_CHARS)]
+
+
+def _printable(words: str) -> str:
+    if not words or not words.isprintable():
+        raise ValueError(f"{shown(words)} is not a name of printable characters")
+    return words
+
+
+# What can name a file, and be told.
+Name = Annotated[Text, AfterValidator(_printable)]
 # May quote what a process printed, or name every layer.
 Prose = Annotated[str, MaxLen(100_000)]
 
@@ -139,13 +167,8 @@ def value_of(kind: type[T], data: bytes) -> T:
     try:
         found: T = _adapter(kind).validate_json(data)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-    else:
-        return found
-    first = min(errors, key=_rank)
-    if first["type"] == "json_invalid":
-        parse(data)  # It says so in our words, but for what Python takes for JSON.
-    raise _misfit(kind, first)
+        raise _misfit(kind, error) from None
+    return found
 
 
 def value_in(kind: type[T], document: object) -> T:
@@ -172,7 +195,7 @@ def value_from(kind: type[T], value: object) -> T:
     try:
         found: T = _adapter(kind, STRICT).validate_python(value)
     except ValidationError as error:
-        raise _misfit(kind, min(error.errors(include_url=False), key=_rank)) from None
+        raise _misfit(kind, error) from None
     return found
 
 
@@ -193,49 +216,45 @@ def _rank(error: Any) -> int:
     return 1 if error["type"] in _UNKNOWN else 2
 
 
-def _misfit(root: Any, error: Any) -> MisfitError:
-    """Return in our words what Pydantic has found first."""
-    place, kind, bounds = list(error["loc"]), error["type"], error.get("ctx", {})
-    if place[-1:] == ["[key]"]:
-        del place[-2:]
-    if kind in ("missing", *_UNKNOWN) and isinstance(place[-1], str):
-        key = place.pop()
-        if kind == "missing":
-            return MisfitError(f"no field {key!r}", _place(place))
-        known = list(_members(_type_at(root, place)))
-        near = get_close_matches(key, known, 1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        return MisfitError(f"unknown key; {meant}", _place([*place, key]))
-    if kind == "missing":  # Of a row that has fewer values.
-        place.pop()
-    if place == ["schema_version"] and kind == "less_than_equal":
-        problem = (
-            f"{shown(error['input'])} is newer than the {bounds['le']} that this advisor reads; "
-            "update it"
-        )
-        return MisfitError(problem, "schema_version")
-    if place == ["schema_version"] and kind == "greater_than_equal" and error["input"] > 0:
-        problem = (
-            f"{shown(error['input'])} is older than the {bounds['ge']} that this advisor reads; "
-            "have the file written anew"
-        )
-        return MisfitError(problem, "schema_version")
-    if kind == "value_error":  # What a type says of its values together.
-        return MisfitError(str(bounds["error"]), _place(place))
-    if kind == "json_invalid":
-        _, _, at = bounds["error"].partition(" at ")  # Python takes it where it is escaped.
-        return MisfitError(f"not valid JSON: half a character at {at}")
-    if kind == "string_too_long":
-        problem = f"{shown(error['input'])} has more than {bounds['max_length']:,} characters"
-        return MisfitError(problem, _place(place))
-    annotated = _type_at(root, place)
-    words = [f"not {each.words}" for each in _bare(annotated)[1] if isinstance(each, What)]
-    if kind in ("missing", "too_long") and (row := _members(annotated)):
-        words = words or [f"not [{', '.join(row)}]"]
-    if "expected" in bounds:
-        words = words or [f"not {bounds['expected'].replace(chr(39), '')}"]
-    what = words[-1] if words else _WHAT.get(kind, f"wrong: {error['msg']}")
-    return MisfitError(f"{shown(error['input'])} is {what}", _place(place))
+def _misfit(root: Any, found: ValidationError) -> MisfitError:
+    """Return in our words what explains best what Pydantic has found."""
+    error: Any = min(found.errors(include_url=False), key=_rank)
+    place, bounds, given = list(error["loc"]), error.get("ctx", {}), shown(error["input"])
+    if "[key]" in place:
+        del place[place.index("[key]") - 1 :]
+    match error["type"], place:
+        case "missing", [*place, str(key)]:
+            problem = f"no field {key!r}"
+        case kind, [*outer, str(key)] if kind in _UNKNOWN:
+            known = list(_members(_type_at(root, outer)))
+            near = get_close_matches(key, known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            problem = f"unknown key; {meant}"
+        case "missing" | "too_long" | "named_tuple_type" as kind, _:  # Of a row.
+            place = place[:-1] if kind == "missing" else place
+            names = ", ".join(_members(_type_at(root, place)))
+            problem = f"{given} is {f'not [{names}]' if names else _WHAT[kind]}"
+        case "less_than_equal", ["schema_version"]:
+            reads = f"newer than the {bounds['le']} that this advisor reads"
+            problem = f"{given} is {reads}; update it"
+        case "greater_than_equal", ["schema_version"] if error["input"] > 0:
+            reads = f"older than the {bounds['ge']} that this advisor reads"
+            problem = f"{given} is {reads}; have the file written anew"
+        case _, ["schema_version"]:
+            problem = f"{given} is not a version"
+        case "value_error", _:  # What a type says of its values together.
+            problem = str(bounds["error"])
+        case "json_invalid", _:
+            problem = f"not valid JSON: {bounds['error']}"
+        case "string_too_long", _:
+            problem = f"{given} has more than {bounds['max_length']:,} characters"
+        case "what", _:
+            problem = f"{given} is not {error['msg']}"
+        case kind, _:
+            expected = bounds.get("expected", "").replace("'", "")
+            what = f"not {expected}" if expected else _WHAT.get(kind, f"wrong: {error['msg']}")
+            problem = f"{given} is {what}"
+    return MisfitError(problem, _place(place))
 
 
 def _type_at(kind: Any, place: list[int | str]) -> Any:
@@ -245,31 +264,29 @@ def _type_at(kind: Any, place: list[int | str]) -> Any:
         if members and isinstance(part, str):
             kind = members[part]
         else:  # A tuple of any length and a map have one type for all.
-            bare, _ = _bare(kind)
-            inner = list(members.values()) or [t for t in get_args(bare) if t is not Ellipsis]
+            arguments = get_args(_bare(kind))
+            inner = list(members.values()) or [t for t in arguments if t is not Ellipsis]
             kind = inner[part if isinstance(part, int) and part < len(inner) else -1]
     return kind
 
 
-def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type without its annotations, and these; of one that may be null, the other one."""
-    annotations: tuple[Any, ...] = ()
+def _bare(kind: Any) -> Any:
+    """Return a type without its annotations; of one that may be null, the other one."""
     while get_origin(kind) in (Annotated, Union, UnionType):
-        annotations += getattr(kind, "__metadata__", ())
         kind = get_args(kind)[0]
-    return kind, annotations
+    return kind
 
 
 def _members(kind: Any) -> dict[str, Any]:
     """Return the types of an object's keys, or of the values of a named row."""
-    bare, _ = _bare(kind)
+    bare = _bare(kind)
     names = [f.name for f in fields(bare)] if is_dataclass(bare) else getattr(bare, "_fields", ())
     types = get_type_hints(bare, include_extras=True) if names else {}
     return {_key(name, types[name]): types[name] for name in names}
 
 
 def _key(name: str, kind: Any) -> str:
-    _, annotations = _bare(kind)
+    annotations = getattr(kind, "__metadata__", ())
     aliases = [each.alias for each in annotations if isinstance(each, FieldInfo)]
     return next(filter(None, aliases), name.rstrip("_"))
 
@@ -278,12 +295,10 @@ _WHAT = {
     "dataclass_type": "not an object",
     "dict_type": "not an object",
     "tuple_type": "not a list",
-    "named_tuple_type": "not a list",
+    "list_type": "not a list",
     "string_type": "not a string",
-    "string_unicode": "not a string: it holds half a character",
     "frozen_set_type": "not a list",
     "bool_type": "neither true nor false",
-    "string_pattern_mismatch": "not of its form",
     "int_type": "not a whole number",
     "int_from_float": "not a whole number",
     "float_type": "not a number",

@@ -6,9 +6,10 @@ last one counts.
 
 from __future__ import annotations
 
-import json
 import reprlib
 from typing import TYPE_CHECKING, TypeVar
+
+from pydantic_core import from_json
 
 from placement_advisor.files import foreign_file
 
@@ -80,44 +81,13 @@ def parse(data: bytes) -> object:
     """Return the value that the text holds.
 
     Raises:
-        MisfitError: no JSON, too many values, too deeply nested, or with numbers that JSON
-            does not have.
+        MisfitError: no JSON, too many values, or too deeply nested.
     """
     check_size(data, MAX_VALUES)
     try:
-        value: object = json.loads(data.decode("utf-8"), parse_constant=_no_number)
-    except RecursionError:
-        raise MisfitError("too deeply nested") from None
-    except UnicodeDecodeError as error:
-        raise MisfitError(f"not UTF-8 text at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise MisfitError(
-            f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        ) from None
-    except ValueError:  # Python refuses to convert a number of thousands of digits.
-        raise MisfitError("a number with too many digits") from None
-    return value
-
-
-def as_object(value: object) -> dict[str, object]:
-    """Return the value as an object.
-
-    Raises:
-        MisfitError: it is none.
-    """
-    if not isinstance(value, dict):
-        raise MisfitError(f"{shown(value)} is not an object")
-    return value
-
-
-def as_list(value: object) -> list[object]:
-    """Return the value as a list.
-
-    Raises:
-        MisfitError: it is none.
-    """
-    if not isinstance(value, list):
-        raise MisfitError(f"{shown(value)} is not a list")
+        value: object = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise MisfitError(f"not valid JSON: {error}") from None
     return value
 
 
@@ -136,7 +106,3 @@ def within(place: str, read: Callable[[object], T], value: object) -> T:
 def shown(value: object) -> str:
     """Return the value as a short text of one line."""
     return _SHORT.repr(value)
-
-
-def _no_number(name: str) -> object:
-    raise MisfitError(f"{name} is not a JSON number")

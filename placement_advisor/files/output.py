@@ -58,31 +58,33 @@ def output_folder(folder: Path) -> Iterator[Path]:
     made: list[Path] = []
     with contextlib.ExitStack() as stack:
         stack.callback(_remove_empty, made)
-        try:
+        with _told(folder, _HINT):
             _refuse_files(folder)
             made += [part for part in (folder, *folder.parents) if not part.exists()]
             folder.mkdir(parents=True, exist_ok=True)
             with _alone_in(folder):
                 _refuse_foreign(folder)
             staging = stack.enter_context(own_folder(folder))
-        except OSError as error:
-            raise _cannot_be_written(folder, error) from None
         try:
             yield staging
         except OSError as error:
-            if error.errno in NO_ROOM or not staging.exists():
-                raise _cannot_be_written(folder, error) from None
-            raise
+            if error.errno not in NO_ROOM and staging.exists():
+                raise
+            with _told(folder, _HINT):
+                raise
         check_owned(staging)
-        try:
-            with _alone_in(folder):
-                _publish(staging, folder)
-        except OSError as error:
-            raise _cannot_be_written(folder, error) from None
+        with _told(folder, _HINT), _alone_in(folder):
+            _publish(staging, folder)
 
 
-def _cannot_be_written(folder: Path, error: OSError) -> AdvisorError:
-    return AdvisorError(f"{folder}: cannot be written: {error.strerror}", hint=_HINT)
+@contextlib.contextmanager
+def _told(path: Path, hint: str, *, at: str = "") -> Iterator[None]:
+    """Have what the system refuses said as an error that the user can mend."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{path}: cannot be written: {at}{error.strerror}"
+        raise AdvisorError(message, hint=hint) from None
 
 
 def _refuse_files(folder: Path) -> None:
@@ -162,20 +164,13 @@ def output_file(
     if read is not None and path.exists() and read.exists() and path.samefile(read):
         raise AdvisorError(f"{path}: is an input of this command and is not overwritten", hint=hint)
     with contextlib.ExitStack() as stack:
-        try:
+        with _told(path, hint, at=f"{path.parent}: "):
             staging = stack.enter_context(own_folder(path.parent))
-        except OSError as error:
-            raise AdvisorError(
-                f"{path}: cannot be written: {path.parent}: {error.strerror}", hint=hint
-            ) from None
 
         def put(make: Callable[[Path], None]) -> None:
-            try:
+            with _told(path, hint):
                 make(staging / _NAME)
                 (staging / _NAME).replace(path)
-            except OSError as error:
-                message = f"{path}: cannot be written: {error.strerror}"
-                raise AdvisorError(message, hint=hint) from None
 
         yield put
 

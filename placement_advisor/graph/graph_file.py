@@ -18,7 +18,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from annotated_types import Le
-from pydantic import Strict
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import (
@@ -29,14 +28,12 @@ from placement_advisor.files.contract import (
     Rows,
     Text,
     Version,
-    What,
     value_from,
     value_in,
 )
 from placement_advisor.files.foreign_json import (
     MAX_TEXT_BYTES,
     MisfitError,
-    as_object,
     content,
     parse,
     shown,
@@ -57,17 +54,19 @@ COMPRESSION_LEVEL = 6
 _GZIP_WBITS = 31
 _SLICE = 10_000
 _END = b"}\n"
-_OpRow = Annotated[Op, What("an object")]
-# Ends are places of ops.
-_EdgeRow = Annotated[
-    tuple[Count, Count, Port, Bytes | None],
-    Strict(False),
-    What("[producer, consumer, port, size_bytes]"),
-]
 # Family and dimensions; a third says in which numbers, where that is not TensorFlow's default.
 _KERNEL_VALUES = 2
 # Nothing is equal to a new object: name and kind are always written.
 _DEFAULTS = tuple(Op._field_defaults.get(name, object()) for name in Op._fields)
+
+
+class _EdgeRow(NamedTuple):
+    """An edge; its ends are places of ops."""
+
+    producer: Count
+    consumer: Count
+    port: Port
+    size_bytes: Bytes | None
 
 
 class GraphFile(NamedTuple):
@@ -139,10 +138,10 @@ def read_graph(path: Path) -> GraphFile:
         AdvisorError: it cannot be read, or is none that `write_graph` could have written.
     """
     try:
-        document = as_object(parse(_unpacked(path)))
+        document = value_from(dict[str, Any], parse(_unpacked(path)))
         rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
         beside = value_in(_Beside, rest)
-        ops = _rows(document, "ops", _OpRow)
+        ops = _rows(document, "ops", Op)
         for i, op in enumerate(ops):
             _check_op(op, f"ops[{i}].")
         edges = _edges(ops, _rows(document, "edges", _EdgeRow))
@@ -168,7 +167,7 @@ def _slices(rows: Iterable[Any]) -> Iterator[bytes]:
     rows = iter(rows)
     comma = b""
     while some := list(islice(rows, _SLICE)):
-        yield comma + json.dumps(some, separators=(",", ":"))[1:-1].encode()
+        yield comma + json.dumps(some, separators=(",", ":"), default=sorted)[1:-1].encode()
         comma = b","
 
 
@@ -176,8 +175,6 @@ def _op_row(op: Op) -> dict[str, Any]:
     """Return the fields of an op that say anything."""
     values = zip(Op._fields, op, _DEFAULTS, strict=True)
     row: dict[str, Any] = {name: value for name, value, default in values if value != default}
-    if "device_kinds" in row:
-        row["device_kinds"] = sorted(op.device_kinds)
     if op.kernel is not None and op.kernel.arithmetic is Arithmetic.DEFAULT:
         row["kernel"] = op.kernel[:_KERNEL_VALUES]
     return row

@@ -12,7 +12,7 @@ Its key is its place among the edges, so that no two edges of a graph share one.
 
 from __future__ import annotations
 
-from enum import StrEnum
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +37,11 @@ def to_networkx(
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     for op in ops:
         extra = {"colocation": op.variable, "device": (device_of or {}).get(op.name)}
-        attributes = {**op._asdict(), **extra}
+        # As a graph file has them: enumerations as texts, tuples as lists.
+        values = json.loads(json.dumps(op, default=sorted))
+        attributes = {**dict(zip(Op._fields, values, strict=True)), **extra}
         name = attributes.pop("name")
-        known = {key: _plain(value) for key, value in attributes.items() if value is not None}
-        graph.add_node(name, **known)
+        graph.add_node(name, **{key: v for key, v in attributes.items() if v is not None})
     for key, edge in enumerate(edges):
         size = {} if edge.size_bytes is None else {"size_bytes": edge.size_bytes}
         graph.add_edge(edge.producer, edge.consumer, key=key, port=edge.port, **size)
@@ -66,12 +67,7 @@ def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
             within(
                 f"edge {shown(source)} → {shown(target)}",
                 partial(value_from, Edge),
-                {
-                    "size_bytes": None,
-                    **_known(Edge, values),
-                    "producer": source,
-                    "consumer": target,
-                },
+                {**_known(Edge, values), "producer": source, "consumer": target},
             )
             for source, target, values in graph.edges(data=True)
         ]
@@ -80,18 +76,6 @@ def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
             str(misfit), hint="nodes and edges have the attributes that `as_networkx` gives them"
         ) from None
     return ops, edges
-
-
-def _plain(value: object) -> object:
-    """Return the value as JSON can hold it."""
-    match value:
-        case StrEnum():
-            return value.value
-        case frozenset():
-            return sorted(value)
-        case tuple():
-            return [_plain(item) for item in value]
-    return value
 
 
 def _known(kind: type[Op | Edge], attributes: Mapping[str, object]) -> dict[str, object]:

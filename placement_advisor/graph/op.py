@@ -102,7 +102,7 @@ class Edge(NamedTuple):
     producer: Text
     consumer: Text
     port: Port
-    size_bytes: Bytes | None
+    size_bytes: Bytes | None = None
 
     @property
     def is_control(self) -> bool:

@@ -19,17 +19,7 @@ from annotated_types import Le
 from pydantic import Field
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Rows,
-    Text,
-    Version,
-    What,
-    like,
-    plain,
-    read,
-)
+from placement_advisor.files.contract import STRICT, ByName, Rows, Text, Version, like, plain, read
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
@@ -110,11 +100,10 @@ class Placement:
             for op in placed_ops(graph)
             if self.device_of[op.name] != by_layer[op.layer or NO_LAYER]
         }
-        written = WrittenPlacement(
+        written = like(
+            PlacementFile,
+            self,
             schema_version=SCHEMA_VERSION,
-            label=self.label,
-            family=self.family,
-            rationale=self.rationale,
             graph_fingerprint=graph.fingerprint,
             devices=devices,
             by_layer=by_layer,
@@ -147,7 +136,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenPlacement:
+class PlacementFile:
     """Which device each op of one graph runs on.
 
     Constants have no device: they are copied to their readers.
@@ -165,11 +154,7 @@ class WrittenPlacement:
     """Why the devices were chosen so, in words."""
     graph_fingerprint: Fingerprint
     """Hash of the op graph that the placement fits."""
-    devices: Annotated[
-        Rows[Text],
-        Field(min_length=1, json_schema_extra={"uniqueItems": True}),
-        What("a list of different devices"),
-    ]
+    devices: Annotated[Rows[Text], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
     """Devices in order, then hosts that hold ops; every device named below is one of them."""
     by_layer: ByName[Text]
     """Device of each layer: the one that holds most of its ops. The key "" stands for ops of no
@@ -187,9 +172,7 @@ class WrittenPlacement:
 
     def __post_init__(self) -> None:
         if len(set(self.devices)) < len(self.devices):
-            raise ValueError(
-                f"devices: {shown([*self.devices])} is not a list of different devices"
-            )
+            raise ValueError(f"devices: {shown([*self.devices])} names one twice")
         for where, devices in (("by_layer", self.by_layer), ("by_op", self.by_op)):
             for name, device in devices.items():
                 if device not in self.devices:
@@ -197,15 +180,8 @@ class WrittenPlacement:
                         f"{where}.{shown(name)}: {shown(device)} is not one of the devices"
                     )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementFile(WrittenPlacement):
-    """What a placement file says, whether or not it fits a graph."""
-
-    path: Path
-
-    def named_as_in(self, graph: OpGraph) -> PlacementFile | None:
-        """Return the file with the graph's names, None if that is another graph.
+    def named_as_in(self, graph: OpGraph, path: Path) -> PlacementFile | None:
+        """Return the file at a path with the graph's names, None if that is another graph.
 
         Raises:
             PlacementError: names are others, and it is not said which op or layer one of them is.
@@ -215,31 +191,27 @@ class PlacementFile(WrittenPlacement):
         names = None if self.structure is None else self.structure.names_in(graph)
         if names is None:
             return None
-        layers, ops = names
-        return replace(
-            self,
-            by_layer=self._renamed("by_layer", self.by_layer, layers),
-            by_op=self._renamed("by_op", self.by_op, ops),
-        )
-
-    def _renamed(
-        self, where: str, devices: Mapping[str, str], names: Mapping[str, str]
-    ) -> dict[str, str]:
-        unknown = next((name for name in devices if name not in names), None)
-        if unknown is not None:
-            raise PlacementError(
-                f"{self.path}: {where}: layers and ops have other names here, and `structure` does "
-                f"not say which one {shown(unknown)} is",
-                hint="analyse the model again to write a placement with its present names",
-            )
-        return {names[name]: device for name, device in devices.items()}
+        renamed: dict[str, Any] = {}
+        for where, known in zip(("by_layer", "by_op"), names, strict=True):
+            devices = getattr(self, where)
+            unknown = next((name for name in devices if name not in known), None)
+            if unknown is not None:
+                raise PlacementError(
+                    f"{path}: {where}: layers and ops have other names here, and `structure` does "
+                    f"not say which one {shown(unknown)} is",
+                    hint="analyse the model again to write a placement with its present names",
+                )
+            renamed[where] = {known[name]: device for name, device in devices.items()}
+        return replace(self, **renamed)
 
     def device_of(self, op: Op) -> str | None:
         """Return the device of an op, None if there is none."""
         return self.by_op.get(op.name, self.by_layer.get(op.layer or NO_LAYER))
 
-    def names_in(self, there: Sequence[str], others: Collection[str] = ()) -> dict[str, str]:
-        """Return a cluster's names for the devices, in order; nothing if it knows them.
+    def names_in(
+        self, path: Path, there: Sequence[str], others: Collection[str] = ()
+    ) -> dict[str, str]:
+        """Return a cluster's names for the devices of the file at a path; none if it knows them.
 
         ``there`` are the names of its devices, ``others`` further ones that it knows.
 
@@ -250,7 +222,7 @@ class PlacementFile(WrittenPlacement):
             return {}
         if len(self.devices) > len(there):
             raise PlacementError(
-                f"{self.path}: written for {len(self.devices)} devices, there are {len(there)}: "
+                f"{path}: written for {len(self.devices)} devices, there are {len(there)}: "
                 f"{', '.join(there)}",
                 hint="name hardware that has as many",
             )
@@ -272,7 +244,7 @@ def read_placement(
             graph, names a device that it does not list, or leaves a layer without one.
     """
     written = read_placement_file(path)
-    file = written.named_as_in(graph)
+    file = written.named_as_in(graph, path)
     if file is None:
         raise PlacementError(
             f"{path}: written for another graph than this one: "
@@ -288,10 +260,7 @@ def read_placement(
         if device is None:
             raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
         device_of[op.name] = device
-    placement = Placement(
-        label=file.label, family=file.family, device_of=device_of, rationale=file.rationale
-    )
-    return placement, file
+    return like(Placement, file, device_of=device_of), file
 
 
 def _what_differs(file: PlacementFile, graph: OpGraph, traced_as: TracedAs | None) -> list[str]:
@@ -331,7 +300,7 @@ def read_placement_file(path: Path) -> PlacementFile:
             list.
     """
     try:
-        return like(PlacementFile, read(WrittenPlacement, path), path=path)
+        return read(PlacementFile, path)
     except MisfitError as misfit:
         raise PlacementError(
             f"{path}: {misfit}", hint="`advisor analyze` writes placement files"

@@ -35,11 +35,8 @@ class TracedAs:
         """Say what was otherwise then than it is ``today``."""
         if self.mode != today.mode:
             yield f"the mode was {self.mode}, and is {today.mode} here"
-        has_other_batch = (
-            self.batch_size is not None
-            and today.batch_size is not None
-            and self.batch_size != today.batch_size
-        )
+        batches = {self.batch_size, today.batch_size}
+        has_other_batch = None not in batches and len(batches) > 1
         if has_other_batch:
             yield f"the batch was {self.batch_size}, and is {today.batch_size} here"
         for what, then, now in (

@@ -7,14 +7,18 @@ none, since measuring again is cheap. Left out: tidying up; files of other versi
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
+from pydantic import BeforeValidator, PlainSerializer, Strict
+from pydantic_core import from_json
 
 from placement_advisor.files.cache_folder import cache_folder
 from placement_advisor.files.contract import (
@@ -24,7 +28,6 @@ from placement_advisor.files.contract import (
     Ns,
     Rows,
     Text,
-    Version,
     json_text,
     like,
     read,
@@ -33,12 +36,19 @@ from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-# Version 6. Change it with whatever makes older figures wrong: how they are measured counts too.
-SCHEMA_VERSION = 6
-FileVersion = Annotated[Version, Le(SCHEMA_VERSION)]
+# Part of the names of files. Change it with whatever makes older figures wrong or files unreadable:
+# how they are measured counts too.
+SCHEMA_VERSION = 7
+# What takes longer where cores are slower.
+_OF_CORES = ("step_overhead_ns", "partition_overhead_ns", "remote_ns", "wake_ns", "op_ns")
+_T = TypeVar("_T")
+# Names of two devices; as a key of an object, JSON in JSON.
+_Pair = Annotated[
+    tuple[Text, Text], Strict(False), BeforeValidator(from_json), PlainSerializer(json.dumps)
+]
+ByPair = Mapping[_Pair, _T]
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
 # Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
@@ -93,19 +103,7 @@ class MemoryTiming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Overheads:
-    step_overhead_ns: Ns
-    partition_overhead_ns: Ns
-    remote_ns: Ns
-    quantum_ns: Ns
-    wake_ns: Ns
-    op_ns: Ns
-    reference_ns: ByName[Ns]
-    reference_p90: ByName[NotNegative]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration(_Overheads):
+class Calibration:
     """What a testbed takes for what is no op; see `placement_advisor.machine.devices.Dispatch`.
 
     ``remote_ns`` is what it takes to start another device and to hear that it has ended,
@@ -122,8 +120,16 @@ class Calibration(_Overheads):
     for each pair of hosts and for each host, and ``remote_ns`` is for devices of the first one.
     """
 
-    links: Mapping[tuple[str, str], tuple[CopyTiming, ...]]
-    both_ways: Mapping[tuple[str, str], BothWaysTiming]
+    links: ByPair[Rows[CopyTiming]]
+    both_ways: ByPair[BothWaysTiming]
+    step_overhead_ns: Ns
+    partition_overhead_ns: Ns
+    remote_ns: Ns
+    quantum_ns: Ns
+    wake_ns: Ns
+    op_ns: Ns
+    reference_ns: ByName[Ns]
+    reference_p90: ByName[NotNegative]
     memory: MemoryTiming | None = None
     network: Network | None = None
 
@@ -156,15 +162,9 @@ class Calibration(_Overheads):
                 ends: tuple(scaled(ends, copy) for copy in copies)
                 for ends, copies in self.links.items()
             },
-            step_overhead_ns=round(self.step_overhead_ns * own),
-            partition_overhead_ns=round(self.partition_overhead_ns * own),
-            remote_ns=round(self.remote_ns * own),
-            wake_ns=round(self.wake_ns * own),
-            memory=None
-            if self.memory is None
-            else replace(self.memory, bytes_per_s=self.memory.bytes_per_s / own),
-            op_ns=round(self.op_ns * own),
+            memory=self.memory and replace(self.memory, bytes_per_s=self.memory.bytes_per_s / own),
             reference_ns=dict(reference_ns),
+            **{name: round(getattr(self, name) * own) for name in _OF_CORES},
         )
 
     def _factors(self, reference_ns: Mapping[str, int]) -> dict[str, float]:
@@ -193,24 +193,10 @@ class Calibration(_Overheads):
         Raises:
             OSError: the cache directory cannot be written.
         """
-        links = [
-            _Link(source=source, target=target, copies=copies)
-            for (source, target), copies in self.links.items()
-        ]
-        both_ways = [like(_BothWays, pair, between=ends) for ends, pair in self.both_ways.items()]
-        kept = like(
-            _File,
-            self,
-            schema_version=SCHEMA_VERSION,
-            testbed=testbed,
-            links=tuple(links),
-            both_ways=tuple(both_ways),
-        )
-        return keep(kept, calibration_file(fingerprint))
+        return keep(like(_File, self, testbed=testbed), calibration_file(fingerprint))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCalibration:
+class KeptCalibration(NamedTuple):
     """A calibration on file, that of which testbed, and when it was written, in ns since 1970."""
 
     fingerprint: str
@@ -220,45 +206,16 @@ class KeptCalibration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Link:
-    source: Text
-    target: Text
-    copies: Rows[CopyTiming]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BothWays(BothWaysTiming):
-    between: tuple[Text, Text]
-
-    def __post_init__(self) -> None:
-        if self.between[0] == self.between[1]:
-            raise ValueError("one device instead of two")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File(_Overheads):
+class _File(Calibration):
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: FileVersion
     testbed: Text
-    links: Rows[_Link]
-    both_ways: Rows[_BothWays]
-    memory: MemoryTiming | None
 
     def __post_init__(self) -> None:
-        linked = {(link.source, link.target) for link in self.links}
-        names = set(self.reference_ns)
-        if linked != set(permutations(names, 2)) or set(self.reference_p90) != names:
+        ends = set(permutations(self.reference_ns, 2))
+        are_known = self.links.keys() == ends >= self.both_ways.keys()
+        if self.network or not are_known or self.reference_p90.keys() != self.reference_ns.keys():
             raise ValueError("the figures are of different devices")
-
-    def calibration(self) -> Calibration:
-        return like(
-            Calibration,
-            self,
-            links={(link.source, link.target): link.copies for link in self.links},
-            both_ways={pair.between: like(BothWaysTiming, pair) for pair in self.both_ways},
-            network=None,
-        )
 
 
 def keep(document: Any, path: Path) -> Path:
@@ -282,7 +239,7 @@ def calibration_file(fingerprint: str) -> Path:
 def stored_calibration(fingerprint: str) -> Calibration | None:
     """Return the calibration that was kept under that fingerprint, None if there is none."""
     try:
-        return read(_File, calibration_file(fingerprint)).calibration()
+        return like(Calibration, read(_File, calibration_file(fingerprint)))
     except MisfitError:
         return None
 
@@ -293,14 +250,8 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
     for path in calibrations_folder().glob("*.json"):
         with suppress(MisfitError, OSError):
             file = read(_File, path)
-            kept.append(
-                KeptCalibration(
-                    fingerprint=path.stem,
-                    testbed=file.testbed,
-                    written_ns=path.stat().st_mtime_ns,
-                    calibration=file.calibration(),
-                )
-            )
+            written_ns, calibration = path.stat().st_mtime_ns, like(Calibration, file)
+            kept.append(KeptCalibration(path.stem, file.testbed, written_ns, calibration))
     return tuple(sorted(kept, key=lambda one: (-one.written_ns, one.fingerprint)))
 
 

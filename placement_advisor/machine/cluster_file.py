@@ -12,13 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, permutations
 from math import inf, prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from annotated_types import Ge, Le
-from pydantic import AfterValidator
+from annotated_types import Ge, Le, MaxLen
+from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import CLOSED, Bytes, Rows, Text, Version, What, value_in
+from placement_advisor.files.contract import (
+    CLOSED,
+    Bytes,
+    Name,
+    Rows,
+    Text,
+    Version,
+    What,
+    value_in,
+)
 from placement_advisor.files.foreign_json import MisfitError, content, shown
 from placement_advisor.files.foreign_toml import parse, told
 from placement_advisor.files.limits import MAX_BYTES
@@ -33,7 +42,7 @@ from placement_advisor.machine.devices import (
     Sharing,
     ShortNs,
 )
-from placement_advisor.machine.gpu_facts import gpus_with_facts
+from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine
 from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import (
@@ -66,14 +75,6 @@ _HINT = (
 )
 
 
-def _name(name: str) -> str:
-    if not name.isprintable() or not 1 <= len(name) <= _MAX_NAME_CHARS:
-        raise ValueError(
-            f"{shown(name)} is not a name of 1 to {_MAX_NAME_CHARS} printable characters"
-        )
-    return name
-
-
 def _known(find: Callable[[str], object]) -> AfterValidator:
     """Return what takes the names that something is found by."""
 
@@ -87,15 +88,11 @@ def _known(find: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(known)
 
 
-def _one_of(what: str, known: Callable[[], Iterable[str]]) -> AfterValidator:
-    """Return what takes words of some alone."""
-
-    def one_of(word: str) -> str:
-        if word not in known():
-            raise ValueError(f"{shown(word)} is not a {what}; {there_are(known(), word)}")
-        return word
-
-    return AfterValidator(one_of)
+def _network(name: str) -> str:
+    known = networks(rdma=True)
+    if name not in known:
+        raise ValueError(f"{shown(name)} is not a network; {there_are(known, name)}")
+    return name
 
 
 def _rising(copies: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
@@ -107,11 +104,15 @@ def _rising(copies: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     return copies
 
 
-_Name = Annotated[Text, AfterValidator(_name)]
+_Name = Annotated[Name, MaxLen(_MAX_NAME_CHARS)]
 _Flops = Annotated[float, Ge(1e6), Le(1e18), What("a number of flop/s from 1e+06 to 1e+18")]
 _Memory = Annotated[int, Ge(10**6), Le(MAX_BYTES), What("a number of bytes from 10^6 to 10^15")]
 _UpTo = f"from 1 to {MAX_IN_LEVELS:,}"
-_Copy = Annotated[tuple[Bytes, ShortNs], What("a pair of bytes and ns")]
+
+
+class _Copy(NamedTuple):
+    size_bytes: Bytes
+    ns: ShortNs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ class _Host:
     memory_bytes: _Memory | None = None
     launch_overhead_ns: ShortNs | None = None
     launches_ahead: bool | None = None
-    gpu: Annotated[Text, _one_of("GPU with a datasheet", gpus_with_facts)] | None = None
+    gpu: Annotated[Text, _known(gpu_facts)] | None = None
 
     def __post_init__(self) -> None:
         if self.preset is None and self.kind is None:
@@ -195,7 +196,7 @@ class _Link:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
     units: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of units {_UpTo}")]
-    preset: Annotated[Text, _one_of("network", lambda: networks(rdma=True))] | None = None
+    preset: Annotated[Text, AfterValidator(_network)] | None = None
     latency_ns: ShortNs | None = None
     bandwidth_bytes_per_s: BytesPerS | None = None
     wires: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of wires {_UpTo}")] = 1
@@ -331,6 +332,19 @@ def cluster_as_toml(cluster: Cluster) -> str:
     return "\n".join(lines)
 
 
+def _from_toml(text: object) -> Cluster:
+    try:
+        return read_cluster(str(text).encode(), "cluster file")
+    except AdvisorError as error:
+        raise ValueError(error.message) from None
+
+
+# A cluster that stands in JSON, as the text of its file.
+ClusterText = Annotated[
+    Cluster, PlainValidator(_from_toml), PlainSerializer(cluster_as_toml, return_type=str)
+]
+
+
 def _assignments(row: Device | Link | CopyWork | Dispatch | Sharing) -> Iterator[str]:
     """Yield the fields that say anything."""
     for column in fields(row):
@@ -340,17 +354,10 @@ def _assignments(row: Device | Link | CopyWork | Dispatch | Sharing) -> Iterator
 
 
 def _written(value: object) -> str:
-    if isinstance(value, str):
-        # Texts that can be printed are escaped alike in JSON and TOML.
-        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, CopyWork):
         return f"{{ {', '.join(_assignments(value))} }}"
-    if isinstance(value, tuple):
-        return str([list(point) for point in value])
-    # The repr() of numpy's floats is not valid TOML.
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(float(value)) if isinstance(value, float) else str(value)
+    # Numbers, lists and texts that can be printed are written alike in JSON and TOML.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _places(file: _File) -> dict[str, str]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from placement_advisor.files.contract import NotNegative, Ns, Rows
+from placement_advisor.files.contract import STRICT, NotNegative, Ns, Rows
 from placement_advisor.machine.calibration import Calibration, Network
 from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
 
@@ -56,6 +56,8 @@ class HostFigures:
     drives none.
     """
 
+    __pydantic_config__: ClassVar = STRICT
+
     reference_ns: Rows[Ns]
     reference_p90: Rows[NotNegative]
     op_ns: Ns
@@ -71,6 +73,8 @@ class RouteFigures:
     ``at_once_there`` and ``at_once_back`` are copies of two pairs of devices, None if neither host
     has two. ``reach`` is for the other host, None where the one drives no steps.
     """
+
+    __pydantic_config__: ClassVar = STRICT
 
     way: Way
     at_once_there: AtOnceTiming | None

@@ -6,17 +6,11 @@ is as good as none, since measuring again is cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from placement_advisor.files.contract import STRICT, like, read
+from placement_advisor.files.contract import read
 from placement_advisor.files.foreign_json import MisfitError
-from placement_advisor.machine.calibration import (
-    SCHEMA_VERSION,
-    FileVersion,
-    calibrations_folder,
-    keep,
-)
+from placement_advisor.machine.calibration import calibrations_folder, keep
 from placement_advisor.machine.fingerprints import host_fingerprint, route_fingerprint
 from placement_advisor.machine.host_figures import HostFigures, RouteFigures
 
@@ -28,32 +22,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HostFile(HostFigures):
-    __pydantic_config__: ClassVar = STRICT
-
-    schema_version: FileVersion
-
-    def __post_init__(self) -> None:
-        if not self.reference_ns or len(self.reference_ns) != len(self.reference_p90):
-            raise ValueError("the figures are of different devices")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RouteFile(RouteFigures):
-    __pydantic_config__: ClassVar = STRICT
-
-    schema_version: FileVersion
-
-
 def keep_host(figures: HostFigures, plan: TestbedPlan, host: HostShare) -> Path:
     """Keep the figures of a host for runs to come; return their file.
 
     Raises:
         OSError: the cache directory cannot be written.
     """
-    document = like(_HostFile, figures, schema_version=SCHEMA_VERSION)
-    return keep(document, figures_file(host_fingerprint(plan, host)))
+    return keep(figures, figures_file(host_fingerprint(plan, host)))
 
 
 def keep_route(figures: RouteFigures, plan: TestbedPlan, one: HostShare, other: HostShare) -> Path:
@@ -62,29 +37,28 @@ def keep_route(figures: RouteFigures, plan: TestbedPlan, one: HostShare, other: 
     Raises:
         OSError: the cache directory cannot be written.
     """
-    document = like(_RouteFile, figures, schema_version=SCHEMA_VERSION)
-    return keep(document, figures_file(route_fingerprint(plan, one, other)))
+    return keep(figures, figures_file(route_fingerprint(plan, one, other)))
 
 
 def kept_host(plan: TestbedPlan, host: HostShare) -> HostFigures | None:
     """Return the figures of a host that were kept, None if there are none."""
-    found = _kept(_HostFile, host_fingerprint(plan, host))
+    found = _kept(HostFigures, host_fingerprint(plan, host))
     has_pair, drives = len(host.slots) > 1, host == plan.hosts[0]
     is_whole = (
         found is not None
-        and len(found.reference_ns) == len(host.slots)
+        and len(found.reference_ns) == len(found.reference_p90) == len(host.slots)
         and (found.within is not None) == has_pair
         and (found.step_overhead_ns is not None) == drives
         and (found.reach is not None) == (drives and has_pair)
     )
-    return like(HostFigures, found) if found is not None and is_whole else None
+    return found if is_whole else None
 
 
 def kept_route(plan: TestbedPlan, one: HostShare, other: HostShare) -> RouteFigures | None:
     """Return the figures of the ways between two hosts that were kept, None if there are none."""
-    found = _kept(_RouteFile, route_fingerprint(plan, one, other))
+    found = _kept(RouteFigures, route_fingerprint(plan, one, other))
     is_whole = found is not None and (found.reach is not None) == (one == plan.hosts[0])
-    return like(RouteFigures, found) if found is not None and is_whole else None
+    return found if is_whole else None
 
 
 def figures_file(name: str) -> Path:

@@ -16,11 +16,13 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import errors
 from placement_advisor.cost.collectives import CollectiveTimes
-from placement_advisor.files.foreign_json import MisfitError, as_list, as_object, shown, within
+from placement_advisor.files.contract import value_from
+from placement_advisor.files.foreign_json import MisfitError, shown, within
 from placement_advisor.machine import nvidia
 from placement_advisor.machine.slots import Slot
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
@@ -129,13 +131,13 @@ def _value(sent: object) -> object:
 
 
 def _values(sent: object) -> list[object]:
-    value = _value(as_list(sent))
+    value = _value(value_from(list[Any], sent))
     assert isinstance(value, list)
     return value
 
 
 def _dict(sent: object) -> dict[object, object]:
-    return dict(map(_pair, as_list(sent)))
+    return dict(map(_pair, value_from(list[Any], sent)))
 
 
 def _pair(sent: object) -> tuple[Hashable, object]:
@@ -177,7 +179,7 @@ def _record(sent: object) -> object:
     match sent:
         case [str(kind), held] if kind in _RECORD_OF:
             names = _field_names(_RECORD_OF[kind])
-            members = within(kind, as_object, held)
+            members = within(kind, partial(value_from, dict[str, Any]), held)
             if set(members) != set(names):
                 has = f"has the fields {shown(', '.join(members))}"
                 raise MisfitError(f"{has}, where there are {', '.join(names)}", kind)

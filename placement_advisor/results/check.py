@@ -257,12 +257,11 @@ def _problem(found: problem.Problem) -> Problem:
 
 
 def _record(found: record.Record) -> Record:
-    versions = found.versions
     return Record(
-        hardware=versions.hardware,
-        devices_fingerprint=versions.devices,
-        tensorflow_version=versions.tensorflow,
-        advisor_version=versions.advisor,
+        hardware=found.hardware,
+        devices_fingerprint=found.devices,
+        tensorflow_version=found.tensorflow,
+        advisor_version=found.advisor,
         placement=found.placement,
         graph_fingerprint=found.graph,
         placed_fingerprint=found.placed,

@@ -29,6 +29,7 @@ from placement_advisor.cost.measured_costs import (
 )
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import BatchSplitError, TestbedError
+from placement_advisor.files.contract import Ns
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.machine.calibration import (
     UNSTEADY_P90,
@@ -36,6 +37,7 @@ from placement_advisor.machine.calibration import (
     calibration_file,
     stored_calibration,
 )
+from placement_advisor.machine.cluster_file import ClusterText
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.host_figures_file import figures_folder
 from placement_advisor.processes.call_failure import expect
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
-    from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.processes.call_failure import CallFailure
     from placement_advisor.testbed.testbed import Testbed
@@ -72,8 +73,8 @@ class Costing:
     """What a model's ops cost, and the cluster on which they do."""
 
     costs: CostTable
-    cluster: Cluster
-    step_overhead_ns: int
+    cluster: ClusterText
+    step_overhead_ns: Ns
 
 
 def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Calibration:

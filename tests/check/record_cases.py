@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from hypothesis import strategies as st
 
-from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
+from placement_advisor.check.record import Cut, LayerRecord, Record, Standing, Versions
 
 ONE, TWO = "GPU:0", "GPU:1"
 ALIKE = [[ONE, TWO]]
@@ -16,8 +17,8 @@ VERSIONS = Versions(hardware="2xT4", devices="00ff", tensorflow="2.21.0", adviso
 def layer(
     made_of: str, forward: str, *, backward: str | None = None, busy_us: int = 100
 ) -> LayerRecord:
-    devices = {Part.FORWARD: (forward,), Part.BACKWARD: (backward or forward,)}
-    return LayerRecord(devices=devices, fingerprint=made_of, busy_us=busy_us)
+    there = (backward or forward,)
+    return LayerRecord(forward=(forward,), backward=there, fingerprint=made_of, busy_us=busy_us)
 
 
 def cut(tensor: str, size_bytes: int | None, source: str = ONE, target: str = TWO) -> Cut:
@@ -27,7 +28,7 @@ def cut(tensor: str, size_bytes: int | None, source: str = ONE, target: str = TW
 def record(**changes: Any) -> Record:
     """Return the record of two layers of different make, a device each."""
     values: dict[str, Any] = {
-        "versions": VERSIONS,
+        **asdict(VERSIONS),
         "placement": "as-written",
         "graph": "a0",
         "placed": "b0",
@@ -53,18 +54,21 @@ _cuts = st.builds(
     target=_texts,
     size_bytes=st.one_of(st.none(), _counts),
 )
+_devices = st.lists(_texts, min_size=1, max_size=3).map(tuple)
 _layers = st.builds(
     LayerRecord,
-    devices=st.dictionaries(
-        st.sampled_from(Part), st.lists(_texts, min_size=1, max_size=3).map(tuple), min_size=1
-    ),
+    forward=_devices,
+    backward=st.none() | _devices,
+    variables=st.none() | _devices,
     fingerprint=_texts,
     busy_us=_counts,
 )
-_versions = st.builds(Versions, hardware=_texts, devices=_texts, tensorflow=_texts, advisor=_texts)
 records = st.builds(
     Record,
-    versions=_versions,
+    hardware=_texts,
+    devices=_texts,
+    tensorflow=_texts,
+    advisor=_texts,
     placement=_texts,
     graph=_texts,
     placed=_texts,

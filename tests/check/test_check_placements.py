@@ -249,8 +249,8 @@ def test_a_file_for_more_devices_than_there_are_is_refused(project: Project) -> 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "not valid JSON: line 1"),
-        (b"\xff\x00", "not UTF-8"),
+        (b"", "not valid JSON: EOF"),
+        (b"\xff\x00", "not valid JSON: expected value"),
         (b"[]", "is not an object"),
         (b'{"schema_version": 2}', "2 is newer than the 1"),
         (b'{"schema_version": 1}', "no field 'label'"),

@@ -56,8 +56,8 @@ def test_a_part_of_a_layer_can_move_alone() -> None:
 
 
 def test_a_few_ops_elsewhere_are_no_move() -> None:
-    both = LayerRecord(devices={Part.FORWARD: (TWO, ONE)}, fingerprint="22", busy_us=100)
-    before = of_layers({"upper": replace(both, devices={Part.FORWARD: (TWO,)})})
+    both = LayerRecord(forward=(TWO, ONE), fingerprint="22", busy_us=100)
+    before = of_layers({"upper": replace(both, forward=(TWO,))})
     assert difference(before, of_layers({"upper": both}), []).moves == ()
 
 

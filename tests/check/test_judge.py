@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -219,8 +219,7 @@ def test_a_backward_pass_whose_forward_pass_stays_at_its_variable_moved_with_its
 
 def test_variables_alone_that_moved_were_created_in_another_scope() -> None:
     def with_variables(device: str) -> Record:
-        upper = layer("22", TWO)
-        held = replace(upper, devices={**upper.devices, Part.VARIABLES: (device,)})
+        held = replace(layer("22", TWO), variables=(device,))
         return replace(MOVED, layers={"lower": layer("11", ONE), "upper": held})
 
     before = replace(with_variables(TWO), placed="b0", step_us=1_000)
@@ -237,9 +236,7 @@ def test_a_layer_that_follows_its_variable_has_kept_its_scope() -> None:
             layers={
                 "lower": lower,
                 "upper": LayerRecord(
-                    devices={Part.FORWARD: (device,), Part.VARIABLES: (device,)},
-                    fingerprint="22",
-                    busy_us=100,
+                    forward=(device,), variables=(device,), fingerprint="22", busy_us=100
                 ),
             },
             step_us=step_us,
@@ -553,36 +550,36 @@ def test_a_budget_of_nothing_lets_nothing_cross() -> None:
 
 @pytest.mark.parametrize("what", OTHER_VERSIONS)
 def test_times_of_other_versions_are_not_compared_and_all_else_is(what: str) -> None:
-    versions = OTHER_VERSIONS[what]
-    slower = changed(versions=versions, step_us=9_000, standing=Standing.SINGLE)
+    versions = asdict(OTHER_VERSIONS[what])
+    slower = changed(**versions, step_us=9_000, standing=Standing.SINGLE)
     found = judged(slower)
     assert found.problems == ()
     assert found.notes[0].startswith("predicted times are not comparable: locked with ")
     assert what in found.notes[0]
     assert "`advisor check --update`" in found.notes[0]
     worse = replace(
-        MOVED, versions=versions, copies=2, bytes_across=9_000_000,
+        MOVED, **versions, copies=2, bytes_across=9_000_000,
         memory_bytes={ONE: {"variables": 9_000_000_000}, TWO: {}},
     )  # fmt: skip
     assert codes(judged(worse)) == [Code.MOVED, Code.COPIES, Code.BYTES, Code.MEMORY]
-    assert codes(judged(record(versions=versions), max_transfer_bytes=5)) == [Code.OVER_BUDGET]
+    assert codes(judged(record(**versions), max_transfer_bytes=5)) == [Code.OVER_BUDGET]
 
 
 def test_a_move_between_versions_is_for_the_better_if_less_crosses() -> None:
-    moved = replace(MOVED, versions=OTHER_VERSIONS["TensorFlow"], step_us=900)
+    moved = replace(MOVED, tensorflow="2.22.0", step_us=900)
     assert codes(judged(moved)) == [Code.MOVED]
     assert judged(replace(moved, bytes_across=999_999)).problems == ()
 
 
 def test_what_is_not_comparable_is_told_with_the_locked_version_first() -> None:
-    found = judged(changed(versions=OTHER_VERSIONS["TensorFlow"]))
+    found = judged(changed(tensorflow="2.22.0"))
     assert "locked with TensorFlow 2.21.0, now 2.22.0. All else" in found.notes[0]
 
 
 def test_a_search_is_held_to_copies_where_times_do_not_compare() -> None:
     after = changed(copies=2)
     assert judged(after, freedom=Freedom.SEARCH).problems == ()
-    other = replace(after, versions=OTHER_VERSIONS["TensorFlow"])
+    other = replace(after, tensorflow="2.22.0")
     assert codes(judged(other, freedom=Freedom.SEARCH)) == [Code.COPIES]
 
 

@@ -381,8 +381,8 @@ def test_times_compare_where_devices_have_other_names_alone(
         ("{}", f"{LOCK}: no field 'schema_version'"),
         ('{"schema_version": 9}', f"{LOCK}: schema_version: 9 is newer"),
         ('{\n<<<<<<< HEAD\n"a": 1\n', f"{LOCK}: merge conflict at line 2"),
-        ('{"schema_version": 1,', f"{LOCK}: not valid JSON: line 1"),
-        (b"\x80\x00", f"{LOCK}: not UTF-8 text at byte 0"),
+        ('{"schema_version": 1,', f"{LOCK}: not valid JSON: EOF while parsing"),
+        (b"\x80\x00", f"{LOCK}: not valid JSON: expected value at line 1"),
     ],
 )
 @pytest.mark.parametrize("words", [(), ("--update",)])
@@ -471,7 +471,7 @@ def test_hardware_that_means_nothing_is_named_with_its_line(
         ('path = "gone.py"', "gone.py: no such file"),
         ('path = "m.py"\nplacement = "tower"', "unknown placement 'tower'"),
         ('path = "m.py"\nplacement = "gone.json"', "gone.json: cannot be read: No such file"),
-        ('path = "m.py"\nplacement = "m.json"', "m.json: not valid JSON: line 1"),
+        ('path = "m.py"\nplacement = "m.json"', "m.json: not valid JSON: EOF"),
         ('path = "m.py:nothing"', "nothing"),
         ('path = "pyproject.toml"', "pyproject.toml: not a model file"),
     ],

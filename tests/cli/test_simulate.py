@@ -192,7 +192,7 @@ def test_equal_runs_give_equal_text_and_equal_traces(
         (("m.graph.json.gz", "--placement", "nowhere.json"), "error: nowhere.json: "),
         (
             ("m.graph.json.gz", "--placement", "m.graph.json.gz"),
-            "error: m.graph.json.gz: not UTF-8",
+            "error: m.graph.json.gz: not valid JSON: expected value",
         ),
         ((*WORDS, "--hardware", "2xAbacus"), "error: hardware '2xAbacus': unknown device"),
         (

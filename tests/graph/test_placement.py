@@ -284,8 +284,8 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ("by_layer", {}, "by_layer: no device for layer 'a'"),
         ("by_op", {"op0": None}, "by_op.op0: None is not a string"),
         ("by_op", {"op0": "GPU:9"}, "by_op.'op0': 'GPU:9' is not one of the devices"),
-        ("devices", [], "devices: [] is not a list of different devices"),
-        ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] is not a list of diff"),
+        ("devices", [], "devices: [] is too short"),
+        ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] names one twice"),
         ("devices", [5], "devices[0]: 5 is not a string"),
         ("structure", 3, "structure: 3 is not an object"),
         ("structure", {"fingerprint": "f" * 16}, "structure: no field 'layers'"),
@@ -321,12 +321,12 @@ def test_what_is_wrong_in_a_file_is_named_with_its_place(
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "not valid JSON: line 1, column 1: Expecting value"),
+        (b"", "not valid JSON: EOF while parsing a value at line 1 column 0"),
         (b"[]", "[] is not an object"),
         (b"{}", "no field 'schema_version'"),
         (b'{"schema_version": 1}', "no field 'label'"),
-        (b"[" * 100_000, "too deeply nested"),
-        (b"\xff", "not UTF-8 text at byte 0"),
+        (b"[" * 100_000, "not valid JSON: recursion limit exceeded at line 1 column 202"),
+        (b"\xff", "not valid JSON: expected value at line 1 column 1"),
     ],
 )
 def test_what_is_no_placement_file_says_so(tmp_path: Path, content: bytes, problem: str) -> None:

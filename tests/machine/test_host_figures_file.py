@@ -99,7 +99,6 @@ def test_another_number_of_devices_is_measured_anew() -> None:
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
-        ("schema_version", 10**6),
         ("op_ns", -1),
         ("reference_ns", []),
         ("reference_ns", [1]),

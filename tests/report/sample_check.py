@@ -10,21 +10,18 @@ from hypothesis import strategies as st
 from placement_advisor.check.check_result import CheckResult, ModelResult, Status
 from placement_advisor.check.difference import Difference, Move, difference
 from placement_advisor.check.problem import Code, Effect, Place, Problem
-from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
+from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LOCK = "placements.lock.json"
 GPUS = ("GPU:0", "GPU:1")
-VERSIONS = Versions(
-    hardware="2xV100-NVLink", devices="5f0c11aa", tensorflow="2.21.0", advisor="0.1.0"
-)
 
 
 def layer(made_of: str, busy_us: int, forward: str, backward: str | None = None) -> LayerRecord:
-    devices = {Part.FORWARD: (forward,), Part.BACKWARD: (backward or forward,)}
-    return LayerRecord(devices=devices, fingerprint=made_of, busy_us=busy_us)
+    there = (backward or forward,)
+    return LayerRecord(forward=(forward,), backward=there, fingerprint=made_of, busy_us=busy_us)
 
 
 def cut(tensor: str, size_bytes: int | None) -> Cut:
@@ -32,7 +29,10 @@ def cut(tensor: str, size_bytes: int | None) -> Cut:
 
 
 BEFORE = Record(
-    versions=VERSIONS,
+    hardware="2xV100-NVLink",
+    devices="5f0c11aa",
+    tensorflow="2.21.0",
+    advisor="0.1.0",
     placement="placements/ranker.json",
     graph="00aa",
     placed="00bb",

@@ -68,18 +68,11 @@ class Identities:
             return None
         layers = {number: layer or "" for layer, number in here.layers.items()}
         ops = {number: op for op, number in here.ops.items()}
+        theirs = {name: layer.number for name, layer in self.layers.items()}
+        ops_of = (layer.ops.items() for layer in self.layers.values())
         return (
-            {
-                name: layers[layer.number]
-                for name, layer in self.layers.items()
-                if layer.number in layers
-            },
-            {
-                name: ops[number]
-                for layer in self.layers.values()
-                for name, number in layer.ops.items()
-                if number in ops
-            },
+            {name: layers[number] for name, number in theirs.items() if number in layers},
+            {name: ops[number] for each in ops_of for name, number in each if number in ops},
         )
 
 
