@@ -169,7 +169,10 @@ class Settings:
     ("document", "says"),
     [
         ({"fron": "a"}, "fron: unknown key; did you mean from?"),
-        ({"path": "a", "from": 3}, "path: unknown key; there are schema_version, from, curve, sizes"),
+        (
+            {"path": "a", "from": 3},
+            "path: unknown key; there are schema_version, from, curve, sizes",
+        ),
         ({"schema_version": 2, "more": 1}, "schema_version: 2 is newer than the 1"),
         ({"schema_version": 0, "from": "a"}, "schema_version: 0 is not a version"),
         ({"from": "a", "curve": [[1, 2], [1, -2]]}, "curve[1][1]: -2 is not a time from 0 to 2^60"),
