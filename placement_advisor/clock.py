@@ -24,14 +24,3 @@ class Clock:
         """Return the time of every stage up to now; together they are all of the time."""
         self.begin(self._stage)
         return dict(self._spent_ns)
-
-
-class Countdown:
-    """What is left of a time limit, from now on."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self._end = None if limit_s is None else time.perf_counter() + limit_s
-
-    def left_s(self) -> float | None:
-        """Return the seconds that are left, None if there is no limit."""
-        return None if self._end is None else max(0.0, self._end - time.perf_counter())

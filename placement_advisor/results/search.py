@@ -66,7 +66,7 @@ class Search:
     lower_bound_ns: Ns
     """No such placement takes less, under the same costs."""
     proven: bool
-    """Whether the two are equal within a millionth."""
+    """Whether the two are equal."""
     stopped_by: Literal["proof", "effort", "clock"]
     """`effort`: the units were used up; `clock`: the time limit, so that another run may differ."""
     seconds: NotNegative

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Values that differ by less, in proportion, are equal: what a user reads has five digits, and no
-# cost is known as well. Judgement: less would cost the solvers larger numbers, for what none sees.
-PROOF_TOLERANCE = 1e-6
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:

@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
@@ -151,23 +150,22 @@ class Candidate:
 
 def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
     predicted, profile = candidate.predicted, candidate.profile
-    steps_ns = candidate.measured.step_ns if candidate.measured else ()
-    if candidate.failure and not predicted and not steps_ns:
+    timed_ns = figures.timed_ns(candidate)
+    if candidate.failure and not predicted and timed_ns is None:
         return ()
     ratio = candidate.predicted_ratio
     times = 1 / ratio.ratio if ratio and ratio.ratio else None
     speedup = candidate.comparison and candidate.comparison.speedup
-    timed = bool(steps_ns)
     shown = [
         (
             each.number(predicted) if predicted else NOTHING,
-            each.number(profile) if timed and profile else NOTHING,
+            each.number(profile) if timed_ns is not None and profile else NOTHING,
         )
         for each in figures.FIGURES
     ]
     step = (
         format_ns(predicted.step_ns) if predicted else NOTHING,
-        format_ns(round(median(steps_ns))) if timed else NOTHING,
+        format_ns(timed_ns) if timed_ns is not None else NOTHING,
     )
     foreseen = figures.with_range(times, figures.predicted_range(candidate))
     measured = figures.with_range(speedup.median, speedup) if speedup else NOTHING
