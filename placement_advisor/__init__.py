@@ -15,10 +15,11 @@ from placement_advisor.workload import Workload
 if TYPE_CHECKING:
     from placement_advisor import keras
     from placement_advisor.api import analyze, apply, lower_bound, placed, search, simulate
-    from placement_advisor.candidates.step_search import SearchResult
+    from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
     from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
-    from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+    from placement_advisor.graph.op import Edge, Op, Role
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
     from placement_advisor.placing import make_parallel, place, record_steps

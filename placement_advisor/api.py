@@ -18,18 +18,18 @@ from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_NS
+from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.graph.roles import COST_FREE_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.candidates.step_search import SearchResult
+    from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.solvers.bound_arguments import LowerBound
     from placement_advisor.tf.training.split_plan import SplitPlan
 
 Table: TypeAlias = CostTable | Mapping[str, int]
@@ -75,7 +75,7 @@ def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
         AdvisorError: an op has no cost.
     """
     from placement_advisor.simulator.simulator import Simulator
-    from placement_advisor.solvers.bounds.bound import bound_step
+    from placement_advisor.solvers.lower_bounds import bound_step
 
     tables = _tables(graph, costs, cluster)
     return bound_step(graph, tables, cluster, Simulator(graph, tables, cluster))
@@ -116,7 +116,7 @@ def search(
         AdvisorError: an op has no cost.
         PlacementError: ops contradict one another or the devices, or nothing fits.
     """
-    from placement_advisor.candidates.step_search import search_step
+    from placement_advisor.candidates.searched import search_step
     from placement_advisor.solvers.effort import Effort
 
     tables = _tables(graph, costs, cluster)
@@ -281,7 +281,7 @@ def apply(step: Any, analysis: str | Path, *inputs: Any, candidate: str | None =
     Raises:
         AdvisorError: there is no analysis, it has no such candidate, or as for these functions.
     """
-    from placement_advisor.candidates.batch_split.variable_places import VARIABLES
+    from placement_advisor.candidates.batch_split.split_graph import VARIABLES
     from placement_advisor.placing import make_parallel, place
 
     plan = _plan(analysis, candidate)

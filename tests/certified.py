@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.solvers.bounds import checked
-from placement_advisor.solvers.bounds.bound import bound_step
+from placement_advisor.solvers import bound_check
+from placement_advisor.solvers.lower_bounds import bound_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.solvers.bound_arguments import LowerBound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,4 +38,4 @@ def certified(step: PlacedStep) -> Certified:
 
 
 def verify(told: Certified, graph: OpGraph) -> None:
-    checked.verify(told.bound, graph, told.costs, told.cluster)
+    bound_check.verify(told.bound, graph, told.costs, told.cluster)

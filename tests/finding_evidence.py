@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings.evidence import gather
 from placement_advisor.analysis.findings.rules import settled
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.measurement import Measurement
@@ -96,7 +97,7 @@ def evidence_of(
         times = {name: cost for name, cost in costs.items() if isinstance(cost, int)}
         tables = _measured_costs(times).everywhere(cluster)
     simulator = Simulator(graph, tables, cluster)
-    alone = single.on_device(graph, cluster.devices[0].name)
+    alone = references.on_device(graph, cluster.devices[0].name)
     placements = [alone, *(_as_placement(split) for split in splits)]
     for placement in placements:
         placement.check(graph, cluster.device_names())

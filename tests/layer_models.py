@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.graph.op_work.signature import Signature, WorkBasis
+from placement_advisor.graph.op_work.work import work_of
 
 
 def has_formula(kind: str) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.devices import (
     NO_COPY_WORK,

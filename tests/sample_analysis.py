@@ -48,7 +48,7 @@ from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
-from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
+from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_patterns import host_bound
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph

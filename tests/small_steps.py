@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from placed_steps import PlacedStep, place, price
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import (
     NO_COPY_WORK,

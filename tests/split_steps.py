@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from placement_advisor.candidates.batch_split.plan import plan_split
-from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.candidates.batch_split.split_graph import Merge, SplitTraces, Wiring
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 

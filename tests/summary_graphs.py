@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 BOTH = frozenset({"CPU", "GPU"})
 HOST = frozenset({"CPU"})

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from placed_steps import PlacedStep, diamond, edge, op, pair, placed_steps, price
 
 import placement_advisor as pa
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 
 TWO = pa.Cluster(
     devices=(pa.Device(name="a", kind="CPU"), pa.Device(name="b", kind="CPU")),

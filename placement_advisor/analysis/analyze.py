@@ -54,7 +54,7 @@ from placement_advisor.analysis.run import (
 )
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
-from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
 from placement_advisor.errors import AdvisorError, ModelError, TestbedError
@@ -411,7 +411,7 @@ def _forecast(
     )
     cluster = proposals.prices.cluster
     recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
-    pair = replace(cluster, devices=cluster.devices[: batch_towers.GROUP])
+    pair = replace(cluster, devices=cluster.devices[: towers.GROUP])
     for split in proposals.splits.values():
         if split.within is not None:
             recorder.placements(subject.graph, pair, [split.within])

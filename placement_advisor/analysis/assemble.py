@@ -29,9 +29,9 @@ from placement_advisor.analysis.findings.rules import find_all, what_to_time
 from placement_advisor.analysis.recorder import SoFar
 from placement_advisor.analysis.run import Results
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.families import WORST_CASE_FAMILIES
+from placement_advisor.candidates.towers import BATCH_TOWERS
 from placement_advisor.cost.gpu.assumed_times import times_by_gpu
 from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
@@ -294,7 +294,7 @@ def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> Ho
     """Return how to carry out what is recommended, None if no candidate is."""
     proposals = forecast.proposals
     placement = proposals.placements.get(recommendation.candidate or "")
-    if placement is None or placement.family in {*BAD_ON_PURPOSE, AS_WRITTEN}:
+    if placement is None or placement.family in {*WORST_CASE_FAMILIES, AS_WRITTEN}:
         return None
     split = proposals.splits.get(placement.family)
     if split is None:

@@ -15,9 +15,12 @@ from placement_advisor.analysis.batch_times import (
     with_every_device,
 )
 from placement_advisor.analysis.traced_model import check_runs, child_ended, traced_model
-from placement_advisor.candidates.batch_split.plan import check_no_pairs
-from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.plan import (
+    SPLIT,
+    check_no_pairs,
+    share_folder,
+    shares_of,
+)
 from placement_advisor.cost.batch import MAX_MISFIT, split_step
 from placement_advisor.cost.batch_balance import (
     Balance,

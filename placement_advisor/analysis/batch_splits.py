@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import batch_towers
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates import towers
+from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
-from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError
@@ -99,10 +99,10 @@ def _samples(
     if families == PER_PAIR:
         cluster = assumed_cluster(devices)
         costs = roofline_by_place(traced.graph, cluster)
-        within = batch_towers.within_a_pair(traced.graph, costs, cluster)
+        within = towers.within_a_pair(traced.graph, costs, cluster)
         if isinstance(within, NotApplicable):
             raise BatchSplitError(within.reason)
-        ratios = batch_towers.by_pair(ratios)
+        ratios = towers.by_pair(ratios)
     return shares_of(traced.batch_size, ratios)
 
 
@@ -118,7 +118,7 @@ def _split(
     answer = split_among(loader, samples, folder, time_limit_s)
     if families == PER_PAIR and isinstance(answer, TracedSplit):
         graphs, weak = (
-            {batch_towers.FAMILY: replace(of[BATCH], family=batch_towers.FAMILY)}
+            {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)}
             for of in (answer.graphs, answer.weak)
         )
         return replace(answer, graphs=graphs, weak=weak)

@@ -13,8 +13,8 @@ from itertools import permutations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import single
-from placement_advisor.candidates.batch_split.programs import share_folder
+from placement_advisor.candidates import references
+from placement_advisor.candidates.batch_split.plan import share_folder
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch_balance import DeviceSpeed, speed_of, trimmed_mean
 from placement_advisor.cost.batch_memory import BatchMemory, fit_batch_memory
@@ -74,7 +74,7 @@ def time_devices(
     for done, (name, samples) in enumerate(runs):
         label = _label(name, samples)
         watcher.working("preparing", done, len(runs), label)
-        alone = single.on_device(shares[samples].graph, name)
+        alone = references.on_device(shares[samples].graph, name)
         expect(
             testbed.prepare(label, alone.device_of, share_folder(samples)),
             partial(_does_not_run, label),
@@ -102,7 +102,7 @@ def memory_of(shares: Mapping[int, OpGraph]) -> BatchMemory:
     peak_bytes = {}
     for samples, graph in shares.items():
         simulator = Simulator(graph, roofline_by_place(graph, cluster), cluster)
-        schedule = simulator.schedule(single.on_device(graph, device))
+        schedule = simulator.schedule(references.on_device(graph, device))
         peak_bytes[samples] = schedule.peak_memory_bytes[device]
     return fit_batch_memory(peak_bytes)
 

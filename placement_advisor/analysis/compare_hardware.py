@@ -27,8 +27,8 @@ from placement_advisor.analysis.scaled_machine import scaled_machine
 from placement_advisor.analysis.scaled_steps import limit_of
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import traced_model
-from placement_advisor.candidates.batch_split.shares import shares_of
-from placement_advisor.candidates.batch_split.split_traces import unsplit
+from placement_advisor.candidates.batch_split.plan import shares_of
+from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.machine_scaling import MachineScaling
     from placement_advisor.analysis.predict import Forecast
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.hierarchy import Machine
     from placement_advisor.testbed.trial import Watcher

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
-from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates import towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.testbed.added_rounds import BRIEF_ROUNDS, MAX_ROUNDS, TIMING_BUDGET_S
 from placement_advisor.units import NS_PER_S
 
@@ -146,7 +146,7 @@ class Ahead:
 def known_at_first(options: AnalyzeOptions) -> Known:
     """Return what is known before anything is looked at: that it runs, as it did before."""
     asked = set(options.families)
-    per_pair = options.devices >= batch_towers.MIN_DEVICES and asked.intersection(PER_PAIR)
+    per_pair = options.devices >= towers.MIN_DEVICES_FOR_PAIRS and asked.intersection(PER_PAIR)
     named = options.candidates
     count = _USUAL_CANDIDATES if named is None else 1 + len(named)
     return Known(

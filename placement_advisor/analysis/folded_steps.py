@@ -21,8 +21,8 @@ from placement_advisor.analysis.scaled_steps import (
 )
 from placement_advisor.analysis.step_memory import SizedOps, StepMemory, bytes_of_ops
 from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
-from placement_advisor.candidates.batch_split.variable_places import SPREAD
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.batch_split.split_graph import SPREAD
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.scaled_steps import StepNsIfWrong
     from placement_advisor.analysis.step_memory import OpBytes
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-    from placement_advisor.graph.op_graph import Op
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
+    from placement_advisor.graph.op import Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring

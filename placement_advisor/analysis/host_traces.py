@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates.batch_split.split_traces import unsplit
+from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.errors import BatchSplitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
 
 

@@ -24,7 +24,7 @@ from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.simulator.sensitivity import PredictedRatio
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.testbed.trial import Earlier
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Bound
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.failure import Failure, FailureKind
@@ -16,10 +16,9 @@ from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
-from placement_advisor.solvers.bounds.bound import bound_step
-from placement_advisor.solvers.bounds.checked import verify
-from placement_advisor.solvers.bounds.doubted import least_ratio_if_wrong
-from placement_advisor.solvers.step.latency import least_step
+from placement_advisor.solvers.bound_check import verify
+from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
+from placement_advisor.solvers.step_search import least_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -171,7 +170,9 @@ def _corrections(labels: Sequence[str], candidates: Sequence[Candidate]) -> dict
         for c in candidates
         if c.name in labels and c.comparison and c.predicted_ratio and c.predicted_ratio.ratio
     }
-    others = [seen[c.name] for c in candidates if c.name in seen and c.family not in BAD_ON_PURPOSE]
+    others = [
+        seen[c.name] for c in candidates if c.name in seen and c.family not in WORST_CASE_FAMILIES
+    ]
     if not seen:
         return {}
     middle = median(others or seen.values())

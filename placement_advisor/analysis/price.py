@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from placement_advisor.analysis.doubts import MEASURED_DOUBT, assumed_doubt
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.prices_elsewhere import Prices
-from placement_advisor.candidates import single
-from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
+from placement_advisor.candidates import references
+from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
@@ -148,7 +148,7 @@ def start_again(subject: Subject, apparatus: Apparatus, course: Course) -> None:
     course.begin(Stage.CALIBRATE)
     watcher.working("starting devices", 0, 1)
     apparatus.testbed.start()
-    apparatus.trial.enter(single.on_device(subject.graph, subject.plan.devices[0].name))
+    apparatus.trial.enter(references.on_device(subject.graph, subject.plan.devices[0].name))
     _start_mirrored(apparatus, watcher)
     for program, split in _traced_splits(subject):
         _add_programs(apparatus, program, split)

@@ -15,7 +15,7 @@ from placement_advisor.analysis.doubts import RECORDED_DOUBT, assumed_doubt
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.roles import COST_FREE_ROLES
+from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.split_steps import SplitStep, split_steps
 from placement_advisor.candidates import searched
-from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import FAMILIES, placements_of, propose
+from placement_advisor.candidates.references import as_written
 from placement_advisor.defaults import BASELINE
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.price import Priced
     from placement_advisor.analysis.prices_elsewhere import Prices
-    from placement_advisor.candidates.not_applicable import NotApplicable
+    from placement_advisor.candidates.by_layer import NotApplicable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.solvers.effort import Effort
@@ -69,7 +69,7 @@ def propose_all(
     answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster, own)
     if SEARCHED in families and SEARCHED not in known:
         dearer = prices.doubt.copies
-        found = searched.propose(answers, prices.costs, simulator, effort, dearer=dearer)
+        found = searched.propose_searched(answers, prices.costs, simulator, effort, dearer=dearer)
         answers[SEARCHED] = found
     answers.update(known)
     splits: dict[str, SplitStep] = {}

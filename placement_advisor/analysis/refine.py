@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.analysis.predict import Forecast, prediction_of
 from placement_advisor.candidates import searched
-from placement_advisor.candidates.choose import TO_UNDERSTAND
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.families import TO_UNDERSTAND
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, paired_ratios
 from placement_advisor.simulator.belief import Belief, Seen
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def _searched(forecast: Forecast, effort: Effort) -> Placement | None:
     if SEARCHED not in proposals.answers:
         return None
     starts = proposals.of_whole_batch
-    found = searched.propose(
+    found = searched.propose_searched(
         starts,
         proposals.prices.costs,
         proposals.simulator,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.choose import RUN_BRIEFLY, to_run
-from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
+from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR, RUN_BRIEFLY, to_run
 from placement_advisor.files.contract import Ns, Rows
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.simulator.step_growth import GrowingStep

@@ -33,9 +33,9 @@ from placement_advisor.analysis.machine_scaling import (
 )
 from placement_advisor.analysis.scaled_steps import limit_of, simulator_of, step_ns_if_wrong
 from placement_advisor.analysis.step_memory import StepMemory
-from placement_advisor.candidates import families, pipeline, single, towers
+from placement_advisor.candidates import families, pipeline, references, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.host_traces import HostTraces
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.hierarchy import Machine
     from placement_advisor.machine.nccl_rings import Ring
 
 # Families that split the layers among the devices of a host.
-LAYER_FAMILIES = (towers.FAMILY, pipeline.FAMILY)
+LAYER_FAMILIES = (towers.TOWERS, pipeline.FAMILY)
 
 
 def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) -> MachineScaling:
@@ -104,7 +104,7 @@ class _Found:
         self._layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
         first = machine.host.with_devices(machine.host.device_names()[:1])
         self._first = _Part(cluster=first, hosts=1, rings=(ring_of_devices(first),))
-        self._all_on_first = single.propose(self._graph, self._costs, first)
+        self._all_on_first = references.propose_single(self._graph, self._costs, first)
         self.steps, self.notes = list[SimulatedStep](), list[str]()
         self.memory: list[FamilyMemory] = []
         self._best: dict[tuple[Scaling, int], _Best] = {}
@@ -120,7 +120,7 @@ class _Found:
                 self._add_alone(larger)
         another = traces.another()
         if another is not None:
-            self.memory.append(steps.memory(single.FAMILY, step, another))
+            self.memory.append(steps.memory(references.SINGLE, step, another))
 
     @property
     def alone(self) -> tuple[OneDevice, ...]:
@@ -133,7 +133,7 @@ class _Found:
         if one.fits:
             yield ScaledStep(
                 scaling=Scaling.WEAK,
-                family=single.FAMILY,
+                family=references.SINGLE,
                 devices=1,
                 used=1,
                 samples=one.samples,
@@ -198,7 +198,7 @@ class _Found:
 
     def _add_alone(self, traces: SplitTraces) -> tuple[FoldedStep, _Steps]:
         steps = _LaidOutSteps(traces, self._first, self._folded, self._all_on_first)
-        step = steps.simulated(single.FAMILY)
+        step = steps.simulated(references.SINGLE)
         (samples,) = traces.wiring.shares
         one = OneDevice(samples, step.outline.step_ns, step.memory.fits())
         self._alone.append((one, self._if_wrong_ns(step)))

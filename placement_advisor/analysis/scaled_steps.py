@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
+from placement_advisor.candidates.batch_split.mirrored_graph import ALL_GATHER, ALL_REDUCE
 from placement_advisor.cost.rings import (
     ALL_DEVICES,
     between_hosts,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.op import Op
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline

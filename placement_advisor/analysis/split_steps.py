@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.variable_places import (
+from placement_advisor.candidates.batch_split.split_graph import (
     ON_HOST,
     SPREAD,
     graph_of,
     placed_on_devices,
 )
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.simulator.simulator import Simulator
 
@@ -70,8 +70,8 @@ def _split_step(
         )
         return NotApplicable(family=family, reason=uneven)
     within: Placement | NotApplicable | None = None
-    if family == batch_towers.FAMILY:
-        within = batch_towers.within_a_pair(graph, prices.costs, cluster)
+    if family == towers.BATCH_TOWERS:
+        within = towers.within_a_pair(graph, prices.costs, cluster)
     if isinstance(within, NotApplicable):
         return within
     if family == MIRRORED and split.collectives is not None:
@@ -105,7 +105,7 @@ def _placed(
     """Return the placement of a step whose batch is split."""
     devices, host = cluster.device_names()[: len(samples)], cluster.devices[0].host
     if within is not None:
-        return batch_towers.on_pairs(step, within, cluster.device_names(), samples)
+        return towers.on_pairs(step, within, cluster.device_names(), samples)
     rationales = {
         BATCH: f"one update of the variables on {devices[0]}",
         ON_HOST: f"one update of the variables on {host}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.cost.batch_memory import fit_batch_memory
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.simulator.device_flow import Constants, DeviceFlow
 from placement_advisor.simulator.outline import most_at_once
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Device
     from placement_advisor.simulator.outline import Outline
     from placement_advisor.simulator.peak import PeakMemory

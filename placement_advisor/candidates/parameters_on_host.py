@@ -17,22 +17,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import listed
-from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.membership import data_outputs
-from placement_advisor.graph.op import LOOKUP_KINDS
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.candidates.by_layer import NotApplicable, listed, place_by_layer
+from placement_advisor.graph.layer_view import data_outputs, layer_view
+from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Role
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.graph.roles import PASS_ROLES
 from placement_advisor.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 
 FAMILY = "parameters-on-host"

@@ -20,15 +20,12 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.busy_time import busy_ns
-from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import listed
-from placement_advisor.graph.host_ops import host_bound
+from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed, place_by_layer
+from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.graph.placement import Placement
-from placement_advisor.graph.roles import COMPUTING_ROLES
-from placement_advisor.graph.structure.order import depth_first
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import counted, format_bytes, format_ns
 
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.stretches import Pool, Problem
+    from placement_advisor.solvers.pipeline_stages import Pool, StageProblem
 
 FAMILY = "pipeline"
 MIN_STAGES = 2
@@ -109,19 +106,19 @@ def propose(
 
 
 def _cuts(
-    problem: Problem,
+    problem: StageProblem,
     blocks: Sequence[str],
     cluster: Cluster,
     work_ns: Mapping[str, Mapping[str, int]],
 ) -> Iterator[dict[str, str]]:
     """Yield the device of each block on the first two devices, three, and so on, where one fits."""
     # Compiled code takes a second to load.
-    from placement_advisor.solvers.stretches import best_along
+    from placement_advisor.solvers.pipeline_stages import best_stages
 
     names = cluster.device_names()
     for count in range(MIN_STAGES, len(names) + 1):
         pools = _pools(problem.ops, cluster.with_devices(names[:count]), work_ns)
-        cut = best_along(replace(problem, pools=pools), range(len(blocks)))
+        cut = best_stages(replace(problem, pools=pools), range(len(blocks)))
         if cut is not None:
             yield dict(zip(blocks, cut, strict=True))
 
@@ -185,9 +182,9 @@ def _problem(
     blocks: Sequence[str],
     work_ns: Mapping[str, Mapping[str, int]],
     cluster: Cluster,
-) -> Problem:
+) -> StageProblem:
     """Return what is to be cut, in ns, on devices yet to be told; the groups are the blocks."""
-    from placement_advisor.solvers.stretches import Problem
+    from placement_advisor.solvers.pipeline_stages import StageProblem
 
     ops = tuple(op for op in graph.ops if op.name in with_block)
     number = {op.name: i for i, op in enumerate(ops)}
@@ -206,7 +203,7 @@ def _problem(
         if with_block[edge.producer] != with_block[edge.consumer]:
             pairs[number[edge.producer], number[edge.consumer]] = None
             leaving[number[edge.producer]][edge.port] = link.transfer_ns(edge.size_bytes or 0)
-    return Problem(
+    return StageProblem(
         ops=tuple(op.name for op in ops),
         edges=tuple(pairs),
         copy_time=tuple(float(sum(leaving[i].values())) for i in range(len(ops))),
@@ -220,7 +217,7 @@ def _pools(
     ops: Sequence[str], cluster: Cluster, work_ns: Mapping[str, Mapping[str, int]]
 ) -> tuple[Pool, ...]:
     """Return the devices, those together that take the same time and have the same memory."""
-    from placement_advisor.solvers.stretches import Pool
+    from placement_advisor.solvers.pipeline_stages import Pool
 
     alike: dict[tuple[int, int | None], list[str]] = defaultdict(list)
     for device in cluster.devices:

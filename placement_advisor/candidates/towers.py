@@ -1,50 +1,40 @@
 """Towers: parts of the model that do not need one another, each on a device of its own.
 
-What towers are, and the joins where they meet, says `structure.joins`; here a group of layers
-counts as one if any of it costs time or reads a variable. The rest of the model is the *trunk*.
-Towers are packed on devices, longest first, each on the device that is done with it first.
-
-The trunk goes beside the heaviest tower, which is on the first device unless another is faster: it
-waits for that tower last, so that tower's output crosses nothing and the copies of lighter towers
-hide behind it. What an optimizer does for the trunk can run beside the towers' backward pass and
-counts as part of that device's load; the rest of the trunk cannot. So of several joins, the one
-with the least rest of the trunk plus fullest device is chosen; ties: the earliest.
-
-What several devices read: variables and tables shared by the same devices sit together on the one
-whose layers that read them cost most (ties: the first). A layer elsewhere that looks up in them, or
-whose input and output are fewer bytes than what it reads, moves there as a whole; any other stays
-in its tower and reads the variable across.
-
-Left out: towers within towers; moving a tower to lower the copies.
+`towers-forward-only` leaves the backward pass on the first device, as `with tf.device` around
+layers does. `batch-towers` also splits the batch among pairs of devices.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.layers import LayerGraph, layer_graph
-from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.rationale_phrases import listed
-from placement_advisor.graph.layer_view import total_bytes
-from placement_advisor.graph.membership import data_inputs
+from placement_advisor.candidates.by_layer import (
+    LayerGraph,
+    NotApplicable,
+    busy_ns,
+    layer_graph,
+    listed,
+    place_by_layer,
+)
+from placement_advisor.graph.layer_structure import common_ancestor, towers
+from placement_advisor.graph.layer_view import data_inputs, total_bytes
 from placement_advisor.graph.name_patterns import name_patterns
-from placement_advisor.graph.op_graph import Role
-from placement_advisor.graph.placement import Placement
-from placement_advisor.graph.roles import STANDING_ROLES
-from placement_advisor.graph.structure.joins import common_ancestor, towers
-from placement_advisor.units import format_share
+from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 
-FAMILY = "towers"
+
+TOWERS = "towers"
 MIN_DEVICES = 2
 # Any join with a label or a sample weight looks like two towers, one of them a cast. What moves
 # less than 1 % of the compute cannot be told from the single device in any measurement.
@@ -70,7 +60,7 @@ class _Split:
         return [tower for tower, where in pairs if where == device]
 
 
-def propose(
+def propose_towers(
     graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
 ) -> Placement | NotApplicable:
     """Return the placement of independent towers on the devices.
@@ -80,11 +70,11 @@ def propose(
     """
     devices = cluster.device_names()
     if len(devices) < MIN_DEVICES:
-        return NotApplicable(family=FAMILY, reason="there is one device")
+        return NotApplicable(family=TOWERS, reason="there is one device")
     view = layer_graph(graph, costs, cluster)
     splits = _splits(view, devices)
     if not splits:
-        return NotApplicable(family=FAMILY, reason=_why_none(view))
+        return NotApplicable(family=TOWERS, reason=_why_none(view))
     split = min(splits, key=lambda split: split.step_ns)
 
     layer_device = dict.fromkeys(view.layers, split.trunk_device)
@@ -102,13 +92,13 @@ def propose(
         if moved:
             why = "share variables that are more bytes than what their layers take and give"
         return NotApplicable(
-            family=FAMILY,
+            family=TOWERS,
             reason=f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
             f"compute would stay on {busiest}",
         )
     return Placement(
-        label=FAMILY,
-        family=FAMILY,
+        label=TOWERS,
+        family=TOWERS,
         device_of=device_of,
         rationale=_rationale(view, split, devices, homes),
     )
@@ -267,3 +257,82 @@ def _tower_label(view: LayerGraph, tower: frozenset[str], sharing: set[str]) -> 
     own = own or [layer for layer in view.layers if layer in tower]
     patterns = name_patterns(own, view.layers)
     return patterns[0] if len(patterns) == 1 else f"{own[0]} … {own[-1]}"
+
+
+TOWERS_FORWARD_ONLY = "towers-forward-only"
+
+
+def propose_towers_forward_only(
+    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+) -> Placement | NotApplicable:
+    """Return the towers with all backward ops on the first device.
+
+    Not applicable without towers or without a backward pass.
+    """
+    if all(op.role is not Role.BACKWARD for op in graph.ops):
+        return NotApplicable(family=TOWERS_FORWARD_ONLY, reason="the step has no backward pass")
+    split = propose_towers(graph, costs, cluster)
+    if isinstance(split, NotApplicable):
+        return NotApplicable(family=TOWERS_FORWARD_ONLY, reason=f"as for towers: {split.reason}")
+    first = cluster.devices[0].name
+    left_behind = [
+        op.name
+        for op in placed_ops(graph)
+        if op.role in TRAINING_ROLES and op.variable is None and split.device_of[op.name] != first
+    ]
+    work_ns = busy_ns(graph, costs, cluster)[first]
+    time_ns = sum(work_ns.get(name, 0) for name in left_behind)
+    return replace(
+        split,
+        label=TOWERS_FORWARD_ONLY,
+        family=TOWERS_FORWARD_ONLY,
+        device_of={**split.device_of, **dict.fromkeys(left_behind, first)},
+        rationale=f"towers by `with tf.device`: {counted(len(left_behind), 'op')} of the backward "
+        f"pass and the optimizer ({format_ns(time_ns)}) stay on {first}, whatever the forward "
+        "pass says",
+    )
+
+
+BATCH_TOWERS = "batch-towers"
+GROUP = 2
+MIN_DEVICES_FOR_PAIRS = 2 * GROUP
+
+
+def within_a_pair(
+    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+) -> Placement | NotApplicable:
+    """Return the placement of the unsplit step on the first pair of devices.
+
+    Not applicable with fewer than four devices, or where there are no towers.
+    """
+    names = cluster.device_names()
+    if len(names) < MIN_DEVICES_FOR_PAIRS:
+        reason = f"two pairs of devices are {MIN_DEVICES_FOR_PAIRS}, and there are {len(names)}"
+        return NotApplicable(family=BATCH_TOWERS, reason=reason)
+    found = propose_towers(graph, costs, cluster.with_devices(names[:GROUP]))
+    if isinstance(found, NotApplicable):
+        return NotApplicable(family=BATCH_TOWERS, reason=found.reason)
+    return replace(found, label=BATCH_TOWERS, family=BATCH_TOWERS)
+
+
+def by_pair(amounts: Sequence[float]) -> list[float]:
+    """Return what the devices of each pair make together; a last one without a partner is left."""
+    return [one + other for one, other in zip(amounts[::GROUP], amounts[1::GROUP], strict=False)]
+
+
+def on_pairs(
+    split: SplitGraph, within: Placement, devices: Sequence[str], samples: Sequence[int]
+) -> Placement:
+    """Return the placement of each replica on a pair, as the unsplit step is placed on the first.
+
+    ``samples`` are those of each replica.
+    """
+    first, second = devices[:GROUP]
+    pairs = [devices[GROUP * i : GROUP * (i + 1)] for i in range(len(samples))]
+    shares = " + ".join(map(str, samples))
+    return split.laid_out(
+        within,
+        [dict(zip((first, second), pair, strict=True)) for pair in pairs],
+        label=BATCH_TOWERS,
+        rationale=f"{shares} samples side by side on pairs of devices, each: {within.rationale}",
+    )

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.batch_splits import split_among
-from placement_advisor.candidates import batch_towers
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates import towers
+from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.variable_places import graph_of, placed_on_devices
+from placement_advisor.candidates.batch_split.split_graph import graph_of, placed_on_devices
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import PER_PAIR
-from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.check.placements import Freedom, Layout, no_longer_applies
 from placement_advisor.check.record import Part
 from placement_advisor.errors import AdvisorError, BatchSplitError
@@ -50,7 +50,7 @@ def split_step(
         AdvisorError: it cannot be split so.
     """
     per_pair = family in PER_PAIR
-    replicas = devices // batch_towers.GROUP if per_pair else devices
+    replicas = devices // towers.GROUP if per_pair else devices
     if replicas <= 1:
         groups = "pairs of devices" if per_pair else "devices"
         raise AdvisorError(
@@ -90,10 +90,10 @@ def lay_out_split(
     """
     devices, host = cluster.device_names(), cluster.devices[0].host
     if family in PER_PAIR:
-        within = batch_towers.within_a_pair(graph, costs, cluster)
+        within = towers.within_a_pair(graph, costs, cluster)
         if isinstance(within, NotApplicable):
             raise no_longer_applies(family, within.reason, split.step.graph, locked)
-        placed = batch_towers.on_pairs(split.step, within, devices, split.samples)
+        placed = towers.on_pairs(split.step, within, devices, split.samples)
         return Layout(placement=placed, freedom=Freedom.RULE)
     found = placed_on_devices(family, split.step, devices, host, "the batch is shared evenly")
     if isinstance(found, NotApplicable):

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.findings import backward_on_default_device
-from placement_advisor.candidates.as_written import devices_asked_for
+from placement_advisor.candidates.references import devices_asked_for
 from placement_advisor.check.problem import Code, Problem, at, first_few, some
 from placement_advisor.check.record import Part
-from placement_advisor.graph.op import Role
+from placement_advisor.graph.op import PASS_ROLES, Role
 from placement_advisor.graph.placement import NO_LAYER
-from placement_advisor.graph.roles import PASS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

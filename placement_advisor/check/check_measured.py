@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.check.causes import said_moves
 from placement_advisor.check.check_result import Status
 from placement_advisor.check.code_lines import CodeLines
@@ -100,7 +100,7 @@ def measure(
         testbed.start()
         trial = Trial(testbed, steps=_STEPS, watcher=watcher)
         # The reference for results comes first; the locked placement runs on both sides of today's.
-        alone = trial.enter(single.on_device(graph, plan.devices[0].name))
+        alone = trial.enter(references.on_device(graph, plan.devices[0].name))
         for label, placement in ((_LOCKED, locked), (_TODAY, today), (_AGAIN, locked)):
             trial.enter(replace(placement.renamed(here), label=label))
         found = _raced(trial, alone, plan.description, tolerance)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from placement_advisor import defaults
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.traced_model import traced_model
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.check.batch_splits import split_step
 from placement_advisor.check.check_measured import Measured, measure, with_measured
@@ -324,7 +324,7 @@ def _compile(cluster: Cluster, placements: Set[str]) -> None:
     ops = [Op(name=name, kind="NoOp", layer=name, output_bytes=(1,)) for name in "ab"]
     graph = OpGraph(ops, [Edge(producer="a", consumer="b", port=0, size_bytes=1)])
     costs = roofline_by_place(graph, cluster)
-    placement = single.on_device(graph, cluster.device_names()[0])
+    placement = references.on_device(graph, cluster.device_names()[0])
     Simulator(graph, costs, cluster).step_ns(placement)
     if AUTO in placements:
         lay_out(AUTO, Path(), graph, None, costs, cluster, {})

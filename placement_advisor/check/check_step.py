@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
-from placement_advisor.candidates.busy_time import alike
+from placement_advisor.candidates.by_layer import alike
 from placement_advisor.check.batch_splits import lay_out_split, lines_of_split
 from placement_advisor.check.causes import read_scopes
 from placement_advisor.check.check_result import ModelResult, Status

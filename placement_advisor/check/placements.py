@@ -12,27 +12,27 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import searched, single
-from placement_advisor.candidates.as_written import as_written, devices_asked_for
+from placement_advisor.candidates import references, searched
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import (
-    BAD_ON_PURPOSE,
     FAMILIES,
     NAMES,
     SPLITS,
+    WORST_CASE_FAMILIES,
     propose,
 )
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.references import as_written, devices_asked_for
 from placement_advisor.check.layer_pairs import same_layers
 from placement_advisor.check.problem import some
 from placement_advisor.check.record import PART_OF
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
-from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -182,16 +182,16 @@ def _as_written(
         )
     placement = as_written(graph, requested_device_of, cluster)
     if placement is None:
-        placement = single.on_device(graph, there[0])
+        placement = references.on_device(graph, there[0])
     return Layout(placement=placement, freedom=Freedom.NONE)
 
 
 def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Placement:
     """Return the best placement by prediction, of those that fit."""
-    names = tuple(name for name in FAMILIES if name not in BAD_ON_PURPOSE)
+    names = tuple(name for name in FAMILIES if name not in WORST_CASE_FAMILIES)
     answers = propose(names, graph, costs, cluster)
     simulator = Simulator(graph, costs, cluster)
-    found = searched.propose(answers, costs, simulator, _EFFORT)
+    found = searched.propose_searched(answers, costs, simulator, _EFFORT)
     if isinstance(found, Placement):
         return found
     if found.unbeaten is None:

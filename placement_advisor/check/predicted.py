@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.doubts import assumed_doubt
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.check.record import record
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.simulator.peak import shortages
@@ -61,7 +61,7 @@ class Predictor:
             together = split.collective_of
             self._simulator = Simulator(split.graph, split_costs, cluster, collective_of=together)
         self._doubt = assumed_doubt(costs, cluster)
-        self._alone = single.on_device(graph, cluster.device_names()[0])
+        self._alone = references.on_device(graph, cluster.device_names()[0])
 
     def schedule(self, placement: Placement) -> Schedule:
         """Return the simulated step."""

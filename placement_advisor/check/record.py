@@ -19,10 +19,10 @@ from annotated_types import MinLen
 from pydantic import BeforeValidator, Field
 
 from placement_advisor.files.contract import ByName, Count, Rows, Text, What, like
+from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
+from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
-from placement_advisor.graph.structure.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def search(
 ) -> None:
     """Search for the best placement of a graph file, with a bound that none can beat."""
     from placement_advisor.analysis.prices_elsewhere import read_elsewhere
-    from placement_advisor.candidates.step_search import search_step
+    from placement_advisor.candidates.searched import search_step
     from placement_advisor.clock import Clock
     from placement_advisor.cost.links import assumed_cluster
     from placement_advisor.cost.roofline import roofline_by_place

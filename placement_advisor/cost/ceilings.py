@@ -14,8 +14,8 @@ Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1
 
 from __future__ import annotations
 
-from placement_advisor.graph.op_work import linear_algebra, random, text
-from placement_advisor.graph.op_work.gather_scatter import SPARSE_SEGMENTS
+from placement_advisor.graph.op_work import elementwise, layers, movement
+from placement_advisor.graph.op_work.movement import SPARSE_SEGMENTS
 
 # Eigen's products of matrices, which triangular solutions call in place of oneDNN's: 51 to 78 of
 # 132 Gflop/s.
@@ -53,7 +53,10 @@ _INDEXED = (
 _SERIAL = "Bucketize Cumprod Cumsum LowerBound NthElement TopK TopKV2 UpperBound Where"
 
 CPU_PEAK_SHARES: dict[str, float] = {
-    **dict.fromkeys((*linear_algebra.FORMULAS, *random.FORMULAS, *text.FORMULAS), SCALAR_SHARE),
+    **dict.fromkeys(
+        (*layers.LINEAR_ALGEBRA_FORMULAS, *elementwise.RANDOM_FORMULAS, *movement.TEXT_FORMULAS),
+        SCALAR_SHARE,
+    ),
     "MatrixTriangularSolve": PLAIN_PRODUCT_SHARE,
     "Einsum": BATCHED_PRODUCT_SHARE,
     "SparseSoftmaxCrossEntropyWithLogits": LABELLED_SHARE,

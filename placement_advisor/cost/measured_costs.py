@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from placement_advisor.cost.roofline import STAND_IN_CPU
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import COST_FREE_ROLES, Role
 from placement_advisor.graph.op_work import elementwise
-from placement_advisor.graph.roles import COST_FREE_ROLES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -126,7 +125,12 @@ def ns_per_byte(measured: Iterable[tuple[OpGraph, CostTable]]) -> float:
         for op in graph.ops:
             cost = costs.costs.get(op.name)
             is_measured = cost is not None and cost.basis is CostBasis.MEASURED
-            if op.kind in elementwise.FORMULAS and op.bytes_accessed and cost and is_measured:
+            if (
+                op.kind in elementwise.ELEMENTWISE_FORMULAS
+                and op.bytes_accessed
+                and cost
+                and is_measured
+            ):
                 time_ns += cost.time_ns
                 moved_bytes += op.bytes_accessed
     if not moved_bytes:

@@ -33,7 +33,7 @@ from placement_advisor.machine.presets import hardware_figures
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.op import Op
     from placement_advisor.machine.devices import Cluster
 
 # The place of the collectives of all devices.

@@ -25,15 +25,15 @@ from placement_advisor.cost.gpu.fusions import fused_into_convolutions
 from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
 from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.graph.op import COMPUTING_ROLES
 from placement_advisor.graph.op_work.signature import WorkBasis
-from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from placement_advisor.graph.op import Inside
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Inside, Op
+    from placement_advisor.graph.op_graph import OpGraph
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
 # flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less

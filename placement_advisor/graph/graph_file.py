@@ -1,9 +1,7 @@
-"""The file of an op graph: gzipped JSON, documented in the contracts.
+"""The file of an op graph: gzipped JSON that also says how the step was traced.
 
-A file is data that may come from anywhere. Reading checks everything but what `OpGraph` checks
-itself (ops given twice, cycles), within limits on size, so that no file can crash the reader,
-fill the memory or take long. Writing goes in slices, so that a large graph is never in memory
-as one text.
+It is read without networkx; `to_networkx` and `from_networkx` convert a graph for programs
+that use networkx.
 """
 
 from __future__ import annotations
@@ -11,7 +9,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import zlib
+from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
@@ -28,6 +28,7 @@ from placement_advisor.files.contract import (
     Rows,
     Text,
     Version,
+    What,
     value_from,
     value_in,
 )
@@ -41,11 +42,56 @@ from placement_advisor.files.foreign_json import (
 )
 from placement_advisor.graph.op import Edge, Op, Port
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic
-from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    import networkx as nx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedAs:
+    """A step's mode, batch, and the types and shapes of what it takes and returns, as text."""
+
+    mode: Text
+    """Mode of the step, `train` or `infer`."""
+    batch_size: Annotated[Count, What("a number of samples")] | None
+    """Samples in a batch; null where the inputs hold none."""
+    inputs: Rows[Text]
+    """Type and shape of each input, such as `float32 [16, 8]`."""
+    outputs: Rows[Text]
+    """The same of each output."""
+
+    def differences(self, today: TracedAs) -> Iterator[str]:
+        """Say what was otherwise then than it is ``today``."""
+        if self.mode != today.mode:
+            yield f"the mode was {self.mode}, and is {today.mode} here"
+        batches = {self.batch_size, today.batch_size}
+        has_other_batch = None not in batches and len(batches) > 1
+        if has_other_batch:
+            yield f"the batch was {self.batch_size}, and is {today.batch_size} here"
+        for what, then, now in (
+            ("inputs", self.inputs, today.inputs),
+            ("outputs", self.outputs, today.outputs),
+        ):
+            if has_other_batch:
+                then, now = _of_any(self.batch_size, then), _of_any(today.batch_size, now)
+            # Inputs may come in another order, as they may have other names.
+            there, here = Counter(then) - Counter(now), Counter(now) - Counter(then)
+            only = [
+                f"only {where}: {shown(', '.join(types.elements()))}"
+                for where, types in (("there", there), ("here", here))
+                if types
+            ]
+            if only:
+                yield f"{what} {', '.join(only)}"
+
+
+def _of_any(batch_size: int | None, types: Sequence[str]) -> tuple[str, ...]:
+    """Return types without the batch, which is in most shapes."""
+    return tuple(re.sub(rf"\[{batch_size}\b", "[batch", each) for each in types)
+
 
 SCHEMA_VERSION = 1
 # Level 9 takes three times as long for 3 % less.
@@ -244,3 +290,60 @@ def _edges(ops: Sequence[Op], rows: Iterable[_EdgeRow]) -> list[Edge]:
 
 def _no_port(op: Op, port: int) -> str:
     return f"op {shown(op.name)} has {len(op.output_bytes)} outputs, none of them number {port}"
+
+
+def to_networkx(
+    ops: Iterable[Op], edges: Iterable[Edge], device_of: Mapping[str, str] | None
+) -> nx.MultiDiGraph[str]:
+    """Return a new graph with the attributes above."""
+    import networkx as nx
+
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    for op in ops:
+        extra = {"colocation": op.variable, "device": (device_of or {}).get(op.name)}
+        # As a graph file has them: enumerations as texts, tuples as lists.
+        values = json.loads(json.dumps(op, default=sorted))
+        attributes = {**dict(zip(Op._fields, values, strict=True)), **extra}
+        name = attributes.pop("name")
+        graph.add_node(name, **{key: v for key, v in attributes.items() if v is not None})
+    for key, edge in enumerate(edges):
+        size = {} if edge.size_bytes is None else {"size_bytes": edge.size_bytes}
+        graph.add_edge(edge.producer, edge.consumer, key=key, port=edge.port, **size)
+    return graph
+
+
+def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
+    """Return the ops and edges of a graph with such attributes; any others are left out.
+
+    A node needs its ``kind``, an edge its ``port``; what is unknown may be None as well as absent.
+
+    Raises:
+        AdvisorError: an attribute is missing or misfits; the message names node or edge.
+    """
+    if not graph.is_directed():
+        raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
+    try:
+        ops = [
+            within(f"node {shown(name)}", read_op, {**_known(Op, attributes), "name": name})
+            for name, attributes in graph.nodes(data=True)
+        ]
+        edges = [
+            within(
+                f"edge {shown(source)} → {shown(target)}",
+                partial(value_from, Edge),
+                {**_known(Edge, values), "producer": source, "consumer": target},
+            )
+            for source, target, values in graph.edges(data=True)
+        ]
+    except MisfitError as misfit:
+        raise AdvisorError(
+            str(misfit), hint="nodes and edges have the attributes that `as_networkx` gives them"
+        ) from None
+    return ops, edges
+
+
+def _known(kind: type[Op | Edge], attributes: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of an op or edge that are known."""
+    return {
+        key: value for key, value in attributes.items() if key in kind._fields and value is not None
+    }

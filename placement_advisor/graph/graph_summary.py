@@ -13,21 +13,32 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.host_ops import HostKind, host_kinds
+from placement_advisor.graph.layer_structure import (
+    Join,
+    ParallelBranches,
+    RepeatedBlocks,
+    counting_layers,
+    parallel_branches,
+    repeated_blocks,
+    towers,
+)
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS
-from placement_advisor.graph.op_graph import Role
-from placement_advisor.graph.op_work.bookkeeping import ALIAS_KINDS, VARIABLE_READ_KINDS
-from placement_advisor.graph.partial_sums import Total
-from placement_advisor.graph.roles import COMPUTING_ROLES, STANDING_ROLES
-from placement_advisor.graph.structure.branches import ParallelBranches, parallel_branches
-from placement_advisor.graph.structure.joins import Join, counting_layers, towers
-from placement_advisor.graph.structure.repeats import RepeatedBlocks, repeated_blocks
+from placement_advisor.graph.op import (
+    BRANCH_KINDS,
+    COMPUTING_ROLES,
+    LOOP_KINDS,
+    STANDING_ROLES,
+    Role,
+    Total,
+)
+from placement_advisor.graph.op_patterns import HostKind, host_kinds
+from placement_advisor.graph.op_work.movement import ALIAS_KINDS, VARIABLE_READ_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
 
 # A step has thousands of tensors; the first few show where its memory goes.
 LARGEST_TENSORS = 20

@@ -1,11 +1,12 @@
-"""What an op graph is made of: ops and the edges between them."""
+"""Ops, their roles, the edges between them, and totals of which some parts are unknown."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, Strict
@@ -14,6 +15,10 @@ from placement_advisor.files.contract import Bytes, Count, Rows, Text, What
 from placement_advisor.files.foreign_json import MAX_INTEGER
 from placement_advisor.graph.op_work.kernels import Kernel
 from placement_advisor.graph.op_work.signature import WorkBasis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 CONTROL_PORT = -1
 Port = Annotated[int, Ge(CONTROL_PORT), Le(MAX_INTEGER), What("a port")]
@@ -108,3 +113,47 @@ class Edge(NamedTuple):
     def is_control(self) -> bool:
         """Whether the edge only orders its ends."""
         return self.port == CONTROL_PORT
+
+
+COMPUTING_ROLES = frozenset({Role.FORWARD, Role.BACKWARD, Role.UPDATE})
+# What only a training step has.
+TRAINING_ROLES = frozenset({Role.BACKWARD, Role.UPDATE})
+# The forward and the backward pass.
+PASS_ROLES = frozenset({Role.FORWARD, Role.BACKWARD})
+# Inputs start on the host in any case, and constants are copied to whoever reads them.
+KERNEL_FREE_ROLES = frozenset({Role.CONSTANT, Role.INPUT})
+# May lack a cost: a handle or a fed tensor is there, nothing computes it.
+COST_FREE_ROLES = frozenset({Role.VARIABLE, Role.INPUT})
+# Values that stand between steps.
+STANDING_ROLES = frozenset({Role.CONSTANT, Role.VARIABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """A sum of ``parts`` values. Of those, ``unknown`` are missing from it: then it is a floor."""
+
+    known: int
+    parts: int
+    unknown: int
+
+    @property
+    def amount(self) -> int | None:
+        """The sum of what is known, None if nothing is."""
+        return None if self.parts and self.unknown == self.parts else self.known
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether some of the parts are missing."""
+        return self.unknown > 0
+
+    @property
+    def known_share(self) -> float:
+        """Share of the parts that are known, by count; 1.0 if there are none."""
+        return 1 - self.unknown / self.parts if self.parts else 1.0
+
+    @classmethod
+    def of(cls, values: Iterable[int | None]) -> Total:
+        """Add up."""
+        given = list(values)
+        known = [value for value in given if value is not None]
+        return cls(known=sum(known), parts=len(given), unknown=len(given) - len(known))

@@ -21,8 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_BYTES, MAX_TOTAL_BYTES
 from placement_advisor.graph.digraph import find_cycle, topological_order
-from placement_advisor.graph.graph_file import graph_fingerprint, read_graph, write_graph
-from placement_advisor.graph.networkx_form import from_networkx, to_networkx
+from placement_advisor.graph.graph_file import (
+    from_networkx,
+    graph_fingerprint,
+    read_graph,
+    to_networkx,
+    write_graph,
+)
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 
 if TYPE_CHECKING:
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from placement_advisor.graph.traced_as import TracedAs
+    from placement_advisor.graph.graph_file import TracedAs
 
 __all__ = ["CONTROL_PORT", "Edge", "Op", "OpGraph", "Role"]
 

@@ -21,11 +21,12 @@ from pydantic import Field
 from placement_advisor.errors import PlacementError
 from placement_advisor.files.contract import STRICT, ByName, Rows, Text, Version, like, plain, read
 from placement_advisor.files.foreign_json import MisfitError, shown
+from placement_advisor.graph.fingerprint import layer_fingerprints
+from placement_advisor.graph.graph_file import TracedAs
+from placement_advisor.graph.identities import Fingerprint, Identities, identities
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
-from placement_advisor.graph.structure.fingerprint import layer_fingerprints
-from placement_advisor.graph.structure.identities import Fingerprint, Identities, identities
-from placement_advisor.graph.traced_as import TracedAs
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

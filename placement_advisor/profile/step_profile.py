@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import CONTROL_PORT
+from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.measurement.laws import of_step
 from placement_advisor.measurement.measurement import (
     Activity,

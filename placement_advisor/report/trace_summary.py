@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, LargeTensor
-    from placement_advisor.graph.host_ops import HostKind
-    from placement_advisor.graph.partial_sums import Total
+    from placement_advisor.graph.op import Total
+    from placement_advisor.graph.op_patterns import HostKind
     from placement_advisor.report.document import Part
     from placement_advisor.tf.answers import Traced
 

@@ -303,7 +303,7 @@ class Bound:
     @classmethod
     def of(cls, bound: found.Bound) -> Bound:
         """Return it as it is published."""
-        from placement_advisor.solvers.bounds.bound_in_words import argument_text
+        from placement_advisor.solvers.bound_arguments import argument_text
 
         lower = bound.lower
         return like(

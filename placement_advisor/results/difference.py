@@ -16,7 +16,7 @@ from annotated_types import Ge, Le
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.contract import STRICT, NotNegative, Ns, Prose, Rows, Text, like
-from placement_advisor.graph.structure.fingerprint import layer_fingerprints
+from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.results.analysis import Basis
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
 

@@ -26,7 +26,7 @@ from placement_advisor.files.contract import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from placement_advisor.candidates.step_search import SearchResult
+    from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster

@@ -23,13 +23,13 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.graph.graph_summary import GraphSummary
-    from placement_advisor.graph.partial_sums import Total
+    from placement_advisor.graph.op import Total
     from placement_advisor.tf.answers import Traced
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement_advisor.files.limits import MAX_NS
-from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph, Role
-from placement_advisor.graph.roles import COST_FREE_ROLES
+from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES, Role
+from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device, Link
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Role
+from placement_advisor.graph.op import CONTROL_PORT, Role
 from placement_advisor.simulator.arrays import UNKNOWN
 from placement_advisor.simulator.memory import peaks_of
 from placement_advisor.simulator.tensor_flow import Crossing, Run, StepFlow
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.outline import Outline
     from placement_advisor.simulator.peak import PeakMemory
 

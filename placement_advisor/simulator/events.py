@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import CONTROL_PORT
-from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.op import CONTROL_PORT, Total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -28,10 +28,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op import LOOP_KINDS
-from placement_advisor.graph.op_graph import Role
-from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
-from placement_advisor.graph.roles import COMPUTING_ROLES, KERNEL_FREE_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES, KERNEL_FREE_ROLES, LOOP_KINDS, Role
+from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.simulator.holding import Buffer, DeviceMemory
 from placement_advisor.simulator.peak import Held
 from placement_advisor.simulator.reuse import (
@@ -47,7 +45,8 @@ from placement_advisor.simulator.tensor_flow import flow_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.events import OpRun, Transfer
     from placement_advisor.simulator.peak import PeakMemory
     from placement_advisor.simulator.tensor_flow import StepFlow

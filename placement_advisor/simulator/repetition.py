@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.graph.op_graph import CONTROL_PORT
+from placement_advisor.graph.op import CONTROL_PORT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

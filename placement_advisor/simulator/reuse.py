@@ -17,8 +17,8 @@ Source: the CPU and GPU kernels of TensorFlow 2.21.
 from __future__ import annotations
 
 from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
-from placement_advisor.graph.op_work import arithmetic
-from placement_advisor.graph.op_work.bookkeeping import ALIAS_KINDS
+from placement_advisor.graph.op_work import elementwise
+from placement_advisor.graph.op_work.movement import ALIAS_KINDS
 
 # Loops, conditionals and calls put out what ops within them hold.
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS | CALL_KINDS
@@ -45,7 +45,7 @@ _ALIASES_IF_EQUAL = frozenset(
 # Elementwise kinds whose output has another type than their input, or that read inputs again.
 _NEW_OUTPUT = frozenset({"BiasAddV1", "Betainc", "Complex", "ComplexAbs", "Imag", "Real"})
 _REUSING = (
-    arithmetic.UNARY.keys() | arithmetic.BINARY.keys() | arithmetic.GRADIENT.keys()
+    elementwise.UNARY.keys() | elementwise.BINARY.keys() | elementwise.GRADIENT.keys()
 ).difference(_ALIASES, _NEW_OUTPUT) | frozenset(
     [
         "AccumulateNV2",

@@ -12,7 +12,7 @@ from placement_advisor.simulator.intervals import by_key, length, merged
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.graph.partial_sums import Total
+    from placement_advisor.graph.op import Total
     from placement_advisor.simulator.events import OpRun, Transfer
     from placement_advisor.simulator.peak import PeakMemory
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op import Total
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.partial_sums import Total
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.critical_path import PathStep

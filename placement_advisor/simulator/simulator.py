@@ -75,7 +75,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.event_loop import Result, Step

@@ -23,9 +23,8 @@ import numpy as np
 from placement_advisor.cost.roofline import STAND_IN_CPU, roofs_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op import Inside
+from placement_advisor.graph.op import COMPUTING_ROLES, Inside
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.roofline import Roof
-    from placement_advisor.graph.op_graph import Edge, Op
+    from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
 

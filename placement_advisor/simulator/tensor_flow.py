@@ -10,12 +10,13 @@ from collections import defaultdict
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.events import OpRun, Transfer
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.cost.batch import Throughput, larger_batch_by
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import available_memory_bytes
@@ -88,7 +88,7 @@ def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | No
     if found is None or found.batch is None or found.step_ns > _SLOWEST_STEP_S * NS_PER_S:
         return None
     device = growing.cluster.devices[0]
-    alone = single.on_device(growth.graph, device.name)
+    alone = references.on_device(growth.graph, device.name)
     held_bytes = growing.simulator(found.batch).schedule(alone).peak_memory_bytes[device.name]
     there_bytes = device.memory_bytes or _MEMORY_SHARE * available_memory_bytes()
     return found.batch if held_bytes <= there_bytes else None

@@ -16,10 +16,10 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.batch_split.programs import share_folder
-from placement_advisor.candidates.batch_split.ring import is_pack
+from placement_advisor.candidates.batch_split.mirrored_graph import is_pack
+from placement_advisor.candidates.batch_split.plan import share_folder
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.measured_costs import (
     dispatch_overhead_ns,
@@ -30,7 +30,7 @@ from placement_advisor.cost.measured_costs import (
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.files.contract import Ns
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.machine.calibration import (
     UNSTEADY_P90,
     Calibration,
@@ -131,7 +131,7 @@ def measure_costs(
         TestbedError: the model does not run there.
     """
     device = plan.devices[0].name
-    entry = trial.enter(single.on_device(traced.graph, device))
+    entry = trial.enter(references.on_device(traced.graph, device))
     step_ns = trial.examine(entry)
     if step_ns is None or entry.profile is None:
         raise TestbedError(
@@ -155,7 +155,7 @@ def measure_shares(
     device = costing.cluster.devices[0]
     tables: dict[int, CostTable] = {}
     for samples, share in traced.shares.items():
-        alone = replace(single.on_device(share.graph, device.name), label=f"{samples} samples")
+        alone = replace(references.on_device(share.graph, device.name), label=f"{samples} samples")
         entry, step_ns = trial.probe(alone, share_folder(samples))
         if step_ns is None or entry.profile is None:
             return BatchSplitError(f"a share of {samples} samples does not run: {_reason(entry)}")

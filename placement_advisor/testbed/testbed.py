@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.graph.waiting import MOST_LIMIT_S, step_limit_s
+from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError

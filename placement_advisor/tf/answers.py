@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.graph.graph_file import TracedAs
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.traced_as import TracedAs
     from placement_advisor.profile.timeline.worker_steps import Crossing
 
 

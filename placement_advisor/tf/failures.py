@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from placement_advisor.graph.waiting import what_waits
+from placement_advisor.graph.step_limit import what_waits
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:

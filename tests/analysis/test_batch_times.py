@@ -10,7 +10,8 @@ from op_graphs import edge
 
 from placement_advisor.analysis.batch_times import Splits, memory_of, with_every_device
 from placement_advisor.errors import BatchSplitError, TestbedError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:

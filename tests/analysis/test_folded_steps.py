@@ -11,7 +11,7 @@ from split_steps import split_training, split_updates, training, two_updates
 from placement_advisor.analysis.folded_steps import FoldedSteps
 from placement_advisor.analysis.scaled_steps import simulated, simulator_of
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.nccl_rings import Ring

@@ -28,7 +28,7 @@ from placement_advisor.measurement.verification import Verification
 from placement_advisor.simulator.events import Transfer
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
-from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
+from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
 
 TESTBED = TestbedSummary(
     kind="workers",

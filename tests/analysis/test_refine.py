@@ -12,7 +12,7 @@ from foreseen import EFFORT, forecast
 from placement_advisor.analysis.predict import Forecast, predict
 from placement_advisor.analysis.refine import learned, refine
 from placement_advisor.analysis.run import Outcome, Results
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.failure import Failure, FailureKind
 

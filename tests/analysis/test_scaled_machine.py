@@ -9,7 +9,7 @@ from placement_advisor.analysis.host_traces import HostTraces
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
 from placement_advisor.analysis.scaled_machine import scaled_machine
 from placement_advisor.candidates import towers
-from placement_advisor.candidates.batch_split.split_traces import unsplit
+from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.machine.hierarchy import read_machine
 
 
@@ -21,7 +21,7 @@ def test_what_a_larger_batch_brings_one_device_is_not_what_further_devices_bring
     first, larger = found.alone
     assert (first.samples, larger.samples) == (8, 16)
     assert larger.step_ns == first.step_ns
-    (split,) = (s for s in found.steps if (s.family, s.scaling) == (towers.FAMILY, Scaling.WEAK))
+    (split,) = (s for s in found.steps if (s.family, s.scaling) == (towers.TOWERS, Scaling.WEAK))
     assert split.samples == 16
     one, best = found.best(Scaling.WEAK)
     assert one.samples_per_s == first.samples_per_s

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from placement_advisor.analysis.advice.instructions import how_to_split
 from placement_advisor.analysis.advice.listing import looked_up, scope_devices
 from placement_advisor.analysis.advice.words import layer_devices, placement_in_words
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 
 GPUS = ("GPU:0", "GPU:1")

@@ -22,7 +22,7 @@ from random_models import random_model
 
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
 from placement_advisor.analysis.run import ADVICE_BUDGET_S
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.processes.children import preload
 from placement_advisor.units import NS_PER_S
 
@@ -40,7 +40,7 @@ def main() -> None:
             path.write_text(text)
             model = analysed(path, text, stack)
             graph, draw = model.subject.graph, random.Random(seed)
-            alone = single.on_device(graph, model.subject.plan.devices[0].name)
+            alone = references.on_device(graph, model.subject.plan.devices[0].name)
             drawn = (model.evidence(drawn_scopes(graph, draw)).splits for _ in range(_MOST))
             own = [each.placement for splits in drawn for each in splits if each.name == YOUR_SPLIT]
             splits = [replace(each, label=f"own-{i}") for i, each in enumerate(own)]

@@ -23,7 +23,7 @@ from record_runs import ELSEWHERE, Recording
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.refine import middle
-from placement_advisor.candidates.choose import ALWAYS_RUN
+from placement_advisor.candidates.families import ALWAYS_RUN
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.verdict import paired_ratios
 from placement_advisor.simulator.belief import COMMON, REST, Belief, Seen

@@ -33,9 +33,9 @@ from network_lab.lab import lab
 from silent import Silent
 
 from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
-from placement_advisor.graph.structure.order import depth_first
 from placement_advisor.machine.clock_range import ClockRange, Ping, range_of_pings
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.call_failure import expect

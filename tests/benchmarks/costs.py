@@ -30,7 +30,8 @@ from worker_profiles import Executed, Profiled, profiled
 
 from placement_advisor.cost.roofline import roofline_costs
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
 from placement_advisor.processes.children import preload
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from model_tracing import traced_model
 
-from placement_advisor.candidates import alternating, single
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates import references
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.processes.call_failure import CallFailure
@@ -40,10 +40,10 @@ def main() -> None:
         cluster = read_hardware("2xV100-NVLink")
         costs = roofline_by_place(traced.graph, cluster)
         Simulator(traced.graph, costs, cluster).step_ns(
-            single.propose(traced.graph, costs, cluster)
+            references.propose_single(traced.graph, costs, cluster)
         )
         with Child("grappler") as child:
-            for family in (single, alternating):
+            for family in (references, references):
                 placement = family.propose(traced.graph, costs, cluster)
                 assert not isinstance(placement, NotApplicable)
                 first_s, further_s = [], []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from model_tracing import traced_model
 from silent import Silent
 
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload

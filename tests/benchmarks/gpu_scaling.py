@@ -35,16 +35,16 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.scaled_steps import simulated
 from placement_advisor.candidates.batch_split.data_parallel import (
-    ON_HOST,
     ONE_BY_ONE,
     DataParallel,
     DataParallelSteps,
 )
-from placement_advisor.candidates.batch_split.joint import ALL_REDUCE
-from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+from placement_advisor.candidates.batch_split.mirrored_graph import ALL_REDUCE
+from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SplitGraph
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.processes.call_failure import CallFailure
@@ -56,7 +56,7 @@ from placement_advisor.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.machine.devices import Cluster, Link
 
 FIRST, SECOND = "tensorflow-2017", "lambda-2020"

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from op_graphs import large
 
+from placement_advisor.graph.layer_structure import (
+    counting_layers,
+    parallel_branches,
+    repeated_blocks,
+    towers,
+)
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.structure.branches import parallel_branches
-from placement_advisor.graph.structure.joins import counting_layers, towers
-from placement_advisor.graph.structure.repeats import repeated_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

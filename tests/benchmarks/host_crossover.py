@@ -28,7 +28,7 @@ from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
 from silent import Silent
 
-from placement_advisor.candidates import families, single, towers
+from placement_advisor.candidates import families, references, towers
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.processes.children import preload
@@ -68,8 +68,8 @@ def predicted_and_found(testbed: Testbed, model: Path, scratch: Path, rounds: in
     trial = Trial(testbed, steps=_STEPS, watcher=Silent())
     costing = measure_costs(trial, testbed.plan, traced, calibration)
     costs, cluster = costing.costs.everywhere(costing.cluster), costing.cluster
-    proposed = families.propose((single.FAMILY, towers.FAMILY), graph, costs, cluster)
-    baseline, split = proposed[BASELINE], proposed[towers.FAMILY]
+    proposed = families.propose((references.SINGLE, towers.TOWERS), graph, costs, cluster)
+    baseline, split = proposed[BASELINE], proposed[towers.TOWERS]
     found = break_even(
         graph,
         cluster,

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from placement_advisor.graph.op import CALL_KINDS, LOOP_KINDS
-from placement_advisor.graph.op_graph import Op
-from placement_advisor.graph.op_work.registry import work_of
+from placement_advisor.graph.op import CALL_KINDS, LOOP_KINDS, Op
+from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, handed
 from placement_advisor.tf.trace.signatures import signature_of

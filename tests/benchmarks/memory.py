@@ -25,8 +25,8 @@ from more_cuts import MORE_CUTS
 from replayed_steps import Replayed, replayed
 from silent import Silent
 
-from placement_advisor.candidates import alternating, families, single, towers
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates import families, references, towers
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _DEVICES = 2
 # Those that the figures in docs/ are of.
-_FAMILIES = (single.FAMILY, towers.FAMILY, alternating.FAMILY)
+_FAMILIES = (references.SINGLE, towers.TOWERS, references.ALTERNATING)
 _TARGET = 0.10
 # Scalars come and go with threads: below this two peaks are the same.
 _EQUAL = 0.01

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable, place_by_layer
+from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
-from placement_advisor.graph.structure.order import depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -41,14 +41,15 @@ from silent import Silent
 from split_scripts import split_script
 
 from placement_advisor import defaults
-from placement_advisor.candidates import single
-from placement_advisor.candidates.as_written import as_written
+from placement_advisor.candidates import references
+from placement_advisor.candidates.references import as_written
+from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, compare
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.added_rounds import time_in_rounds
-from placement_advisor.testbed.costing import calibrated, calibrated_cluster
+from placement_advisor.testbed.costing import calibrated
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import SilentWatcher, Trial
 from placement_advisor.units import NS_PER_S
@@ -159,7 +160,7 @@ def measured_again(path: Path) -> dict[str, Any]:
             trial = Trial(testbed, steps=defaults.STEPS, watcher=SilentWatcher())
             entries = {
                 placement.label: trial.enter(placement)
-                for placement in (single.on_device(traced.graph, plan.devices[0].name), own)
+                for placement in (references.on_device(traced.graph, plan.devices[0].name), own)
             }
             failed = [each.failure.message for each in entries.values() if each.failure]
             if failed:

@@ -13,7 +13,7 @@ from proposals import proposals
 from silent import Silent
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.candidates import alternating, towers
+from placement_advisor.candidates import references, towers
 from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import compare, paired_ratios
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _DEVICES = 2
 # Those that the samples' figures in docs/ are of.
-_FAMILIES = (towers.FAMILY, alternating.FAMILY)
+_FAMILIES = (towers.TOWERS, references.ALTERNATING)
 _STEPS = 4
 _FRESH_ROUNDS = 10
 

@@ -34,7 +34,7 @@ from placement_advisor.analysis.run import Results
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES
+from placement_advisor.candidates.families import NAMES, WORST_CASE_FAMILIES
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.trial import SilentWatcher
@@ -51,7 +51,13 @@ DEVICES = 2
 SLACK = 1.02
 STAGED = "-staged"
 # Laid out by rule, so that they do not change with the costs of links.
-SAME_ON_ALL_LINKS = ("towers", "towers-forward-only", "batch", "mirrored", *sorted(BAD_ON_PURPOSE))
+SAME_ON_ALL_LINKS = (
+    "towers",
+    "towers-forward-only",
+    "batch",
+    "mirrored",
+    *sorted(WORST_CASE_FAMILIES),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +78,7 @@ class Row:
         others = [name for name in self.steps_ns if name != defaults.BASELINE]
         if not others:
             return
-        bad = [name for name in others if name in BAD_ON_PURPOSE]
+        bad = [name for name in others if name in WORST_CASE_FAMILIES]
         good_speedup = max(self.speedup(name) for name in self.steps_ns if name not in bad)
         for name in bad:
             if self.speedup(name) > good_speedup * SLACK:
@@ -81,7 +87,7 @@ class Row:
             if self.speedup(name) > DEVICES * SLACK:
                 yield f"{name} on {DEVICES} devices", f"{self.speedup(name):.2f}"
             is_ahead = BATCH in others and self.speedup(BATCH) * SLACK < self.speedup(name)
-            if name in BAD_ON_PURPOSE and is_ahead:
+            if name in WORST_CASE_FAMILIES and is_ahead:
                 figures = f"{self.speedup(BATCH):.2f} < {self.speedup(name):.2f}"
                 yield f"{BATCH} behind {name}", figures
 

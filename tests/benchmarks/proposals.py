@@ -8,8 +8,8 @@ from more_cuts import MORE_CUTS
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.candidates import families, searched
-from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def proposals(
     found = families.propose(tuple(names), graph, costs, cluster)
     if effort is not None:
         dearer = MEASURED_DOUBT.copies
-        found[SEARCHED] = searched.propose(found, costs, simulator, effort, dearer=dearer)
+        found[SEARCHED] = searched.propose_searched(found, costs, simulator, effort, dearer=dearer)
     devices = cluster.device_names()
     found |= {label: cut(graph, costing.costs, devices) for label, cut in MORE_CUTS.items()}
     seen = []

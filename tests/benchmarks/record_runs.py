@@ -30,7 +30,7 @@ from random_models import random_model
 from silent import Silent
 from steadiest import TRIES, steadiest
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import paired_ratios
@@ -141,7 +141,7 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     simulator = Simulator(traced.graph, costs, costing.cluster)
     predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
     second = testbed.plan.devices[1].name
-    elsewhere = replace(single.on_device(traced.graph, second), label=ELSEWHERE)
+    elsewhere = replace(references.on_device(traced.graph, second), label=ELSEWHERE)
     splits = proposals(traced.graph, costing, simulator, EVERY_FAMILY, _EFFORT)
     for placement in (elsewhere, *splits):
         predicted[placement.label] = simulator.step_ns(placement)

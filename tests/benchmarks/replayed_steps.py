@@ -14,8 +14,8 @@ from collections import defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
-from placement_advisor.graph.roles import COMPUTING_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES, CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
 from placement_advisor.profile.timeline.worker_events import ARRIVAL, RECEIVE_KINDS, gather_events

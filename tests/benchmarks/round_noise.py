@@ -22,8 +22,8 @@ from machine_facts import machine_facts
 from model_tracing import traced_model
 from silent import Silent
 
-from placement_advisor.candidates import families, single, towers
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates import families, references, towers
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import STEPS
@@ -73,13 +73,13 @@ def recorded(model: str, rounds: int) -> dict[str, list[float]]:
 
 
 def _placements(graph: OpGraph, names: Sequence[str]) -> Iterator[Placement]:
-    alone = single.on_device(graph, names[0])
+    alone = references.on_device(graph, names[0])
     yield alone
     for number in range(1, COPIES + 1):
         yield replace(alone, label=f"copy-{number}")
     cluster = assumed_cluster(len(names))
-    split = families.propose([towers.FAMILY], graph, roofline_by_place(graph, cluster), cluster)[
-        towers.FAMILY
+    split = families.propose([towers.TOWERS], graph, roofline_by_place(graph, cluster), cluster)[
+        towers.TOWERS
     ]
     if not isinstance(split, NotApplicable):
         here = dict.fromkeys(cluster.place_names(), names[0])

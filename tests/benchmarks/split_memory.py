@@ -29,15 +29,10 @@ from replayed_steps import replayed
 from placement_advisor.analysis.batch_splits import split_among
 from placement_advisor.analysis.folded_steps import FoldedSteps
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.batch_split.programs import SPLIT
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.plan import SPLIT, shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.variable_places import (
-    SPREAD,
-    graph_of,
-    placed_on_devices,
-)
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.batch_split.split_graph import SPREAD, graph_of, placed_on_devices
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.rings import ring_of_devices
 from placement_advisor.errors import BatchSplitError
@@ -55,7 +50,7 @@ if TYPE_CHECKING:
 
     from replayed_steps import Replayed
 
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.tf.answers import TracedSplit
 
 _FAMILIES = (BATCH, SPREAD, MIRRORED)

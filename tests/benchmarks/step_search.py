@@ -12,13 +12,13 @@ import argparse
 import time
 from pathlib import Path
 
-from placement_advisor.candidates.step_search import search_step
+from placement_advisor.candidates.searched import search_step
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.effort import Effort
+from placement_advisor.solvers.lower_bounds import bound_step
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from silent import Silent
 
 from placement_advisor.analysis.findings import table_updated_whole
 from placement_advisor.analysis.findings.explanations import page
-from placement_advisor.candidates.single import on_device
+from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.measured_costs import dispatch_overhead_ns, measured_costs
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import inlining, tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from placement_advisor.graph.op_graph import OpGraph
 
 _OWN_STAGES = ("flatten", "composites_of", "op_graph")
 _UNCOMPUTED = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})

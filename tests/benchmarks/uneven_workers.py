@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from silent import Silent
 
 from placement_advisor.analysis.batch_times import Splits, memory_of, time_devices
-from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder, shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import Balance, DeviceSpeed, best_by_lines, sizes_to_time

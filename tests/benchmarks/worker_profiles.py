@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from silent import Silent
 
-from placement_advisor.candidates.single import on_device
+from placement_advisor.candidates.references import on_device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child
@@ -29,7 +29,8 @@ from placement_advisor.tf.load.model_source import ModelSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Traced
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.graph.elementwise_trees import with_trees_as_one
-from placement_advisor.graph.roles import COMPUTING_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op_patterns import with_trees_as_one
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
 

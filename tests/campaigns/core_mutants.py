@@ -26,7 +26,7 @@ CORE = Subject(
             ),
         ),
         Area(
-            modules=("solvers/coarse.py", "solvers/step/*.py"),
+            modules=("solvers/step_search.py", "solvers/step/*.py"),
             tests=("tests/solvers/test_latency.py", "tests/solvers/test_local_search.py"),
         ),
         Area(

@@ -49,7 +49,7 @@ from placement_advisor.analysis.propose import propose_all
 from placement_advisor.analysis.run import ADVICE_BUDGET_S, Results, run
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded, traced_model
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Role
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -203,7 +203,7 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
         for i, finding in enumerate(told):
             after = _moved_as_told(graph, asked, before, finding)
             if finding.action.startswith(f"give {YOUR_SPLIT} up"):
-                after = single.on_device(graph, device)
+                after = references.on_device(graph, device)
             if after is None:
                 found.append(_said(finding) | {"why": f"not understood: {finding.action}"})
                 break
@@ -329,7 +329,7 @@ def _on_worker(model: _Analysed, text: str) -> list[tuple[float, float]]:
     with Child("loader") as child:
         source = usual_options(path, "train").source
         traced = traced_model(source, bundle, child, SilentWatcher())
-    device_of = single.on_device(traced.graph, model.subject.plan.devices[0].name).device_of
+    device_of = references.on_device(traced.graph, model.subject.plan.devices[0].name).device_of
     testbed.add_program(path.stem, bundle, traced.graph)
     answer = testbed.prepare(path.stem, device_of, path.stem)
     if isinstance(answer, CallFailure):

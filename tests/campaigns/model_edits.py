@@ -44,10 +44,10 @@ from silent import Silent
 
 from placement_advisor.analysis.doubts import assumed_doubt
 from placement_advisor.analysis.traced_model import trace_model
-from placement_advisor.candidates import single
-from placement_advisor.candidates.as_written import as_written
+from placement_advisor.candidates import references
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import FAMILIES
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.references import as_written
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import code_lines
@@ -453,7 +453,7 @@ def figures(graph: OpGraph, placement: Placement) -> Figures:
     costs = roofline_by_place(graph, CLUSTER)
     simulator = Simulator(graph, costs, CLUSTER)
     schedule = simulator.schedule(placement)
-    alone = single.on_device(graph, CLUSTER.device_names()[0])
+    alone = references.on_device(graph, CLUSTER.device_names()[0])
     standing = 0
     if alone.device_of != placement.device_of:
         doubt = assumed_doubt(costs, CLUSTER)
@@ -674,7 +674,7 @@ class Workplace:
             return lay_out(AUTO, self._root, graph, None, costs, CLUSTER, {}).placement
         if name == WRITTEN:
             found = as_written(graph, traced.requested_device_of, CLUSTER)
-            return found or single.on_device(graph, CLUSTER.device_names()[0])
+            return found or references.on_device(graph, CLUSTER.device_names()[0])
         placement = FAMILIES[name](graph, costs, CLUSTER)
         if isinstance(placement, NotApplicable):
             raise LookupError(placement.reason)

@@ -80,7 +80,7 @@ def test_a_slip_of_this_kind_is_made(source: str, change: str) -> None:
 
 
 def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
-    names = [mutant.name for mutant in mutants("solvers/bounds/checked.py")]
+    names = [mutant.name for mutant in mutants("solvers/bound_check.py")]
 
     assert len(set(names)) == len(names)
     assert [m.name for m in mutants_of("m.py", f"\n\n{SOURCE}")] == [
@@ -89,7 +89,7 @@ def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
 
 
 def test_a_mutant_differs_in_one_place_and_is_python() -> None:
-    for mutant in mutants("solvers/bounds/cut.py"):
+    for mutant in mutants("solvers/lower_bounds.py"):
         ast.parse(mutant.changed)
         changed = [line for line in mutant.difference.splitlines()[3:] if line[:1] in "+-"]
         assert changed

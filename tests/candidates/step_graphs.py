@@ -6,7 +6,8 @@ from itertools import permutations
 from hypothesis import strategies as st
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 
 

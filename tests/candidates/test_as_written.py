@@ -5,8 +5,9 @@ from __future__ import annotations
 from op_graphs import edge, op
 from step_graphs import cluster_of
 
-from placement_advisor.candidates.as_written import as_written, layer_devices
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.candidates.references import as_written, layer_devices
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 CLUSTER = cluster_of("a", "b")
 

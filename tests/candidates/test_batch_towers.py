@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from step_graphs import Call, cluster_of, deepconn, training_step
 
-from placement_advisor.candidates import batch_towers, towers
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates import towers
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.placement import Placement
 
 FOUR = ("d0", "d1", "d2", "d3")
@@ -15,13 +15,13 @@ FOUR = ("d0", "d1", "d2", "d3")
 def within_a_pair(calls: list[Call], *devices: str) -> Placement | NotApplicable:
     graph, costs = training_step(calls)
     cluster = cluster_of(*devices)
-    return batch_towers.within_a_pair(graph, costs.everywhere(cluster), cluster)
+    return towers.within_a_pair(graph, costs.everywhere(cluster), cluster)
 
 
 def test_a_pair_is_laid_out_as_towers_on_two_devices() -> None:
     graph, costs = training_step(deepconn())
     two = cluster_of("d0", "d1")
-    alone = towers.propose(graph, costs.everywhere(two), two)
+    alone = towers.propose_towers(graph, costs.everywhere(two), two)
     found = within_a_pair(deepconn(), *FOUR)
     assert isinstance(found, Placement)
     assert isinstance(alone, Placement)
@@ -45,5 +45,5 @@ def test_without_towers_there_are_none_within_replicas() -> None:
 
 
 def test_what_devices_get_is_added_up_by_pairs() -> None:
-    assert batch_towers.by_pair([3, 2, 1, 1]) == [5, 2]
-    assert batch_towers.by_pair([1, 1, 1, 1, 9]) == [2, 2]
+    assert towers.by_pair([3, 2, 1, 1]) == [5, 2]
+    assert towers.by_pair([1, 1, 1, 1, 9]) == [2, 2]

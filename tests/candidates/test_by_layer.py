@@ -2,12 +2,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_graphs import Call, cluster_of, deepconn, models, training_step
 
-from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.layers import layer_graph
+from placement_advisor.candidates.by_layer import layer_graph, place_by_layer
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.membership import membership
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.layer_view import layer_view, membership
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 
 DEVICES = ("d0", "d1", "d2")

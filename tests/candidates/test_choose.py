@@ -1,14 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.candidates.choose import (
+from placement_advisor.candidates.families import (
     ALWAYS_RUN,
     BEST_BY_PREDICTION,
+    NAMES,
     RUN_BRIEFLY,
     TO_UNDERSTAND,
     to_run,
 )
-from placement_advisor.candidates.families import NAMES
 
 PREDICTED = {
     "single": 100, "towers": 90, "towers-forward-only": 120, "pipeline": 80,

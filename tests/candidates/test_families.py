@@ -7,12 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_graphs import Call, cluster_of, deepconn, models, training_step
 
-from placement_advisor.candidates import alternating
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, check_names, propose
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates import references
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.families import (
+    FAMILIES,
+    WORST_CASE_FAMILIES,
+    check_names,
+    propose,
+)
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 
@@ -71,7 +77,7 @@ def test_alternating_has_what_serves_no_layer_on_the_first_device():
         [op("x", "first"), op("y", "second"), op("alone", None)],
         [Edge(producer="x", port=0, consumer="y", size_bytes=4)],
     )
-    found = alternating.propose(graph, {}, cluster_of("d0", "d1"))
+    found = references.propose_alternating(graph, {}, cluster_of("d0", "d1"))
     assert isinstance(found, Placement)
     assert found.device_of == {"x": "d0", "y": "d1", "alone": "d0"}
 
@@ -99,7 +105,7 @@ def test_an_unknown_family_names_the_known_ones():
 def test_what_is_bad_on_purpose_says_so():
     _, found = proposals(tuple(FAMILIES), deepconn(), "d0", "d1")
     saying = {n for n, p in found.items() if "bad on purpose" in getattr(p, "rationale", "")}
-    assert saying == BAD_ON_PURPOSE == {"alternating", "alternating-ops"}
+    assert saying == WORST_CASE_FAMILIES == {"alternating", "alternating-ops"}
 
 
 def test_names_are_checked_without_networkx_and_compiled_code():

@@ -6,7 +6,8 @@ from step_graphs import Call, cluster_of, training_step
 
 from placement_advisor.candidates.parameters_on_host import propose
 from placement_advisor.cost.table import CostTable
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 

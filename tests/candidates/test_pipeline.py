@@ -9,10 +9,11 @@ from step_graphs import Call, cluster_of, models, proposed, training_step
 from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
-from placement_advisor.graph.structure.order import depth_first
 from placement_advisor.machine.devices import Device
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import propose as propose_by_rule
-from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.searched import layers_of, propose
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.candidates.searched import layers_of, propose_searched
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.simulator.simulator import Simulator
@@ -23,7 +24,7 @@ def asked(
     step: PlacedStep, *starts: Placement, dearer: float = 1.0, effort: Effort = SOME
 ) -> Placement | NotApplicable:
     answers = {start.label: start for start in starts}
-    return propose(answers, step.all_costs(), step.simulator(), effort, dearer=dearer)
+    return propose_searched(answers, step.all_costs(), step.simulator(), effort, dearer=dearer)
 
 
 def three_ops(edges: int) -> PlacedStep:
@@ -154,7 +155,7 @@ def smallest(graph: OpGraph, *, memory_bytes: int, devices: int) -> Placement | 
 
     tables = costs.everywhere(cluster)
     answers = propose_by_rule(["single"], graph, tables, cluster)
-    return propose(answers, tables, Simulator(graph, tables, cluster), SOME, dearer=2)
+    return propose_searched(answers, tables, Simulator(graph, tables, cluster), SOME, dearer=2)
 
 
 def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():

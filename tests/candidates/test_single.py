@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from step_graphs import Call, cluster_of, deepconn, training_step
 
-from placement_advisor.candidates.single import on_device, on_other_kinds, propose
+from placement_advisor.candidates.references import on_device, on_other_kinds, propose_single
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import Device
@@ -19,7 +19,7 @@ def others(cluster, graph=None):
 def test_single_puts_every_op_on_the_first_device():
     graph, costs = training_step(deepconn())
     cluster = cluster_of("d0", "d1")
-    placement = propose(graph, costs.everywhere(cluster), cluster)
+    placement = propose_single(graph, costs.everywhere(cluster), cluster)
     assert placement == on_device(graph, "d0")
     assert placement.device_of == {op.name: "d0" for op in placed_ops(graph)}
     assert placement.rationale == "everything on d0"

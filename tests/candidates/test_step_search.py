@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placed_steps import PlacedStep, edge, op, pair, place, placed_steps, price
 
-from placement_advisor.candidates.step_search import SearchResult, search_step
+from placement_advisor.candidates.searched import SearchResult, search_step
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.solvers.effort import Effort
 

@@ -2,9 +2,10 @@ import pytest
 from step_graphs import Call, cluster_of, deepconn, proposed, training_step
 
 from placement_advisor.candidates import towers as family
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 
@@ -212,7 +213,7 @@ def test_of_uneven_devices_the_faster_gets_the_heaviest_tower_and_the_trunk():
     graph, costs = training_step(calls)
     cluster = cluster_of("slow", "fast")
     tables = {"slow": costs.scaled(2), "fast": costs}
-    layers = family.propose(graph, tables, cluster).by_layer(graph)
+    layers = family.propose_towers(graph, tables, cluster).by_layer(graph)
     # a is done at 400 on fast; b and c at 400 and 600 on slow, but c at 500 on fast.
     assert {layer for layer, device in layers.items() if device == "slow"} == {"b_0", "b_1"}
     assert layers["join"] == layers["loss"] == "fast"
@@ -223,7 +224,7 @@ def test_launches_count_in_what_a_tower_takes():
     calls = joined(chain("few", 1, cost_ns=40), chain("many", 3, cost_ns=0))
     graph, costs = training_step(calls)
     cluster = cluster_of(*(Device(name=n, kind="CPU", launch_overhead_ns=10) for n in ("a", "b")))
-    found = family.propose(graph, costs.everywhere(cluster), cluster)
+    found = family.propose_towers(graph, costs.everywhere(cluster), cluster)
     assert found.rationale == "2 towers joined by 'join': many_* on a, few_0 on b"
 
 

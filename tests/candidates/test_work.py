@@ -2,9 +2,10 @@ from dataclasses import replace
 
 from step_graphs import cluster_of
 
-from placement_advisor.candidates.busy_time import alike, busy_ns
+from placement_advisor.candidates.by_layer import alike, busy_ns
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
 
 HOST = Device(name="CPU:0", kind="CPU")

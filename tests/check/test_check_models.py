@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.check.check_models import CheckOptions, _compile, check_models
 from placement_advisor.check.config import read_config
 from placement_advisor.check.problem import Code
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
     )
     devices = read_hardware(hardware).device_names()
     for device, update in ((devices[0], True), (devices[1], False)):
-        placement = single.on_device(graph, device)
+        placement = references.on_device(graph, device)
         placement.save(tmp_path / "placement.json", graph, devices)
         options = CheckOptions(graphs_only=True, update=update)
         (result,) = check_models(

@@ -17,11 +17,11 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.fingerprint import layer_fingerprints
+from placement_advisor.graph.identities import identities
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.structure.fingerprint import layer_fingerprints
-from placement_advisor.graph.structure.identities import identities
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 

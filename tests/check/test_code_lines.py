@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.check.code_lines import CodeLines, code_lines, from_stacks, with_placement
 from placement_advisor.check.problem import Place
 from placement_advisor.check.record import Cut, Part
@@ -110,7 +110,7 @@ def test_files_are_called_as_in_the_project_and_a_variable_is_where_it_was_creat
 
 def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines: CodeLines) -> None:
     cluster = read_hardware("2xV100-NVLink")
-    placement = single.on_device(GRAPH, "GPU:0")
+    placement = references.on_device(GRAPH, "GPU:0")
     moved = {**placement.device_of, "far": "GPU:1", "text": "GPU:1"}
     placed = type(placement)(label="", family="", device_of=moved, rationale="")
     simulator = Simulator(GRAPH, roofline_by_place(GRAPH, cluster), cluster)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
 from placement_advisor.results.contracts import load_schema
 

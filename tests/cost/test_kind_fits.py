@@ -4,7 +4,8 @@ import pytest
 from kind_fits import KindFit, fit_by_kind, leading
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 
 
 def table(basis: CostBasis, **times_ns: int) -> CostTable:

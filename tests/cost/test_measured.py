@@ -13,7 +13,8 @@ from placement_advisor.cost.measured_costs import (
 from placement_advisor.cost.roofline import STAND_IN_CPU
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device, Dispatch
 from placement_advisor.simulator.simulator import Simulator

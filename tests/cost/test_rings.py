@@ -15,7 +15,7 @@ from placement_advisor.cost.rings import (
     ring_of_devices,
     with_collectives,
 )
-from placement_advisor.graph.op_graph import Op
+from placement_advisor.graph.op import Op
 from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 

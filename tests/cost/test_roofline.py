@@ -14,8 +14,8 @@ from placement_advisor.cost.roofline import (
     roofline_costs,
 )
 from placement_advisor.cost.table import CostBasis, OpCost
-from placement_advisor.graph.op import Inside
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Inside, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link

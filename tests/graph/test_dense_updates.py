@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.graph.dense_updates import dense_updates
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_patterns import dense_updates
 
 TABLE, ROWS, INDICES = 800, 40, 20
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_advisor.graph.elementwise_trees import with_trees_as_one
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_patterns import with_trees_as_one
 
 BOTH = frozenset({"CPU", "GPU"})
 

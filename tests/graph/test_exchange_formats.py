@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from op_graphs import chain, edge, graphs, op
 
 from placement_advisor.graph.exchange import GraphFormat, graph_text
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 
 DEVICES = {"a": "GPU:0", "b": "GPU:1"}
 FOREIGN = OpGraph(

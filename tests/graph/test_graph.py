@@ -11,7 +11,8 @@ from op_graphs import chain, edge, graphs, large, op, sized
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.graph_file import write_graph
-from placement_advisor.graph.op_graph import CONTROL_PORT, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
     from pathlib import Path

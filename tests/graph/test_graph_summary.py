@@ -7,8 +7,8 @@ from op_graphs import graphs
 from summary_graphs import BOTH, HOST, edge, op, training_step
 
 from placement_advisor.graph.graph_summary import LARGEST_TENSORS, ControlFlow, summarize
-from placement_advisor.graph.op_graph import OpGraph, Role
-from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.op import Role, Total
+from placement_advisor.graph.op_graph import OpGraph
 
 
 def total(known: int, parts: int, unknown: int = 0) -> Total:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from op_graphs import edge, graphs
 
-from placement_advisor.graph.host_ops import host_bound, host_kinds
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_patterns import host_bound, host_kinds
 
 BOTH = frozenset({"CPU", "GPU"})
 

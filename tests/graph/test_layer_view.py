@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from op_graphs import graphs
 
 from placement_advisor.graph.layer_view import LayerSummary, depth_for, layer_view
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
-from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, Total
+from placement_advisor.graph.op_graph import OpGraph
 
 
 def training_step() -> OpGraph:

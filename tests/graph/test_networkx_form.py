@@ -9,7 +9,8 @@ from hypothesis import given
 from op_graphs import chain, edge, graphs, op
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 READ = Op(name="read", kind="ReadVariableOp", variable="w", output_bytes=(None,), flops=0)
 PLACE = OpGraph(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from op_graphs import edge
 
-from placement_advisor.graph.op_graph import Op, OpGraph
-from placement_advisor.graph.waiting import MOST_LIMIT_S, step_limit_s, what_waits
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s, what_waits
 from placement_advisor.testbed.testbed import CALL_LIMIT_S
 
 

@@ -9,7 +9,8 @@ from recorded_profiles import copy, gpu, host, kernel, mark, write
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis
 from placement_advisor.profile.recorded.recorded import Recorded, RecordedOp, read_recorded
 from placement_advisor.profile.recorded.recorded_costs import (

@@ -8,7 +8,8 @@ import pytest
 from recorded_profiles import gpu, host, kernel, mark, write
 
 from placement_advisor.analysis.prices_elsewhere import Elsewhere
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.profile.recorded.recorded import read_recorded
 from placement_advisor.tf.answers import Traced

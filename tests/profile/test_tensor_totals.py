@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from recorded_profiles import event, gpu, kernel, trace_of, write
 
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.blame import with_graph, with_sizes
 from placement_advisor.profile.timeline.device_trace import Use
 from placement_advisor.profile.totals import totals_of

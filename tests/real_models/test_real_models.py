@@ -14,7 +14,8 @@ from command_runs import few_rounds
 from real_models import MODELS, load_and_trace, saved
 from real_runs import needs_workers
 
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate,
 from placement_advisor.analysis.recorder import SoFar
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.files.contract import like
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph
+from placement_advisor.graph.op import Edge, Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.measurement import Activity

@@ -7,7 +7,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import Balance, best_by_lines, other_batches, speed_of
 from placement_advisor.cost.batch_memory import BatchMemory, best_batch

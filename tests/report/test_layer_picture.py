@@ -14,7 +14,8 @@ from summary_graphs import edge, op, training_step
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.pictures.canvas import DEVICE_COLORS, save
 from placement_advisor.report.pictures.layer_parts import layer_parts, merged

@@ -30,13 +30,9 @@ from placement_advisor.check.problem import ACTIONS, Code
 from placement_advisor.check.record import Part, Standing
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.files.contract import json_text, plain
-from placement_advisor.graph.graph_summary import (
-    BRANCH_KINDS,
-    LARGEST_TENSORS,
-    LOOP_KINDS,
-    summarize,
-)
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.graph_summary import LARGEST_TENSORS, summarize
+from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.results.analysis import Analysis
 from placement_advisor.results.calibration import Calibration

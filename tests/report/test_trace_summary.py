@@ -10,7 +10,8 @@ from op_graphs import graphs
 from summary_graphs import HOST, edge, op, training_step
 
 from placement_advisor.graph.graph_summary import summarize
-from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph
+from placement_advisor.graph.op import CONTROL_PORT
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.trace_summary import render_summary, render_trace
 from placement_advisor.tf.answers import LeftOut, Traced
 

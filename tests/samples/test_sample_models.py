@@ -17,18 +17,19 @@ import pytest
 from command_runs import Command, Ran, few_rounds
 from real_runs import needs_workers
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import (
-    BAD_ON_PURPOSE,
     FAMILIES,
     SPLITS,
+    WORST_CASE_FAMILIES,
     placements_of,
     propose,
 )
-from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import hardware_figures, read_hardware
@@ -248,7 +249,9 @@ def single_step_ns(graph: OpGraph, card: str) -> int:
     """Return the simulated step on one card."""
     cluster = read_hardware(card)
     costs = roofline_by_place(graph, cluster)
-    return Simulator(graph, costs, cluster).step_ns(single.propose(graph, costs, cluster))
+    return Simulator(graph, costs, cluster).step_ns(
+        references.propose_single(graph, costs, cluster)
+    )
 
 
 def pairs_of_cards() -> list[tuple[str, str]]:
@@ -288,7 +291,7 @@ def best_step_ns(graph: OpGraph, cluster: Cluster) -> int:
     return min(
         simulator.step_ns(placement)
         for placement in placements_of(propose(tuple(FAMILIES), graph, costs, cluster)).values()
-        if placement.family not in BAD_ON_PURPOSE
+        if placement.family not in WORST_CASE_FAMILIES
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Op, Role
+from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.simulator.events import OpRun, Transfer
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from op_graphs import sized
 from placed_steps import edge, op, pair, place, placed_steps, price
 
 from placement_advisor.errors import AdvisorError, BatchSplitError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device, Dispatch
 from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, break_even
 from placement_advisor.simulator.simulator import Simulator

@@ -17,7 +17,8 @@ from placed_steps import (
     price,
 )
 
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.critical_path import (
     PathKind,

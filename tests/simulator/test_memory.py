@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from placed_steps import PlacedStep, edge, op, placed_steps
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.holding import DeviceMemory

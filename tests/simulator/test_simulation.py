@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.simulator.simulation import Origin, Simulation, simulation

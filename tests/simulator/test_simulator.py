@@ -23,7 +23,8 @@ from placed_steps import (
 from schedules import check_schedule
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch, Sharing
 from placement_advisor.measurement.laws import of_schedule

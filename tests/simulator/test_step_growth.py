@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,13 @@ from op_graphs import edge, sized
 from placed_steps import pair, place, price
 
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import GrowingStep, StepGrowth
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import OpGraph
 
 BATCH = 8
 ON_A = {"x": "a", "encode": "a", "pairs": "a", "decay": "a"}

@@ -11,9 +11,10 @@ from hypothesis import assume, given, settings
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.solvers.effort import Effort, Stop
-from placement_advisor.solvers.step.latency import LeastStep, least_step, state_apart
+from placement_advisor.solvers.step_search import LeastStep, least_step, state_apart
 
 if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement

@@ -9,9 +9,8 @@ import numpy as np
 from placed_steps import op
 
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.solvers.coarse import group_ops
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.step.local_search import Cost, improve
+from placement_advisor.solvers.step_search import Cost, group_ops, improve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

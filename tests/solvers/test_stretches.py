@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.solvers.stretches import Pool, Problem, best_along
+from placement_advisor.solvers.pipeline_stages import Pool, StageProblem, best_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _TIME = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.25, 7.0])
 
 
-def chain(*work: float, copy_time: float = 1.0, devices: int = 2) -> Problem:
+def chain(*work: float, copy_time: float = 1.0, devices: int = 2) -> StageProblem:
     """Return ops that each read the one before, on devices that are alike."""
     count = len(work)
-    return Problem(
+    return StageProblem(
         ops=tuple(f"op{i}" for i in range(count)),
         edges=tuple((i, i + 1) for i in range(count - 1)),
         copy_time=(copy_time,) * count,
@@ -34,7 +34,7 @@ def chain(*work: float, copy_time: float = 1.0, devices: int = 2) -> Problem:
 
 
 @st.composite
-def problems(draw: DrawFn) -> Problem:
+def problems(draw: DrawFn) -> StageProblem:
     """Draw a small problem: uneven pools, groups of one op or more, memory that may not suffice."""
     count = draw(st.integers(1, 6))
     ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
@@ -50,7 +50,7 @@ def problems(draw: DrawFn) -> Problem:
         )
         for i in range(draw(st.integers(1, 2)))
     ]
-    return Problem(
+    return StageProblem(
         ops=tuple(f"op{i}" for i in range(count)),
         edges=tuple(edges),
         copy_time=tuple(draw(_TIME) for _ in range(count)),
@@ -60,7 +60,7 @@ def problems(draw: DrawFn) -> Problem:
     )
 
 
-def largest_load(problem: Problem, device_of: Sequence[str]) -> float | None:
+def largest_load(problem: StageProblem, device_of: Sequence[str]) -> float | None:
     """Return the load of the fullest device, given that of each group; None if it does not fit."""
     of_op = {
         op: device for group, device in zip(problem.groups, device_of, strict=True) for op in group
@@ -81,7 +81,7 @@ def largest_load(problem: Problem, device_of: Sequence[str]) -> float | None:
     return max(loads)
 
 
-def best_by_trying(problem: Problem) -> float | None:
+def best_by_trying(problem: StageProblem) -> float | None:
     """Return the least largest load of all ways to cut the groups in their order."""
     devices = [device for pool in problem.pools for device in pool.devices]
     count = len(problem.groups)
@@ -102,13 +102,13 @@ def best_by_trying(problem: Problem) -> float | None:
 def test_a_chain_is_cut_where_the_larger_load_is_least() -> None:
     # 2, 3 | 6 with a tensor of 1 that both pay for: 6 and 7.
     problem = chain(2.0, 3.0, 6.0)
-    assert best_along(problem, range(3)) == ("d0", "d0", "d1")
+    assert best_stages(problem, range(3)) == ("d0", "d0", "d1")
     assert largest_load(problem, ("d0", "d0", "d1")) == 7.0
 
 
 @given(problem=problems())
-def test_no_cut_loads_the_fullest_device_less(problem: Problem) -> None:
-    device_of = best_along(problem, range(len(problem.groups)))
+def test_no_cut_loads_the_fullest_device_less(problem: StageProblem) -> None:
+    device_of = best_stages(problem, range(len(problem.groups)))
     best = best_by_trying(problem)
     if device_of is None:
         assert best is None

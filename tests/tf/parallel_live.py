@@ -15,7 +15,7 @@ from placed_live import arguments, cpus, own_step, random_placement, watched
 from tensorflow.python.eager import context
 
 import placement_advisor
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.own_step.place import live_step
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime

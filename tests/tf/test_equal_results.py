@@ -15,7 +15,7 @@ from traced_models import (
     largest_difference,
 )
 
-from placement_advisor.candidates import alternating, alternating_ops, single
+from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
@@ -233,7 +233,7 @@ def _placements(model: TracedModel, devices: tuple[str, ...]) -> list[Placement]
     places = tuple(Device(name=name, kind="CPU") for name in devices)
     cluster = Cluster(devices=places, links=())
     no_costs = CostTable(costs={}).everywhere(cluster)
-    families = (single, alternating, alternating_ops)
+    families = (references, references, references)
     proposed = [family.propose(model.graph, no_costs, cluster) for family in families]
     placements = [found for found in proposed if isinstance(found, Placement)]
     placements += [at_random(model.graph, devices, seed) for seed in (1, 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement_advisor.candidates.batch_split.wiring import Merge
+from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.tf.split.merging import Repeated, merges
 
 SHARES = (4, 4)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
 
 loop_files = RemoteModule("loop_files")
 BATCH = 32

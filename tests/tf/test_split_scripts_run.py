@@ -8,8 +8,8 @@ import pytest
 from split_scripts import split_script
 
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
-from placement_advisor.candidates.as_written import as_written
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.candidates.references import as_written
+from placement_advisor.graph.op import Role
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource

@@ -9,15 +9,17 @@ import pytest
 from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
+from placement_advisor.graph.layer_structure import counting_layers, towers
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
-from placement_advisor.graph.structure.joins import counting_layers, towers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traced_models import TracedModel
+
+    from placement_advisor.graph.op_graph import OpGraph
 
 _FLOAT_BYTES = 4
 _RESIDUAL_TOWERS = """

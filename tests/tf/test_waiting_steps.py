@@ -10,7 +10,7 @@ from real_runs import needs_workers
 from traced_models import TracedModel, trace
 
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.waiting import step_limit_s
+from placement_advisor.graph.step_limit import step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.children import Child

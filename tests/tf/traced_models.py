@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.measurement.verification import Results
 from placement_advisor.processes.children import Child

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import failure_reason, is_other_side, speedup_of
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.units import format_ns, format_share
 
@@ -37,7 +37,7 @@ def deciding_reasons(
     ``bound`` is one that binds all candidates, None if there is none. ``because`` is what only this
     answer has to say for itself, ``basis`` whose figures decide: measured or simulated.
     """
-    alone = next((c for c in candidates if c.family == single.FAMILY), None)
+    alone = next((c for c in candidates if c.family == references.SINGLE), None)
 
     failed = [failure_reason(c) for c in candidates if not _is_not_applicable(c)]
     unfit = [failure_reason(c) for c in candidates if _is_not_applicable(c)]

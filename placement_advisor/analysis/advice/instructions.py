@@ -9,12 +9,8 @@ from placement_advisor.analysis.advice.listing import code_listing, tf_device
 from placement_advisor.analysis.advice.words import MOST_IN_ONE_LINE, placement_in_words
 from placement_advisor.analysis.analysis_result import HowToSplit
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.variable_places import (
-    ON_HOST,
-    SPREAD,
-    VARIABLES,
-)
-from placement_advisor.candidates.batch_towers import GROUP
+from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD, VARIABLES
+from placement_advisor.candidates.towers import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,14 +19,14 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.name_patterns import listed, name_patterns
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import PASS_ROLES, Role
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.roles import PASS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
 
 GRADIENT_SCOPE = "gradient_tape/"

@@ -11,12 +11,12 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
-from placement_advisor.solvers.bounds.bound_in_words import argument_text
+from placement_advisor.solvers.bound_arguments import argument_text
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def order_reason(candidates: Sequence[Candidate]) -> str | None:
 
     The first pair is named, the baseline included, whose median step times lie the other way round.
     """
-    alone = next((c for c in candidates if c.family == single.FAMILY), None)
+    alone = next((c for c in candidates if c.family == references.SINGLE), None)
     runs = [
         (c.comparison.ratio.median if c.comparison else 1.0, median(c.measured.step_ns), c.name)
         for c in candidates

@@ -37,7 +37,7 @@ from placement_advisor.analysis.advice.settling import (
     next_run,
 )
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
-from placement_advisor.candidates import single
+from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
@@ -82,7 +82,7 @@ def recommend(
     ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
     that was tried. ``speedup`` is None where nothing was measured.
     """
-    alone = next((c for c in candidates if c.family == single.FAMILY), None)
+    alone = next((c for c in candidates if c.family == references.SINGLE), None)
     proof = None
     if bound is not None and bound.proves_single and not is_refuted(bound, candidates):
         proof = bound
@@ -171,7 +171,7 @@ def _about_own(own: Candidate | None, ruling: Ruling) -> str:
 
 
 def _splits(candidates: Sequence[Candidate]) -> list[Candidate]:
-    return [candidate for candidate in candidates if candidate.family != single.FAMILY]
+    return [candidate for candidate in candidates if candidate.family != references.SINGLE]
 
 
 def _hosts(testbed: TestbedSummary) -> set[str]:
@@ -222,7 +222,7 @@ def _of_candidates(
     for candidate in candidates:
         is_answer = ruling.split in (None, candidate)
         if alone is not None and candidate is not alone and candidate.failure is None:
-            if candidate.family == single.FAMILY:
+            if candidate.family == references.SINGLE:
                 told.append(faster_device_reason(candidate, alone))
             else:
                 (told if is_answer else others).extend(tell(candidate, alone))

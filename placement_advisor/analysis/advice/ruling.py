@@ -36,7 +36,7 @@ from placement_advisor.analysis.advice.simplest import (
     simplest_simulated,
 )
 from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import (
     WORTHWHILE_RATIO,
@@ -281,7 +281,7 @@ def _all_lost(lost: Ruling, tried: Sequence[Candidate], is_proved: bool) -> Ruli
     That those lose was known before, and says nothing of others.
     """
     stay = replace(lost, says=f"best split is {lost.says}")
-    if not all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
+    if not all(candidate.family in WORST_CASE_FAMILIES for candidate in tried):
         return stay
     names = " and ".join(candidate.name for candidate in tried)
     is_one = len(tried) == 1

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.verdict import compare
-from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.units import counted
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Complexity:
         if candidate.samples is None and candidate.predicted is not None:
             copies = candidate.predicted.transfers
         return cls(
-            is_bad_on_purpose=candidate.family in BAD_ON_PURPOSE,
+            is_bad_on_purpose=candidate.family in WORST_CASE_FAMILIES,
             is_new=candidate.family != AS_WRITTEN,
             torn_layers=candidate.torn_layers,
             over_host=sum(copy.source in hosts or copy.target in hosts for copy in copies),

@@ -11,13 +11,14 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.name_patterns import listed, name_patterns
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
 
 # One line is read, a longer one is looked over. Files have all of it.

@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Split
 from placement_advisor.analysis.findings.moves import InSplit, Move
-from placement_advisor.candidates import towers, towers_forward_only
-from placement_advisor.candidates.as_written import (
-    default_device,
-    kind_of_device,
-    layer_devices,
-)
-from placement_advisor.graph.membership import membership
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.candidates import towers
+from placement_advisor.candidates.references import default_device, kind_of_device, layer_devices
+from placement_advisor.graph.layer_view import membership
+from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -135,8 +131,8 @@ def _where(
 def _in_the_candidate(evidence: Evidence) -> tuple[InSplit, ...]:
     """Compare the split that a tape makes of towers with the one whose gradients follow."""
     of_family = {c.family: c for c in evidence.candidates if c.predicted and c.placement}
-    by_hand = of_family.get(towers_forward_only.FAMILY)
-    following = of_family.get(towers.FAMILY)
+    by_hand = of_family.get(towers.TOWERS_FORWARD_ONLY)
+    following = of_family.get(towers.TOWERS)
     if not (by_hand and following and by_hand.predicted):
         return ()
     if by_hand.placement is None or following.placement is None:

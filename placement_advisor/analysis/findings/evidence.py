@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run
-from placement_advisor.candidates import single
-from placement_advisor.candidates.as_written import as_written
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
+from placement_advisor.candidates import references
+from placement_advisor.candidates.families import SPLITS, WORST_CASE_FAMILIES
+from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.gpu_facts import gpu_facts
@@ -76,7 +76,7 @@ class AssumedStep:
     def step_ns(self, graph: OpGraph) -> int:
         """Return what a changed step takes on the device."""
         costs = roofline_by_place(graph, self.cluster)
-        placement = single.on_device(graph, self.device.name)
+        placement = references.on_device(graph, self.device.name)
         return Simulator(graph, costs, self.cluster).step_ns(placement)
 
     def saving(self, step_ns: int) -> Saving | None:
@@ -88,7 +88,7 @@ class AssumedStep:
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph. The
 # user's own split is looked at in any case.
-_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, AS_WRITTEN, *SPLITS}
+_NO_ADVICE = WORST_CASE_FAMILIES | {references.SINGLE, AS_WRITTEN, *SPLITS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Evidence:
     @property
     def alone(self) -> Candidate | None:
         """The single device, if it was predicted."""
-        alone = next((c for c in self.candidates if c.family == single.FAMILY), None)
+        alone = next((c for c in self.candidates if c.family == references.SINGLE), None)
         return alone if alone is not None and alone.predicted is not None else None
 
     @property

@@ -15,7 +15,7 @@ from placement_advisor.graph.name_patterns import first_names
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.op import Op
 
 CODE = "PA104"
 NAME = "moved-by-tensorflow"

@@ -9,9 +9,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.candidates.as_written import kind_of_device
-from placement_advisor.graph.host_ops import host_kinds
-from placement_advisor.graph.roles import KERNEL_FREE_ROLES
+from placement_advisor.candidates.references import kind_of_device
+from placement_advisor.graph.op import KERNEL_FREE_ROLES
+from placement_advisor.graph.op_patterns import host_kinds
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:

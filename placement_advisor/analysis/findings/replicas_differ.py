@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.graph.name_patterns import listed
-from placement_advisor.graph.op_work import random
+from placement_advisor.graph.op_work import elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,8 +26,8 @@ _MOST_NAMED = 3
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """Return a finding if the batch was split, and replicas compute something of their own."""
     ops = [evidence.graph.op(name) for name in evidence.own_of_replicas]
-    drawn = _layers(op for op in ops if op.kind in random.FORMULAS)
-    kept = _layers(op for op in ops if op.kind not in random.FORMULAS)
+    drawn = _layers(op for op in ops if op.kind in elementwise.RANDOM_FORMULAS)
+    kept = _layers(op for op in ops if op.kind not in elementwise.RANDOM_FORMULAS)
     parts = []
     if drawn:
         parts.append(f"random numbers of its own in {listed(drawn, _MOST_NAMED)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.candidates.as_written import default_device
+from placement_advisor.candidates.references import default_device
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.findings.evidence import Evidence

@@ -18,7 +18,7 @@ from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE
 from placement_advisor.analysis.findings.savings import by_ops
 from placement_advisor.cost.table import ASSUMED_WITHIN, CostTable
-from placement_advisor.graph.dense_updates import DenseUpdate, dense_updates
+from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import format_bytes, format_ns, format_share
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.graph.elementwise_trees import with_trees_as_one
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.roles import COMPUTING_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op_patterns import with_trees_as_one
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.findings.moves import InSplit, Move, layer_ops, with_variables
-from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
+from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:

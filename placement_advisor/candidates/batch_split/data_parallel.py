@@ -1,20 +1,7 @@
-"""Families that split the batch over named machines: where variables stand, and who adds up.
+"""Families that split the batch over machines, also over many equal hosts.
 
-| family | variables | gradients |
-|---|---|---|
-| `batch` | on the first device | added up there as each is ready |
-| `variables-on-host` | on the host, as with `CentralStorageStrategy` | the same there |
-| `variables-spread` | each layer's on one of the devices | the same there |
-| `mirrored` | on each device | all-reduced in one pack when the last is ready |
-| `mirrored-one-by-one` | on each device | all-reduced as each is ready |
-| `mirrored-by-copies` | on each device | added up on the first device, as each is ready |
-
-In the first three, replicas read variables anew each step. What an optimizer computes is done where
-its variables are. What a step makes of variables alone, such as a bias in another shape, it makes
-once with `batch`; where variables stand on the host or spread, each replica makes it for itself, as
-`tf.distribute` runs the whole step in each. `MirroredStrategy` packs unless it is given
-``NcclAllReduce(num_packs=0)``, and copies where it has no NCCL or is given
-`ReductionToOneDevice`.
+A family settles where variables stand and who adds up gradients. `across_hosts` makes the
+step of one host the step of many equal ones.
 """
 
 from __future__ import annotations
@@ -23,40 +10,102 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates.batch_split.across_hosts import across_hosts, exchanges
-from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.mirrored_graph import (
-    Way,
+    ALL_GATHER,
+    ALL_REDUCE,
+    SUMMED,
+    AllReduceMode,
     exchange_ops,
     exchanged,
+    exchanged_gradients,
     mirrored_graph,
 )
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.split_graph import merging_ops, split_graph
-from placement_advisor.candidates.batch_split.variable_places import (
+from placement_advisor.candidates.batch_split.split_graph import (
     ON_HOST,
     SPREAD,
+    merging_ops,
     placed_on_devices,
+    split_graph,
 )
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES
+from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.mirrored_graph import Exchanged
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-    from placement_advisor.graph.op_graph import Edge, Op
+    from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph, SplitTraces, Wiring
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Device
+
+
+def across_hosts(
+    split: SplitGraph, placement: Placement, wiring: Wiring, whole: OpGraph, place: str
+) -> tuple[SplitGraph, Placement]:
+    """Return a split step and its placement with exchanges of merged gradients on a ``place``."""
+    graph = split.graph
+    merged = {op.name: op for op in graph.ops}
+    exchange = exchanges(merged, wiring, exchanged_gradients(whole, wiring))
+    edges = []
+    for edge in graph.edges:
+        of_all = exchange.get((edge.producer, edge.port))
+        edges.append(edge if of_all is None else edge._replace(producer=of_all.name, port=0))
+    edges += [
+        Edge(name, op.name, port, op.output_bytes[0]) for (name, port), op in exchange.items()
+    ]
+    added = {op.name: place for op in exchange.values()}
+    return (
+        replace(
+            split,
+            graph=OpGraph([*graph.ops, *exchange.values()], edges),
+            replica_of={**split.replica_of, **dict.fromkeys(added)},
+            is_of_hosts=True,
+        ),
+        replace(placement, device_of={**placement.device_of, **added}),
+    )
+
+
+def exchanges(
+    merged: Mapping[str, Op], wiring: Wiring, waves: Sequence[Sequence[Tensor]]
+) -> dict[Tensor, Op]:
+    """Return the op that exchanges each merged gradient; ``merged`` has the ops that merge."""
+    found: dict[Tensor, Op] = {}
+    for wave in waves:
+        for tensor in wave:
+            name, port = of_host = wiring.tensor(tensor, None)
+            if name in merged:
+                is_summed = wiring.merges[tensor] in SUMMED
+                found[of_host] = _exchange(merged[name], port, is_summed=is_summed)
+    return found
+
+
+def _exchange(merged: Op, port: int, *, is_summed: bool) -> Op:
+    size_bytes = merged.output_bytes[port]
+    return Op(
+        name=f"between_hosts/{merged.name}_{port}",
+        kind=ALL_REDUCE if is_summed else ALL_GATHER,
+        role=Role.BACKWARD,
+        bytes_accessed=None if size_bytes is None else 2 * size_bytes,
+        work_basis=WorkBasis.SIZES,
+        output_bytes=(size_bytes,),
+        device_kinds=merged.device_kinds,
+    )
+
 
 ONE_BY_ONE = "mirrored-one-by-one"
 BY_COPIES = "mirrored-by-copies"
 FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE, BY_COPIES)
 _READS = frozenset({"ReadVariableOp"})
-_WAYS = {MIRRORED: Way.PACKED, ONE_BY_ONE: Way.ONE_BY_ONE, BY_COPIES: Way.COPIES}
+_WAYS = {
+    MIRRORED: AllReduceMode.PACKED,
+    ONE_BY_ONE: AllReduceMode.ONE_BY_ONE,
+    BY_COPIES: AllReduceMode.COPIES,
+}
 
 
 class DataParallel(NamedTuple):
@@ -72,7 +121,7 @@ class DataParallelSteps:
     def __init__(self, traces: SplitTraces) -> None:
         """Take the traces of the step at its batch and at the share of each replica."""
         self._traces = traces
-        self._mirrored_graphs: dict[Way, SplitGraph] = {}
+        self._mirrored_graphs: dict[AllReduceMode, SplitGraph] = {}
 
     @staticmethod
     def merges_as(family: str) -> str:
@@ -127,7 +176,7 @@ class DataParallelSteps:
                 return NotApplicable(family=family, reason=reason)
             way = _WAYS[family]
             split = self._mirrored(way)
-            place = names[0] if way is Way.COPIES else collectives
+            place = names[0] if way is AllReduceMode.COPIES else collectives
             placement = split.placed(names, label=family, rationale="", shared=place)
             return DataParallel(split, placement)
         split = self._batch if family == BATCH else self._batch_with_own
@@ -143,7 +192,9 @@ class DataParallelSteps:
         of that. Every host has all variables. Gradients are all-reduced between hosts as each is
         ready, on the device where it stands.
         """
-        split = replace(self._mirrored(Way.ONE_BY_ONE), family=within.family, is_of_hosts=True)
+        split = replace(
+            self._mirrored(AllReduceMode.ONE_BY_ONE), family=within.family, is_of_hosts=True
+        )
         placed = split.laid_out(within, hosts, label=within.label, rationale=within.rationale)
         exchanged = dict.fromkeys(split.collective_of, collectives)
         placement = replace(placed, device_of={**placed.device_of, **exchanged})
@@ -159,7 +210,7 @@ class DataParallelSteps:
     def _batch_with_own(self) -> SplitGraph:
         return _with_own(self._batch)
 
-    def _mirrored(self, way: Way) -> SplitGraph:
+    def _mirrored(self, way: AllReduceMode) -> SplitGraph:
         if way not in self._mirrored_graphs:
             traces = self._traces
             parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets

@@ -1,22 +1,6 @@
 """The op graph of a mirrored step, as `tf.distribute.MirroredStrategy` runs it.
 
-Model: each replica has all variables, computes its share of the batch and makes every update
-itself, from gradients that all replicas exchanged: dense ones as one pack by a ring all-reduce,
-rows of looked-up tables, how many they are, and their indices by an all-gather each, all of these
-in turn. Before, each adds its gradients of several uses of one variable up, and puts rows of
-several lookups in one table together. What reads what was exchanged costs what it does for the
-whole batch. Elsewhere than over gRPC, an exchange is one op of all (`Way`, `joint.py`). Gradients
-that are computed from what an earlier exchange led to go in a *wave* of their own, after it: those
-of a generator whose loss reads the discriminator that was just updated cannot be in one pack with
-the discriminator's. Where no rows are among an optimizer's gradients, each replica keeps its own
-until it has taken the pack of the sums apart: `ReplicaContext.all_reduce` is differentiable then,
-by an `IdentityN` that reads what it was given beside what it returns.
-
-Left out: metrics and losses, which replicas keep to themselves until someone reads them; that
-optimizers which do not wait for each other exchange a pack each.
-
-Source: `MirroredStrategy` and `CollectiveAllReduce` of TensorFlow 2.21, which put all gradients
-that an optimizer applies into one pack unless told otherwise, and run one collective at a time.
+Over gRPC an all-reduce is a ring of ops between replicas, elsewhere one op of all replicas.
 """
 
 from __future__ import annotations
@@ -25,19 +9,154 @@ from collections import defaultdict
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates.batch_split import joint
-from placement_advisor.candidates.batch_split.ring import RingTensor, all_gather, all_reduce
-from placement_advisor.candidates.batch_split.split_graph import Read, SplitGraph, needed_graph
-from placement_advisor.candidates.batch_split.wiring import Merge
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.candidates.batch_split.split_graph import (
+    Merge,
+    Read,
+    SplitGraph,
+    needed_graph,
+)
+from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.ring import RingOp
-    from placement_advisor.candidates.batch_split.wiring import Wiring
+    from placement_advisor.candidates.batch_split.split_graph import Wiring
+    from placement_advisor.graph.op_graph import OpGraph
+
+
+_PACK = "pack"
+
+
+class RingTensor(NamedTuple):
+    """A tensor of a replica: the op that makes it, its port, its bytes.
+
+    ``replica`` is None for what all replicas make together.
+    """
+
+    replica: int | None
+    op: str
+    port: int
+    size_bytes: int
+
+
+class RingOp(NamedTuple):
+    """An op of a collective on a replica, with what it reads and the bytes of what it makes.
+
+    ``replica`` is None for an op that all replicas take part in. ``kept`` are tensors that are held
+    until it ends, though it does not touch them.
+    """
+
+    replica: int | None
+    name: str
+    kind: str
+    inputs: tuple[RingTensor, ...]
+    made_bytes: tuple[int, ...]
+    kept: tuple[RingTensor, ...] = ()
+
+    @property
+    def collective(self) -> str:
+        """The collective that it is of."""
+        return self.name.rpartition("/")[0]
+
+
+def is_pack(name: str) -> bool:
+    """Say whether an op begins a collective, by its name."""
+    return name.endswith(f"/{_PACK}")
+
+
+def all_reduce(
+    name: str, parts: Sequence[Sequence[RingTensor]], after: str | None
+) -> Iterator[RingOp]:
+    """Yield the ops that add up ``parts``, those of each replica, into ``NAME/done`` of each.
+
+    They begin after the op ``after`` of their replica.
+    """
+    count = len(parts)
+    sizes = [tensor.size_bytes for tensor in parts[0]]
+    total = sum(sizes)
+    chunks = [total // count + (place < total % count) for place in range(count)]
+    pack = f"{name}/{_PACK}"
+    for replica in range(count):
+        packed = (*parts[replica], *_before(replica, after))
+        yield RingOp(replica, pack, "ConcatV2", packed, tuple(chunks))
+        hops = []
+        for hop in range(2 * (count - 1)):
+            chunk = (replica - 1 - hop) % count
+            inputs = [_sent(name, replica, hop, count, chunk if hop == 0 else 0, chunks[chunk])]
+            if hop < count - 1:
+                inputs.append(RingTensor(replica, pack, chunk, chunks[chunk]))
+            kind = "Identity" if len(inputs) == 1 else "AddV2"
+            hops.append(RingOp(replica, _hop(name, hop), kind, tuple(inputs), (chunks[chunk],)))
+        yield from hops
+        # What the last of the first round holds is a sum of all, and so is all that follows.
+        summed = (RingTensor(replica, op.name, 0, *op.made_bytes) for op in hops[count - 2 :])
+        yield RingOp(replica, f"{name}/done", "SplitV", tuple(summed), tuple(sizes))
+
+
+def all_gather(name: str, parts: Sequence[RingTensor], after: str | None) -> Iterator[RingOp]:
+    """Yield the ops that put together ``parts``, one of each replica, in ``NAME/done``.
+
+    They begin after the op ``after`` of their replica.
+    """
+    count = len(parts)
+    for replica, own in enumerate(parts):
+        pack = f"{name}/{_PACK}"
+        yield RingOp(replica, pack, "Identity", (own, *_before(replica, after)), (own.size_bytes,))
+        held = [RingTensor(replica, pack, 0, own.size_bytes)]
+        for hop in range(count - 1):
+            size_bytes = parts[(replica - 1 - hop) % count].size_bytes
+            sent = _sent(name, replica, hop, count, 0, size_bytes)
+            yield RingOp(replica, _hop(name, hop), "Identity", (sent,), (size_bytes,))
+            held.append(RingTensor(replica, _hop(name, hop), 0, size_bytes))
+        whole = sum(tensor.size_bytes for tensor in held)
+        yield RingOp(replica, f"{name}/done", "ConcatV2", tuple(held), (whole,))
+
+
+def _hop(name: str, hop: int) -> str:
+    return f"{name}/hop_{hop}"
+
+
+def _sent(name: str, receiver: int, hop: int, count: int, port: int, size_bytes: int) -> RingTensor:
+    """Return what the replica before the receiver hands on in a hop: its own, or what it got."""
+    sender = (receiver - 1) % count
+    return RingTensor(sender, _hop(name, hop - 1) if hop else f"{name}/{_PACK}", port, size_bytes)
+
+
+def _before(replica: int, after: str | None) -> tuple[RingTensor, ...]:
+    return () if after is None else (RingTensor(replica, after, CONTROL_PORT, 0),)
+
+
+ALL_REDUCE = "NcclAllReduce"
+ALL_GATHER = "NcclAllGather"
+# What does the same in one place, of tensors that were copied there.
+ADD, JOIN = "AddN", "ConcatV2"
+
+
+def packed_all_reduce(name: str, parts: Sequence[Sequence[RingTensor]]) -> Iterator[RingOp]:
+    """Yield the ops that add up ``parts``, those of each replica, into ``NAME/done`` of each."""
+    sizes = tuple(tensor.size_bytes for tensor in parts[0])
+    total = sum(sizes)
+    for replica, own in enumerate(parts):
+        yield RingOp(replica, f"{name}/pack", "ConcatV2", tuple(own), (total,))
+    packs = tuple(RingTensor(r, f"{name}/pack", 0, total) for r in range(len(parts)))
+    yield RingOp(None, f"{name}/sum", ALL_REDUCE, packs, (total,))
+    for replica in range(len(parts)):
+        summed = (RingTensor(None, f"{name}/sum", 0, total),)
+        yield RingOp(replica, f"{name}/done", "SplitV", summed, sizes)
+
+
+def summed(name: str, parts: Sequence[RingTensor], kind: str) -> RingOp:
+    """Return the op of a kind that adds up ``parts``, one of each replica."""
+    return RingOp(None, name, kind, tuple(parts), (parts[0].size_bytes,))
+
+
+def gathered(name: str, parts: Sequence[RingTensor], kind: str) -> RingOp:
+    """Return the op of a kind that puts together ``parts``, one of each replica."""
+    whole = sum(part.size_bytes for part in parts)
+    return RingOp(None, name, kind, tuple(parts), (whole,))
+
 
 FAMILY = "mirrored"
 # How many rows a replica sends.
@@ -48,7 +167,7 @@ SUMMED = frozenset({Merge.MEAN, Merge.SUM})
 _JOINS = {"ConcatV2": _GATHERED, "AddN": SUMMED}
 
 
-class Way(Enum):
+class AllReduceMode(Enum):
     """How replicas exchange gradients.
 
     ``RING``: hop by hop, packed. ``PACKED`` and ``ONE_BY_ONE``: by collectives that are one op.
@@ -86,7 +205,7 @@ def exchange_ops(
     whole: OpGraph,
     shares: Sequence[OpGraph],
     wiring: Wiring,
-    way: Way,
+    way: AllReduceMode,
     what: Exchanged,
 ) -> dict[str, Op]:
     """Return the ops of no trace, which exchange gradients, by name."""
@@ -104,7 +223,7 @@ def mirrored_graph(
     wiring: Wiring,
     outputs: Iterable[Tensor],
     targets: Iterable[str],
-    way: Way = Way.RING,
+    way: AllReduceMode = AllReduceMode.RING,
 ) -> SplitGraph:
     """Put the graph of a mirrored step together from its traces, one for each replica that is made.
 
@@ -123,7 +242,7 @@ def mirrored_graph(
         name = _named(ring_op.replica, ring_op.name)
         ops[name] = _op(ring_op, name, device_kinds)
         replica_of[name] = ring_op.replica
-        if way is not Way.COPIES:
+        if way is not AllReduceMode.COPIES:
             collective_of[name] = ring_op.collective
         inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
         reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
@@ -199,7 +318,7 @@ def _exchange(
     shares: Sequence[OpGraph],
     wiring: Wiring,
     joined: Mapping[str, tuple[Tensor, ...]],
-    way: Way,
+    way: AllReduceMode,
 ) -> tuple[list[RingOp], dict[Tensor, _Received]]:
     """Return the ops that exchange gradients, and what each replica reads in place of its own.
 
@@ -211,47 +330,47 @@ def _exchange(
     joined_by = {tensor: (name, 0) for name, parts in joined.items() for tensor in parts}
     for number, wave in enumerate(waves):
         dense = (tensor for tensor in wave if wiring.merges[tensor] in SUMMED)
-        summed = list(dict.fromkeys(joined_by.get(tensor, tensor) for tensor in dense))
+        to_sum = list(dict.fromkeys(joined_by.get(tensor, tensor) for tensor in dense))
         name = f"all_reduce_{number}" if number else "all_reduce"
-        parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
-        if summed and way in (Way.ONE_BY_ONE, Way.COPIES):
-            kind = joint.ALL_REDUCE if way is Way.ONE_BY_ONE else joint.ADD
-            for tensor, *own in zip(summed, *parts, strict=True):
+        parts = [[_part(r, share, t) for t in to_sum] for r, share in enumerate(shares)]
+        if to_sum and way in (AllReduceMode.ONE_BY_ONE, AllReduceMode.COPIES):
+            kind = ALL_REDUCE if way is AllReduceMode.ONE_BY_ONE else ADD
+            for tensor, *own in zip(to_sum, *parts, strict=True):
                 of_tensor = f"{name}/{tensor[0]}_{tensor[1]}"
                 everyones = [own[replica] for replica in wiring.representatives]
-                found.append(joint.summed(of_tensor, everyones, kind))
+                found.append(summed(of_tensor, everyones, kind))
                 received[tensor] = _Received(of_tensor, 0, is_joint=True)
-        elif summed:
-            if way is Way.RING:
+        elif to_sum:
+            if way is AllReduceMode.RING:
                 exchange = all_reduce(name, parts, last)
             else:
-                exchange = joint.packed_all_reduce(name, parts)
+                exchange = packed_all_reduce(name, parts)
             last = f"{name}/done"
             is_dense = not any(wiring.merges[tensor] in _GATHERED for tensor in wave)
             found += _keeping(exchange, last, parts) if is_dense else exchange
-            received |= {tensor: _Received(last, port) for port, tensor in enumerate(summed)}
+            received |= {tensor: _Received(last, port) for port, tensor in enumerate(to_sum)}
         merge_of = {
             joined_by.get(tensor, tensor): wiring.merges[tensor]
             for tensor in wave
             if wiring.merges[tensor] in _GATHERED
         }
-        kind = joint.JOIN if way is Way.COPIES else joint.ALL_GATHER
+        kind = JOIN if way is AllReduceMode.COPIES else ALL_GATHER
         for tensor, merge in merge_of.items():
             name = f"all_gather/{tensor[0]}"
             rows = [_part(replica, shares[replica], tensor) for replica in wiring.representatives]
             if merge is Merge.WEIGHTED_CONCAT:
                 lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
-                if way is Way.RING:
+                if way is AllReduceMode.RING:
                     found += all_gather(f"{name}/lengths", lengths, last)
                     last = f"{name}/lengths/done"
                 else:
-                    found.append(joint.gathered(f"{name}/lengths", lengths, kind))
-            if way is Way.RING:
+                    found.append(gathered(f"{name}/lengths", lengths, kind))
+            if way is AllReduceMode.RING:
                 found += all_gather(name, rows, last)
                 last = f"{name}/done"
                 received[tensor] = _Received(last, 0)
             else:
-                found.append(joint.gathered(f"{name}/rows", rows, kind))
+                found.append(gathered(f"{name}/rows", rows, kind))
                 received[tensor] = _Received(f"{name}/rows", 0, is_joint=True)
     return found, received
 

@@ -1,36 +1,72 @@
-"""Which ops of a step have to run once for each share of its batch, told from two traces.
+"""The plan of a batch split: which ops run once for each share of the batch.
 
-Model: the step is traced at its whole batch and at a share of it. A tensor whose size differs
-*grows* with the batch. Ops that read or make one are *replicated*, and so is what stands between
-two of these. Updates, other writes of variables, and what depends on no sample stay *shared*: they
-run once. Constants are at hand everywhere. Where a shared op reads from replicated ones, their
-tensors are *merged*; where a replica reads a growing tensor of a shared op, it is *divided*. A
-gradient made of several merged tensors, other than as their sum, is replicated as well: the mean of
-products is not the product of means.
-
-A replica that only reads a variable, row by row, does so on the variable's device. What draws
-random numbers from a *key* that all replicas share draws others in each.
-
-Left out: graphs that differ in more than their sizes, as those of steps that loop over samples in
-Python.
+Two traces of a step, at its batch and at a share of it, tell which ops depend on the batch size.
+`shares_of` divides the samples among replicas in proportion to ratios.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor, isfinite
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Role
-from placement_advisor.graph.op_work import random
+from placement_advisor.graph.op_work import elementwise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
     Tensor = tuple[str, int]
+
+
+SPLIT = "split"
+
+
+def share_folder(samples: int) -> str:
+    """Return the name of the step at a share of its batch."""
+    return f"share-{samples}"
+
+
+def shares_of(batch: int, ratios: Sequence[float]) -> tuple[int, ...]:
+    """Return whole numbers of samples in proportion to the ratios; they make up the batch.
+
+    What rounding leaves goes to those who lost most by it, the first of them on ties.
+
+    Raises:
+        BatchSplitError: a ratio that is not positive, or a share of no sample.
+    """
+    for ratio in ratios:
+        if not (isfinite(ratio) and ratio > 0):
+            raise BatchSplitError(
+                f"{ratio:g} of {_text(ratios)} is not a positive number",
+                hint="leave out a device that should get no samples",
+            )
+    if batch < len(ratios):
+        raise BatchSplitError(
+            f"a batch of {batch} has less than one sample for each of {len(ratios)} devices",
+            hint="take a larger batch or fewer devices",
+        )
+    exact = [batch * ratio / sum(ratios) for ratio in ratios]
+    shares = [floor(each) for each in exact]
+    by_loss = sorted(range(len(ratios)), key=lambda i: shares[i] - exact[i])
+    for i in by_loss[: batch - sum(shares)]:
+        shares[i] += 1
+    if 0 in shares:
+        raise BatchSplitError(
+            f"at {_text(ratios)} the share of device {shares.index(0)} in a batch of {batch} "
+            "rounds to no sample",
+            hint="take a larger batch, or leave that device out",
+        )
+    return tuple(shares)
+
+
+def _text(ratios: Sequence[float]) -> str:
+    return ":".join(f"{ratio:g}" for ratio in ratios)
+
 
 # Ops that take a handle and leave what it stands for as it is.
 _READS = frozenset(
@@ -127,7 +163,7 @@ def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -
     ``merged`` tensors that do not give what the whole batch gives.
     """
     replicated = [op for op in graph.ops if op.name in plan.replicated]
-    drawn = [op.name for op in replicated if op.kind in random.FORMULAS]
+    drawn = [op.name for op in replicated if op.kind in elementwise.RANDOM_FORMULAS]
     kept = [
         name
         for name, _ in merged
@@ -323,7 +359,10 @@ def _from_constants(graph: OpGraph) -> set[str]:
         producers = list(_producers(graph, op))
         is_free = op.variable is None and op.role is not Role.UPDATE
         if op.role is Role.CONSTANT or (
-            is_free and op.kind not in random.FORMULAS and producers and found.issuperset(producers)
+            is_free
+            and op.kind not in elementwise.RANDOM_FORMULAS
+            and producers
+            and found.issuperset(producers)
         ):
             found.add(op.name)
     return found

@@ -1,21 +1,255 @@
-"""The op graph of a step whose batch is split."""
+"""The op graph of a step whose batch is split.
+
+`Wiring` builds it op by op from traces at the whole batch and at shares of it; the variables
+stand where `placed_on_devices` puts them.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.graph.op import LOOKUP_KINDS
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.candidates.batch_split.plan import SplitPlan
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.graph.op import CONTROL_PORT, LOOKUP_KINDS, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.wiring import Added, Wiring
+
+
+_PREFIX = "replica"
+
+
+def replica_copy(name: str, replica: int, prefix: str = _PREFIX) -> str:
+    """Return the name of a replica's copy of an op."""
+    return f"{prefix}_{replica}/{name}"
+
+
+class Merge(StrEnum):
+    """How the tensors of replicas become that of the unsplit step."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    CONCAT = "concat"
+    # Parts for each sample, of a mean over the batch: gradients of looked-up rows.
+    WEIGHTED_CONCAT = "weighted-concat"
+    SAME = "same"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """An op of no trace: its kind, the tensors that it reads, and the replica it belongs to.
+
+    ``like`` is a tensor of the unsplit step (or of a replica's) of the same type, ``value`` the
+    number or numbers that a constant holds. ``replica`` is None for what is shared.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[Tensor, ...] = ()
+    like: Tensor | None = None
+    value: float | int | tuple[int, ...] | None = None
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """How the ops of a split step are named and joined.
+
+    ``shares`` are the samples of each replica; ``merges`` has an entry for each merged tensor of
+    the plan, ``axes`` the axis of the batch of each tensor that is divided or put together. If it
+    ``is_folded``, which equal shares can be, the second replica stands for all further ones.
+    """
+
+    plan: SplitPlan
+    shares: tuple[int, ...]
+    merges: Mapping[Tensor, Merge]
+    axes: Mapping[Tensor, int]
+    prefix: str = field(default=_PREFIX)
+    is_folded: bool = False
+
+    @property
+    def made(self) -> range:
+        """The replicas that the step is made of; the last one may stand for others."""
+        return range(min(len(self.shares), 2) if self.is_folded else len(self.shares))
+
+    @property
+    def representatives(self) -> list[int]:
+        """The replica that stands for each, itself where it is made."""
+        return [min(replica, self.made[-1]) for replica in range(len(self.shares))]
+
+    @property
+    def like_last(self) -> int:
+        """How many replicas the last one stands for, itself included."""
+        return 1 + len(self.shares) - len(self.made)
+
+    def copy(self, name: str, replica: int | None) -> str:
+        """Return the name of an op, or of a replica's copy of it."""
+        if replica is None or not self.plan.is_copied(name):
+            return name
+        return replica_copy(name, replica, self.prefix)
+
+    def tensor(self, tensor: Tensor, reader: int | None) -> Tensor:
+        """Return what a replica, or a shared op (None), reads in place of a tensor."""
+        name, port = tensor
+        if reader and tensor in self.plan.keys:
+            return f"{self._base(tensor, reader)}/own", 0
+        if reader is not None and tensor in self.plan.divided:
+            return f"{self._base(tensor)}/divided", reader
+        if reader is None and name in self.plan.replicated:
+            if self.merges[tensor] is Merge.SAME:
+                return self.copy(name, 0), port
+            return f"{self._base(tensor)}/merged", 0
+        return self.copy(name, reader), port
+
+    def befores(self, name: str, reader: int | None) -> tuple[str, ...]:
+        """Return the ops that a replica, or a shared op, waits for in place of an op."""
+        if reader is None and name in self.plan.replicated:
+            return tuple(self.copy(name, i) for i in self.made)
+        return (self.copy(name, reader),)
+
+    def added(self) -> Iterator[Added]:
+        """Yield what is in neither trace, producers first."""
+        for tensor in self.plan.merged:
+            yield from self._merged(tensor)
+        for tensor in self.plan.divided:
+            yield from self._divided(tensor)
+        for tensor in self.plan.keys:
+            for replica in self.made[1:]:
+                yield from self._own_key(tensor, replica)
+
+    def _merged(self, tensor: Tensor) -> Iterator[Added]:
+        merge, base = self.merges[tensor], self._base(tensor)
+        own = [(self.copy(tensor[0], i), tensor[1]) for i in self.made]
+        if merge is Merge.SAME:
+            return
+        if merge in (Merge.MEAN, Merge.WEIGHTED_CONCAT):
+            for i in self.made:
+                name = self._base(tensor, i)
+                weight = self.shares[i] / sum(self.shares)
+                yield Added(
+                    name=f"{name}/weight", kind="Const", like=tensor, value=weight, replica=i
+                )
+                yield Added(
+                    name=f"{name}/weighted",
+                    kind="Mul",
+                    inputs=(own[i], (f"{name}/weight", 0)),
+                    like=tensor,
+                    replica=i,
+                )
+                own[i] = (f"{name}/weighted", 0)
+        parts = [own[i] for i in self.representatives]
+        if merge in (Merge.CONCAT, Merge.WEIGHTED_CONCAT):
+            yield Added(name=f"{base}/axis", kind="Const", value=self.axes[tensor])
+            inputs = (*parts, (f"{base}/axis", 0))
+            yield Added(name=f"{base}/merged", kind="ConcatV2", inputs=inputs, like=tensor)
+        else:
+            yield Added(name=f"{base}/merged", kind="AddN", inputs=tuple(parts), like=tensor)
+
+    def _divided(self, tensor: Tensor) -> Iterator[Added]:
+        base = self._base(tensor)
+        yield Added(name=f"{base}/sizes", kind="Const", value=self.shares)
+        yield Added(name=f"{base}/axis", kind="Const", value=self.axes[tensor])
+        yield Added(
+            name=f"{base}/divided",
+            kind="SplitV",
+            inputs=(tensor, (f"{base}/sizes", 0), (f"{base}/axis", 0)),
+            like=tensor,
+        )
+
+    def _own_key(self, tensor: Tensor, replica: int) -> Iterator[Added]:
+        """Yield what changes a key by the replica's number; the first one keeps it as it is."""
+        base, key = self._base(tensor, replica), (self.copy(tensor[0], replica), tensor[1])
+        number = f"{base}/number", 0
+        yield Added(name=number[0], kind="Const", like=tensor, value=replica, replica=replica)
+        yield Added(
+            name=f"{base}/own",
+            kind="BitwiseXor",
+            inputs=(key, number),
+            like=tensor,
+            replica=replica,
+        )
+
+    def _base(self, tensor: Tensor, replica: int | None = None) -> str:
+        name, port = tensor
+        scope = f"{self.prefix}s" if replica is None else f"{self.prefix}_{replica}"
+        return f"{scope}/{name}_{port}" if port else f"{scope}/{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTraces:
+    """A step at its whole batch, and at each share of it, by number of samples.
+
+    ``wiring`` says how replicas are joined, ``outputs`` are the tensors that the step returns,
+    ``targets`` ops that must run.
+    """
+
+    whole: OpGraph
+    shares: Mapping[int, OpGraph]
+    wiring: Wiring
+    outputs: tuple[Tensor, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def replicas(self) -> tuple[OpGraph, ...]:
+        """The trace of the share of each replica that is made."""
+        return tuple(self.shares[self.wiring.shares[replica]] for replica in self.wiring.made)
+
+    def first(self, count: int) -> SplitTraces:
+        """Return them for the first replicas, as those of one of several hosts."""
+        return replace(self, wiring=replace(self.wiring, shares=self.wiring.shares[:count]))
+
+    def weak(self, count: int) -> SplitTraces:
+        """Return them for as many replicas with the whole batch each, of any size."""
+        batch = sum(self.wiring.shares)
+        return replace(
+            self,
+            shares={batch: self.whole},
+            wiring=replace(self.wiring, shares=(batch,) * count),
+        )
+
+    def repeated(self, graph: OpGraph, times: int) -> SplitTraces:
+        """Return them for one replica with so many batches; ``graph`` is the trace of these."""
+        samples = sum(self.wiring.shares) * times
+        return replace(
+            self,
+            whole=graph,
+            shares={samples: graph},
+            wiring=replace(self.wiring, shares=(samples,)),
+        )
+
+    def of_share(self, count: int) -> SplitTraces:
+        """Return them for as many replicas with the largest share each."""
+        most = max(self.shares)
+        wiring = replace(self.wiring, shares=(most,) * count)
+        return replace(self, shares={most: self.shares[most]}, wiring=wiring)
+
+    def folded(self) -> SplitTraces:
+        """Return them with one replica for all but the first, where all have the same share."""
+        is_even = len(set(self.wiring.shares)) == 1
+        return replace(self, wiring=replace(self.wiring, is_folded=is_even))
+
+
+def unsplit(graph: OpGraph, batch: int) -> SplitTraces:
+    """Return a step that is not split as one whose only replica has all of it to itself."""
+    names = [op.name for op in graph.ops]
+    plan = SplitPlan(replicated=frozenset(names), local=frozenset(), merged=(), divided=())
+    return SplitTraces(
+        whole=graph,
+        shares={batch: graph},
+        wiring=Wiring(plan=plan, shares=(batch,), merges={}, axes={}),
+        outputs=(),
+        targets=tuple(names),
+    )
+
 
 FAMILY = "batch"
 
@@ -242,3 +476,72 @@ def needed_graph(ops: Mapping[str, Op], reads: Iterable[Read], ends: Iterable[st
             for read in some
         ),
     )
+
+
+ON_HOST = "variables-on-host"
+SPREAD = "variables-spread"
+# What `make_parallel` calls these places.
+VARIABLES = {FAMILY: "first", ON_HOST: "host", SPREAD: "spread"}
+BY_VARIABLES = tuple(VARIABLES)
+
+
+def graph_of(family: str) -> str:
+    """Return the family that has the same graph: variables of one can stand in several places."""
+    return FAMILY if family in BY_VARIABLES else family
+
+
+def placed_on_devices(
+    family: str, split: SplitGraph, devices: Sequence[str], host: str | None, rationale: str
+) -> Placement | NotApplicable:
+    """Return the placement of a family whose step has a replica on each device.
+
+    ``host`` is that of the first device.
+    """
+    shared: Mapping[str, str] | str = devices[0]
+    if family == SPREAD:
+        shared = _spread(split, devices)
+    elif family == ON_HOST:
+        if host is None:
+            reason = f"{devices[0]} has no host beside it that could hold variables"
+            return NotApplicable(family=family, reason=reason)
+        shared = host
+    placed = split.placed(devices, label=family, rationale=rationale, shared=shared)
+    return replace(placed, family=family)
+
+
+def _spread(split: SplitGraph, devices: Sequence[str]) -> dict[str, str]:
+    """Return a device for each shared op: that of its layer's variables, or of its first reader."""
+    graph = split.graph
+    layers: Counter[str] = Counter()
+    for op in graph.ops:
+        if split.replica_of[op.name] is None and op.variable is not None:
+            layers[_layer(op)] += op.parameter_bytes
+    held = dict.fromkeys(devices, 0)
+    device_of_layer = {}
+    for layer, size_bytes in sorted(layers.items(), key=lambda each: (-each[1], each[0])):
+        device = min(devices, key=lambda name: held[name])
+        held[device] += size_bytes
+        device_of_layer[layer] = device
+    return _beside_readers(graph, split, device_of_layer, devices[0])
+
+
+def _layer(op: Op) -> str:
+    return op.layer or op.variable or op.name
+
+
+def _beside_readers(
+    graph: OpGraph, split: SplitGraph, device_of_layer: dict[str, str], default: str
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    first_reader: dict[str, str] = {}
+    for edge in graph.edges:
+        if split.replica_of[edge.consumer] is None:
+            first_reader.setdefault(edge.producer, edge.consumer)
+    for op in reversed(graph.ops):
+        if split.replica_of[op.name] is not None:
+            continue
+        own = device_of_layer.get(_layer(op))
+        if own is None and op.name in first_reader:
+            own = found[first_reader[op.name]]
+        found[op.name] = own or default
+    return found

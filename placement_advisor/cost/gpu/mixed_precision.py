@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
 from placement_advisor.cost.gpu.matrix_units import AMPERE
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import PASS_ROLES, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import MATRIX_FAMILIES, Arithmetic
-from placement_advisor.graph.roles import PASS_ROLES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.op import Op
     from placement_advisor.machine.devices import Device
     from placement_advisor.machine.gpu_facts import GpuFacts
 

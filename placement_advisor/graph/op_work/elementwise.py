@@ -1,18 +1,217 @@
-"""Kinds that compute each output element from the elements at its place, broadcast or not.
+"""Formulas for elementwise ops, reductions, random numbers and updates.
 
-Every distinct input is read once and the output written once; a broadcast input counts as small
-as it is. Arithmetic per element stands in `arithmetic.py`.
+The first part counts the arithmetic of one function of one element; the formulas multiply these
+counts by the number of elements.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import log2
+from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.graph.op_work import arithmetic
-from placement_advisor.graph.op_work.formula_parts import Formula, elements, moved, per_output
+from placement_advisor.graph.op_work.signature import (
+    Formula,
+    bytes_of,
+    bytes_of_all,
+    elements,
+    moved,
+    nothing,
+    per_input,
+    per_output,
+    shape_of,
+    written,
+)
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_work.signature import Signature
+
+
+# Reciprocal estimate, two Newton steps of 3 flops, one product, one select for infinities.
+DIVIDE = 8
+SQRT = 8
+RSQRT = 7
+# Clamp 2, reduction by ln 2 in two parts 5, polynomial of degree 6 12, scaling by 2^n 4.
+EXP = 23
+# Mantissa and exponent 6, polynomial of degree 8 on x³ and x² 20, exponent·ln 2 4, edge cases 5.
+LOG = 35
+EXPM1 = EXP + DIVIDE + 9
+LOG1P = LOG + 8
+# Clamp 2, x² 1, odd numerator of degree 13 13, even denominator of degree 6 6, one division.
+TANH = 22 + DIVIDE
+# Numerator and denominator of degree 8 to 10, one division, clamp.
+ERF = 22 + DIVIDE
+ERFC = ERF + EXP
+SIGMOID = EXP + DIVIDE + 2
+# Reduction by pi/2 in three parts 10, two polynomials of degree 7 14, quadrant and sign 6.
+SINE = 30
+TAN = 2 * SINE + DIVIDE
+ATAN = 24 + DIVIDE
+ASIN = 20 + SQRT
+SINH = 2 * EXP + 3
+# Logarithm in two words of precision 70, product 8, exponential of two words 40.
+POW = 118
+# Lanczos' sum of eight terms with a division each, two logarithms.
+LGAMMA = 8 * (DIVIDE + 2) + 2 * LOG
+# Recurrence to the asymptotic range, then a series, a logarithm and divisions.
+DIGAMMA = 10 * DIVIDE + LOG + 14
+# Two polynomials of degree 8 or a logarithm and a root (Giles).
+ERFINV = LOG + SQRT + 2 * 18
+# Series of about twenty terms with a division each, a power and a logarithm of gamma.
+INCOMPLETE_GAMMA = 20 * (DIVIDE + 3) + POW + LGAMMA
+
+# Flops per element of the kinds with one input and one output of the same shape.
+UNARY: dict[str, int] = {
+    "Abs": 1,
+    "Acos": ASIN + 1,
+    "Acosh": LOG + SQRT + 3,
+    "Angle": ATAN + DIVIDE,
+    "Asin": ASIN,
+    "Asinh": LOG + SQRT + 4,
+    "Atan": ATAN,
+    "Atanh": LOG1P + DIVIDE + 2,
+    "BesselI0": EXP + 40,
+    "BesselI0e": 40,
+    "BesselI1": EXP + 40,
+    "BesselI1e": 40,
+    "Ceil": 1,
+    "CheckNumerics": 1,
+    "CheckNumericsV2": 1,
+    "ComplexAbs": 3 + SQRT,
+    "Conj": 1,
+    "Cos": SINE,
+    "Cosh": SINH,
+    "Digamma": DIGAMMA,
+    "Elu": EXPM1 + 2,
+    "Erf": ERF,
+    "Erfc": ERFC,
+    "Erfinv": ERFINV,
+    "Exp": EXP,
+    "Expm1": EXPM1,
+    "Floor": 1,
+    "FusedMish": EXP + LOG + TANH + 2,
+    "Imag": 0,
+    "Inv": DIVIDE,
+    "Invert": 1,
+    "IsFinite": 1,
+    "IsInf": 1,
+    "IsNan": 1,
+    "LeakyRelu": 2,
+    "Lgamma": LGAMMA,
+    "Log": LOG,
+    "Log1p": LOG1P,
+    "LogicalNot": 1,
+    "Ndtri": ERFINV + 2,
+    "Neg": 1,
+    "PopulationCount": 1,
+    "Real": 0,
+    "Reciprocal": DIVIDE,
+    "Relu": 1,
+    "Relu6": 2,
+    "Rint": 1,
+    "Round": 1,
+    "Rsqrt": RSQRT,
+    "Selu": EXPM1 + 3,
+    "Sigmoid": SIGMOID,
+    "Sign": 2,
+    "Sin": SINE,
+    "Sinh": SINH,
+    "Softplus": EXP + LOG1P + 3,
+    "Softsign": DIVIDE + 2,
+    "Sqrt": SQRT,
+    "Square": 1,
+    "Swish": SIGMOID + 1,
+    "Tan": TAN,
+    "Tanh": TANH,
+}
+
+# Flops per output element of the kinds with two broadcast inputs.
+BINARY: dict[str, int] = {
+    "Add": 1,
+    "AddV2": 1,
+    "ApproximateEqual": 3,
+    "Atan2": ATAN + DIVIDE + 4,
+    "BiasAdd": 1,
+    "BiasAddV1": 1,
+    "BitwiseAnd": 1,
+    "BitwiseOr": 1,
+    "BitwiseXor": 1,
+    "Complex": 0,
+    "Div": DIVIDE,
+    "DivNoNan": DIVIDE + 1,
+    "Equal": 1,
+    "FloorDiv": DIVIDE + 1,
+    "FloorMod": DIVIDE + 3,
+    "Greater": 1,
+    "GreaterEqual": 1,
+    "Igamma": INCOMPLETE_GAMMA,
+    "Igammac": INCOMPLETE_GAMMA,
+    "LeftShift": 1,
+    "Less": 1,
+    "LessEqual": 1,
+    "LogicalAnd": 1,
+    "LogicalOr": 1,
+    "Maximum": 1,
+    "Minimum": 1,
+    "Mod": DIVIDE + 2,
+    "Mul": 1,
+    "MulNoNan": 2,
+    "NextAfter": 4,
+    "NotEqual": 1,
+    "Polygamma": DIGAMMA + LGAMMA,
+    "Pow": POW,
+    "RealDiv": DIVIDE,
+    "RightShift": 1,
+    "SquaredDifference": 2,
+    "Sub": 1,
+    "TruncateDiv": DIVIDE + 1,
+    "TruncateMod": DIVIDE + 2,
+    "Xdivy": DIVIDE + 1,
+    "Xlog1py": LOG1P + 2,
+    "Xlogy": LOG + 2,
+    "Zeta": 12 * POW,
+}
+
+# Flops per element of the gradients that take a value and the gradient that flows in.
+GRADIENT: dict[str, int] = {
+    "EluGrad": 3,
+    "InvGrad": 3,
+    "LeakyReluGrad": 2,
+    "ReciprocalGrad": 3,
+    "Relu6Grad": 3,
+    "ReluGrad": 2,
+    "RsqrtGrad": 4,
+    "SeluGrad": 4,
+    "SigmoidGrad": 3,
+    "SoftplusGrad": EXP + DIVIDE + 1,
+    "SoftsignGrad": DIVIDE + 3,
+    "SqrtGrad": DIVIDE + 1,
+    "TanhGrad": 3,
+}
+# The tanh form of Gelu: x·(1 + tanh(a·(x + b·x³)))/2.
+_GELU_APPROXIMATE = TANH + 8
+_GELU_EXACT = ERF + 4
+
+# Flops per output element of what Grappler and oneDNN fuse behind a product or a convolution.
+FUSED: dict[str, int] = {
+    **UNARY,
+    "BiasAdd": 1,
+    "Add": 1,
+    "BinaryAdd": 1,
+    "Mul": 1,
+    "Maximum": 1,
+    "FusedBatchNorm": 2,
+    "GeluApproximate": _GELU_APPROXIMATE,
+    "GeluExact": _GELU_EXACT,
+    "FusedHardSwish": 5,
+    "_FusedHardSwish": 5,
+    "_MklSwish": SIGMOID + 1,
+    "_FusedSwish": SIGMOID + 1,
+    "_MklFusedMish": UNARY["FusedMish"],
+    "Quantize": 3,
+    "Requantize": 3,
+    "Dequantize": 2,
+    "Sum": 1,
+}
 
 
 def _added(signature: Signature) -> int:
@@ -22,12 +221,12 @@ def _added(signature: Signature) -> int:
 def _composed(signature: Signature) -> int:
     """Count the chain of unary ops that Grappler put into one."""
     names = signature.attribute("op_names") or ()
-    return sum(arithmetic.UNARY[name] for name in names) * elements(signature.outputs[0])
+    return sum(UNARY[name] for name in names) * elements(signature.outputs[0])
 
 
 # What is left: kinds with other numbers of inputs. Quantization scales, rounds and clips.
 _OTHER: dict[str, int] = {
-    "Betainc": 2 * arithmetic.INCOMPLETE_GAMMA,
+    "Betainc": 2 * INCOMPLETE_GAMMA,
     "Bitcast": 0,
     "Cast": 1,
     "ClipByValue": 2,
@@ -40,7 +239,7 @@ _OTHER: dict[str, int] = {
     "FakeQuantWithMinMaxVarsPerChannel": 6,
     "FakeQuantWithMinMaxVarsPerChannelGradient": 5,
     "HostCast": 1,
-    "IgammaGradA": 2 * arithmetic.INCOMPLETE_GAMMA,
+    "IgammaGradA": 2 * INCOMPLETE_GAMMA,
     "QuantizeAndDequantizeV2": 6,
     "QuantizeAndDequantizeV3": 6,
     "QuantizeAndDequantizeV4": 6,
@@ -49,12 +248,282 @@ _OTHER: dict[str, int] = {
     "SelectV2": 1,
 }
 
-FORMULAS: dict[str, Formula] = {
+ELEMENTWISE_FORMULAS: dict[str, Formula] = {
     kind: Formula(per_output(flops), moved)
-    for table in (arithmetic.UNARY, arithmetic.BINARY, arithmetic.GRADIENT, _OTHER)
+    for table in (UNARY, BINARY, GRADIENT, _OTHER)
     for kind, flops in table.items()
 } | {
     "AddN": Formula(_added, moved),
     "AccumulateNV2": Formula(_added, moved),
     "UnaryOpsComposition": Formula(_composed, moved),
+}
+
+
+# Maximum, subtract, exponentiate, add, multiply by the inverse of the sum.
+_SOFTMAX = 4 + EXP
+# Subtract the logarithm of the sum in place of the product.
+_LOG_SOFTMAX = 4 + EXP
+# The loss: (log of the sum - logit) · label, added up; the gradient: softmax - label.
+_CROSS_ENTROPY = _SOFTMAX + 4
+
+
+def _ctc(signature: Signature) -> int:
+    """Softmax over the classes, and the forward and backward recursion over the labels.
+
+    Each recursion adds three paths in the logarithm per time step and label; labels are doubled
+    by the blanks between them. All sequences count as long as the longest.
+    """
+    time, batch, classes = shape_of(signature.inputs[0])
+    labels = 2 * elements(signature.inputs[2]) + batch
+    return time * batch * classes * _SOFTMAX + 2 * time * labels * 2 * (EXP + LOG)
+
+
+def _softmax_of_sparse(signature: Signature) -> int:
+    return _SOFTMAX * elements(signature.inputs[1])
+
+
+ACTIVATION_FORMULAS: dict[str, Formula] = {
+    "Softmax": Formula(per_input(_SOFTMAX), moved),
+    "LogSoftmax": Formula(per_input(_LOG_SOFTMAX), moved),
+    "SparseSoftmax": Formula(_softmax_of_sparse, moved),
+    "SoftmaxCrossEntropyWithLogits": Formula(per_input(_CROSS_ENTROPY), moved),
+    "SparseSoftmaxCrossEntropyWithLogits": Formula(per_input(_SOFTMAX), moved),
+    "CTCLoss": Formula(_ctc, moved),
+    "CTCLossV2": Formula(_ctc, moved),
+    "CTCGreedyDecoder": Formula(per_input(1), moved),
+    "InTopK": Formula(per_input(1), moved),
+    "InTopKV2": Formula(per_input(1), moved),
+}
+
+
+def _mean(signature: Signature) -> int:
+    return elements(signature.inputs[0]) + DIVIDE * elements(signature.outputs[0])
+
+
+def _norm(signature: Signature) -> int:
+    return 2 * elements(signature.inputs[0]) + SQRT * elements(signature.outputs[0])
+
+
+def _largest(signature: Signature) -> int:
+    values, found = signature.inputs[0], shape_of(signature.outputs[0])
+    kept = found[-1]
+    insertions = max(1, round(log2(max(1, kept))))
+    rows = elements(signature.outputs[0]) // kept if kept else 0
+    return elements(values) + rows * kept * insertions
+
+
+def _nth(signature: Signature) -> int:
+    """Select by halving: about three comparisons per element (quickselect, on average)."""
+    return 3 * elements(signature.inputs[0])
+
+
+def _true_places_bytes(signature: Signature) -> int:
+    """Count first, then write the places: two passes; how many are true is not known before."""
+    return 2 * bytes_of(signature.inputs[0])
+
+
+_SUM = Formula(per_input(1), moved)
+
+REDUCTIONS_FORMULAS: dict[str, Formula] = {
+    **dict.fromkeys(("Sum", "Prod", "Max", "Min", "All", "Any", "BiasAddGrad"), _SUM),
+    "Mean": Formula(_mean, moved),
+    "EuclideanNorm": Formula(_norm, moved),
+    "L2Loss": Formula(per_input(2), moved),
+    "ArgMax": _SUM,
+    "ArgMin": _SUM,
+    "Cumsum": _SUM,
+    "Cumprod": _SUM,
+    "CumulativeLogsumexp": Formula(per_input(EXP + LOG + 3), moved),
+    "TopK": Formula(_largest, moved),
+    "TopKV2": Formula(_largest, moved),
+    "ApproxTopK": Formula(_largest, moved),
+    "NthElement": Formula(_nth, moved),
+    "Where": Formula(per_input(1), _true_places_bytes),
+    "SparseReduceSum": Formula(per_input(1, 1), moved),
+    "SparseReduceMax": Formula(per_input(1, 1), moved),
+}
+
+
+_UNIFORM = 30
+# A product and a shift map onto the interval of an integer distribution.
+_UNIFORM_INT = _UNIFORM + 3
+_NORMAL = _UNIFORM + (LOG + SQRT + 2 * SINE + 4) // 2
+_TRUNCATED_NORMAL = round(_NORMAL / 0.954) + 2
+# Marsaglia and Tsang: a normal and a uniform number, two logarithms, about 1.05 tries.
+_GAMMA = round(1.05 * (_NORMAL + _UNIFORM + 2 * LOG + 10))
+# Knuth or transformed rejection, by the rate; about two tries.
+_POISSON = 2 * (2 * _UNIFORM + LOG + EXP)
+
+
+def _categorical(signature: Signature) -> int:
+    """Add a Gumbel number to every logit for every sample: (logits, samples)."""
+    return elements(signature.inputs[0]) + elements(signature.outputs[0]) * (_UNIFORM + LOG)
+
+
+def _shuffled(signature: Signature) -> int:
+    return (_UNIFORM + 3) * elements(signature.inputs[0])
+
+
+def _candidates(signature: Signature) -> int:
+    return (_UNIFORM + LOG) * elements(signature.outputs[0])
+
+
+def _drawn(per_number: int) -> Formula:
+    return Formula(per_output(per_number), written)
+
+
+RANDOM_FORMULAS: dict[str, Formula] = {
+    **dict.fromkeys(
+        (
+            "RandomUniform",
+            "StatelessRandomUniform",
+            "StatelessRandomUniformV2",
+            "StatelessRandomUniformFullInt",
+            "StatelessRandomUniformFullIntV2",
+            "StatefulUniform",
+            "StatefulUniformFullInt",
+        ),
+        _drawn(_UNIFORM),
+    ),
+    **dict.fromkeys(
+        (
+            "RandomUniformInt",
+            "StatelessRandomUniformInt",
+            "StatelessRandomUniformIntV2",
+            "StatefulUniformInt",
+        ),
+        _drawn(_UNIFORM_INT),
+    ),
+    **dict.fromkeys(
+        (
+            "RandomStandardNormal",
+            "StatelessRandomNormal",
+            "StatelessRandomNormalV2",
+            "StatefulStandardNormal",
+            "StatefulStandardNormalV2",
+        ),
+        _drawn(_NORMAL),
+    ),
+    **dict.fromkeys(
+        (
+            "TruncatedNormal",
+            "StatelessTruncatedNormal",
+            "StatelessTruncatedNormalV2",
+            "StatefulTruncatedNormal",
+            "ParameterizedTruncatedNormal",
+            "StatelessParameterizedTruncatedNormal",
+        ),
+        _drawn(_TRUNCATED_NORMAL),
+    ),
+    **dict.fromkeys(
+        ("RandomGamma", "StatelessRandomGammaV2", "StatelessRandomGammaV3"), _drawn(_GAMMA)
+    ),
+    **dict.fromkeys(
+        ("RandomPoisson", "RandomPoissonV2", "StatelessRandomPoisson"), _drawn(_POISSON)
+    ),
+    "Multinomial": Formula(_categorical, moved),
+    "StatelessMultinomial": Formula(_categorical, moved),
+    "RandomShuffle": Formula(_shuffled, moved),
+    "StatelessShuffle": Formula(_shuffled, moved),
+    **dict.fromkeys(
+        (
+            "UniformCandidateSampler",
+            "LogUniformCandidateSampler",
+            "LearnedUnigramCandidateSampler",
+            "FixedUnigramCandidateSampler",
+            "AllCandidateSampler",
+        ),
+        Formula(_candidates, written),
+    ),
+}
+
+
+class _Optimizer(NamedTuple):
+    """``states``: variable and slots. ``gradient``, ``sparse_gradient``: which input it is."""
+
+    states: int
+    gradient: int
+    sparse_gradient: int | None
+    flops: int
+
+
+# Flops per element, from the update rules as TensorFlow documents each op.
+_OPTIMIZERS: dict[str, _Optimizer] = {
+    # m += (g - m)(1 - b1): 3; v += (g² - v)(1 - b2): 4; var -= rate · m / (√v + e): 3.
+    "Adam": _Optimizer(3, 9, None, 10 + SQRT + DIVIDE),
+    "AdamWithAmsgrad": _Optimizer(4, 10, None, 11 + SQRT + DIVIDE),
+    "AdaMax": _Optimizer(3, 8, None, 9 + DIVIDE),
+    # accum += g²: 2; var -= rate · g / √accum: 3.
+    "Adagrad": _Optimizer(2, 3, 3, 5 + RSQRT),
+    "AdagradV2": _Optimizer(2, 4, 4, 6 + SQRT + DIVIDE),
+    "AdagradDA": _Optimizer(3, 3, 3, 12 + SQRT + DIVIDE),
+    "Adadelta": _Optimizer(3, 6, 6, 14 + SQRT + RSQRT),
+    "AddSign": _Optimizer(2, 6, None, 9),
+    "PowerSign": _Optimizer(2, 6, None, 9 + POW),
+    "GradientDescent": _Optimizer(1, 2, None, 2),
+    # accum = accum · momentum + g; var -= rate · accum.
+    "Momentum": _Optimizer(2, 3, 3, 4),
+    "KerasMomentum": _Optimizer(2, 3, 3, 4),
+    # ms += (g² - ms)(1 - rho): 4; mom = mom · momentum + rate · g / √(ms + e): 5; var -= mom: 1.
+    "RMSProp": _Optimizer(3, 7, 7, 10 + RSQRT),
+    "CenteredRMSProp": _Optimizer(4, 8, 8, 15 + RSQRT),
+    "Ftrl": _Optimizer(3, 3, 3, 14 + 2 * POW + DIVIDE),
+    "FtrlV2": _Optimizer(3, 3, 3, 16 + 2 * POW + DIVIDE),
+    "ProximalGradientDescent": _Optimizer(1, 4, 4, 8 + DIVIDE),
+    "ProximalAdagrad": _Optimizer(2, 5, 5, 10 + RSQRT + DIVIDE),
+}
+
+
+def _dense(states: int, gradient: int, flops: int) -> Formula:
+    def arithmetic(signature: Signature) -> int:
+        return flops * elements(signature.inputs[gradient])
+
+    def traffic(signature: Signature) -> int:
+        return (2 * states + 1) * bytes_of(signature.inputs[gradient])
+
+    return Formula(arithmetic, traffic)
+
+
+def _sparse(states: int, gradient: int, flops: int) -> Formula:
+    dense = _dense(states, gradient, flops)
+
+    def traffic(signature: Signature) -> int:
+        return dense.bytes_accessed(signature) + bytes_of(signature.inputs[gradient + 1])
+
+    return Formula(dense.flops, traffic)
+
+
+def _assigned(signature: Signature) -> int:
+    return 2 * bytes_of(signature.inputs[1])
+
+
+def _assigned_parts(signature: Signature) -> int:
+    return 2 * bytes_of_all(signature.inputs[1:])
+
+
+_ACCUMULATE = _dense(1, 1, 1)
+
+UPDATES_FORMULAS: dict[str, Formula] = {
+    **{
+        f"{prefix}{name}": _dense(rule.states, rule.gradient, rule.flops)
+        for name, rule in _OPTIMIZERS.items()
+        for prefix in ("ResourceApply", "Apply")
+    },
+    **{
+        f"{prefix}{name}": _sparse(rule.states, rule.sparse_gradient, rule.flops)
+        for name, rule in _OPTIMIZERS.items()
+        for prefix in ("ResourceSparseApply", "SparseApply")
+        if rule.sparse_gradient is not None
+    },
+    "AssignVariableOp": Formula(nothing, _assigned),
+    "Assign": Formula(nothing, _assigned),
+    "AssignVariableXlaConcatND": Formula(nothing, _assigned_parts),
+    "AssignAddVariableOp": _ACCUMULATE,
+    "AssignSubVariableOp": _ACCUMULATE,
+    "AssignAdd": _ACCUMULATE,
+    "AssignSub": _ACCUMULATE,
+    # x[i] = v, x[i] += v, x[i] -= v on rows: (x, i, v), in place.
+    "InplaceUpdate": Formula(nothing, lambda s: 2 * bytes_of(s.inputs[2])),
+    "InplaceAdd": _dense(1, 2, 1),
+    "InplaceSub": _dense(1, 2, 1),
 }

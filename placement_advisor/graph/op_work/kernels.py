@@ -18,7 +18,7 @@ from pydantic import Strict
 
 from placement_advisor.files.contract import Rows, What
 from placement_advisor.files.limits import MAX_BYTES
-from placement_advisor.graph.op_work.formula_parts import (
+from placement_advisor.graph.op_work.signature import (
     CONTRADICTIONS,
     UnknownSizeError,
     elements,

@@ -1,14 +1,19 @@
-"""What a formula sees of an op, and what it answers. Free of TensorFlow."""
+"""The signature of an op, and the parts that formulas for its work are made of.
+
+A signature holds what a formula sees of an op, free of TensorFlow. The parts are sizes of its
+tensors and rules for flops and bytes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
 
 class WorkBasis(StrEnum):
@@ -72,3 +77,139 @@ class Work:
 
 
 NO_WORK = Work(flops=0, bytes_accessed=0, basis=WorkBasis.FORMULA)
+
+
+# TensorFlow's string object (tstring) on 64-bit machines.
+TEXT_BYTES = 24
+# What reading shapes, attributes and constants of an op that contradicts its kind can raise:
+# graph files are data, and what makes no sense has no known work.
+CONTRADICTIONS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+
+
+class UnknownSizeError(ValueError):
+    """A size that a rule needs is unknown."""
+
+
+Rule = Callable[["Signature"], int]
+
+
+class Formula(NamedTuple):
+    """The rules of a kind: arithmetic, and bytes that it reads and writes."""
+
+    flops: Rule
+    bytes_accessed: Rule
+
+
+def elements(spec: TensorSpec) -> int:
+    """Return the number of elements.
+
+    Raises:
+        UnknownSizeError: the shape is unknown.
+    """
+    if spec.shape is None:
+        raise UnknownSizeError
+    return prod(spec.shape)
+
+
+def shape_of(spec: TensorSpec) -> tuple[int, ...]:
+    """Return the shape.
+
+    Raises:
+        UnknownSizeError: the shape is unknown.
+    """
+    if spec.shape is None:
+        raise UnknownSizeError
+    return spec.shape
+
+
+def item_bytes_of(spec: TensorSpec) -> int:
+    """Return the bytes of one element.
+
+    Raises:
+        UnknownSizeError: elements have no fixed size.
+    """
+    if spec.item_bytes is not None:
+        return spec.item_bytes
+    if spec.dtype == "string":
+        return TEXT_BYTES
+    raise UnknownSizeError
+
+
+def bytes_of(spec: TensorSpec) -> int:
+    """Return the bytes of a tensor, or of the variable that a handle stands for.
+
+    Raises:
+        UnknownSizeError: shape or element size are unknown.
+    """
+    return elements(spec) * item_bytes_of(spec)
+
+
+def bytes_of_all(specs: Iterable[TensorSpec]) -> int:
+    """Return the bytes of tensors; handles count nothing.
+
+    Raises:
+        UnknownSizeError: the size of one is unknown.
+    """
+    total = 0
+    for spec in specs:
+        shape, dtype, item_bytes, is_handle = spec
+        if is_handle or dtype == "resource":
+            continue
+        if shape is None or item_bytes is None:
+            total += bytes_of(spec)
+        else:
+            total += prod(shape) * item_bytes
+    return total
+
+
+def constant(signature: Signature, index: int) -> Any:
+    """Return the value of a constant input.
+
+    Raises:
+        UnknownSizeError: the input is not a constant.
+    """
+    value = signature.constant_input(index)
+    if value is None:
+        raise UnknownSizeError
+    return value
+
+
+def nothing(_: Signature) -> int:
+    """Return 0: the kind computes nothing, or touches no tensor's elements."""
+    return 0
+
+
+def moved(signature: Signature) -> int:
+    """Read every input once, write every output once."""
+    return bytes_of_all(signature.inputs) + bytes_of_all(signature.outputs)
+
+
+def copied_out(signature: Signature) -> int:
+    """Write every output once, and read as much: the kind reads only what it puts out."""
+    return 2 * bytes_of_all(signature.outputs)
+
+
+def written(signature: Signature) -> int:
+    """Write every output once; what is read is a few numbers."""
+    return bytes_of_all(signature.outputs)
+
+
+def per_output(flops: int) -> Rule:
+    """Count ``flops`` for every element of the first output."""
+
+    def rule(signature: Signature) -> int:
+        return flops * elements(signature.outputs[0])
+
+    return rule
+
+
+def per_input(flops: int, index: int = 0) -> Rule:
+    """Count ``flops`` for every element of an input."""
+
+    def rule(signature: Signature) -> int:
+        return flops * elements(signature.inputs[index])
+
+    return rule
+
+
+FREE = Formula(nothing, nothing)

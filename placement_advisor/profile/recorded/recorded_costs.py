@@ -25,7 +25,7 @@ from placement_advisor.cost.links import fit_link
 from placement_advisor.cost.measured_costs import with_members
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.roles import COMPUTING_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES
 from placement_advisor.profile.recorded.recorded_names import same_ops
 from placement_advisor.profile.timeline.device_trace import UNKNOWN_END
 

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import CONTROL_PORT
+from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.profile.step_profile import Copy, summarise, tensor_name
 from placement_advisor.profile.timeline.allocator_memory import measured_memory

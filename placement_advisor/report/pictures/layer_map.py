@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.layer_view import depth_for, layer_view, total_bytes
-from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.op import Total
 from placement_advisor.report.pictures.layer_parts import layer_parts
 from placement_advisor.report.pictures.layered_layout import Point, best_layout
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.graph.layer_view import LayerView
-    from placement_advisor.graph.op_graph import Edge, OpGraph
+    from placement_advisor.graph.op import Edge
+    from placement_advisor.graph.op_graph import OpGraph
 
 # A picture of fewer boxes than this share of what it may have could well show more.
 _ENOUGH_SHARE = 0.4

@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.graph_summary import read_variables
-from placement_advisor.graph.layer_view import LayerView, depth_for, layer_view, total_bytes
-from placement_advisor.graph.membership import membership
+from placement_advisor.graph.layer_view import (
+    LayerView,
+    depth_for,
+    layer_view,
+    membership,
+    total_bytes,
+)
 from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.drawn_text import text_width_in, told_apart

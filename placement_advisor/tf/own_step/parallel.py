@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.variable_places import (
-    VARIABLES,
-    placed_on_devices,
-)
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.batch_split.split_graph import VARIABLES, placed_on_devices
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.errors import BatchSplitError, PlacementError
 from placement_advisor.tf.own_step.place import (
     Runner,

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.plan import own_of_replicas
-from placement_advisor.candidates.batch_split.wiring import Merge
+from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.waiting import step_limit_s
+from placement_advisor.graph.step_limit import step_limit_s
 from placement_advisor.tf.failures import run_failure, step_without_end
 from placement_advisor.tf.split.merging import Merging, Repeated, merges, tensors_of
 from placement_advisor.tf.split.own_samples import Differing, own_samples, parts_of

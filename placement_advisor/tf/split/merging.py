@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.candidates.batch_split.wiring import Merge
-from placement_advisor.graph.waiting import MOST_LIMIT_S
+from placement_advisor.candidates.batch_split.split_graph import Merge
+from placement_advisor.graph.step_limit import MOST_LIMIT_S
 from placement_advisor.measurement.verification import NOISE_MARGIN
 from placement_advisor.tf.place.placed_step import assignments, table_imports
 from placement_advisor.tf.verify.rounding import relative_difference

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import SplitPlan
-    from placement_advisor.candidates.batch_split.wiring import Merge
+    from placement_advisor.candidates.batch_split.split_graph import Merge
     from placement_advisor.tf.trace.bundle import Bundle
 
 # Judgement: shares that compute something else do so for most samples.

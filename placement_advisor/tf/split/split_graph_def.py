@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.wiring import Added, Wiring
+    from placement_advisor.candidates.batch_split.split_graph import Added, Wiring
     from placement_advisor.tf.trace.flat_step import FlatStep
 
 _FRAME, _SHARED_NAME, _SEED = "frame_name", "shared_name", "seed2"

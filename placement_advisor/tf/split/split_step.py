@@ -18,11 +18,15 @@ from placement_advisor.candidates.batch_split.plan import (
     kept_statistics,
     plan_split,
 )
-from placement_advisor.candidates.batch_split.split_graph import FAMILY, SplitGraph, split_graph
-from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-from placement_advisor.candidates.batch_split.wiring import Wiring
+from placement_advisor.candidates.batch_split.split_graph import (
+    FAMILY,
+    SplitGraph,
+    SplitTraces,
+    Wiring,
+    split_graph,
+)
 from placement_advisor.errors import BatchSplitError, ModelError
-from placement_advisor.graph.op_work import random
+from placement_advisor.graph.op_work import elementwise
 from placement_advisor.tf.split.merge_choice import (
     assumed_mergings,
     batch_axes,
@@ -141,7 +145,7 @@ class SplitStep:
 
     def _drawn(self) -> list[str]:
         graph = self.whole.graph
-        return [name for name in self.own if graph.op(name).kind in random.FORMULAS]
+        return [name for name in self.own if graph.op(name).kind in elementwise.RANDOM_FORMULAS]
 
     def _split(self) -> Split:
         plan, graph = self.wiring.plan, self.whole.graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
+from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.tf.answers import TracedShare, TracedSplit
 from placement_advisor.tf.split.split_step import (
@@ -17,7 +17,7 @@ from placement_advisor.tf.split.split_step import (
 from placement_advisor.tf.trace.tracer import traced_step
 
 if TYPE_CHECKING:
-    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.trace.bundle import Bundle
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
-from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.graph.op_work.signature import NO_WORK, Work, WorkBasis
+from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.answers import UPDATES
 from placement_advisor.tf.trace import inside as insides
 from placement_advisor.tf.trace.body_graphs import imported_body, traced_body

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from functools import cache
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS
 from placement_advisor.tf.trace.containers import parts_of
 from placement_advisor.tf.trace.roles import GRADIENT_SUFFIX, gradient_scope

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import kernel_of
-from placement_advisor.graph.op_work.registry import work_of
+from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.trace import open_shapes
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies
 from placement_advisor.tf.trace.constant_values import constant_values

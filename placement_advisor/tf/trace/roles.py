@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

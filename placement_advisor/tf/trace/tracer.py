@@ -22,7 +22,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from placement_advisor.errors import ModelError
-from placement_advisor.graph.traced_as import TracedAs
+from placement_advisor.graph.graph_file import TracedAs
 from placement_advisor.processes import children
 from placement_advisor.tf.answers import AUTO_JIT, LeftOut, Traced
 from placement_advisor.tf.load.loader import load

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.candidates.batch_split.wiring import replica_copy
-from placement_advisor.graph.op_work import random
+from placement_advisor.candidates.batch_split.split_graph import replica_copy
+from placement_advisor.graph.op_work import elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -117,7 +117,7 @@ def goes_on_drawing(bundle: Bundle) -> bool:
     """Say whether ops of a step draw what no constant is known for."""
     functions = (function.node_def for function in bundle.graph_def.library.function)
     nodes = chain(bundle.graph_def.node, *functions)
-    return any(node.op in random.FORMULAS and node.op not in _DRAWN for node in nodes)
+    return any(node.op in elementwise.RANDOM_FORMULAS and node.op not in _DRAWN for node in nodes)
 
 
 def without_cancelling(bundle: Bundle, found: Sequence[Cancelling]) -> Bundle:

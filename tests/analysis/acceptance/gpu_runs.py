@@ -17,7 +17,8 @@ from placement_advisor.analysis.acceptance import (
     profiled,
     values,
 )
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed

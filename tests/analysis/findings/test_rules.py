@@ -11,7 +11,7 @@ from finding_evidence import evidence_of, graph_of, on, op, two_devices
 from placement_advisor.analysis.findings.explanations import page
 from placement_advisor.analysis.findings.rules import RULES, find_all
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "placement_advisor" / "analysis" / "findings" / "pages"

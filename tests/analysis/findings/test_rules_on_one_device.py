@@ -16,7 +16,7 @@ from placement_advisor.analysis.findings import (
 )
 from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.cost.batch import Throughput
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op import Role
 from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.measurement.loop_timing import LoopTiming
 from placement_advisor.simulator.break_even import (

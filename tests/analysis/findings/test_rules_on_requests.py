@@ -11,8 +11,8 @@ from placement_advisor.analysis.findings import (
     no_gpu_kernel,
 )
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
-from placement_advisor.candidates.as_written import as_written
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.candidates.references import as_written
+from placement_advisor.graph.op import Role
 
 # first and second are layers; their gradients serve them, in the opposite order.
 CHAIN = graph_of(

@@ -33,7 +33,8 @@ from placement_advisor.analysis.findings.moves import (
     together,
     with_variables,
 )
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.testbed.trial import Timed

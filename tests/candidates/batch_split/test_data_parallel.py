@@ -8,16 +8,20 @@ from split_steps import split_training, split_updates, training, wiring_of_train
 from placement_advisor.candidates.batch_split.data_parallel import (
     BY_COPIES,
     FAMILIES,
-    ON_HOST,
     ONE_BY_ONE,
-    SPREAD,
     DataParallelSteps,
 )
 from placement_advisor.candidates.batch_split.plan import plan_split
-from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
-from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph.op_graph import Edge, OpGraph
+from placement_advisor.candidates.batch_split.split_graph import (
+    ON_HOST,
+    SPREAD,
+    Merge,
+    SplitTraces,
+    Wiring,
+)
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.graph.op import Edge
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
 
 DEVICES = [Device(name=f"GPU:{i}", kind="GPU", host="CPU:0") for i in range(2)]

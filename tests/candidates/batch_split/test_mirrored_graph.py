@@ -9,16 +9,17 @@ from split_steps import op, split_updates, training, wired, wiring_of_training
 
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.candidates.batch_split.plan import plan_split
-from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 
 def mirrored(*shares: int, wiring: Wiring | None = None) -> SplitGraph:

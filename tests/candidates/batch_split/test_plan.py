@@ -12,9 +12,10 @@ from placement_advisor.candidates.batch_split.plan import (
     own_of_replicas,
     plan_split,
 )
-from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 
 
 def test_what_reads_samples_is_replicated_and_the_update_is_not():

@@ -6,9 +6,15 @@ from collections import Counter
 
 import pytest
 
-from placement_advisor.candidates.batch_split.ring import RingOp, RingTensor, all_gather, all_reduce
+from placement_advisor.candidates.batch_split.mirrored_graph import (
+    RingOp,
+    RingTensor,
+    all_gather,
+    all_reduce,
+)
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.simulator.simulator import Simulator

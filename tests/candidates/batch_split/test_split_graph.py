@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from split_steps import op, training, wired, wiring_of_training
 
 from placement_advisor.candidates.batch_split.plan import plan_split
-from placement_advisor.candidates.batch_split.split_graph import SplitGraph, split_graph
-from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.candidates.batch_split.split_graph import (
+    Merge,
+    SplitGraph,
+    Wiring,
+    split_graph,
+)
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement, placed_ops
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import OpGraph
 
 
 def split(*shares: int) -> SplitGraph:

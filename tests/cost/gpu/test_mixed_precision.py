@@ -10,7 +10,8 @@ from placement_advisor.cost.gpu.mixed_precision import (
     policy_for,
     with_policy,
 )
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.gpu_facts import gpu_facts

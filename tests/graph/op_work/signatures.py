@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.graph.op_work.signature import Signature, TensorSpec, Work
+from placement_advisor.graph.op_work.work import work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from op_formulas import has_formula
 from signatures import UNKNOWN, signature, tensor, variable
 
-from placement_advisor.graph.op_work.formula_parts import FREE
-from placement_advisor.graph.op_work.registry import FAMILIES, work_of
-from placement_advisor.graph.op_work.signature import Signature, TensorSpec, WorkBasis
+from placement_advisor.graph.op_work.signature import FREE, Signature, TensorSpec, WorkBasis
+from placement_advisor.graph.op_work.work import FAMILIES, work_of
 
-KINDS = [kind for family in FAMILIES for kind in family.FORMULAS]
+KINDS = [kind for family in FAMILIES for kind in family]
 SHAPES = st.none() | st.lists(st.integers(0, 9), max_size=5).map(tuple)
 SPECS = st.builds(
     TensorSpec,
@@ -58,9 +57,7 @@ def test_no_kind_has_two_formulas() -> None:
     assert len(set(KINDS)) == len(KINDS)
 
 
-FREE_KINDS = {
-    kind for family in FAMILIES for kind, formula in family.FORMULAS.items() if formula is FREE
-}
+FREE_KINDS = {kind for family in FAMILIES for kind, formula in family.items() if formula is FREE}
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - FREE_KINDS))

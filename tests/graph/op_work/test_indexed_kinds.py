@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from signatures import TABLE, UNKNOWN, counts, ints, tensor, variable
 
-from placement_advisor.graph.op_work.arithmetic import DIVIDE, SQRT
+from placement_advisor.graph.op_work.elementwise import DIVIDE, SQRT
 
 ROWS = tensor(20, 8)  # 640 bytes
 PLACES = ints(20)  # 80 bytes

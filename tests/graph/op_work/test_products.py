@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from signatures import UNKNOWN, counts, ints, tensor
 
-from placement_advisor.graph.op_work.arithmetic import SIGMOID, TANH
+from placement_advisor.graph.op_work.elementwise import SIGMOID, TANH
 
 
 def test_a_matmul_multiplies_and_adds_once_per_row_column_and_inner_index_by_hand() -> None:

@@ -7,12 +7,12 @@ from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
 
-from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.structure.branches import (
-    MAX_VISITS,
+from placement_advisor.graph.layer_structure import (
+    MAX_BRANCH_VISITS,
     ParallelBranches,
     parallel_branches,
 )
+from placement_advisor.graph.layer_view import layer_view
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
@@ -80,7 +80,7 @@ def test_of_thousands_of_regions_within_one_another_the_longest_are_left_out() -
     up += [f"u{i + 1} d{i} -> u{i}" for i in reversed(range(depth - 1))]
     regions = parallel_branches(layer_view(model("in -> d0", *down, *up)))
     # The regions hold 1, 3, 5, … layers: the first n hold n * n.
-    assert len(regions) == math.isqrt(MAX_VISITS) + 1
+    assert len(regions) == math.isqrt(MAX_BRANCH_VISITS) + 1
     assert regions[-1].branches == ((f"d{depth}",),)
 
 

@@ -10,12 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from op_graphs import chain, edge, graphs, large, op, sized
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.structure.fingerprint import (
-    fingerprints,
-    layer_fingerprints,
-)
 
 if TYPE_CHECKING:
     import random

@@ -4,9 +4,10 @@ from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
 
+from placement_advisor.graph.layer_structure import Join, common_ancestor, counting_layers, towers
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
-from placement_advisor.graph.structure.joins import Join, common_ancestor, counting_layers, towers
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
 
 
 def found(graph: OpGraph) -> tuple[Join, ...]:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import chain, edge, graphs, large, op
 
+from placement_advisor.graph.identities import numbering
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.structure.numbering import numbering
 
 if TYPE_CHECKING:
     import random

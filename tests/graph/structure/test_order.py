@@ -4,10 +4,10 @@ from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
 
+from placement_advisor.graph.layer_structure import depth_first, flow
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph
-from placement_advisor.graph.structure.forward_flow import flow
-from placement_advisor.graph.structure.order import depth_first
+from placement_advisor.graph.op import Edge, Op
+from placement_advisor.graph.op_graph import OpGraph
 
 
 def order(graph: OpGraph) -> str:

@@ -4,9 +4,9 @@ from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
 
+from placement_advisor.graph.layer_structure import repeated_blocks
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.structure.repeats import repeated_blocks
 
 
 def found(graph: OpGraph) -> list[list[str]]:

@@ -25,22 +25,26 @@ from placed_steps import (
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Device, Dispatch
-from placement_advisor.solvers.bounds.all_placements import MAX_PLACEMENTS, every_placement
-from placement_advisor.solvers.bounds.arguments import (
+from placement_advisor.solvers.bound_arguments import (
     AllArgument,
     CutArgument,
     PathArgument,
     WorkArgument,
+    argument_text,
 )
-from placement_advisor.solvers.bounds.bound import bound_step
-from placement_advisor.solvers.bounds.bound_in_words import argument_text
-from placement_advisor.solvers.bounds.cut import root_cut
-from placement_advisor.solvers.bounds.longest_path import longest_path
-from placement_advisor.solvers.bounds.shared_work import shared_work, work_value_ns
-from placement_advisor.solvers.bounds.step_numbers import Step
+from placement_advisor.solvers.lower_bounds import (
+    MAX_PLACEMENTS,
+    Step,
+    bound_step,
+    every_placement,
+    longest_path,
+    root_cut,
+    shared_work,
+    work_value_ns,
+)
 
 if TYPE_CHECKING:
-    from placement_advisor.solvers.bounds.arguments import Argument, LowerBound
+    from placement_advisor.solvers.bound_arguments import Argument, LowerBound
 
 
 def numbers(step: PlacedStep) -> Step:

@@ -19,23 +19,26 @@ from small_steps import fastest, placements, small_step
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.solvers.bounds.arguments import (
+from placement_advisor.solvers.bound_arguments import (
     AllArgument,
     CutArgument,
     LowerBound,
     PathArgument,
     WorkArgument,
 )
-from placement_advisor.solvers.bounds.checked import RefusedError
-from placement_advisor.solvers.bounds.cut import root_cut
-from placement_advisor.solvers.bounds.longest_path import longest_path
-from placement_advisor.solvers.bounds.shared_work import shared_work, work_value_ns
-from placement_advisor.solvers.bounds.step_numbers import Step
+from placement_advisor.solvers.bound_check import RefusedError
+from placement_advisor.solvers.lower_bounds import (
+    Step,
+    longest_path,
+    root_cut,
+    shared_work,
+    work_value_ns,
+)
 
 if TYPE_CHECKING:
     from placed_steps import PlacedStep
 
-    from placement_advisor.solvers.bounds.arguments import Argument
+    from placement_advisor.solvers.bound_arguments import Argument
 
 STEPS = 300
 MORE_STEPS = 8_000

@@ -20,18 +20,19 @@ from placed_steps import (
     price,
 )
 
-from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, OpGraph
+from placement_advisor.graph.op import CONTROL_PORT, Edge
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork
-from placement_advisor.solvers.bounds.arguments import (
+from placement_advisor.solvers.bound_arguments import (
     AllArgument,
     CutArgument,
     PathArgument,
     WorkArgument,
 )
-from placement_advisor.solvers.bounds.checked import RefusedError
+from placement_advisor.solvers.bound_check import RefusedError
 
 if TYPE_CHECKING:
-    from placement_advisor.solvers.bounds.arguments import Argument
+    from placement_advisor.solvers.bound_arguments import Argument
 
 
 def with_argument(told: Certified, **changes: Any) -> Certified:

@@ -15,7 +15,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import Device
 from placement_advisor.simulator.sensitivity import Doubt, Sensitivity
-from placement_advisor.solvers.bounds.doubted import least_ratio_if_wrong
+from placement_advisor.solvers.lower_bounds import least_ratio_if_wrong
 
 if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement

@@ -13,8 +13,7 @@ from ortools.linear_solver.python import model_builder
 from placed_steps import PlacedStep, op, pair, place, price
 
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.solvers.bounds.shared_work import shared_work
-from placement_advisor.solvers.bounds.step_numbers import Step
+from placement_advisor.solvers.lower_bounds import Step, shared_work
 
 
 def uneven_step(seed: int) -> PlacedStep:

@@ -18,56 +18,63 @@ from __future__ import annotations
 
 from itertools import chain
 
-from placement_advisor.graph.op_work import (
-    activation,
-    bookkeeping,
-    convolution,
-    elementwise,
-    gather_scatter,
-    images,
-    linear_algebra,
-    matrix,
-    movement,
-    normalization,
-    pooling,
-    random,
-    recurrent,
-    reductions,
-    text,
-    updates,
+from placement_advisor.graph.op_work.elementwise import (
+    ACTIVATION_FORMULAS,
+    ELEMENTWISE_FORMULAS,
+    RANDOM_FORMULAS,
+    REDUCTIONS_FORMULAS,
+    UPDATES_FORMULAS,
 )
-from placement_advisor.graph.op_work.formula_parts import (
+from placement_advisor.graph.op_work.layers import (
+    CONVOLUTION_FORMULAS,
+    LINEAR_ALGEBRA_FORMULAS,
+    MATRIX_FORMULAS,
+    NORMALIZATION_FORMULAS,
+    POOLING_FORMULAS,
+    RECURRENT_FORMULAS,
+)
+from placement_advisor.graph.op_work.movement import (
+    BOOKKEEPING_FORMULAS,
+    GATHER_SCATTER_FORMULAS,
+    IMAGES_FORMULAS,
+    MOVEMENT_FORMULAS,
+    TEXT_FORMULAS,
+)
+from placement_advisor.graph.op_work.signature import (
     CONTRADICTIONS,
     FREE,
+    NO_WORK,
     Formula,
     Rule,
+    Signature,
+    Work,
+    WorkBasis,
     bytes_of,
     moved,
 )
-from placement_advisor.graph.op_work.signature import NO_WORK, Signature, Work, WorkBasis
 
 FAMILIES = (
-    activation,
-    bookkeeping,
-    convolution,
-    elementwise,
-    gather_scatter,
-    images,
-    linear_algebra,
-    matrix,
-    movement,
-    normalization,
-    pooling,
-    random,
-    recurrent,
-    reductions,
-    text,
-    updates,
+    ACTIVATION_FORMULAS,
+    BOOKKEEPING_FORMULAS,
+    CONVOLUTION_FORMULAS,
+    ELEMENTWISE_FORMULAS,
+    GATHER_SCATTER_FORMULAS,
+    IMAGES_FORMULAS,
+    LINEAR_ALGEBRA_FORMULAS,
+    MATRIX_FORMULAS,
+    MOVEMENT_FORMULAS,
+    NORMALIZATION_FORMULAS,
+    POOLING_FORMULAS,
+    RANDOM_FORMULAS,
+    RECURRENT_FORMULAS,
+    REDUCTIONS_FORMULAS,
+    TEXT_FORMULAS,
+    UPDATES_FORMULAS,
 )
 # Prefixes of kinds that Grappler and oneDNN put in place of others, longest first.
 _PREFIXES = ("_MklNative", "_Mkl", "_")
 
-_FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.FORMULAS.items() for f in FAMILIES))
+_FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.items() for f in FAMILIES))
 
 
 def work_of(signature: Signature) -> Work:

@@ -1,8 +1,9 @@
 """What a graph is apart from its names: equal fingerprints for graphs that compute alike.
 
-Every op is hashed with all that it computes from and all that computes from it, each way along the
-edges once. Names, the order of ops and edges, and which input of its reader a tensor is do not
-count; neither do control edges, which carry nothing, nor how often a constant is written down.
+Every op is hashed with all that it computes from and all that computes from it, each way
+along the edges once. Names, the order of ops and edges, and which input of its reader a
+tensor is do not count; neither do control edges, which carry nothing, nor how often a
+constant is written down.
 
 Left out: telling apart graphs in which different ops see the same ancestors and descendants, such
 as two users of one op from users of two equal ones (their numbers differ, if the fingerprints do
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.op_graph import OpGraph
+
 
 _DIGEST_BYTES = 8
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
+
 # Ops that take what another thread, process or step gives, and wait until it does; ops that give
 # wait where there is no room.
 _WAITING = re.compile(

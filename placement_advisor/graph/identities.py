@@ -1,34 +1,21 @@
-"""A graph's ops by number, so that they are found again in a graph that only has other names.
+"""Identities of layers and ops, which find an op again where only names have changed.
 
-Keras numbers layers as they are made in a process: a model that is built twice is ``dense`` once
-and ``dense_1`` the next time, and what goes by names in order, such as ``dense_9`` and
-``dense_10``, is in another order.
-
-Model: ops are told apart by what they compute, by what is computed from them, and by their layer,
-again and again until that tells nothing new (colour refinement). Ops that are still alike, as
-those of equal towers are, get their numbers in the order of the graph, one set of them at a time,
-since that tells others apart. The numbering's fingerprint hashes every op with the numbers of what
-it reads, of its layer and of its variable. So where two fingerprints are equal, ops of one number
-are the same op: numbers take each edge of one graph to an edge of the other, and layers to layers.
-
-Left out: control edges and values of constants, as in fingerprints. Two graphs that differ in names
-alone may get different fingerprints if ops are alike in more than one way at once and stand in
-another order: then they are taken for different graphs.
-
-Source: Weisfeiler, Lehman, The reduction of a graph to canonical form, 1968, for the refinement;
-Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA '14, for the mixing.
+A placement file keeps them beside the names. `numbering` numbers the ops of a graph by refining
+fingerprints.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import Field
 
+from placement_advisor.files.contract import ByName, Count, What
+from placement_advisor.graph.fingerprint import digest, hashes_of_ops, layer_fingerprints, own_hash
 from placement_advisor.graph.op import CONTROL_PORT, Role
-from placement_advisor.graph.structure.fingerprint import digest, hashes_of_ops, own_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +26,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
 
     Colours = NDArray[np.uint64]
+    from collections.abc import Collection
+
 
 # Sets of ops that are alike and numbered one at a time; what is left then is numbered at once. Each
 # costs a few passes over the graph, so this bounds the time. A guess: no model seen needs nearly as
@@ -152,3 +141,76 @@ def _mixed(values: Colours) -> Colours:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+Fingerprint = Annotated[
+    str, Field(pattern="^[0-9a-f]{16}$"), What("a hash of 16 hexadecimal digits")
+]
+Number = Annotated[Count, What("a number")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerIdentity:
+    """A layer of a graph beside its name; ops of no layer are those of the layer ""."""
+
+    number: Number
+    """Number of the layer, which names do not change."""
+    made_of: Fingerprint
+    """Hash of what the layer's ops are."""
+    ops: ByName[Number]
+    """Number of each op of `by_op` that belongs to the layer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identities:
+    """What some layers and ops of a graph are beside their names."""
+
+    fingerprint: Fingerprint
+    """Hash of the op graph without its names."""
+    layers: ByName[LayerIdentity]
+    """Each layer of `by_layer`."""
+
+    def __post_init__(self) -> None:
+        layers = [layer.number for layer in self.layers.values()]
+        ops = [number for layer in self.layers.values() for number in layer.ops.values()]
+        if len(set(layers)) < len(layers) or len(set(ops)) < len(ops):
+            raise ValueError("two layers or ops have the same number")
+
+    def made_of(self) -> dict[str, str]:
+        """Return the hash of what each layer's ops are."""
+        return {name: layer.made_of for name, layer in self.layers.items()}
+
+    def layer_of(self) -> dict[str, str]:
+        """Return the layer of each op."""
+        return {op: name for name, layer in self.layers.items() for op in layer.ops}
+
+    def names_in(self, graph: OpGraph) -> tuple[dict[str, str], dict[str, str]] | None:
+        """Return a graph's names of layers and ops by those here, None if it is another graph."""
+        here = numbering(graph)
+        if here.fingerprint != self.fingerprint:
+            return None
+        layers = {number: layer or "" for layer, number in here.layers.items()}
+        ops = {number: op for op, number in here.ops.items()}
+        theirs = {name: layer.number for name, layer in self.layers.items()}
+        ops_of = (layer.ops.items() for layer in self.layers.values())
+        return (
+            {name: layers[number] for name, number in theirs.items() if number in layers},
+            {name: ops[number] for each in ops_of for name, number in each if number in ops},
+        )
+
+
+def identities(graph: OpGraph, layers: Collection[str], ops: Collection[str]) -> Identities:
+    """Return what a file holds of some layers of a graph, and of some of their ops."""
+    numbers, made_of = numbering(graph), layer_fingerprints(graph)
+    ops_of: dict[str, dict[str, int]] = {layer: {} for layer in layers}
+    for op in ops:
+        ops_of[graph.op(op).layer or ""][op] = numbers.ops[op]
+    return Identities(
+        fingerprint=numbers.fingerprint,
+        layers={
+            layer: LayerIdentity(
+                number=numbers.layers[layer or None], made_of=made_of[layer or None], ops=ops_there
+            )
+            for layer, ops_there in ops_of.items()
+        },
+    )

@@ -1,40 +1,118 @@
-"""A local search over the simulator: placements of groups of ops, changed a little at a time.
+"""The placement with the shortest simulated step that fits into the devices' memory.
 
-Method: simulated annealing. Most changes move a stretch of the *chain*, that is of the groups that
-the end of the step waits for one after the other, and most of these to the device that the chain
-comes from or goes on to: nothing else shortens the step. The others move one group to the device of
-a group that it exchanges tensors with, a group to any device, or groups that stand side by side;
-where memory is short, all do. A change that makes the step longer is kept with a probability that
-falls with what it costs and with the work done. The search goes over the groups it is given, coarse
-ones first, and starts on each from the best that it knows. Where the effort allows to try all
-placements of the finest groups, that is what it does instead.
-
-Effort is counted in ops simulated, so that it does not depend on the machine.
-
-Source: Kirkpatrick, Gelatt and Vecchi, Optimization by simulated annealing (1983),
-https://doi.org/10.1126/science.220.4598.671.
+A local search over the simulator moves groups of ops from device to device, a few at a time.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from placement_advisor.graph.op import TRAINING_ROLES
+from placement_advisor.graph.placement import Placement
+from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.effort import Effort, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
-    from placement_advisor.solvers.coarse import Grouping
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
 
     Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    from placement_advisor.simulator.simulator import Simulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """Groups in the order of their first op.
+
+    ``group_of`` is the group of each op, ``pairs`` those that exchange tensors. Groups that take
+    time are ``movable`` unless one of their ops is fixed; ``weights`` says how often each of these
+    is worth a move.
+    """
+
+    group_of: Ints
+    first_op: Ints
+    pairs: Ints
+    movable: Ints
+    is_fixed: NDArray[np.bool_]
+    weights: Floats
+
+    def devices(self, device: Ints) -> Ints:
+        """Return the device of each group, given that of each op."""
+        return device[self.first_op]
+
+    def keeps_together(self, device: Ints) -> bool:
+        """Return whether the placement parts no group."""
+        return bool((self.devices(device)[self.group_of] == device).all())
+
+
+def group_ops(
+    graph: OpGraph,
+    ops: Sequence[Op],
+    key_of: Mapping[str, Hashable],
+    time_ns: Mapping[str, int],
+    fixed: Set[str],
+) -> Grouping:
+    """Return the groups of ops with equal keys; an op without a key is a group of its own.
+
+    Ops of one variable or table stay together, whatever their keys, and so do their groups.
+    A group with a fixed op is never moved.
+    """
+    number: dict[Hashable, int] = {}
+    parent: list[int] = []
+
+    def find(group: int) -> int:
+        while parent[group] != group:
+            parent[group] = group = parent[parent[group]]
+        return group
+
+    of_op = []
+    home: dict[str, int] = {}
+    for i, op in enumerate(ops):
+        group = number.setdefault(("key", key_of[op.name]) if op.name in key_of else i, len(number))
+        if group == len(parent):
+            parent.append(group)
+        if op.variable is not None:
+            parent[find(group)] = find(home.setdefault(op.variable, group))
+        of_op.append(group)
+    order: dict[int, int] = {}
+    group_of = np.array([order.setdefault(find(g), len(order)) for g in of_op], np.int64)
+    first = np.unique(group_of, return_index=True)[1].astype(np.int64)
+    weight: defaultdict[int, int] = defaultdict(int)
+    for op, group in zip(ops, group_of.tolist(), strict=True):
+        weight[group] += time_ns.get(op.name, 0)
+    is_fixed = np.zeros(len(first), bool)
+    is_fixed[[g for op, g in zip(ops, group_of.tolist(), strict=True) if op.name in fixed]] = True
+    takes_time = np.array([weight[g] > 0 for g in range(len(first))], bool)
+    movable = np.flatnonzero(takes_time & ~is_fixed).astype(np.int64)
+    # Between moving all alike and moving by time alone.
+    weights = np.sqrt([float(weight[g]) for g in movable.tolist()])
+    place = {op.name: i for i, op in enumerate(ops)}
+    pairs = {
+        (int(group_of[place[e.producer]]), int(group_of[place[e.consumer]]))
+        for e in graph.edges
+        if e.producer in place and e.consumer in place
+    }
+    return Grouping(
+        group_of=group_of,
+        first_op=first,
+        pairs=np.array(sorted(p for p in pairs if p[0] != p[1]), np.int64).reshape(-1, 2),
+        movable=movable,
+        is_fixed=is_fixed,
+        weights=weights / weights.sum() if len(weights) else weights,
+    )
+
 
 # One unit of effort, about a second of one core: so many ops simulated. Each simulation also counts
 # as some ops, for what it costs beside them. tests/benchmarks/engine_speed.py measures the
@@ -286,3 +364,159 @@ class _Search:
 def _units(ops: int) -> float:
     """Return the effort of one simulation."""
     return (ops + _OPS_PER_CALL) / OPS_PER_UNIT
+
+
+FAMILY = "searched"
+# What layers, their state apart, and single ops take of the effort. Judgement: layers are few and
+# settle early, single ops are too many to be gone through. Measured as a whole, by
+# tests/benchmarks/step_search.py.
+_SHARES = (0.1, 0.55, 0.35)
+# A peak that is estimated below this share of the memory is taken to fit until the end. Judgement:
+# trades a hundredfold time for estimates that are off by no more than two; the last placement is
+# looked at in full, and if that fails all are, so that no answer rests on it.
+_TRUSTED = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastStep:
+    """The best placement that was found, its simulated step, and how the search ended.
+
+    ``excess_bytes`` do not fit into the memory of its devices; 0 where it fits. ``units`` of effort
+    were spent on simulating ``tried`` placements.
+    """
+
+    placement: Placement
+    step_ns: int
+    excess_bytes: int
+    tried: int
+    units: float
+    stopped_by: Stop
+
+
+def least_step(
+    simulator: Simulator,
+    starts: Sequence[Placement],
+    layer_of: Mapping[str, str],
+    effort: Effort,
+    fixed: Set[str] = frozenset(),
+) -> LeastStep:
+    """Return the best placement found from the starts; equal arguments give equal answers.
+
+    ``layer_of`` has the ops that stay together at first, by any name for what they belong to. Ops
+    that are ``fixed`` stay where every start has them.
+
+    Raises:
+        PlacementError: a start does not fit the graph and the cluster.
+        ValueError: there is no start.
+    """
+    graph, cluster = simulator.graph, simulator.cluster
+    names = cluster.place_names()
+    for start in starts:
+        start.check(graph, names)
+    number = {name: i for i, name in enumerate(names)}
+    time_ns = dict(zip((op.name for op in simulator.ops), simulator.most_ns(), strict=True))
+    costs = _Costs(simulator)
+    numbers = [_numbers(simulator, start, number) for start in starts]
+    keys: tuple[Mapping[str, Hashable], ...] = (
+        layer_of,
+        state_apart(graph, simulator.ops, layer_of),
+        {},
+    )
+    groupings = [group_ops(graph, simulator.ops, each, time_ns, fixed) for each in keys]
+    levels = tuple(zip(groupings, _SHARES, strict=True))
+    found = improve(costs, numbers, levels, len(names), effort)
+    if costs.excess_bytes(found.device) > found.cost.excess_bytes:
+        costs.trust_no_estimate()
+        found = improve(costs, numbers, levels, len(names), effort)
+    placement = _placement(simulator, found.device, names)
+    return LeastStep(
+        placement=placement,
+        step_ns=found.cost.step_ns,
+        excess_bytes=found.cost.excess_bytes,
+        tried=found.tried,
+        units=found.units,
+        stopped_by=found.stopped_by,
+    )
+
+
+def state_apart(
+    graph: OpGraph, ops: Sequence[Op], layer_of: Mapping[str, str]
+) -> dict[str, tuple[str, bool]]:
+    """Return keys by which the state of a layer is apart from the rest of it."""
+    state: dict[str, str | None] = {}
+    for op in reversed(ops):
+        if op.variable is not None:
+            state[op.name] = layer_of.get(op.name)
+        elif op.role in TRAINING_ROLES:
+            served = {state.get(edge.consumer) for edge in graph.outputs_of(op.name)}
+            state[op.name] = served.pop() if len(served) == 1 else None
+    return {
+        op.name: (state_of, True) if state_of is not None else (layer_of[op.name], False)
+        for op in ops
+        for state_of in [state.get(op.name)]
+        if state_of is not None or op.name in layer_of
+    }
+
+
+def _numbers(simulator: Simulator, placement: Placement, number: Mapping[str, int]) -> Ints:
+    return np.array([number[placement.device_of[op.name]] for op in simulator.ops], np.int64)
+
+
+def _placement(simulator: Simulator, device: Ints, names: Sequence[str]) -> Placement:
+    device_of = {op.name: names[i] for op, i in zip(simulator.ops, device.tolist(), strict=True)}
+    return Placement(label=FAMILY, family=FAMILY, device_of=device_of, rationale="searched")
+
+
+class _Costs:
+    """Simulates steps, and tells what does not fit."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._names = simulator.cluster.place_names()
+        self._places = simulator.cluster.places()
+        limits = [place.memory_bytes for place in self._places]
+        self._limit = np.array([np.inf if limit is None else limit for limit in limits])
+        self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
+        self._made = np.array(
+            [float(sum(size or 0 for size in op.output_bytes)) for op in simulator.ops]
+        )
+        self._share_held, self._trusted = 1.0, 1.0
+        if np.isfinite(self._limit).any():
+            self._share_held, self._trusted = self._share_held_alone(), _TRUSTED
+
+    def guess(self, device: Ints, /) -> Cost:
+        held = self._held(device, self._share_held)
+        excess = float(np.maximum(held - self._limit, 0).sum())
+        return Cost(excess_bytes=round(excess), step_ns=self._simulator.step_ns_at(device))
+
+    def confirm(self, device: Ints, guessed: Cost, /) -> Cost:
+        if (self._held(device, self._share_held) <= self._trusted * self._limit).all():
+            return guessed
+        return Cost(excess_bytes=self.excess_bytes(device), step_ns=guessed.step_ns)
+
+    def chain(self, device: Ints, /) -> Ints:
+        return self._simulator.chain_at(device)
+
+    def excess_bytes(self, device: Ints) -> int:
+        """Return how many bytes of the step do not fit at its peaks."""
+        if np.isinf(self._limit).all():
+            return 0
+        schedule = self._simulator.schedule(_placement(self._simulator, device, self._names))
+        short = shortages(schedule.peak_memory, self._places)
+        return sum(each.missing_bytes for each in short)
+
+    def trust_no_estimate(self) -> None:
+        """Look at every placement in full from now on that would be the best."""
+        self._trusted = 0.0
+
+    def _held(self, device: Ints, share: float) -> Floats:
+        bytes_of = self._resident + share * self._made
+        return np.bincount(device, bytes_of, len(self._limit)).astype(np.float64)
+
+    def _share_held_alone(self) -> float:
+        """Return how much of all tensors is held at once in a step on the first device."""
+        alone = np.zeros(len(self._simulator.ops), np.int64)
+        schedule = self._simulator.schedule(_placement(self._simulator, alone, self._names))
+        peak = schedule.peak_memory[self._names[0]]
+        made = float(self._made.sum())
+        return max(0, peak.size_bytes - peak.resident_bytes) / made if made else 0.0

@@ -1,9 +1,9 @@
 """Checks the arguments of a bound, without what found them.
 
-Written apart from the rest of `bounds`, so that a mistake there is not repeated here: sums are done
-anew from the graph, the cluster and the times of ops. What the checks rest on is the simulator's
-model, as `step_numbers` states it. No solver is asked; where every placement was simulated, every
-placement is simulated again.
+Written apart from the rest of `bounds`, so that a mistake there is not repeated here: sums
+are done anew from the graph, the cluster and the times of ops. What the checks rest on is the
+simulator's model, as `step_numbers` states it. No solver is asked; where every placement was
+simulated, every placement is simulated again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.bounds.arguments import (
+from placement_advisor.solvers.bound_arguments import (
     Argument,
     CutArgument,
     PathArgument,
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.solvers.bound_arguments import LowerBound
+
 
 # What `all_placements` tries at most.
 _MAX_PLACEMENTS = 2**15

@@ -1,13 +1,14 @@
-"""Why no step on several devices can be faster: arguments that can be checked without a search.
+"""Arguments for a lower bound on the step time, and their words.
 
-They are about every step but those whose ops are all placed on one device. ``value_ns`` is what an
-argument says that such a step takes at least, without what any step costs beside ops and copies.
+Each argument can be checked without a search.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,3 +80,18 @@ class LowerBound:
     def step_ns(self) -> int:
         """What any placement takes at least."""
         return min(self.split_ns, *self.alone_ns.values())
+
+
+def argument_text(argument: Argument) -> str:
+    """Return why a split takes at least that long, as half a sentence."""
+    at_least = format_ns(argument.value_ns)
+    if isinstance(argument, PathArgument):
+        return f"critical path: {len(argument.ops):,} ops need one another in turn, {at_least}"
+    if isinstance(argument, WorkArgument):
+        return f"work: all ops, shared out evenly, keep the devices busy for {at_least}"
+    if isinstance(argument, CutArgument):
+        return (
+            f"copies: the device that holds {argument.root} is busy for {at_least}; an op that "
+            "leaves it costs it more in copies than it saves"
+        )
+    return f"all {argument.placements:,} placements were simulated, the fastest takes {at_least}"

@@ -1,10 +1,11 @@
 """The stages of a pipeline: one order of groups of ops, cut into a stretch for each device.
 
-Model: an op takes a time of its own on the devices of each pool. Its output, one tensor, is copied
-once to every other device that reads it, which takes ``copy_time``. A device is loaded with the
-work of its ops and with what it sends and gets. What each stretch loads a device of each pool with
-is worked out group by group. Then the least largest load of the first groups on some devices is
-that of fewer groups on one device fewer, or of the stretch that follows on that one.
+Model: an op takes a time of its own on the devices of each pool. Its output, one tensor, is
+copied once to every other device that reads it, which takes ``copy_time``. A device is loaded
+with the work of its ops and with what it sends and gets. What each stretch loads a device of
+each pool with is worked out group by group. Then the least largest load of the first groups
+on some devices is that of fewer groups on one device fewer, or of the stretch that follows on
+that one.
 
 Left out: wires that several copies queue for, and links that differ.
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
+
 # The loads of all stretches of more groups would take more than half a gigabyte.
 _MAX_STRETCHES = 60_000_000
 # Comparisons of one stretch with one number of devices in use; so many take a minute.
@@ -54,7 +56,7 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class StageProblem:
     """Ops by number, and devices by name. Times are in any one unit.
 
     ``edges`` are (producer, consumer). ``copy_time`` is for the output of each op, ``size_bytes``
@@ -87,7 +89,7 @@ class Problem:
         return {op: tuple(groups) for op, groups in found.items()}
 
 
-def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None:
+def best_stages(problem: StageProblem, order: Sequence[int]) -> tuple[str, ...] | None:
     """Return the device of each group, None if no cut of the order fits the devices.
 
     None also where there are too many groups or sorts of devices for it.

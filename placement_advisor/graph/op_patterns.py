@@ -1,0 +1,265 @@
+"""Patterns of ops that a device runs badly.
+
+`host_kinds` finds ops without a GPU kernel, `dense_updates` updates of a whole table for
+gradients of a few rows, and `with_trees_as_one` trees of elementwise ops that could be one
+kernel.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from placement_advisor.graph.op import COMPUTING_ROLES, KERNEL_FREE_ROLES, Edge, Op, Role, Total
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_work import elementwise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+_GPU = "GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostKind:
+    """The ops of one kind that have no GPU kernel.
+
+    ``bound_ops`` have one, but stand with a variable or table that such an op takes, so they stay
+    on the host as well. ``crossing`` are the bytes between ops of the kind and ops that could run
+    on a GPU, either way, each tensor once.
+    """
+
+    kind: str
+    ops: int
+    layers: tuple[str, ...]
+    bound_ops: int
+    crossing: Total
+
+
+def host_kinds(graph: OpGraph) -> tuple[HostKind, ...]:
+    """Return the kinds without a GPU kernel, those first that most bytes go to or come from."""
+    groups: dict[str, list[Op]] = defaultdict(list)
+    for op in graph.ops:
+        if op.role not in KERNEL_FREE_ROLES and _GPU not in op.device_kinds:
+            groups[op.kind].append(op)
+    beside: dict[str, set[str]] = defaultdict(set)
+    for op in graph.ops:
+        if op.variable is not None and _GPU in op.device_kinds:
+            beside[op.variable].add(op.name)
+    found = []
+    for kind, ops in groups.items():
+        bound = {name for op in ops if op.variable for name in beside[op.variable]}
+        found.append(
+            HostKind(
+                kind=kind,
+                ops=len(ops),
+                layers=tuple(dict.fromkeys(op.layer for op in ops if op.layer is not None)),
+                bound_ops=len(bound),
+                crossing=_crossing(graph, ops),
+            )
+        )
+    return tuple(sorted(found, key=lambda k: (-k.crossing.known, -k.ops, k.kind)))
+
+
+def host_bound(graph: OpGraph, kind: str) -> frozenset[str]:
+    """Return the ops that run on the host of a device of that kind, wherever they are placed.
+
+    That are the ops without a kernel for it, what holds or takes a variable or table that such an
+    op takes, and inputs, which a pipeline leaves on the host.
+    """
+    without = [op for op in graph.ops if op.role is Role.INPUT or kind not in op.device_kinds]
+    states = {op.variable for op in without} - {None}
+    bound = {op.name for op in without} | {op.name for op in graph.ops if op.variable in states}
+    return frozenset(bound)
+
+
+def _crossing(graph: OpGraph, ops: list[Op]) -> Total:
+    """Return the tensors between these ops and ops that could run on a GPU."""
+    crossing: dict[tuple[str, int], int | None] = {}
+    for op in ops:
+        edges = [(edge, edge.producer) for edge in graph.inputs_of(op.name)]
+        edges += [(edge, edge.consumer) for edge in graph.outputs_of(op.name)]
+        for edge, other in edges:
+            far = graph.op(other)
+            # A handle stays where its variable is: no tensor crosses for it.
+            is_handle = Role.VARIABLE in (far.role, op.role)
+            if edge.is_control or is_handle or far.role in KERNEL_FREE_ROLES:
+                continue
+            if _GPU in far.device_kinds:
+                crossing[edge.producer, edge.port] = edge.size_bytes
+    return Total.of(crossing.values())
+
+
+_MADE_DENSE = "UnsortedSegmentSum"
+_READ = "ReadVariableOp"
+_ASSIGN = "Assign"
+_ROLES = frozenset({Role.BACKWARD, Role.UPDATE})
+
+
+class DenseUpdate(NamedTuple):
+    """The update of one table.
+
+    ``rows_share`` is the share of the table's bytes that a step has gradients of, at most: rows
+    that are read twice count twice. ``share_of`` has, for each op that works on the whole table,
+    what share of its work is left where it works on these rows. ``slots`` are what the optimizer
+    keeps for the table.
+    """
+
+    table: str
+    size_bytes: int
+    rows_share: float
+    share_of: Mapping[str, float]
+    slots: tuple[str, ...]
+
+
+def dense_updates(graph: OpGraph) -> tuple[DenseUpdate, ...]:
+    """Return the updates of whole tables by gradients of fewer rows, in graph order."""
+    found: dict[str, DenseUpdate] = {}
+    seen: set[str] = set()
+    for op in graph.ops:
+        if op.kind == _MADE_DENSE and op.role in _ROLES and op.name not in seen:
+            update = _update(graph, op)
+            if update is not None:
+                seen |= update.share_of.keys()
+                found.setdefault(update.table, update)
+    return tuple(found.values())
+
+
+def _update(graph: OpGraph, made_dense: Op) -> DenseUpdate | None:
+    """Return the update that a gradient made dense goes into, None if it is of another kind."""
+    (size_bytes,) = made_dense.output_bytes
+    rows_bytes = _rows_bytes(graph, made_dense)
+    if not size_bytes or rows_bytes is None or rows_bytes >= size_bytes:
+        return None
+    ops = _of_table_size(graph, made_dense, size_bytes)
+    if any(_is_dense_by_nature(graph, op, size_bytes) for op in ops):
+        return None
+    assigned = dict.fromkeys(op.variable for op in ops if op.kind.startswith(_ASSIGN))
+    written = [name for name in assigned if name is not None]
+    read_forward = _read_forward(graph)
+    tables = [name for name in written if name in read_forward]
+    if len(tables) != 1:
+        return None
+    share = rows_bytes / size_bytes
+    return DenseUpdate(
+        table=tables[0],
+        size_bytes=size_bytes,
+        rows_share=share,
+        share_of={op.name: _share(graph, op, size_bytes, share) for op in ops},
+        slots=tuple(name for name in written if name != tables[0]),
+    )
+
+
+def _rows_bytes(graph: OpGraph, made_dense: Op) -> int | None:
+    """Return the bytes of the rows, or of their indices where these are more; None if unknown."""
+    sizes = [edge.size_bytes for edge in graph.inputs_of(made_dense.name) if not edge.is_control]
+    return None if not sizes or None in sizes else max(size or 0 for size in sizes)
+
+
+def _of_table_size(graph: OpGraph, made_dense: Op, size_bytes: int) -> list[Op]:
+    """Return the ops that tensors of the table's size lead to and from, through slots as well."""
+    read_forward = _read_forward(graph)
+    of_slot: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        if op.variable is not None and op.variable not in read_forward:
+            of_slot.setdefault(op.variable, []).append(op)
+    found: dict[str, Op] = {}
+    open_ = [made_dense]
+    while open_:
+        op = open_.pop()
+        if op.name not in found and op.role in _ROLES:
+            found[op.name] = op
+            open_ += _neighbours(graph, op, size_bytes)
+            open_ += of_slot.get(op.variable or "", [])
+    return sorted(found.values(), key=lambda op: graph.index(op.name))
+
+
+def _read_forward(graph: OpGraph) -> set[str]:
+    """Return the variables that the forward pass takes: not those of an optimizer."""
+    return {op.variable for op in graph.ops if op.role is Role.FORWARD and op.variable}
+
+
+def _neighbours(graph: OpGraph, op: Op, size_bytes: int) -> Iterator[Op]:
+    for edge in graph.outputs_of(op.name):
+        if not edge.is_control and edge.size_bytes == size_bytes:
+            yield graph.op(edge.consumer)
+    for edge in graph.inputs_of(op.name):
+        if not edge.is_control and edge.size_bytes == size_bytes:
+            yield graph.op(edge.producer)
+
+
+def _is_dense_by_nature(graph: OpGraph, op: Op, size_bytes: int) -> bool:
+    """Whether an op makes a tensor of the table's size of something else, as a product does."""
+    if op.kind in (_MADE_DENSE, _READ) or size_bytes not in op.output_bytes:
+        return False
+    return all(edge.size_bytes != size_bytes for edge in graph.inputs_of(op.name))
+
+
+def _share(graph: OpGraph, op: Op, size_bytes: int, rows_share: float) -> float:
+    """Return which share of an op's work is left on rows alone."""
+    if op.kind != _MADE_DENSE or not op.bytes_accessed:
+        return rows_share
+    # It adds up the rows anyway; what is spared is to fill the table with zeros.
+    return 1 - (1 - rows_share) * size_bytes / op.bytes_accessed
+
+
+_GPU_KERNEL = "GPU"
+
+
+def with_trees_as_one(graph: OpGraph) -> OpGraph:
+    """Return the graph; a tree has the name of its last op, and no kernel with a known time."""
+    root: dict[str, str] = {}
+    for op in reversed(graph.ops):  # Readers come behind what they read.
+        root[op.name] = _root_of_readers(graph, op, root) or op.name
+    trees: defaultdict[str, list[Op]] = defaultdict(list)
+    for op in graph.ops:
+        trees[root[op.name]].append(op)
+    edges = dict.fromkeys(
+        edge._replace(producer=root[edge.producer], consumer=root[edge.consumer])
+        for edge in graph.edges
+        if root[edge.producer] != root[edge.consumer]
+    )
+    ops = [members[0] if len(members) == 1 else _one(graph, members) for members in trees.values()]
+    return OpGraph(ops, edges)
+
+
+def _root_of_readers(graph: OpGraph, op: Op, root: Mapping[str, str]) -> str | None:
+    """Return the last op of the tree that alone reads an elementwise op, None if there is none."""
+    edges = graph.outputs_of(op.name)
+    roots = {root[edge.consumer] for edge in edges}
+    if len(roots) != 1 or any(edge.is_control for edge in edges):
+        return None
+    (found,) = roots
+    return found if _is_elementwise(op) and _is_elementwise(graph.op(found)) else None
+
+
+def _is_elementwise(op: Op) -> bool:
+    return (
+        op.kind in elementwise.ELEMENTWISE_FORMULAS
+        and op.role in COMPUTING_ROLES
+        and _GPU_KERNEL in op.device_kinds
+        and not op.host_outputs
+        and op.bytes_accessed is not None
+        and None not in op.output_bytes
+    )
+
+
+def _one(graph: OpGraph, members: list[Op]) -> Op:
+    """Return a tree, given in graph order, as one op: each tensor from outside is read once."""
+    names = {op.name for op in members}
+    last = members[-1]
+    read: dict[tuple[str, int], Edge] = {}
+    for op in members:
+        read |= {
+            (edge.producer, edge.port): edge
+            for edge in graph.inputs_of(op.name)
+            if edge.producer not in names and not edge.is_control
+        }
+    inputs_bytes = sum(edge.size_bytes or 0 for edge in read.values())
+    return last._replace(
+        flops=sum(op.flops or 0 for op in members),
+        bytes_accessed=inputs_bytes + sum(size or 0 for size in last.output_bytes),
+        kernel=None,
+    )

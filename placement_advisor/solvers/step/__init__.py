@@ -1,1 +1,0 @@
-"""Searches for the placement with the shortest simulated step."""
