@@ -25,7 +25,7 @@ import psutil
 
 import placement_advisor
 from placement_advisor.cli.app import main
-from placement_advisor.testbed import added_rounds
+from placement_advisor.testbed import benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def run_here(*words: str) -> Ran:
 @contextlib.contextmanager
 def few_rounds() -> Iterator[None]:
     """Have runs in this process add no rounds beyond a few, also where the verdict is in doubt."""
-    with mock.patch.object(added_rounds, "MAX_ROUNDS", FEW_ROUNDS):
+    with mock.patch.object(benchmark, "MAX_ROUNDS", FEW_ROUNDS):
         yield
 
 

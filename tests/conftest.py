@@ -16,7 +16,7 @@ from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed import costing
+from placement_advisor.testbed import cost_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             patch.setenv("MPLCONFIGDIR", str(cache / "matplotlib"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         # On a busy machine each run would calibrate anew, for half a minute.
-        patch.setattr(costing, "UNSTEADY_P90", float("inf"))
+        patch.setattr(cost_measurement, "UNSTEADY_P90", float("inf"))
         for kind in (TestbedKind.WORKERS, TestbedKind.LOGICAL_CPUS):
             plan = replace(plan_testbed(kind, 2), kind=kind)
             sample_calibration.of(plan).save(calibration_fingerprint(plan), testbed=kind)

@@ -28,26 +28,31 @@ from placement_advisor.cost.table import CostSource
 from placement_advisor.files.contract import plain, value_of
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
     Activity,
-    BrokenLaw,
+    CandidateFailure,
+    FailureKind,
     Interval,
-    Law,
+    Invariant,
     Measurement,
     SizeBasis,
     Span,
     StepProfile,
     TransferTotal,
+    Violation,
+    compare,
 )
-from placement_advisor.measurement.verdict import compare
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.results import analysis as results
-from placement_advisor.simulator.events import OpRun, Transfer
-from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
-from placement_advisor.simulator.peak import PeakMemory
-from placement_advisor.simulator.schedule import Schedule
-from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+from placement_advisor.simulator.schedule import (
+    OpRun,
+    PeakMemory,
+    Schedule,
+    Transfer,
+    copy_intervals,
+    exposed_by_device,
+)
+from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
@@ -167,7 +172,7 @@ def _schedule(label: str, runs: list[Run], copies: list[Copy], peaks: dict[str, 
         transfers=transfers,
         step_ns=max(run[3] for run in runs) * US,
         compute_ns=compute,
-        exposed_by_device=exposed_by_device(op_runs, seen_copies(transfers), peaks),
+        exposed_by_device=exposed_by_device(op_runs, copy_intervals(transfers), peaks),
         peak_memory={
             device: PeakMemory(
                 size_bytes=size, at_ns=0, resident_bytes=size // 2, contributors=(), rest_bytes={}
@@ -345,7 +350,7 @@ def sample() -> Analysis:
                 "the device changes at every layer, the worst case on purpose",
                 None,
                 None,
-                Failure(
+                CandidateFailure(
                     kind=FailureKind.CRASHED,
                     message="worker:1 was ended by SIGKILL in round 3",
                 ),
@@ -447,7 +452,7 @@ def sample() -> Analysis:
             ),
             single_ns=52_000 * US,
             source=CostSource.MEASURED,
-            doubt=Doubt(copies=1.5, launches=1.5, ops=1.1),
+            doubt=CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
             ratio_if_wrong=None,
         ),
         how=HowToSplit(
@@ -502,7 +507,7 @@ def unmeasured() -> Analysis:
 def ranged() -> Analysis:
     """The same, with the ends of what is simulated."""
     plain = unmeasured()
-    doubt = Doubt(copies=2.0, launches=2.0, ops=1.25)
+    doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
     ratio = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
     alone, *splits = plain.candidates
     return replace(
@@ -512,7 +517,7 @@ def ranged() -> Analysis:
 
 def joined() -> Analysis:
     """The split that ran had joined after two others, which changed what was predicted of it."""
-    doubt = Doubt(copies=2.0, launches=2.0, ops=1.25)
+    doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
     before = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
     after = PredictedRatio(ratio=0.64, low=0.625, high=1.0, doubt=doubt, runs=2)
     plain = sample()
@@ -525,7 +530,7 @@ def unreliable() -> Analysis:
     """The profile of the towers breaks a law."""
     plain = sample()
     single, towers, alternating = plain.candidates
-    broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
+    broken = Violation(law=Invariant.PARTS_ADD_UP, what="parts of its step do not add up to it")
     return replace(plain, candidates=(single, replace(towers, broken_laws=(broken,)), alternating))
 
 
@@ -582,7 +587,9 @@ def hostile() -> Analysis:
             ),
             replace(
                 plain.candidates[2],
-                failure=Failure(kind=FailureKind.CRASHED, message=f"in layer {HOSTILE}\x1b[2J"),
+                failure=CandidateFailure(
+                    kind=FailureKind.CRASHED, message=f"in layer {HOSTILE}\x1b[2J"
+                ),
             ),
         ),
         findings=(replace(plain.findings[0], where={"layer": HOSTILE}),),
@@ -636,7 +643,9 @@ def not_applicable() -> Analysis:
         predicted=None,
         measured=None,
         comparison=None,
-        failure=Failure(kind=FailureKind.NOT_APPLICABLE, message="the model has one tower"),
+        failure=CandidateFailure(
+            kind=FailureKind.NOT_APPLICABLE, message="the model has one tower"
+        ),
         by_layer=None,
     )
     return replace(plain, candidates=(plain.candidates[0], towers))

@@ -39,13 +39,13 @@ from placement_advisor.machine.testbed_plan import (
 )
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.profile.timeline.device_trace import HOST
+from placement_advisor.profile.device_trace import HOST
 from placement_advisor.remote_hosts.host_lock import user_name
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
+from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, SilentProgress
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Entry, SilentWatcher, Trial
 from placement_advisor.tf.acceptance.known_step import COPIES, FAR, MODEL, NEAR, OPS, outputs
 from placement_advisor.tf.calls import runner
 from placement_advisor.tf.load.model_source import ModelSource
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.testbed.testbed import ProfileFiles
-    from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import Prepared
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class Acceptance(NamedTuple):
 
 
 def accept(
-    hosts: HostsAsked | None, open_ports: bool, scratch: Path, watcher: Watcher
+    hosts: HostsAsked | None, open_ports: bool, scratch: Path, watcher: ProgressReporter
 ) -> Acceptance:
     """Run the known step on each two devices of ``hosts``, or of this machine; profiles stay.
 
@@ -161,14 +161,14 @@ def accept(
         watcher.working("tracing the known step", 0, 1)
         with Child("loader") as loader:
             graph = traced_model(
-                ModelSource(path=str(MODEL)), bundle, loader, SilentWatcher()
+                ModelSource(path=str(MODEL)), bundle, loader, SilentProgress()
             ).graph
         testbed = Testbed(plan, scratch=scratch, site=site)
         stack.callback(testbed.close)
         testbed.add_program(STEP, bundle, graph)
         watcher.working("starting devices", 0, 1)
         testbed.start()
-        trial = Trial(testbed, steps=1, watcher=watcher)
+        trial = Benchmark(testbed, steps=1, watcher=watcher)
         cards = cards_here() if plan.kind is TestbedKind.GPUS else Cards()
         pairs = planned_pairs(plan, graph, cards, {} if plan.on_gpus else trial.speed())
         for number, pair in enumerate(pairs):
@@ -177,7 +177,7 @@ def accept(
         return Acceptance(plan, graph, tuple(pairs), _private_names(connected))
 
 
-def _plan_here(open_ports: bool, watcher: Watcher) -> TestbedPlan:
+def _plan_here(open_ports: bool, watcher: ProgressReporter) -> TestbedPlan:
     """Return all GPUs, or two workers where there are fewer than two."""
     plan = plan_testbed(None, max(DEVICES, gpu_count()))
     if plan.not_run is not None:
@@ -226,12 +226,12 @@ def planned_pairs(
     ]
 
 
-def _run(pair: Pair, graph: OpGraph, testbed: Testbed, trial: Trial) -> Pair:
+def _run(pair: Pair, graph: OpGraph, testbed: Testbed, trial: Benchmark) -> Pair:
     """Run the known step on two devices; whatever fails becomes a part of what was found."""
     label = pair.title.replace(" ", "-")
     device_of = {op.name: pair.device_of(op.name) for op in placed_ops(graph)}
     placement = Placement(label=label, family="known", device_of=device_of, rationale="known")
-    entry = Entry(placement=placement, bench=testbed)
+    entry = BenchmarkEntry(placement=placement, bench=testbed)
     findings: list[Finding] = []
     try:
         testbed.start()  # The pair before may have taken it down.

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.files.contract import Ns, Prose, Text
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import HostLink
-    from placement_advisor.measurement.failure import Failure
-    from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.measurement import (
-        BrokenLaw,
+        CandidateFailure,
+        Comparison,
+        InputTiming,
         Interval,
         Measurement,
         StepProfile,
+        Violation,
     )
-    from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.solvers.bound_arguments import LowerBound
 
 
@@ -58,13 +58,13 @@ class Candidate:
     predicted: Schedule | None
     measured: Measurement | None
     comparison: Comparison | None
-    failure: Failure | None
+    failure: CandidateFailure | None
     by_layer: Mapping[str, str] | None = None
     torn_layers: int = 0
     predicted_ratio: PredictedRatio | None = None
     ratio_after_runs: PredictedRatio | None = None
     samples: tuple[int, ...] | None = None
-    broken_laws: tuple[BrokenLaw, ...] = ()
+    broken_laws: tuple[Violation, ...] = ()
     weak_predicted_ns: int | None = None
     weak_measured_ns: tuple[int, ...] = ()
 
@@ -201,7 +201,7 @@ class Bound:
     lower: LowerBound
     single_ns: int
     source: CostSource
-    doubt: Doubt
+    doubt: CostUncertainty
     ratio_if_wrong: float | None
 
     @property

@@ -66,9 +66,9 @@ from placement_advisor.machine.testbed_plan import (
     with_load,
     with_network,
 )
-from placement_advisor.processes.call_failure import FailureCause
+from placement_advisor.processes.calls import FailureCause
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.testbed.costing import has_calibration
+from placement_advisor.testbed.cost_measurement import has_calibration
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.recorder import Recorder
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import Traced
 
 
@@ -194,7 +194,9 @@ def _check_ratios(options: AnalyzeOptions, plan: TestbedPlan) -> None:
         )
 
 
-def _to_be_used(plan: TestbedPlan, options: AnalyzeOptions, watcher: Watcher) -> TestbedPlan:
+def _to_be_used(
+    plan: TestbedPlan, options: AnalyzeOptions, watcher: ProgressReporter
+) -> TestbedPlan:
     """Return where candidates run, or why they do not, though they may be able to."""
     if not options.run:
         option, not_run = QUICK if options.quick else NO_RUN, plan.not_run

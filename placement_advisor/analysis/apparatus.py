@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import PER_DEVICE
+from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 from placement_advisor.tf.answers import TracedSplit
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.processes.children import Child
-    from placement_advisor.testbed.site import Site
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
+    from placement_advisor.testbed.testbed import ProcessLauncher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Apparatus:
     """
 
     testbed: Testbed
-    trial: Trial
+    trial: Benchmark
     mirrored: MirroredTestbed | None
     loader: Child
     bundles: Path
@@ -47,13 +47,13 @@ def set_up(
     loader: Child,
     bundles: Path,
     scratch: Path,
-    watcher: Watcher,
-    site: Site | None,
+    watcher: ProgressReporter,
+    site: ProcessLauncher | None,
 ) -> Apparatus:
     """Return what the subject runs on, on a site or this machine; no process has started yet."""
     testbed = Testbed(subject.plan, scratch=scratch, site=site)
     testbed.add_program(STEP, bundles, subject.graph)
-    trial = Trial(
+    trial = Benchmark(
         testbed,
         steps=subject.options.steps,
         watcher=watcher,

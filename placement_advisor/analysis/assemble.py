@@ -36,8 +36,8 @@ from placement_advisor.cost.gpu.assumed_times import times_by_gpu
 from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.machine.fingerprints import testbed_fingerprint
-from placement_advisor.measurement.failure import Failure, FailureKind
-from placement_advisor.measurement.laws import of_comparison, of_measurement
+from placement_advisor.measurement.invariants import comparison_violations, measurement_violations
+from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
 from placement_advisor.simulator.step_growth import GrowingStep
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.measurement import BrokenLaw
+    from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
 
 # What Keras calls a model that was given no name: its class, and a number from the second on.
@@ -157,7 +157,7 @@ def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
         predicted=None,
         measured=None,
         comparison=None,
-        failure=Failure(kind=FailureKind.NOT_APPLICABLE, message=answer.reason),
+        failure=CandidateFailure(kind=FailureKind.NOT_APPLICABLE, message=answer.reason),
     )
 
 
@@ -184,13 +184,13 @@ def _candidate(name: str, placement: Placement, forecast: Forecast, results: Res
     )
 
 
-def _laws_broken_by_runs(name: str, results: Results) -> tuple[BrokenLaw, ...]:
+def _laws_broken_by_runs(name: str, results: Results) -> tuple[Violation, ...]:
     outcome, baseline = results.outcomes.get(name), results.outcomes.get(BASELINE)
     if outcome is None or outcome.measured is None:
         return ()
-    broken = of_measurement(outcome.measured)
+    broken = measurement_violations(outcome.measured)
     if outcome.comparison is not None and baseline is not None and baseline.measured is not None:
-        broken += of_comparison(outcome.comparison, baseline.measured, outcome.measured)
+        broken += comparison_violations(outcome.comparison, baseline.measured, outcome.measured)
     return broken
 
 

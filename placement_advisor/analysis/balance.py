@@ -40,7 +40,7 @@ from placement_advisor.machine.testbed_plan import (
     with_load,
     with_network,
 )
-from placement_advisor.processes.call_failure import expect
+from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import splitter
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedShare, TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -62,7 +62,7 @@ def balance(
     devices: int,
     memory_bytes: Sequence[int] | None,
     open_ports: bool,
-    watcher: Watcher,
+    watcher: ProgressReporter,
 ) -> Balance:
     """Time a model alone on each device at several batch sizes, and share its batch among them.
 

@@ -13,7 +13,7 @@ from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.simulator.step_growth import TIMES, StepGrowth
 from placement_advisor.tf.answers import TracedSplit
 from placement_advisor.tf.calls import splitter
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.processes.children import Child
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import Traced
 
 
@@ -34,7 +34,7 @@ def split_batch(
     traced: Traced,
     bundle: Path | None,
     loader: Child,
-    watcher: Watcher,
+    watcher: ProgressReporter,
 ) -> dict[tuple[str, ...], TracedSplit | BatchSplitError]:
     """Split the batch of the traced model among devices, and among pairs of them, as asked for.
 

@@ -21,7 +21,7 @@ from placement_advisor.cost.batch_memory import BatchMemory, fit_batch_memory
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError, TestbedError
-from placement_advisor.processes.call_failure import CallFailure, expect
+from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import NS_PER_S
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.testbed.testbed import Testbed
-    from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import TracedShare, TracedSplit
 
     SplitBundle = tuple[TracedSplit, Path]
@@ -58,7 +58,7 @@ def time_devices(
     testbed: Testbed,
     shares: Mapping[int, TracedShare],
     bundles: Mapping[int, Path],
-    watcher: Watcher,
+    watcher: ProgressReporter,
 ) -> tuple[DeviceSpeed, ...]:
     """Time each share of a batch on each device of a running testbed, alone and in turns.
 
@@ -115,7 +115,7 @@ class Splits:
         testbed: Testbed,
         split: Callable[[tuple[int, ...]], SplitBundle],
         most: Sequence[int | None],
-        watcher: Watcher,
+        watcher: ProgressReporter,
     ) -> None:
         """Run on a started testbed; ``split`` puts a split step together.
 

@@ -23,7 +23,7 @@ from placement_advisor.machine.testbed_plan import (
     with_network,
 )
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.costing import calibrated, where_kept
+from placement_advisor.testbed.cost_measurement import calibration_of, calibration_path
 from placement_advisor.testbed.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
 
 
 def calibrate(
@@ -40,7 +40,7 @@ def calibrate(
     hosts: HostsAsked | None,
     cluster_file: Path | None,
     open_ports: bool,
-    watcher: Watcher,
+    watcher: ProgressReporter,
 ) -> CalibrationSummary:
     """Measure a testbed anew, that of ``hosts`` if there are any, and keep what was found.
 
@@ -63,13 +63,13 @@ def calibrate(
         stack.callback(running.close)
         watcher.working("starting devices", 0, 1)
         running.start()
-        calibration = calibrated(running, watcher, anew=True)
+        calibration = calibration_of(running, watcher, anew=True)
         running.close()
         cluster = calibrated_cluster(
             plan.devices, calibration, launch_overhead_ns=calibration.op_ns
         )
         cluster = with_peaks(cluster, calibration)
-    kept_in = where_kept(plan, calibration)
+    kept_in = calibration_path(plan, calibration)
     return CalibrationSummary(
         testbed=plan.kind.value,
         description=plan.description,
@@ -86,7 +86,7 @@ def calibrate(
 
 
 def _plan_here(
-    testbed: TestbedKind | None, devices: int, open_ports: bool, watcher: Watcher
+    testbed: TestbedKind | None, devices: int, open_ports: bool, watcher: ProgressReporter
 ) -> TestbedPlan:
     plan = plan_testbed(testbed, devices)
     if plan.not_run is not None:

@@ -32,7 +32,7 @@ from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter
 from placement_advisor.units import NS_PER_S, counted
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.hierarchy import Machine
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -57,7 +57,7 @@ def compare_hardware(
     source: ModelSource,
     hardware: Sequence[str],
     prices: Sequence[float] | None,
-    watcher: Watcher,
+    watcher: ProgressReporter,
 ) -> HardwareComparison:
     """Simulate a model on each machine, on ever more of its devices.
 

@@ -14,7 +14,7 @@ from placement_advisor.analysis.durations import (
     rounds_ahead,
 )
 from placement_advisor.clock import Clock
-from placement_advisor.testbed.trial import SilentWatcher, Watcher
+from placement_advisor.testbed.benchmark import ProgressReporter, SilentProgress
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.options import AnalyzeOptions
 
 
-class Onlooker(Watcher, Protocol):
+class Onlooker(ProgressReporter, Protocol):
     """Is told what goes on, and how long it will take."""
 
     def expect(self, ahead: Ahead) -> None:
         """Say what is ahead from this moment on."""
 
 
-class SilentOnlooker(SilentWatcher):
+class SilentOnlooker(SilentProgress):
     """An onlooker that says nothing."""
 
     def expect(self, ahead: Ahead) -> None:

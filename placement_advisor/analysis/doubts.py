@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import ASSUMED_WITHIN
-from placement_advisor.simulator.sensitivity import Doubt
+from placement_advisor.simulator.sensitivity import CostUncertainty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 # A roofline is within 2 for two kinds of op in three (docs/figures.md), most of which both sides of
 # a ratio share: what is left between them is taken for a quarter, by judgement. Nobody has timed
 # launches and copies there: twice and half as much is judgement, too.
-ASSUMED_DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True)
+ASSUMED_DOUBT = CostUncertainty(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True)
 # What was recorded of links is their time without waiting and without the call that starts a copy.
 # Judgement: between what is measured here and what is assumed.
-RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
+RECORDED_DOUBT = CostUncertainty(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
-MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+MEASURED_DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
 # Ops were measured here, and copies were not.
 OWN_PROCESS_DOUBT = replace(MEASURED_DOUBT, copies=ASSUMED_DOUBT.copies)
 
 
-def assumed_doubt(costs: Mapping[str, CostTable], cluster: Cluster) -> Doubt:
+def assumed_doubt(costs: Mapping[str, CostTable], cluster: Cluster) -> CostUncertainty:
     """Return how wrong assumed costs may be, by the device whose ops are known least.
 
     Ops within `ASSUMED_WITHIN` give `ASSUMED_DOUBT`, exact ones what recorded ones have. Between
@@ -37,7 +37,7 @@ def assumed_doubt(costs: Mapping[str, CostTable], cluster: Cluster) -> Doubt:
     within = max(costs[device.name].total_within for device in cluster.devices)
     share = math.log(within) / math.log(ASSUMED_WITHIN)
     known, assumed = RECORDED_DOUBT, ASSUMED_DOUBT
-    return Doubt(
+    return CostUncertainty(
         copies=_between(known.copies, assumed.copies, share),
         launches=_between(known.launches, assumed.launches, share),
         ops=_between(known.ops, assumed.ops, share),

@@ -17,9 +17,9 @@ from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
-from placement_advisor.measurement.anytime_interval import least_samples
+from placement_advisor.measurement.measurement import least_samples
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
-from placement_advisor.testbed.added_rounds import BRIEF_ROUNDS, MAX_ROUNDS, TIMING_BUDGET_S
+from placement_advisor.testbed.benchmark import BRIEF_ROUNDS, MAX_ROUNDS, TIMING_BUDGET_S
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -17,24 +17,23 @@ from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
-from placement_advisor.processes.call_failure import expect
+from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, ChildError, preload
 from placement_advisor.remote_hosts import probe
 from placement_advisor.remote_hosts.remote_host import RemoteHost, way_to
 from placement_advisor.remote_hosts.secret import read_secret
-from placement_advisor.testbed.host_site import HostSite
+from placement_advisor.testbed.remote_launcher import RemoteLauncher
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.machine.clock_range import ClockRange
-    from placement_advisor.processes.call_failure import CallFailure
-    from placement_advisor.processes.callee import Callee
+    from placement_advisor.processes.calls import Callee, CallFailure
     from placement_advisor.remote_hosts.host_facts import HostFacts
     from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
 
 # The first child of a host waits for the import of TensorFlow, which may come by a slow disk.
 _START_LIMIT_S = 180.0
@@ -92,7 +91,7 @@ class _Reached:
     worker: Callee = field(repr=False)
 
 
-def examine_hosts(asked: HostsAsked, watcher: Watcher) -> HostsExamined:
+def examine_hosts(asked: HostsAsked, watcher: ProgressReporter) -> HostsExamined:
     """Reach all hosts at once and look at them; nothing is left on them.
 
     Raises:
@@ -207,7 +206,7 @@ def _try_ways(
         for each in reached
     )
     plan = plan_hosts(shares, link)
-    site = HostSite(plan, [each.host for each in reached], scratch, secret)
+    site = RemoteLauncher(plan, [each.host for each in reached], scratch, secret)
     stack.callback(site.close)
     workers = [each.worker for each in reached]
     client = None if shares[0].is_here else stack.enter_context(Child("client"))

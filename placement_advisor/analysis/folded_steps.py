@@ -27,9 +27,8 @@ from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.simulator.arrays import UNKNOWN
-from placement_advisor.simulator.device_flow import Constants
-from placement_advisor.simulator.repetition import Repetition
+from placement_advisor.simulator.arrays import UNKNOWN, Repetition
+from placement_advisor.simulator.memory import Constants
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
-    from placement_advisor.simulator.outline import Outline
+    from placement_advisor.simulator.arrays import ScheduleArrays
 
     Ints = NDArray[np.int64]
 
@@ -288,7 +287,7 @@ class FoldedStep(NamedTuple):
     wrong.
     """
 
-    outline: Outline
+    outline: ScheduleArrays
     memory: StepMemory
     if_wrong: StepNsIfWrong
     sized: Callable[[SplitTraces], SizedOps] | None = None

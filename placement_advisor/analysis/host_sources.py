@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.processes.call_failure import expect
+from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
@@ -23,7 +23,7 @@ from placement_advisor.tf.calls import cluster_tasks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.processes.calls import CallFailure
 
 # The import of TensorFlow takes most of it.
 _LIMIT_S = 120.0

@@ -16,7 +16,7 @@ from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
 from placement_advisor.remote_hosts.secret import read_secret
-from placement_advisor.testbed.host_site import HostSite
+from placement_advisor.testbed.remote_launcher import RemoteLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from placement_advisor.remote_hosts.host_facts import HostFacts
     from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.remote_hosts.remote_host import RemoteHost
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
 
 _ANY_PORT = 9
 _LOOPBACK = "127.0.0.1"
@@ -78,14 +78,14 @@ class ConnectedHosts:
         for host in self.hosts:
             host.when_lost(tell)
 
-    def site(self, scratch: Path, stack: ExitStack) -> HostSite:
+    def site(self, scratch: Path, stack: ExitStack) -> RemoteLauncher:
         """Return where processes of the testbed run; its relays end with the stack."""
-        site = HostSite(self.plan, self.hosts, scratch, self.secret)
+        site = RemoteLauncher(self.plan, self.hosts, scratch, self.secret)
         stack.callback(site.close)
         return site
 
 
-def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedHosts:
+def connect(asked: HostsAsked, stack: ExitStack, watcher: ProgressReporter) -> ConnectedHosts:
     """Have `advisor worker` on all hosts at once; those that it starts end with the stack.
 
     Raises:

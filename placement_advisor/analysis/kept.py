@@ -25,7 +25,7 @@ from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
-from placement_advisor.testbed.trial import Earlier
+from placement_advisor.testbed.benchmark import EarlierRounds
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -60,7 +60,7 @@ class Kept:
     sessions: Count
     joining: Count
     costs: MeasuredCosts
-    candidates: ByName[Earlier]
+    candidates: ByName[EarlierRounds]
     beside: Beside
     after_runs: ByName[PredictedRatio]
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.verdict import WORTHWHILE_SPEEDUP
+from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, Interval
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import AdviceVerdict
     from placement_advisor.analysis.scaled_steps import Limit
-    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 
 # A doubling that brings less than half of what it could.
 _KNEE = 1.5
@@ -160,7 +159,7 @@ class MachineScaling:
     label: str
     answer: str | None
     verdict: AdviceVerdict | None
-    doubt: Doubt
+    doubt: CostUncertainty
     rows: tuple[ScaledStep, ...]
     steps: tuple[SimulatedStep, ...]
     alone: tuple[OneDevice, ...]

@@ -12,7 +12,7 @@ from placement_advisor import defaults
 from placement_advisor.candidates.families import NAMES, SPLITS
 from placement_advisor.machine.testbed_plan import HostLink, TestbedKind
 from placement_advisor.machine.this_machine import digest
-from placement_advisor.processes.user_secrets import shown_arguments
+from placement_advisor.processes.calls import redacted_arguments
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class AnalyzeOptions:
             "--refine": _unless(defaults.REFINE, self.refine),
             "--time-limit": _unless(defaults.TIME_LIMIT_S, source.time_limit_s),
             "--capture-timeout": _unless(defaults.CAPTURE_TIMEOUT_S, source.capture_timeout_s),
-            "--": " ".join(shown_arguments(source.arguments)) or None,
+            "--": " ".join(redacted_arguments(source.arguments)) or None,
             QUICK: "" if self.quick else None,
             NO_RUN: None if self.run or self.quick else "",
             OPEN_PORTS: "" if self.open_ports else None,
@@ -142,7 +142,7 @@ def _command(name: str, source: ModelSource, path: str, options: Mapping[str, st
     for option, value in options.items():
         words += [option, value] if value else [option]
     if source.arguments:
-        words += ["--", *shown_arguments(source.arguments)]
+        words += ["--", *redacted_arguments(source.arguments)]
     return shlex.join(words)
 
 
@@ -174,7 +174,7 @@ def _default_folder(options: AnalyzeOptions) -> Path:
     to time it, makes the same answer surer; there the newer replaces the older.
     """
     source, hardware = options.source, options.hardware
-    arguments = shown_arguments(source.arguments)
+    arguments = redacted_arguments(source.arguments)
     parts: list[str | None] = [
         source.name,
         source.mode,

@@ -32,10 +32,10 @@ from placement_advisor.errors import ModelError
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
 from placement_advisor.measurement.measurement import Measurement
-from placement_advisor.processes.call_failure import expect
-from placement_advisor.profile.recorded.recorded import read_recorded
-from placement_advisor.profile.recorded.recorded_costs import joined_ops
-from placement_advisor.testbed.costing import with_launches
+from placement_advisor.processes.calls import expect
+from placement_advisor.profile.recorded_costs import joined_ops
+from placement_advisor.profile.recorded_ops import read_recorded
+from placement_advisor.testbed.cost_measurement import with_launches
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.calls import as_is
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.processes.children import Child
-    from placement_advisor.profile.recorded.recorded import Recorded
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.profile.recorded_ops import RecordedProfile
+    from placement_advisor.testbed.benchmark import ProgressReporter
 
 
 def own_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
@@ -77,7 +77,7 @@ def own_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
 
 
 def recorded_here(
-    subject: Subject, loader: Child, folder: Path, watcher: Watcher
+    subject: Subject, loader: Child, folder: Path, watcher: ProgressReporter
 ) -> tuple[Prices, Results] | None:
     """Run the step in the process that has loaded it; return what it costs, and `single` as it ran.
 
@@ -116,7 +116,7 @@ def recorded_here(
 
 
 def own_op_ns(
-    graph: OpGraph, recorded: Recorded, members: Mapping[str, Collection[str]]
+    graph: OpGraph, recorded: RecordedProfile, members: Mapping[str, Collection[str]]
 ) -> dict[str, int]:
     """Return what each op of the graph took; ``members`` names the ops within loops.
 

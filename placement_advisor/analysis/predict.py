@@ -10,11 +10,14 @@ from placement_advisor.analysis.analysis_result import Bound
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
-from placement_advisor.measurement.failure import Failure, FailureKind
-from placement_advisor.measurement.laws import of_schedule
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.measurement.invariants import schedule_violations
+from placement_advisor.measurement.measurement import (
+    WORTHWHILE_RATIO,
+    CandidateFailure,
+    FailureKind,
+)
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
-from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.solvers.bound_check import verify
 from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.propose import Proposals
     from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.measurement import BrokenLaw
+    from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
@@ -54,8 +57,8 @@ class Prediction:
 
     schedule: Schedule
     ratio: PredictedRatio | None
-    broken_laws: tuple[BrokenLaw, ...]
-    too_large: Failure | None
+    broken_laws: tuple[Violation, ...]
+    too_large: CandidateFailure | None
     weak_step_ns: int | None
     after_runs: PredictedRatio | None = None
 
@@ -88,8 +91,10 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
     return Prediction(
         schedule=schedule,
         ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
-        broken_laws=of_schedule(schedule),
-        too_large=Failure(kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short)))
+        broken_laws=schedule_violations(schedule),
+        too_large=CandidateFailure(
+            kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short))
+        )
         if short
         else None,
         weak_step_ns=None if split is None else split.weak_step_ns,

@@ -17,9 +17,9 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.files.contract import ByName, Positive, Text, What
-from placement_advisor.testbed.costing import (
-    Costing,
-    calibrated,
+from placement_advisor.testbed.cost_measurement import (
+    CostMeasurement,
+    calibration_of,
     measure_costs,
     measure_shares,
     split_costs,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
 
 SharesCost = Annotated[Mapping[Positive, CostTable] | Text, What("costs by samples, or a text")]
@@ -109,7 +109,7 @@ class MeasuredCosts:
     the program that splits the batch. ``collectives`` is None where none was timed.
     """
 
-    costing: Costing
+    costing: CostMeasurement
     shares: ByName[SharesCost]
     collectives: CollectiveTimes | None
 
@@ -124,7 +124,7 @@ def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> Me
     course.begin(Stage.CALIBRATE)
     watcher.working("starting devices", 0, 1)
     testbed.start()
-    calibration = calibrated(testbed, watcher)
+    calibration = calibration_of(testbed, watcher)
     course.begin(Stage.MEASURE)
     watcher.working("measuring op times on one device", 0, 1)
     costing = measure_costs(apparatus.trial, subject.plan, subject.traced, calibration)
@@ -234,7 +234,7 @@ def _traced_splits(subject: Subject) -> Iterator[tuple[str, TracedSplit]]:
             yield families[0], split
 
 
-def _start_mirrored(apparatus: Apparatus, watcher: Watcher) -> CollectiveTimes | None:
+def _start_mirrored(apparatus: Apparatus, watcher: ProgressReporter) -> CollectiveTimes | None:
     if apparatus.mirrored is None:
         return None
     watcher.working("measuring collectives", 0, 1)

@@ -19,8 +19,8 @@ from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
-from placement_advisor.profile.recorded.recorded import GRAPH, read_recorded
-from placement_advisor.profile.recorded.recorded_costs import recorded_costs, recorded_links
+from placement_advisor.profile.recorded_costs import recorded_costs, recorded_links
+from placement_advisor.profile.recorded_ops import GRAPH, read_recorded
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.profile.recorded.recorded import Recorded
-    from placement_advisor.simulator.sensitivity import Doubt
+    from placement_advisor.profile.recorded_ops import RecordedProfile
+    from placement_advisor.simulator.sensitivity import CostUncertainty
     from placement_advisor.tf.answers import Traced
 
 
@@ -44,7 +44,7 @@ class Prices:
     cluster: Cluster
     costs: Mapping[str, CostTable]
     source: CostSource
-    doubt: Doubt
+    doubt: CostUncertainty
     notes: tuple[str, ...] = ()
 
 
@@ -54,7 +54,7 @@ class Elsewhere:
 
     label: str
     cluster: Cluster
-    recorded: Recorded | None
+    recorded: RecordedProfile | None
 
     def plan(self) -> TestbedPlan:
         """Return the plan to run nothing."""

@@ -17,8 +17,8 @@ from placement_advisor.analysis.predict import Forecast, prediction_of
 from placement_advisor.candidates import searched
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import TO_UNDERSTAND
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, paired_ratios
-from placement_advisor.simulator.belief import Belief, Seen
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, paired_ratios
+from placement_advisor.simulator.sensitivity import MeasuredRatio, PredictionCorrection
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ def learned(forecast: Forecast, results: Results) -> Forecast:
     return forecast
 
 
-def believed(forecast: Forecast, results: Results) -> Belief | None:
+def believed(forecast: Forecast, results: Results) -> PredictionCorrection | None:
     """Return what splits of the whole batch have shown; None if none has yet."""
     placements = forecast.proposals.of_whole_batch
     seen = [
-        Seen(placement=placements[label], ratio=ratio, deviation=deviation)
+        MeasuredRatio(placement=placements[label], ratio=ratio, deviation=deviation)
         for label, (ratio, deviation) in _measured(results).items()
         if label in placements
     ]
-    return Belief(forecast.sensitivity, seen) if seen else None
+    return PredictionCorrection(forecast.sensitivity, seen) if seen else None
 
 
 def middle(ratios: Sequence[float]) -> tuple[float, float]:

@@ -11,17 +11,16 @@ from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR, RUN_BRIEFLY, to_run
 from placement_advisor.files.contract import Ns, Rows
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.simulator.step_growth import GrowingStep
-from placement_advisor.testbed.added_rounds import (
+from placement_advisor.testbed.benchmark import (
     BRIEF_ROUNDS,
-    may_join,
+    failure_of,
+    is_time_for_another,
     time_briefly,
     time_in_rounds,
 )
-from placement_advisor.testbed.batch_sizes import batch_points
-from placement_advisor.testbed.training_loop import loop_timing
-from placement_advisor.testbed.trial import failure_of
+from placement_advisor.testbed.user_step import batch_points, loop_timing
 from placement_advisor.tf.calls import as_is, input_timer
 from placement_advisor.units import NS_PER_S
 
@@ -36,14 +35,16 @@ if TYPE_CHECKING:
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.errors import BatchSplitError
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.failure import Failure
-    from placement_advisor.measurement.input_timing import InputTiming
-    from placement_advisor.measurement.loop_timing import LoopTiming
-    from placement_advisor.measurement.measurement import Measurement
-    from placement_advisor.measurement.verdict import Comparison
+    from placement_advisor.measurement.measurement import (
+        CandidateFailure,
+        Comparison,
+        InputTiming,
+        LoopTiming,
+        Measurement,
+    )
     from placement_advisor.processes.children import Child
+    from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter, TimedPlacement
     from placement_advisor.testbed.testbed import ProfileFiles
-    from placement_advisor.testbed.trial import Timed, Trial, Watcher
 
 # After each such share of the usual rounds a candidate may join, so that the second one has most of
 # them, too. Judgement.
@@ -68,7 +69,7 @@ class Outcome:
 
     measured: Measurement | None
     comparison: Comparison | None
-    failure: Failure | None
+    failure: CandidateFailure | None
     files: ProfileFiles | None
 
 
@@ -96,7 +97,7 @@ class Results:
 
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     beside: Beside = Beside()
-    timed: tuple[Timed, ...] = ()
+    timed: tuple[TimedPlacement, ...] = ()
     batch_points: tuple[Throughput, ...] = ()
     loop_timing: LoopTiming | None = None
     input_timing: InputTiming | None = None
@@ -191,7 +192,7 @@ def run(
     return replace(results, outcomes=_outcomes(trial))
 
 
-def _outcomes(trial: Trial) -> dict[str, Outcome]:
+def _outcomes(trial: Benchmark) -> dict[str, Outcome]:
     """Return what has come of each candidate so far."""
     comparisons = trial.comparisons()
     return {
@@ -249,7 +250,7 @@ def _race(
         results = Results(outcomes=_outcomes(trial), beside=beside)
         show(f"timing, round {done} done", results)
         spent_s = time.monotonic() - began_s
-        if done in look_after and may_join(trial, options.rounds, done, spent_s):
+        if done in look_after and is_time_for_another(trial, options.rounds, done, spent_s):
             watcher.working("looking for a better split", 0, 1)
             joins = refine(results)
             if joins is not None:
@@ -306,7 +307,9 @@ def _time_weak_scaling(
     return replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
 
 
-def _time_input(loader: Child, watcher: Watcher) -> tuple[InputTiming | None, tuple[str, ...]]:
+def _time_input(
+    loader: Child, watcher: ProgressReporter
+) -> tuple[InputTiming | None, tuple[str, ...]]:
     """Time the user's dataset alone; last of all that the loader does, as it may hang.
 
     Returns the timing, if there is one, and warnings.

@@ -22,7 +22,7 @@ from placement_advisor.cost.rings import (
 )
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.presets import hardware_figures
-from placement_advisor.simulator.outline import union_ns
+from placement_advisor.simulator.arrays import union_ns
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
-    from placement_advisor.simulator.outline import Outline
-    from placement_advisor.simulator.repetition import Repetition
+    from placement_advisor.simulator.arrays import Repetition, ScheduleArrays
 
     Ints: TypeAlias = NDArray[np.int64]
     # (copies, launches), in times of what they are taken to cost -> how long the step takes
@@ -58,7 +57,7 @@ class Limit(StrEnum):
 
 def simulated(
     proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], *, op_factor: float = 1.0
-) -> Outline:
+) -> ScheduleArrays:
     """Simulate a step whose batch is split among the devices of a cluster.
 
     The cluster is one of as many equal ones as ``rings`` say, by level: all do the same at once,
@@ -143,7 +142,7 @@ def costs_of_collectives(ops: Iterable[Op], split: SplitGraph, rings: Sequence[R
     return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], taking_part)
 
 
-def limit_of(step: Outline, cluster: Cluster, ideal_ns: float, share: float) -> Limit | None:
+def limit_of(step: ScheduleArrays, cluster: Cluster, ideal_ns: float, share: float) -> Limit | None:
     """Return what is lost most to, of a step that does a ``share`` of the work of one device."""
     lost_ns = step.step_ns - ideal_ns
     if lost_ns < _LITTLE * step.step_ns:

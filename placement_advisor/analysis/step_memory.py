@@ -16,8 +16,8 @@ import numpy as np
 
 from placement_advisor.cost.batch_memory import fit_batch_memory
 from placement_advisor.graph.op import Role
-from placement_advisor.simulator.device_flow import Constants, DeviceFlow
-from placement_advisor.simulator.outline import most_at_once
+from placement_advisor.simulator.arrays import most_at_once
+from placement_advisor.simulator.memory import Constants, DeviceFlow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Device
-    from placement_advisor.simulator.outline import Outline
-    from placement_advisor.simulator.peak import PeakMemory
+    from placement_advisor.simulator.arrays import ScheduleArrays
+    from placement_advisor.simulator.schedule import PeakMemory
 
     Ints = NDArray[np.int64]
 
@@ -82,7 +82,7 @@ class StepMemory:
 
     def __init__(
         self,
-        step: Outline,
+        step: ScheduleArrays,
         ops: SizedOps,
         op_bytes: Callable[[], Sequence[OpBytes]],
         most_bytes: int,
@@ -99,7 +99,7 @@ class StepMemory:
 
     @classmethod
     def of_graph(
-        cls, step: Outline, graph: OpGraph, batch: int, devices: Sequence[Device]
+        cls, step: ScheduleArrays, graph: OpGraph, batch: int, devices: Sequence[Device]
     ) -> StepMemory:
         """Return that of a step of a graph as it is."""
         op_bytes = bytes_of_ops(graph)

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import ModelError, ScriptEndedError
-from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
+from placement_advisor.processes.calls import (
+    CallFailure,
+    FailureCause,
+    expect,
+    is_user_code,
+    register_secrets,
+)
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.processes.user_lines import is_user_code
-from placement_advisor.processes.user_secrets import hide_secrets
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
 
 if TYPE_CHECKING:
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import Traced
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -28,7 +32,7 @@ _HINTS = {
 
 
 def traced_model(
-    source: ModelSource, bundle: Path | None, loader: Child, watcher: Watcher
+    source: ModelSource, bundle: Path | None, loader: Child, watcher: ProgressReporter
 ) -> Traced:
     """Load and trace a model in the child; what is needed to run it goes into the folder, if any.
 
@@ -57,13 +61,13 @@ def check_runs(traced: Traced, source: ModelSource) -> None:
         )
 
 
-def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
+def load_model(source: ModelSource, loader: Child, watcher: ProgressReporter) -> None:
     """Load a model in the child, and say what was taken.
 
     Raises:
         ModelError: it cannot be loaded.
     """
-    hide_secrets(source.arguments)
+    register_secrets(source.arguments)
     is_script = source_kind(Path(source.path)) is SourceKind.PYTHON
     limit_s = source.capture_timeout_s if is_script else source.time_limit_s
     path = source.path
@@ -86,7 +90,7 @@ def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
 
 
 def trace_loaded(
-    source: ModelSource, bundle: Path | None, loader: Child, watcher: Watcher
+    source: ModelSource, bundle: Path | None, loader: Child, watcher: ProgressReporter
 ) -> Traced:
     """Trace the model that the child has loaded; see `traced_model`.
 
@@ -104,7 +108,7 @@ def trace_loaded(
     return replace(traced, printed=loader.printed)
 
 
-def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
+def trace_model(source: ModelSource, watcher: ProgressReporter) -> Traced:
     """Load and trace a model in a child of its own; nothing is kept to run it.
 
     Raises:

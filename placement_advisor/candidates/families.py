@@ -17,7 +17,7 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
-from placement_advisor.simulator.belief import NINE_IN_TEN, REST
+from placement_advisor.simulator.sensitivity import NINE_IN_TEN, REST
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Stop
 from placement_advisor.solvers.lower_bounds import bound_step

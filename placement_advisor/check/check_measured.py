@@ -20,8 +20,8 @@ from placement_advisor.check.check_result import Status
 from placement_advisor.check.code_lines import CodeLines
 from placement_advisor.check.problem import MOVES, Code, Effect, Problem, alone, first_few
 from placement_advisor.check.race import Pace, Race, race
+from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.testbed.trial import Entry, Watcher
+    from placement_advisor.testbed.benchmark import BenchmarkEntry, ProgressReporter
 
 _LOCKED, _AGAIN, _TODAY = "locked", "locked-again", "today"
 # Judgement, as of `advisor analyze` (`defaults.py`).
@@ -82,7 +82,7 @@ def measure(
     bundle: Path,
     scratch: Path,
     tolerance: float,
-    watcher: Watcher,
+    watcher: ProgressReporter,
 ) -> Measured:
     """Race two placements of a step, whose bundle is in a folder, beside one device.
 
@@ -98,7 +98,7 @@ def measure(
     try:
         watcher.working("starting devices", 0, 1)
         testbed.start()
-        trial = Trial(testbed, steps=_STEPS, watcher=watcher)
+        trial = Benchmark(testbed, steps=_STEPS, watcher=watcher)
         # The reference for results comes first; the locked placement runs on both sides of today's.
         alone = trial.enter(references.on_device(graph, plan.devices[0].name))
         for label, placement in ((_LOCKED, locked), (_TODAY, today), (_AGAIN, locked)):
@@ -155,7 +155,7 @@ def _with_slower(problems: Sequence[Problem], slower: Effect) -> list[Problem]:
     return [with_it if each is of_moves else each for each in problems]
 
 
-def _raced(trial: Trial, alone: Entry, devices: str, tolerance: float) -> Measured:
+def _raced(trial: Benchmark, alone: BenchmarkEntry, devices: str, tolerance: float) -> Measured:
     first = _race(trial, tolerance)
     second = _race(trial, tolerance) if first and first.pace is Pace.SLOWER else None
     entries = trial.entries
@@ -173,7 +173,7 @@ def _raced(trial: Trial, alone: Entry, devices: str, tolerance: float) -> Measur
     )
 
 
-def _race(trial: Trial, tolerance: float) -> Race | None:
+def _race(trial: Benchmark, tolerance: float) -> Race | None:
     """Time rounds until they tell, or for as many as there may be, and compare those alone."""
     before = {label: len(entry.rounds) for label, entry in trial.entries.items()}
     found = None

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import Traced
 
 
@@ -71,7 +71,9 @@ class CheckOptions:
     time_limit_s: float = defaults.TIME_LIMIT_S
 
 
-def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -> CheckResult:
+def check_models(
+    config: CheckConfig, options: CheckOptions, watcher: ProgressReporter
+) -> CheckResult:
     """Check the models of a project against its lock file; with ``update`` write that anew.
 
     It is written only if every model could be traced and placed.
@@ -145,7 +147,7 @@ class _Checking:
         locked: Mapping[str, Record],
         options: CheckOptions,
         scratch: Path,
-        watcher: Watcher,
+        watcher: ProgressReporter,
     ) -> None:
         self._config, self._hardware, self._locked = config, hardware, locked
         self._options, self._scratch, self._watcher = options, scratch, watcher

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.check.record import Cut
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.simulator.events import Transfer
-    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.schedule import Schedule, Transfer
     from placement_advisor.tf.answers import SourceLine
 
 

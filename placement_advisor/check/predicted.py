@@ -9,7 +9,7 @@ from placement_advisor.analysis.doubts import assumed_doubt
 from placement_advisor.candidates import references
 from placement_advisor.check.record import record
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.measurement.anytime_interval import median_interval
+from placement_advisor.measurement.measurement import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
-    from placement_advisor.simulator.events import Transfer
-    from placement_advisor.simulator.peak import PeakMemory
-    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.schedule import PeakMemory, Schedule, Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
 # A split of every op crosses thousands of times; nobody reads so many lines.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.cli.output_streams import say
 from placement_advisor.errors import AdvisorError
-from placement_advisor.processes.user_lines import is_ours
+from placement_advisor.processes.calls import is_ours
 from placement_advisor.report.split_plan import keep_training
 from placement_advisor.results.analysis import Training
 from placement_advisor.tf.load.run_model_file import execute

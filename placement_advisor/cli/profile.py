@@ -51,7 +51,7 @@ def profile(
 
     from placement_advisor.files.output import holding, output_file
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.profile.formats import read_profile
+    from placement_advisor.profile.read_profile import read_profile
 
     with ExitStack() as stack:
         put = None

@@ -16,7 +16,7 @@ from placement_advisor.files.output import output_file
 from placement_advisor.graph.op_graph import load_graph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.report.chrome_trace import chrome_trace
-from placement_advisor.simulator.simulation import Origin, Simulation, simulation
+from placement_advisor.simulator.simulator import Origin, Simulation, simulation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,21 +1,33 @@
-"""What was measured, and the statistics that are allowed to speak about it.
+"""A `Measurement` holds the samples of a placement, a `Comparison` the verdict on it.
 
-Every sample is kept; warm-up steps are kept apart. Timing rounds run without the profiler, the
-profile comes from separate steps.
+Warm-up steps are kept apart. Timing rounds run without the profiler; the profile comes from
+separate steps. Steps are compared within a round only: rounds of all candidates are
+interleaved, so that what slows the machine for a while slows both sides of a ratio.
+
+Intervals of a median hold at every look: one may look after each sample, and stop on it. The
+sequential test bets against each possible median; under the true one its wealth is a fair
+game's, which exceeds ``1 / error`` at any time with probability ``error`` at most. Intervals
+also allow for the number of candidates.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
+from itertools import count
+from math import comb
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.units import NS_PER_S
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from placement_advisor.machine.clock_range import ClockRange
     from placement_advisor.measurement.verification import Verification
+
 
 CONFIDENCE = 0.95
 # Enough resamples for two stable digits of a 95 % interval (Efron & Tibshirani, 1993, ch. 13).
@@ -37,7 +49,7 @@ class Interval:
         return Interval(median=1 / self.median, low=1 / self.high, high=1 / self.low)
 
 
-class Law(StrEnum):
+class Invariant(StrEnum):
     """What holds of every step; `laws` says why."""
 
     DEVICE_WITHIN_STEP = "device-within-step"
@@ -48,10 +60,10 @@ class Law(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenLaw:
+class Violation:
     """A law, and the figures that break it, in words."""
 
-    law: Law
+    law: Invariant
     what: str
 
 
@@ -135,7 +147,7 @@ class StepProfile:
     timeline: tuple[Span, ...]
     step_memory_bytes: Mapping[str, int] = field(default_factory=dict)
     unseen_copies: tuple[str, ...] = ()
-    broken_laws: tuple[BrokenLaw, ...] = ()
+    broken_laws: tuple[Violation, ...] = ()
     clocks: Mapping[str, ClockRange] = field(default_factory=dict)
     clock_contradiction_ns: int = 0
 
@@ -240,3 +252,198 @@ def bootstrap_median(samples: Sequence[float]) -> Interval:
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, [tail, 1 - tail])
     return Interval(median=float(np.median(values)), low=float(low), high=float(high))
+
+
+class FailureKind(StrEnum):
+    """Why a candidate has no result."""
+
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+    NOT_APPLICABLE = "not-applicable"
+    DOES_NOT_FIT = "does-not-fit"
+    WRONG_RESULT = "wrong-result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateFailure:
+    """What went wrong with one candidate.
+
+    ``message`` is a sentence; ``in_full`` all that there is to read, empty if that is no more.
+    """
+
+    kind: FailureKind
+    message: str
+    in_full: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputTiming:
+    """Batches of the user's dataset, taken one after the other with no step in between, measured.
+
+    ``batch_ns`` has the time of each batch, warm-up left out. A pipeline that prefetches hands
+    batches out in bursts, so that the mean and not the median tells its rate.
+    ``transformations`` are the kinds of the dataset's transformations, source first, as TensorFlow
+    calls them but for versions: ``TensorSliceDataset``, ``ParallelMapDataset``. They are empty
+    where the dataset does not tell.
+    """
+
+    batch_ns: tuple[int, ...]
+    transformations: tuple[str, ...]
+
+    def samples_per_s(self, batch_size: int) -> float:
+        """Return the rate, given the samples in a batch.
+
+        Raises:
+            ZeroDivisionError: the batches took no time.
+        """
+        return batch_size * len(self.batch_ns) * NS_PER_S / sum(self.batch_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopTiming:
+    """Times of a step in `fit`, measured; ``one_ns`` and ``several_ns`` have one for each round.
+
+    In ``several_ns`` a call runs ``steps_per_call`` steps (Keras' ``steps_per_execution``).
+    """
+
+    steps_per_call: int
+    one_ns: tuple[int, ...]
+    several_ns: tuple[int, ...]
+
+    @property
+    def saved_shares(self) -> tuple[float, ...]:
+        """What several steps for each call saved of a step, in each round."""
+        rounds = zip(self.one_ns, self.several_ns, strict=True)
+        return tuple(1 - several / one for one, several in rounds)
+
+
+# What a bet on one end has to win: an interval has two ends, each wrong in half of the cases in
+# which one may be.
+STAKES = round(2 / (1 - CONFIDENCE))
+
+
+def median_interval(samples: Sequence[float], *, among: int = 1) -> Interval | None:
+    """Return the median with its interval at this look; None if there are too few samples.
+
+    The lower end is too high in one of `STAKES` cases at most, whenever one looks. The upper end of
+    *any* of ``among`` candidates is too low in one of `STAKES` at most. That is what a choice among
+    them needs: to prefer one is wrong if one upper end is, to reject all only if the lower end of
+    the best is.
+    """
+    below = _most_beyond(len(samples), STAKES)
+    above = _most_beyond(len(samples), STAKES * among)
+    if below is None or above is None:
+        return None
+    ordered = sorted(samples)
+    return Interval(median=median(ordered), low=ordered[below], high=ordered[-1 - above])
+
+
+@cache
+def least_samples(among: int = 1) -> int:
+    """Return how many samples are the fewest that have an interval."""
+    return next(n for n in count(1) if _most_beyond(n, STAKES * among) is not None)
+
+
+@cache
+def _most_beyond(samples: int, stakes: int) -> int | None:
+    """Return how many samples may lie on the wrong side for the bet to be won; None: not even 0.
+
+    With ``k`` of ``n`` on the wrong side the wealth is the integral of ``2 (2p)**(n-k)
+    (2(1-p))**k`` over ``p`` from 1/2 to 1, here in whole numbers.
+    """
+    found, tail = None, 0
+    for wrong in range(samples // 2 + 1):
+        tail += comb(samples + 1, wrong)
+        if 2 ** (samples + 1) - tail < stakes * (samples + 1) * comb(samples, wrong):
+            break
+        found = wrong
+    return found
+
+
+# A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
+# Judgement; whoever thinks otherwise reads the interval.
+WORTHWHILE_RATIO = 0.97
+# The same as a speed-up, which is what texts give with the sign ×.
+WORTHWHILE_SPEEDUP = 1 / WORTHWHILE_RATIO
+
+
+class Verdict(StrEnum):
+    """How a candidate compares with the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Step time of a candidate over step time of ``baseline``; below 1 is faster.
+
+    ``SLOWER`` means: not faster by enough to be worth it. ``is_brief``: it rests on a few rounds of
+    its own, for which the others' intervals do not allow, so that nothing may be chosen by it.
+    """
+
+    baseline: str
+    ratio: Interval
+    rounds: int
+    is_brief: bool = False
+
+    @property
+    def speedup(self) -> Interval:
+        """Step time of the baseline over that of the candidate; above 1 is faster."""
+        return self.ratio.inverted
+
+    @property
+    def verdict(self) -> Verdict:
+        """Faster or slower only where the whole interval lies on one side."""
+        if self.ratio.high < WORTHWHILE_RATIO:
+            return Verdict.FASTER
+        if self.ratio.low > WORTHWHILE_RATIO:
+            return Verdict.SLOWER
+        return Verdict.INCONCLUSIVE
+
+
+def compare(
+    baseline: str,
+    baseline_rounds: Sequence[Sequence[int]],
+    candidate_rounds: Sequence[Sequence[int]],
+    *,
+    among: int,
+) -> Comparison | None:
+    """Compare two runs round by round; None if they share too few complete rounds.
+
+    They are compared beside others, ``among`` of them in all, this one included. Rounds in which
+    one of them has no steps do not count.
+    """
+    ratios = paired_ratios(baseline_rounds, candidate_rounds)
+    interval = median_interval(ratios, among=among)
+    if interval is None:
+        return None
+    return Comparison(baseline=baseline, ratio=interval, rounds=len(ratios))
+
+
+def paired_ratios(
+    baseline_rounds: Sequence[Sequence[int]], candidate_rounds: Sequence[Sequence[int]]
+) -> list[float]:
+    """Return the ratio of the two median steps of each round that both completed."""
+    return [
+        median(ours) / median(theirs)
+        for theirs, ours in zip(baseline_rounds, candidate_rounds, strict=False)
+        if theirs and ours
+    ]
+
+
+def overall_verdict(comparisons: Collection[Comparison]) -> Verdict:
+    """Return what all of them say: faster if one is, slower if each is."""
+    verdicts = {comparison.verdict for comparison in comparisons}
+    for verdict in (Verdict.FASTER, Verdict.INCONCLUSIVE):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.SLOWER
+
+
+def is_in_doubt(comparisons: Collection[Comparison]) -> bool:
+    """Return whether more rounds may change which one to prefer, or whether to prefer any."""
+    best = min(comparisons, key=lambda each: each.ratio.median)
+    return best.verdict is not Verdict.FASTER and overall_verdict(comparisons) is not Verdict.SLOWER

@@ -57,7 +57,7 @@ EXACT_KINDS = "biuOSU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class AppliedUpdate:
     """What an op that updates a variable was given in one step: what it adds, mostly.
 
     ``update`` tells the updates of a variable apart.
@@ -69,7 +69,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class StepResults:
     """What steps computed: the outputs of each, in order, and all variables before and after.
 
     ``given`` has what the updates of each variable were given, None where that is not known.
@@ -78,7 +78,7 @@ class Results:
     outputs: tuple[Any, ...]
     before: Mapping[str, Any]
     state: Mapping[str, Any]
-    given: Mapping[str, tuple[Given, ...] | None]
+    given: Mapping[str, tuple[AppliedUpdate, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +91,10 @@ class Rounding:
 
     outputs: tuple[Any, ...]
     moved: Mapping[str, float]
-    given: Mapping[str, tuple[Given, ...] | None]
+    given: Mapping[str, tuple[AppliedUpdate, ...] | None]
 
 
-def rounding(run: Results, reference: Results) -> Rounding:
+def rounding(run: StepResults, reference: StepResults) -> Rounding:
     """Return what a run shows of rounding."""
     return Rounding(
         outputs=run.outputs,
@@ -189,8 +189,8 @@ class _Findings:
 
 
 def verify(
-    ours: Results,
-    reference: Results,
+    ours: StepResults,
+    reference: StepResults,
     rounded: Sequence[Rounding],
     steps: int,
     *,
@@ -226,8 +226,8 @@ def verify(
 
 def _compare_variable(
     name: str,
-    ours: Results,
-    reference: Results,
+    ours: StepResults,
+    reference: StepResults,
     rounded: Sequence[Rounding],
     found: _Findings,
     *,
@@ -249,7 +249,7 @@ def _compare_variable(
     is_shown = change.size > 0 and change.shows
     if ours.given.get(name, ()) is None:
         return is_shown
-    runs: tuple[Results | Rounding, ...] = (ours, reference, *rounded)
+    runs: tuple[StepResults | Rounding, ...] = (ours, reference, *rounded)
     given = [_by_step(run, name) for run in runs]
     if given[0].keys() != given[1].keys():
         found.add(_infinitely_far(), f"variable {name!r}, which other ops update,", name)
@@ -296,7 +296,7 @@ def shows(reference: Any, rounded: Any) -> bool:
     return _apart(reference, reference, rounded).shows
 
 
-def _by_step(run: Results | Rounding, name: str) -> dict[tuple[str, int], Any]:
+def _by_step(run: StepResults | Rounding, name: str) -> dict[tuple[str, int], Any]:
     return {(given.update, given.step): given.value for given in run.given.get(name) or ()}
 
 
@@ -316,7 +316,7 @@ def _change(ours: tuple[Any, Any], theirs: tuple[Any, Any], noise: float) -> _Ap
     return _Apart(farthest(*added), max(noise, digit), largest(added[1]), False)
 
 
-def _moved(name: str, run: Results, reference: Results) -> float:
+def _moved(name: str, run: StepResults, reference: StepResults) -> float:
     """Return how far a run's change of a variable is from the reference's."""
     ours, theirs = (np.asarray(each.state[name]) for each in (run, reference))
     if theirs.dtype.kind in EXACT_KINDS:

@@ -34,9 +34,14 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.processes import orphan_guard
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.callee import Callee, Pending
-from placement_advisor.processes.user_secrets import told_without_secrets, without_secrets
+from placement_advisor.processes.calls import (
+    Callee,
+    CallFailure,
+    FailureCause,
+    PendingCall,
+    redacted,
+    redacted_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -118,13 +123,13 @@ class Child(Callee):
 
     def start(
         self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
-    ) -> Pending[_Returned]:
+    ) -> PendingCall[_Returned]:
         """Begin a call without waiting; its answer must be waited for before the next call."""
         # A broken pipe means that the child is gone; waiting says how.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             if self._failed is None:
                 self._connection.send((function.__module__, function.__qualname__, args))
-        return Pending(self)
+        return PendingCall(self)
 
     def wait_for_answer(self, time_limit_s: float | None, watch: tuple[Callee, ...]) -> Any:
         """Return the answer to the call that is under way; see `Pending.wait`."""
@@ -156,7 +161,7 @@ class Child(Callee):
             outcome, value = pickle.loads(answer)
         except Exception as error:  # Junk may be refused with any.
             return self._garbled(error)
-        value = told_without_secrets(outcome, value)
+        value = redacted_answer(outcome, value)
         if outcome == "returned":
             return value
         if isinstance(value, AdvisorError):
@@ -258,7 +263,7 @@ class Tail:
         Secrets are taken out first: half of one would be known for none.
         """
         self._thread.join(wait_s)
-        return without_secrets(self._kept.decode(errors="replace"))[-_OUTPUT_TAIL_CHARS:]
+        return redacted(self._kept.decode(errors="replace"))[-_OUTPUT_TAIL_CHARS:]
 
 
 class ChildError(RuntimeError):

@@ -1,10 +1,13 @@
-"""The guard: a small process between the command and its fork server that sees what they leave.
+"""The guard is a small process that ends whatever the command and its fork server leave behind.
 
-Whatever is started below it and loses its parent becomes a child of the guard (Linux calls that a
-sub-reaper), also what the user's code has detached, so that none of it outlives the child that
-started it, nor the command. When the command is killed, the guard ends all that is left and
-removes the command's folders. Left out: a guard that is killed together with the command; what
-then stays of folders goes with the next command (`own_folders`).
+Whatever is started below it and loses its parent becomes a child of the guard (a Linux child
+sub-reaper), also what the user's code has detached. When the command is killed, the guard
+ends all that is left and removes the command's folders.
+
+``python -m placement_advisor.processes.orphan_guard PARENT PROGRAM…`` becomes PROGRAM, which the
+kernel ends when the thread that started it ends; PARENT is the process id of whoever starts it. A
+process with threads of its own should run no Python between a start of a process and that of its
+program; this does it afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -114,3 +118,16 @@ def _children() -> set[int]:
 
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value)
+
+
+def main() -> None:
+    """Become the program."""
+    parent, *program = sys.argv[1:]
+    die_with_parent()
+    if os.getppid() != int(parent):
+        sys.exit(1)  # It was gone before the kernel knew.
+    os.execvp(program[0], program)
+
+
+if __name__ == "__main__":
+    main()

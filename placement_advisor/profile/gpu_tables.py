@@ -24,6 +24,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import Activity
+from placement_advisor.profile.device_trace import (
+    LARGEST_NUMBER,
+    MOST_GPUS,
+    USE_OF,
+    CopyKind,
+    DeviceUse,
+    GpuRuns,
+    copy_kind,
+)
 from placement_advisor.profile.file_format import (
     SUMMARY_ROW,
     Column,
@@ -31,15 +40,12 @@ from placement_advisor.profile.file_format import (
     cells_of,
     columns_of,
 )
-from placement_advisor.profile.gpu_runs import MOST_GPUS, GpuRuns
-from placement_advisor.profile.timeline.copy_kinds import LARGEST_NUMBER, CopyKind, copy_kind
-from placement_advisor.profile.timeline.device_trace import USE_OF, Use
-from placement_advisor.profile.totals import Amount, DeviceTotals, ProfileTotals
+from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, TimeTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.profile.timeline.device_trace import Trace
+    from placement_advisor.profile.device_trace import Trace
 
 ALL_GPUS = "all GPUs"
 
@@ -84,7 +90,7 @@ def summary_totals(path: str, form: FileFormat, lines: Iterable[str]) -> Profile
             f"{path} ({form}) shows no GPU at work",
             hint="give what is printed when the program ends, its table of GPU activities whole",
         )
-    total_ns: defaultdict[str, defaultdict[Use, int]] = defaultdict(lambda: defaultdict(int))
+    total_ns: defaultdict[str, defaultdict[DeviceUse, int]] = defaultdict(lambda: defaultdict(int))
     for device, row in rows:
         total_ns[device][USE_OF[copy_kind(row.name)]] += row.total_ns
     notes = ["a summary has sums alone: what hides behind what is not known"]
@@ -103,7 +109,7 @@ def summary_totals(path: str, form: FileFormat, lines: Iterable[str]) -> Profile
         devices=tuple(
             DeviceTotals(
                 device=device,
-                total={use: Amount(time_ns=of_use[use], exposed_ns=None) for use in Use},
+                total={use: TimeTotals(time_ns=of_use[use], exposed_ns=None) for use in DeviceUse},
                 idle_ns=None,
                 per_step=None,
                 idle_per_step_ns=None,
@@ -323,7 +329,7 @@ def _activity(name: str, calls: int, total_ns: int, min_ns: int, max_ns: int) ->
         total_ns=total_ns,
         min_ns=min_ns,
         max_ns=max_ns,
-        is_copy=USE_OF[copy_kind(name)] not in (Use.COMPUTE, Use.COLLECTIVE),
+        is_copy=USE_OF[copy_kind(name)] not in (DeviceUse.COMPUTE, DeviceUse.COLLECTIVE),
     )
 
 

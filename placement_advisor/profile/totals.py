@@ -1,43 +1,228 @@
-"""From a trace to what people ask of it: per step and in total, by device, route and tensor.
+"""A trace is summed up per step and in total: by device, by route, and by tensor.
 
-Model: a device's time in a use is the time in which at least one event of it was under way. A copy
-is *exposed* while the device that waits for it computes nothing: the target, or the one device
-there is at its ends. What a device spends in no use is idle. Figures per step are medians over the
-steps but the first, in which the profiler sets itself up, if there are others.
+A device's time in a use is the time in which at least one event of it was under way. A copy
+is *exposed* while the device that waits for it computes nothing. Copies to one device that
+are exposed at the same moment share that time equally, so the waits of all tensors add up to
+no more than the device waited. A device that is in no use is idle. Figures per step are
+medians.
+
+GPUs that cannot reach each other copy through the host. The two halves of such a copy are
+joined by tensor and size, in order of time. XProf's own overview page can be asked for the
+same figures; it runs in a process of its own, on a copy of the files, because it writes
+beside the profiles that it opens.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.profile.spans import Spans, length, length_before, outside, union
-from placement_advisor.profile.tensor_totals import computing_at, tensor_totals, waits_for
-from placement_advisor.profile.timeline.by_host import copies_by_host
-from placement_advisor.profile.timeline.device_trace import UNKNOWN_BYTES, Use
-from placement_advisor.profile.timeline.waiting import Cause
+from placement_advisor.processes.orphan_guard import die_with_parent
+from placement_advisor.profile.device_trace import (
+    NO_SPANS,
+    UNKNOWN_BYTES,
+    Cause,
+    CopyKind,
+    DeviceUse,
+    Spans,
+    span_shares,
+    spans_length,
+    spans_length_before,
+    spans_outside,
+    union_of_spans,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.file_format import FileFormat
-    from placement_advisor.profile.tensor_totals import TensorTotals
-    from placement_advisor.profile.timeline.by_host import ByHost
-    from placement_advisor.profile.timeline.device_trace import Copied, Route, Trace
-    from placement_advisor.profile.timeline.waiting import Wait
-    from placement_advisor.profile.xprof_overview import XprofOverview
+    from placement_advisor.profile.device_trace import CopyColumns, Route
 
     Ints = NDArray[np.int64]
+    from placement_advisor.profile.device_trace import Trace
+
+    Floats = NDArray[np.float64]
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from placement_advisor.profile.device_trace import Wait
+    from placement_advisor.profile.file_format import FileFormat
+
+
+# Rows that are Python's at a time.
+_CHUNK = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class ByHost:
+    """Copies from a GPU to another by way of the host; both halves are on routes of their own.
+
+    ``size_bytes`` are those of the copies that give their size, each counted once.
+    """
+
+    source: str
+    target: str
+    count: int
+    of_unknown_size: int
+    size_bytes: int
+
+
+def copies_by_host(copied: Mapping[Route, CopyColumns]) -> tuple[ByHost, ...]:
+    """Return the copies between each two GPUs that went by way of the host."""
+    devices: dict[str, int] = {}
+    hosts: dict[str, int] = {}
+    halves = []
+    for route, of_route in copied.items():
+        onward = route.kind is CopyKind.HOST_TO_DEVICE
+        if not onward and route.kind is not CopyKind.DEVICE_TO_HOST:
+            continue
+        device = route.target if onward else route.source
+        moments = of_route.spans.start if onward else of_route.spans.end
+        # Of several hosts, the names of devices begin with theirs.
+        host = hosts.setdefault(device.rpartition("/")[0], len(hosts))
+        facts = (host, moments, onward, devices.setdefault(device, len(devices)))
+        columns = np.broadcast_arrays(of_route.tensor, of_route.size_bytes, *facts)
+        halves.append(np.stack(columns)[:, of_route.tensor >= 0])
+    if not halves:
+        return ()
+    counts = Counter(_pairs(np.concatenate(halves, axis=1)))
+    names = tuple(devices)
+    found = []
+    for source, target in sorted({(source, target) for source, target, _ in counts}):
+        sizes = {size: n for (a, b, size), n in counts.items() if (a, b) == (source, target)}
+        found.append(
+            ByHost(
+                source=names[source],
+                target=names[target],
+                count=sum(sizes.values()),
+                of_unknown_size=sizes.pop(UNKNOWN_BYTES, 0),
+                size_bytes=sum(size * n for size, n in sizes.items()),
+            )
+        )
+    return tuple(found)
+
+
+def _pairs(halves: Ints) -> Iterator[tuple[int, int, int]]:
+    """Yield source, target and size of each copy; the columns of halves are in no order.
+
+    Rows are tensor, size, host, the moment (the end of a copy to the host, the start of one from
+    it), whether it goes on from the host, and the device.
+    """
+    # At one moment ends come before starts.
+    order = np.lexsort(halves[4::-1])
+    same: tuple[int, ...] = ()
+    # When what waits on the host came there, by its source.
+    arrived: dict[int, deque[int]] = {}
+    for start in range(0, len(order), _CHUNK):
+        rows = halves[:, order[start : start + _CHUNK]].T.tolist()
+        for tensor, size_bytes, host, moment_ns, onward, device in rows:
+            if same != (tensor, size_bytes, host):
+                same, arrived = (tensor, size_bytes, host), {}
+            if not onward:
+                arrived.setdefault(device, deque()).append(moment_ns)
+                continue
+            sources = [source for source in arrived if source != device and arrived[source]]
+            if sources:
+                first = min(sources, key=lambda source: arrived[source][0])
+                arrived[first].popleft()
+                yield first, device, size_bytes
+
+
+# Differences of long sums of floats are off by less; whole nanoseconds are to stay whole.
+_ROUNDING_NS = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorTotals:
+    """All copies of a tensor on a route; ``time_ns`` adds up what each took.
+
+    ``exposed_ns`` is its part of the time in which the device that waits computed nothing.
+    ``op``, ``layer`` and ``tensor_bytes``, the size of one, are what an op graph says of it.
+    """
+
+    tensor: str
+    route: Route
+    count: int
+    of_unknown_size: int
+    size_bytes: int
+    time_ns: int
+    exposed_ns: int
+    op: str | None = None
+    layer: str | None = None
+    tensor_bytes: int | None = None
+
+
+def waits_for(route: Route, uses: Mapping[str, object]) -> str:
+    """Return the end of a route that waits for what is copied: the target, if it is a device."""
+    return route.target if route.target in uses else route.source
+
+
+def computing_at(end: str, uses: Mapping[str, Mapping[DeviceUse, Spans]]) -> Spans:
+    """Return when an end of a route computes; never where it is no device."""
+    return uses[end][DeviceUse.COMPUTE] if end in uses else NO_SPANS
+
+
+def tensor_totals(trace: Trace) -> tuple[TensorTotals, ...]:
+    """Return what each tensor took on each route, what devices waited longest for first."""
+    exposed_ns = _exposed(trace)
+    found = []
+    for route, copied in trace.copied.items():
+        named = copied.tensor >= 0
+        places, which = np.unique(copied.tensor[named], return_inverse=True)
+        time_ns = (copied.spans.end - copied.spans.start)[named]
+        known = copied.size_bytes[named] != UNKNOWN_BYTES
+        size_bytes = np.where(known, copied.size_bytes[named], 0)
+        columns = (None, ~known, size_bytes, time_ns, exposed_ns[route][named])
+        sums = (np.bincount(which, of_each) for of_each in columns)
+        for place, *figures in zip(places.tolist(), *sums, strict=True):
+            count, of_unknown_size, size, time = map(int, figures[:-1])
+            found.append(
+                TensorTotals(
+                    tensor=trace.tensors[place],
+                    route=route,
+                    count=count,
+                    of_unknown_size=of_unknown_size,
+                    size_bytes=size,
+                    time_ns=time,
+                    exposed_ns=int(figures[-1] + _ROUNDING_NS),
+                )
+            )
+    return tuple(
+        sorted(found, key=lambda each: (-each.exposed_ns, -each.time_ns, each.tensor, each.route))
+    )
+
+
+def _exposed(trace: Trace) -> dict[Route, Floats]:
+    """Return, for each route, what of each copy's time is exposed and its own."""
+    routes: defaultdict[str, list[Route]] = defaultdict(list)
+    for route in trace.copied:
+        routes[waits_for(route, trace.uses)].append(route)
+    found: dict[Route, Floats] = {}
+    for end, mine in routes.items():
+        copied: list[CopyColumns] = [trace.copied[route] for route in mine]
+        every = Spans(
+            np.concatenate([each.spans.start for each in copied]),
+            np.concatenate([each.spans.end for each in copied]),
+        )
+        exposed = spans_outside(union_of_spans([every]), computing_at(end, trace.uses))
+        ends = np.cumsum([len(each.spans.start) for each in copied])
+        found |= zip(mine, np.split(span_shares(exposed, every), ends[:-1]), strict=True)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTotals:
     """A time, and the part of it in which the device computed nothing, None if not known."""
 
     time_ns: int
@@ -53,9 +238,9 @@ class DeviceTotals:
     """
 
     device: str
-    total: Mapping[Use, Amount]
+    total: Mapping[DeviceUse, TimeTotals]
     idle_ns: int | None
-    per_step: Mapping[Use, Amount] | None
+    per_step: Mapping[DeviceUse, TimeTotals] | None
     idle_per_step_ns: int | None
 
 
@@ -112,7 +297,7 @@ class ProfileTotals:
     def unclassified_share(self) -> float:
         """Share of the time in which devices did something that is of no known kind."""
         busy_ns = sum(amount.time_ns for d in self.devices for amount in d.total.values())
-        unknown_ns = sum(d.total[Use.UNCLASSIFIED].time_ns for d in self.devices)
+        unknown_ns = sum(d.total[DeviceUse.UNCLASSIFIED].time_ns for d in self.devices)
         return unknown_ns / busy_ns if busy_ns else 0.0
 
     @property
@@ -143,7 +328,7 @@ def totals_of(trace: Trace) -> ProfileTotals:
     """Return what a trace says."""
     warm_up = int(len(trace.step_starts) > 2)  # noqa: PLR2004 - two moments are one step
     cuts = np.array(trace.step_starts[warm_up:], np.int64)
-    everything = union(spans for uses in trace.uses.values() for spans in uses.values())
+    everything = union_of_spans(spans for uses in trace.uses.values() for spans in uses.values())
     first, last = (
         (int(everything.start[0]), int(everything.end[-1])) if len(everything.start) else (0, 0)
     )
@@ -167,37 +352,39 @@ def totals_of(trace: Trace) -> ProfileTotals:
     )
 
 
-def _device(device: str, uses: Mapping[Use, Spans], cuts: Ints, span_ns: int) -> DeviceTotals:
-    computing = uses[Use.COMPUTE]
+def _device(device: str, uses: Mapping[DeviceUse, Spans], cuts: Ints, span_ns: int) -> DeviceTotals:
+    computing = uses[DeviceUse.COMPUTE]
     exposed = {
-        use: spans if use is Use.COMPUTE else outside(spans, computing)
+        use: spans if use is DeviceUse.COMPUTE else spans_outside(spans, computing)
         for use, spans in uses.items()
     }
-    busy = union(uses.values())
+    busy = union_of_spans(uses.values())
     per_step = idle_per_step_ns = None
     if len(cuts):
         per_step = {
-            use: Amount(time_ns=_per_step(spans, cuts), exposed_ns=_per_step(exposed[use], cuts))
+            use: TimeTotals(
+                time_ns=_per_step(spans, cuts), exposed_ns=_per_step(exposed[use], cuts)
+            )
             for use, spans in uses.items()
         }
         idle_per_step_ns = int(np.median(np.diff(cuts) - _in_steps(busy, cuts)))
     return DeviceTotals(
         device=device,
         total={
-            use: Amount(time_ns=length(spans), exposed_ns=length(exposed[use]))
+            use: TimeTotals(time_ns=spans_length(spans), exposed_ns=spans_length(exposed[use]))
             for use, spans in uses.items()
         },
-        idle_ns=span_ns - length(busy),
+        idle_ns=span_ns - spans_length(busy),
         per_step=per_step,
         idle_per_step_ns=idle_per_step_ns,
     )
 
 
 def _route(
-    route: Route, copied: Copied, uses: Mapping[str, Mapping[Use, Spans]], cuts: Ints
+    route: Route, copied: CopyColumns, uses: Mapping[str, Mapping[DeviceUse, Spans]], cuts: Ints
 ) -> RouteTotals:
-    under_way = union([copied.spans])
-    exposed = outside(under_way, computing_at(waits_for(route, uses), uses))
+    under_way = union_of_spans([copied.spans])
+    exposed = spans_outside(under_way, computing_at(waits_for(route, uses), uses))
     known = copied.size_bytes != UNKNOWN_BYTES
     sizes = np.where(known, copied.size_bytes, 0)
     steps = len(cuts) > 0
@@ -212,8 +399,8 @@ def _route(
         count=len(sizes),
         of_unknown_size=int((~known).sum()),
         size_bytes=int(sizes.sum()),
-        time_ns=length(under_way),
-        exposed_ns=length(exposed),
+        time_ns=spans_length(under_way),
+        exposed_ns=spans_length(exposed),
         count_per_step=float(np.median(count)) if steps else None,
         bytes_per_step=float(np.median(size_bytes)) if steps else None,
         time_per_step_ns=_per_step(under_way, cuts) if steps else None,
@@ -229,7 +416,7 @@ def _activities(trace: Trace) -> tuple[Activity, ...]:
             total_ns=row.total_ns,
             min_ns=row.min_ns,
             max_ns=row.max_ns,
-            is_copy=use not in (Use.COMPUTE, Use.COLLECTIVE),
+            is_copy=use not in (DeviceUse.COMPUTE, DeviceUse.COLLECTIVE),
         )
         for (name, use), row in trace.rows.items()
     ]
@@ -237,8 +424,78 @@ def _activities(trace: Trace) -> tuple[Activity, ...]:
 
 
 def _in_steps(disjoint: Spans, cuts: Ints) -> Ints:
-    return np.diff(length_before(disjoint, cuts))
+    return np.diff(spans_length_before(disjoint, cuts))
 
 
 def _per_step(disjoint: Spans, cuts: Ints) -> int:
     return int(median(_in_steps(disjoint, cuts).tolist()))
+
+
+# It takes several times a file's size in memory.
+_LARGEST_BYTES = 200_000_000
+_LIMIT_S = 60.0
+_NS_PER_MS = 1_000_000
+_COLUMNS = {
+    "stepTimeMs": "step_ns",
+    "deviceComputeTimeMs": "compute_ns",
+    "deviceToDeviceTimeMs": "device_to_device_ns",
+    "deviceCollectivesTimeMs": "collectives_ns",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XprofOverview:
+    """Means over the steps that XProf's overview shows."""
+
+    step_ns: int
+    compute_ns: int
+    device_to_device_ns: int
+    collectives_ns: int
+
+
+def xprof_overview(files: Sequence[Path]) -> XprofOverview | None:
+    """Ask XProf; None if it has no answer, or the files are too large to ask."""
+    if sum(file.stat().st_size for file in files) > _LARGEST_BYTES:
+        return None
+    with scratch_folder() as folder:
+        for file in files:
+            shutil.copyfile(file, folder / file.name)
+        try:
+            copies = (str(folder / file.name) for file in files)
+            said = subprocess.run(
+                [sys.executable, "-P", "-m", __name__, *copies],
+                capture_output=True,
+                timeout=_LIMIT_S,
+                preexec_fn=die_with_parent,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+    return None if said.returncode else _parsed(said.stdout)
+
+
+def _parsed(answer: bytes) -> XprofOverview | None:
+    """Return the means over the rows of the table with step times."""
+    try:
+        tables: list[dict[str, Any]] = json.loads(answer)
+        steps = next(t for t in tables if "steptime_ms_average" in (t.get("p") or {}))
+        places = {column["id"]: i for i, column in enumerate(steps["cols"])}
+        rows = [[cell["v"] for cell in row["c"]] for row in steps["rows"]]
+        means = {
+            field: round(_NS_PER_MS * sum(row[places[column]] for row in rows) / len(rows))
+            for column, field in _COLUMNS.items()
+        }
+    except (ValueError, LookupError, TypeError, StopIteration, ZeroDivisionError):
+        return None
+    return XprofOverview(**means)
+
+
+def _main(paths: list[str]) -> None:
+    from xprof.convert import raw_to_tool_data  # type: ignore[import-untyped]
+
+    answer, _ = raw_to_tool_data.xspace_to_tool_data(paths, "overview_page", {})
+    sys.stdout.buffer.write(answer if isinstance(answer, bytes) else answer.encode())
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

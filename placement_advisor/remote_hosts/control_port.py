@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.processes.call_failure import expect
+from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.door import socket_path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import NoReturn
 
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.remote_hosts.tls_stream import TlsStream
 
 _PLACE = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*)):(?P<port>\d{1,5})", re.ASCII)

@@ -9,15 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.processes.call_failure import FailureCause
+from placement_advisor.processes.calls import FailureCause, RemoteFunction
 from placement_advisor.processes.children import Child, ChildError
-from placement_advisor.processes.remote import RemoteFunction
 from placement_advisor.remote_hosts.callable_functions import CALLABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.processes.calls import CallFailure
 
     # Takes an outcome, "returned" or "raised", and a value.
     Answering = Callable[[str, object], None]

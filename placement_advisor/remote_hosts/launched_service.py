@@ -111,7 +111,7 @@ class LaunchedService:
         self._thread.join(_END_GRACE_S)
 
     def _run(self, command: list[str], theirs: int, outgoing: int) -> None:
-        bound = [sys.executable, "-P", "-m", "placement_advisor.processes.bound_to_parent"]
+        bound = [sys.executable, "-P", "-m", "placement_advisor.processes.orphan_guard"]
         try:
             # In a session of its own there is no terminal where ssh could wait for a password, and
             # no Ctrl-C before we have taken leave.

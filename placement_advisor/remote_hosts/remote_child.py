@@ -7,8 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.callee import Callee, Pending
+from placement_advisor.processes.calls import Callee, CallFailure, FailureCause, PendingCall
 from placement_advisor.remote_hosts.questions import HostLostError
 
 if TYPE_CHECKING:
@@ -50,12 +49,12 @@ class RemoteChild(Callee):
 
     def start(
         self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
-    ) -> Pending[_Returned]:
+    ) -> PendingCall[_Returned]:
         """Begin a call without waiting; its answer must be waited for before the next call."""
         if self._failed is None:
             names = function.__module__, function.__qualname__
             self._call = self._questions.ask("call", self._number, *names, args)
-        return Pending(self)
+        return PendingCall(self)
 
     def wait_for_answer(self, time_limit_s: float | None, watch: tuple[Callee, ...]) -> Any:
         """Return the answer to the call that is under way; see `Pending.wait`."""

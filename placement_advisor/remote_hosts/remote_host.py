@@ -19,8 +19,7 @@ from placement_advisor import defaults
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.clock_range import Ping
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.user_secrets import told_without_secrets
+from placement_advisor.processes.calls import CallFailure, FailureCause, redacted_answer
 from placement_advisor.remote_hosts.conversation import ENDED, Conversation
 from placement_advisor.remote_hosts.copied_files import fetch, send
 from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
@@ -217,11 +216,11 @@ class RemoteHost:
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
             case ("answer", int(number), str(outcome), value):
-                told = told_without_secrets(outcome, value)
+                told = redacted_answer(outcome, value)
                 self._questions.answered(number, outcome, told, came_ns)
             case ("ended", int(number), CallFailure() as failure):
                 if number in self._children:
-                    self._children[number].fail(told_without_secrets("returned", failure))
+                    self._children[number].fail(redacted_answer("returned", failure))
             case ("versions", versions) if not self._versions.done():
                 self.versions = versions
                 self.answered_ns = round((time.monotonic() - self._begun_s) * NS_PER_S)

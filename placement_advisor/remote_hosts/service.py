@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.processes.call_failure import FailureCause
+from placement_advisor.processes.calls import FailureCause
 from placement_advisor.processes.children import preload
 from placement_advisor.remote_hosts.conversation import SILENCE_S, Conversation
 from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.remote_hosts.byte_streams import ByteStream
     from placement_advisor.remote_hosts.hosted_child import Answering
 

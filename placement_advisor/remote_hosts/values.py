@@ -25,8 +25,8 @@ from placement_advisor.files.contract import value_from
 from placement_advisor.files.foreign_json import MisfitError, shown, within
 from placement_advisor.machine import nvidia
 from placement_advisor.machine.slots import Slot
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.remote_hosts.host_facts import HostFacts
 from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
 from placement_advisor.tf.answers import Prepared
@@ -40,7 +40,7 @@ _ENUMS = (FailureCause, nvidia.Connection)
 _RECORDS = (
     CallFailure,
     CollectiveTimes,
-    Crossing,
+    PlannedCopy,
     HostFacts,
     ModelSource,
     NetworkPlace,

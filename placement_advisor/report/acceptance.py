@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.acceptance import Outcome
 from placement_advisor.files.contract import plain
 from placement_advisor.files.without_names import WithoutNames
-from placement_advisor.profile.xspace.scrub import scrubbed
+from placement_advisor.profile.saved_profiles import scrubbed
 from placement_advisor.report.doctor_text import WIDTH
 from placement_advisor.report.document import Facts, Section, as_text
 from placement_advisor.results.doctor import Doctor

@@ -12,7 +12,7 @@ from placement_advisor.analysis.kept import write_kept
 from placement_advisor.files.contract import json_text, like
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output import output_folder
-from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
+from placement_advisor.profile.saved_profiles import CLIENT, keep_profiles
 from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.statements import verdict_is_split
 from placement_advisor.report.html.report_file import REPORT_FILE, report_html

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.batch import split_step
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 from placement_advisor.report.document import NOTHING, Section, Table, as_text
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 

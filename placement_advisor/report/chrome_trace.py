@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.simulator.events import Transfer
-    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.schedule import Schedule, Transfer
 
     Event = dict[str, Any]
     # Process and thread.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.timeline.device_trace import Use
-from placement_advisor.profile.timeline.waiting import Cause
+from placement_advisor.profile.device_trace import Cause, DeviceUse
 from placement_advisor.report.analysis.figures import ACTIVITY_HEADINGS, activity_rows
 from placement_advisor.report.document import (
     NOTHING,
@@ -21,14 +20,14 @@ from placement_advisor.report.document import (
 from placement_advisor.units import counted, format_bandwidth, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
-    from placement_advisor.profile.tensor_totals import TensorTotals
-    from placement_advisor.profile.timeline.by_host import ByHost
-    from placement_advisor.profile.timeline.waiting import Wait
+    from placement_advisor.profile.device_trace import Wait
     from placement_advisor.profile.totals import (
+        ByHost,
         DeviceTotals,
         ProfileTotals,
         ReadProfile,
         RouteTotals,
+        TensorTotals,
     )
     from placement_advisor.report.document import Part
 
@@ -85,7 +84,7 @@ def _headline(read: ReadProfile) -> str:
 
 def _devices(profile: ProfileTotals, *, per_step: bool) -> Table:
     """Return what the time of each device went to; exposed parts in brackets."""
-    uses = [use for use in Use if any(d.total[use].time_ns for d in profile.devices)]
+    uses = [use for use in DeviceUse if any(d.total[use].time_ns for d in profile.devices)]
     rows, idle = [], []
     for device in profile.devices:
         if any(amount.time_ns for amount in device.total.values()):
@@ -98,13 +97,13 @@ def _devices(profile: ProfileTotals, *, per_step: bool) -> Table:
     return Table([title, *uses, "idle"], rows)
 
 
-def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> list[str]:
+def _device_row(device: DeviceTotals, uses: list[DeviceUse], *, per_step: bool) -> list[str]:
     amounts = device.per_step if per_step and device.per_step is not None else device.total
     idle_ns = device.idle_per_step_ns if per_step else device.idle_ns
     cells = []
     for use in uses:
         amount = amounts[use]
-        is_known = use is not Use.COMPUTE and amount.exposed_ns is not None
+        is_known = use is not DeviceUse.COMPUTE and amount.exposed_ns is not None
         exposed = f" ({format_ns(amount.exposed_ns)})" if is_known else ""
         cells.append(f"{format_ns(amount.time_ns)}{exposed}" if amount.time_ns else NOTHING)
     return [device.device, *cells, format_ns(idle_ns)]
@@ -212,7 +211,7 @@ def _remarks(read: ReadProfile) -> list[str]:
             f"{format_ns(read.xprof.device_to_device_ns)}, collectives "
             f"{format_ns(read.xprof.collectives_ns)}"
         )
-        copied = [use for use in (Use.PEER, Use.WITHIN) if _has(profile, use)]
+        copied = [use for use in (DeviceUse.PEER, DeviceUse.WITHIN) if _has(profile, use)]
         if copied and not read.xprof.device_to_device_ns:
             found.append(f"XProf counts {' and '.join(copied)} copies as device compute")
     return [*found, *profile.notes]
@@ -220,7 +219,7 @@ def _remarks(read: ReadProfile) -> list[str]:
 
 def _load(profile: ProfileTotals) -> str:
     """Return which devices compute, and how unevenly."""
-    load_ns = {d.device: d.total[Use.COMPUTE].time_ns for d in profile.devices}
+    load_ns = {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices}
     computing = {device: time_ns for device, time_ns in load_ns.items() if time_ns}
     if not computing:
         return "no device computes"
@@ -234,7 +233,7 @@ def _load(profile: ProfileTotals) -> str:
     return f"compute is on {where}{uneven}"
 
 
-def _has(profile: ProfileTotals, use: Use) -> bool:
+def _has(profile: ProfileTotals, use: DeviceUse) -> bool:
     return any(device.total[use].time_ns for device in profile.devices)
 
 

@@ -8,15 +8,15 @@ from placement_advisor.cost.table import CostBasis
 from placement_advisor.machine.devices import Basis
 from placement_advisor.report.document import Facts, Section, Table, as_text
 from placement_advisor.report.trace_summary import total_text
-from placement_advisor.simulator.critical_path import PathKind, time_by_kind
+from placement_advisor.simulator.schedule import PathKind, time_by_kind
 from placement_advisor.units import counted, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.report.document import Part
-    from placement_advisor.simulator.critical_path import PathStep
-    from placement_advisor.simulator.simulation import Simulation
+    from placement_advisor.simulator.schedule import PathStep
+    from placement_advisor.simulator.simulator import Simulation
 
 LONGEST_PARTS = 10
 

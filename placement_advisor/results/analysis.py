@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis import analysis_result as found
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
-    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.measurement import InputTiming
     from placement_advisor.simulator import break_even as swept
     from placement_advisor.tf.training.bill import Bill
 

@@ -24,8 +24,7 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
-from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.measurement import BrokenLaw, Interval, SizeBasis
+from placement_advisor.measurement.measurement import FailureKind, Interval, SizeBasis, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -329,7 +328,7 @@ class Candidate:
     measured: Measured | None
     """None if no step was timed; where no candidate ran, `single` may have one."""
     failure: Failure | None
-    broken_laws: Rows[BrokenLaw]
+    broken_laws: Rows[Violation]
     """Nothing is concluded from its profile if there are any."""
 
     @classmethod

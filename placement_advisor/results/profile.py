@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.profile import totals
-    from placement_advisor.profile.timeline.device_trace import Use
+    from placement_advisor.profile.device_trace import DeviceUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,7 @@ def _device(device: totals.DeviceTotals) -> Device:
     )
 
 
-def _amounts(amounts: Mapping[Use, totals.Amount], idle_ns: int | None) -> Amounts:
+def _amounts(amounts: Mapping[DeviceUse, totals.TimeTotals], idle_ns: int | None) -> Amounts:
     told: dict[str, Any] = {"idle_ns": idle_ns}
     for use, amount in amounts.items():
         told[f"{use.name.lower()}_ns"] = amount.time_ns

@@ -23,10 +23,10 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
-from placement_advisor.simulator.critical_path import PathKind, time_by_kind
+from placement_advisor.simulator.schedule import PathKind, time_by_kind
 
 if TYPE_CHECKING:
-    from placement_advisor.simulator import simulation
+    from placement_advisor.simulator import simulator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Simulation:
     """Parts of the critical path, from 0 to the step time without gaps."""
 
     @classmethod
-    def of(cls, told: simulation.Simulation) -> Simulation:
+    def of(cls, told: simulator.Simulation) -> Simulation:
         """Return it as it is published."""
         schedule, origin = told.schedule, told.origin
         shares = {basis.value: share for basis, share in told.basis_shares.items()}

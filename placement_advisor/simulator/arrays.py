@@ -1,17 +1,21 @@
-"""A graph, its costs and a cluster as arrays, which is how the event loop sees them.
+"""The event loop takes graph, costs and cluster as arrays, and returns a schedule as arrays.
 
-What does not depend on the placement is made once, so that one graph can be simulated under many
-placements. Constants are left out: they stand on every device and never cross.
+What does not depend on the placement is made once, so that one graph can be simulated under
+many placements. Constants are left out: they are on every device and are never copied. Where
+many equal devices share a step, a graph holds the ops of one of them; arrays of the others
+are repeated from those. A bound on the length of every schedule guards against overflow of 64
+bits.
 """
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_NS
 from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES, Role
 from placement_advisor.graph.op_patterns import host_bound
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster, Device, Link
 
     Ints = NDArray[np.int64]
+    from placement_advisor.machine.devices import Dispatch
+
+    Flags = NDArray[np.bool_]
+
 
 # Arrays of integers have no None.
 UNKNOWN = -1
@@ -316,3 +324,155 @@ def _held_whole(amounts: NDArray[np.floating[Any]]) -> Ints:
     """Return amounts as whole numbers, those that are too large as `_held` does."""
     held: Ints = np.minimum(np.rint(amounts), MAX_NS + 1).astype(np.int64)
     return held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleArrays:
+    """One simulated step.
+
+    Run ``i`` is of op number ``op[i]`` of the graph, constants not counted, on the place number
+    ``place[i]`` of ``places``, from ``run_ns[i, 0]`` to ``run_ns[i, 1]``. A copy of ``copy_bytes``
+    (-1 if unknown) of the tensor ``copied`` of the ``arrays`` from the place ``source`` to
+    ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``, at whose end the target had
+    unpacked it for ``unpacked_ns``.
+    Someone wanted ``held_bytes`` of a tensor on ``held_place`` from ``held_ns[:, 0]``, when it was
+    made or began to arrive, to ``[:, 1]``.
+    """
+
+    step_ns: int
+    places: tuple[str, ...]
+    op: Ints
+    place: Ints
+    run_ns: Ints
+    arrays: GraphArrays
+    copied: Ints
+    source: Ints
+    target: Ints
+    unpacked_ns: Ints
+    copy_ns: Ints
+    copy_bytes: Ints
+    held_place: Ints
+    held_ns: Ints
+    held_bytes: Ints
+
+
+def union_ns(spans_ns: Ints) -> int:
+    """Return how long at least one of the spans lasts; a row is a start and an end."""
+    if not len(spans_ns):
+        return 0
+    start_ns, end_ns = spans_ns[np.argsort(spans_ns[:, 0], kind="stable")].T
+    until_ns = np.maximum.accumulate(end_ns)
+    begun_ns = np.maximum(start_ns[1:], until_ns[:-1])
+    further_ns: int = np.maximum(end_ns[1:] - begun_ns, 0).sum().item()
+    return int(end_ns[0] - start_ns[0]) + further_ns
+
+
+def most_at_once(spans_ns: Ints, sizes: Ints) -> int:
+    """Return the sum of most ``sizes`` whose spans have a moment in common, their ends included."""
+    steps = np.concatenate([sizes, -sizes])
+    # At one moment, what begins comes before what ends.
+    order = np.lexsort((steps < 0, np.concatenate([spans_ns[:, 0], spans_ns[:, 1]])))
+    return int(np.cumsum(steps[order]).max(initial=0))
+
+
+def check_time_overflow(
+    arrays: GraphArrays,
+    places: PlaceArrays,
+    links: LinkArrays,
+    ends: EndArrays,
+    dispatch: Dispatch,
+) -> None:
+    """Check that no schedule can be too long for what counts its nanoseconds.
+
+    Raises:
+        AdvisorError: one can; it names what takes longest.
+    """
+    devices = len(places.places)
+    op_ns, size_ns = places.most_ns(), links.most_ns()
+    crossing_ns = [(devices - 1) * size_ns[size] for size in arrays.size.tolist()]
+    begin_and_end_ns = (
+        dispatch.step_overhead_ns
+        + devices * dispatch.partition_overhead_ns
+        + sum(ends.start_ns.tolist())
+        + sum(ends.end_ns.tolist())
+        + max(links.request_ns.tolist())
+    )
+    whole_ns = sum(op_ns) + sum(crossing_ns) + begin_and_end_ns
+    if max(whole_ns, dispatch.quantum_ns) <= MAX_NS:
+        return
+    longest_op_ns, longest_crossing_ns = max(op_ns, default=0), max(crossing_ns, default=0)
+    if longest_op_ns > max(longest_crossing_ns, begin_and_end_ns):
+        longest = f"op {arrays.ops[op_ns.index(longest_op_ns)].name!r}"
+    elif longest_crossing_ns > begin_and_end_ns:
+        tensor = crossing_ns.index(longest_crossing_ns)
+        producer = arrays.ops[int(arrays.producer[tensor])].name
+        longest = f"copies of output {int(arrays.port[tensor])} of op {producer!r}"
+    else:
+        longest = "the start and the end of devices"
+    raise AdvisorError(
+        f"the step may take more than 36 years, most of it for {longest}",
+        hint="a time, a size or a bandwidth is in another unit than it seems to be",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition:
+    """Which ops of a graph there are several ``times``; each has a flag for every op, by number.
+
+    Copies of ``ops`` read those of each other that have the same number, and what is there once.
+    Those ``on_next`` are on one device after the other, others all on that of the first copy.
+    Copies read one port after the other of what is ``dealt`` out.
+    """
+
+    times: int
+    ops: Flags
+    on_next: Flags
+    dealt: Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedOps:
+    """The ops of a repeated graph: each is copy ``number`` of op ``source`` of the graph."""
+
+    source: Ints
+    number: Ints
+
+
+def copies_of(repetition: Repetition) -> RepeatedOps:
+    """Return the ops, copies of each beside each other: a topological order as the graph's is."""
+    is_repeated = repetition.ops
+    source = np.repeat(np.arange(len(is_repeated)), np.where(is_repeated, repetition.times, 1))
+    is_first = np.ones(len(source), bool)
+    is_first[1:] = source[1:] != source[:-1]
+    place = np.arange(len(source))
+    return RepeatedOps(
+        source=source, number=place - np.maximum.accumulate(np.where(is_first, place, 0))
+    )
+
+
+def repeated(arrays: GraphArrays, repetition: Repetition, copies: RepeatedOps) -> GraphArrays:
+    """Return the arrays of the graph with all copies."""
+    is_repeated, is_dealt = repetition.ops, repetition.dealt
+    first = np.flatnonzero(copies.number == 0)
+    tensor = np.repeat(np.arange(len(arrays.producer)), arrays.readers)
+    producer, consumer = arrays.producer[tensor], arrays.reader.astype(np.int64)
+    times = np.where(is_repeated[producer] | is_repeated[consumer], repetition.times, 1)
+    edge = np.repeat(np.arange(len(tensor)), times)
+    number = np.arange(len(edge)) - np.repeat(np.cumsum(times) - times, times)
+    producer, consumer = producer[edge], consumer[edge]
+    port = arrays.port[tensor[edge]]
+    is_next = is_dealt[producer] & is_repeated[consumer] & (port != CONTROL_PORT)
+    return arrays.with_edges(
+        ops=tuple(arrays.ops[source] for source in copies.source.tolist()),
+        producer=first[producer] + np.where(is_repeated[producer], number, 0),
+        consumer=first[consumer] + np.where(is_repeated[consumer], number, 0),
+        port=port + np.where(is_next, number, 0),
+        size_bytes=arrays.size_bytes[tensor[edge]],
+    )
+
+
+def devices_of(repetition: Repetition, copies: RepeatedOps, device: Ints) -> Ints:
+    """Return the device of each copy, by that of each op of the graph."""
+    is_on_next = repetition.on_next[copies.source]
+    of_copy: Ints = device[copies.source] + np.where(is_on_next, copies.number, 0)
+    return of_copy

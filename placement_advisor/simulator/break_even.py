@@ -65,7 +65,7 @@ class Axis(StrEnum):
     BATCH = "batch"
 
 
-class Outcome(StrEnum):
+class BreakEvenOutcome(StrEnum):
     """Where a split wins along an axis: from a value on, throughout what was swept, or nowhere.
 
     ``THROUGHOUT`` is said of the end that is least good for splits; see `Sweep.changes`.
@@ -85,7 +85,7 @@ class BestSplit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweepPoint:
     """The best split at one value of an axis: bytes per second, nanoseconds, or samples."""
 
     value: int
@@ -104,11 +104,11 @@ class Sweep:
     """
 
     axis: Axis
-    outcome: Outcome
-    here: Swept
-    points: tuple[Swept, ...]
-    wins_from: Swept | None
-    loses_at: Swept | None
+    outcome: BreakEvenOutcome
+    here: SweepPoint
+    points: tuple[SweepPoint, ...]
+    wins_from: SweepPoint | None
+    loses_at: SweepPoint | None
     changes: int
 
 
@@ -253,21 +253,21 @@ def _sweep(
 ) -> Sweep:
     """Sweep from ``here / reach`` to ``here * reach`` and narrow the outermost crossing down."""
 
-    def at(value: int) -> Swept:
-        return Swept(value=value, best=best_at(value))
+    def at(value: int) -> SweepPoint:
+        return SweepPoint(value=value, best=best_at(value))
 
-    def wins(point: Swept) -> bool:
+    def wins(point: SweepPoint) -> bool:
         return point.best.ratio < worthwhile
 
     points = tuple(at(value) for value in _grid(here, reach))
     # From the end that is least good for splits.
     outward = points[::-1] if axis is Axis.LATENCY else points
     first = next((i for i, point in enumerate(outward) if wins(point)), None)
-    outcome, wins_from, loses_at = Outcome.NOWHERE, None, None
+    outcome, wins_from, loses_at = BreakEvenOutcome.NOWHERE, None, None
     if first == 0:
-        outcome = Outcome.THROUGHOUT
+        outcome = BreakEvenOutcome.THROUGHOUT
     elif first is not None:
-        outcome = Outcome.CROSSES
+        outcome = BreakEvenOutcome.CROSSES
         loses_at, wins_from = outward[first - 1], outward[first]
         while (middle := _between(loses_at.value, wins_from.value)) is not None:
             point = at(middle)

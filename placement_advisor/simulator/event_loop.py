@@ -1,14 +1,9 @@
-"""The event loop of the simulator, compiled by numba; its rules stand in `simulator`.
+"""The event loop of the simulator is compiled by numba, and so is the walk back from its end.
 
-Ops, tensors, devices and links are indices into the arrays of `Step` and `Wires`. A *crossing* is
-one tensor on its way to one device. What a device does ends at ``until``. A device that launches
-ahead does no more of an op than to launch it; the kernel runs by itself, behind those before it,
-and its tensors leave at its end, which is an event of its own (``drain``). Crossings under way are
-queued in *lanes*, in each of which they arrive in the order in which they set out; a binary heap
-holds the lanes that are not empty by their next arrival.
-
-Nothing here knows names, graphs, or units other than nanoseconds and bytes. At one moment devices
-end what they do before crossings arrive, both in the order of their numbers.
+The rules of the loop are those of `simulator.simulator`. Ops, tensors, devices and links are
+indices into the arrays of `Step` and `Wires`. A *crossing* is one tensor on its way to one
+device. What a device does ends at ``until``. A device that launches ahead is busy with an op
+only while it launches it; the kernel runs by itself, behind those before it.
 """
 
 from __future__ import annotations
@@ -25,6 +20,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Indices = NDArray[np.uint32]
     Flags = NDArray[np.bool_]
+
 
 _NEVER = 2**62
 # What a device does when it runs no op (those are not negative): nothing, or copy work ``k``, which
@@ -400,3 +396,59 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
             crossings[crossing, ARRIVAL] = arrival
 
     return Result(op_ns, told_ns, started[:started_count], crossings[:count], last_end_ns)
+
+
+@compiled(nogil=True, error_model="numpy")
+def waiting_chain(step: Step, result: Result) -> Indices:
+    """Return the ops that the end of the step waited for one after the other, the last one first.
+
+    An op that started when it was ready waited for the op that made its last input, copies left
+    out; one that started later waited for the op before it on its device. One that was launched
+    ahead waited for that one as well if it was launched, or ran, later than it could.
+    """
+    tensor_start, reader_start, reader = step.tensor_start, step.reader_start, step.reader
+    device_of, op_ns, crossings = step.device, result.op_ns, result.crossings
+    ops, devices = device_of.shape[0], result.last_end_ns.shape[0]
+
+    last_input = np.full(ops, -1, np.int64)
+    producer = np.empty(tensor_start[ops], np.int64)
+    for op in range(ops):
+        told_ns = result.told_ns[op] if step.is_ahead[device_of[op]] else op_ns[op, END]
+        for tensor in range(tensor_start[op], tensor_start[op + 1]):
+            producer[tensor] = op
+            for edge in range(reader_start[tensor], reader_start[tensor + 1]):
+                consumer = reader[edge]
+                is_here = device_of[consumer] == device_of[op]
+                if is_here and op_ns[consumer, READY] == told_ns:
+                    last_input[consumer] = op
+    for crossing in range(crossings.shape[0]):
+        tensor = crossings[crossing, TENSOR]
+        for edge in range(reader_start[tensor], reader_start[tensor + 1]):
+            consumer = reader[edge]
+            is_there = device_of[consumer] == crossings[crossing, TARGET]
+            if is_there and op_ns[consumer, READY] == crossings[crossing, DELIVERED]:
+                last_input[consumer] = producer[tensor]
+
+    before = np.full(ops, -1, np.int64)
+    last_on = np.full(devices, -1, np.int64)
+    for op in result.started:
+        before[op] = last_on[device_of[op]]
+        last_on[device_of[op]] = op
+
+    end = -1
+    for device in range(devices):
+        op = last_on[device]
+        if op >= 0 and (end < 0 or op_ns[op, END] > op_ns[end, END]):
+            end = op
+    found = np.empty(ops, np.uint32)
+    count = 0
+    while end >= 0:
+        found[count] = end
+        count += 1
+        taken_ns = op_ns[end, START]
+        is_kept = taken_ns > op_ns[end, READY]
+        if step.is_ahead[device_of[end]]:
+            told_ns = result.told_ns[end]
+            is_kept = taken_ns > told_ns or told_ns - step.launch_ns[end] > op_ns[end, READY]
+        end = before[end] if is_kept else last_input[end]
+    return found[:count]

@@ -1,55 +1,351 @@
-"""Peak memory of a simulated step, per device, and what it consists of.
+"""Peak memory of a simulated step is found per device by replay, with what it consists of.
 
-Model:
-
-- Variables (optimizer slots too) stay where they stand for the whole step, constants on every
-  device that reads them, inputs where they are placed: the caller holds the batch.
-- An op's outputs exist from its start; its inputs, until its end. A tensor is free once its last
-  local reader has ended and its last transfer has arrived.
-- What a kernel hands on, writes in place or reads by copy stands in `reuse.py`. An update that
-  finds its variable's buffer still being read leaves that buffer to the readers and takes a new
-  one; an assignment takes the buffer of the value. A list in which a loop keeps a variable, or its
-  value, for each trip holds that one buffer.
-- A copy engine writes into memory that the target has taken before. Where processors move the
-  bytes, from process to process, the target takes it when it begins to unpack what has arrived;
-  and a tensor that goes there reuses no buffer, unless that one came from there or goes there too.
-
-Left out, so the truth is higher: tensors of unknown size, workspace of kernels (oneDNN's max
-pooling has a byte per element), what is received while the thread that received it still holds it
-(a millisecond where others have the core), what loops hold within their bodies beyond their
-results, what the allocator rounds up and cannot use again for want of a fitting gap, tables, texts
-beyond their characters (24 bytes each), ops that share a device's time and so hold their buffers
-side by side, TensorFlow itself. Left out, so the truth is lower: slices that share their tensor's
-buffer.
+Variables and optimizer slots stay on their device for the whole step, constants on every
+device that reads them. Outputs of an op exist from its start, its inputs until its end; a
+tensor is freed after its last reader and its last transfer. Kernels may reuse the buffer of
+an input: an *alias* hands it on, others write their output over an input of the same size if
+they are the last to hold it (``OpKernelContext::forward_input``). One device can be replayed
+alone, with the copies that reach or leave it.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.graph.op import COMPUTING_ROLES, KERNEL_FREE_ROLES, LOOP_KINDS, Role
-from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
-from placement_advisor.simulator.holding import Buffer, DeviceMemory
-from placement_advisor.simulator.peak import Held
-from placement_advisor.simulator.reuse import (
-    ASSIGNMENT,
-    COMPOSITE_KINDS,
-    is_alias,
-    is_dense_update,
-    may_reuse,
-    works_by_rows,
+import numpy as np
+
+from placement_advisor.graph.op import (
+    BRANCH_KINDS,
+    CALL_KINDS,
+    COMPUTING_ROLES,
+    CONTROL_PORT,
+    KERNEL_FREE_ROLES,
+    LOOP_KINDS,
+    Role,
 )
-from placement_advisor.simulator.tensor_flow import flow_of
+from placement_advisor.graph.op_work import elementwise
+from placement_advisor.graph.op_work.movement import ALIAS_KINDS, VARIABLE_READ_KINDS
+from placement_advisor.simulator.arrays import UNKNOWN
+from placement_advisor.simulator.schedule import MAX_CONTRIBUTORS, Contributor, Held, PeakMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.simulator.events import OpRun, Transfer
-    from placement_advisor.simulator.peak import PeakMemory
-    from placement_advisor.simulator.tensor_flow import StepFlow
+    from placement_advisor.simulator.arrays import ScheduleArrays
+    from placement_advisor.simulator.schedule import OpRun, Transfer
+
+    Ints = NDArray[np.int64]
+
+
+class OpInterval(NamedTuple):
+    """An op that ran, from when to when."""
+
+    start_ns: int
+    end_ns: int
+    op: int
+
+
+class TransferInterval(NamedTuple):
+    """A tensor on its way from device to device; its target takes memory for it at ``taken_ns``."""
+
+    op: int
+    port: int
+    source: int
+    target: int
+    size_bytes: int | None
+    taken_ns: int
+    end_ns: int
+    is_unpacked: bool
+
+
+class StepFlow:
+    """The flow of tensors through a step.
+
+    ``runs`` are in the order of their starts. By op: ``reads`` has the tensors that it takes (on
+    the first device), ``variables_of`` the variables that it reads or writes, ``transfers_of`` the
+    transfers that it feeds. ``users_of`` has the ops that read or write a variable. ``sent`` and
+    ``received`` are the tensor of each transfer at its ends. ``awaited`` counts the readers and
+    transfers of a tensor where it is, and ``crossing`` has those that go to or come from another
+    process.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Op],
+        devices: int,
+        device_of: Sequence[int | None],
+        edges: Iterable[tuple[int, int, int]],
+        runs: Sequence[OpInterval],
+        transfers: Sequence[TransferInterval],
+    ) -> None:
+        """Take producer, reader and port of each edge; control signals are left out."""
+        edges = list(edges)
+        self.ops, self.devices, self.device_of = ops, devices, device_of
+        self.runs, self.transfers = runs, transfers
+        # A graph may leave out the sizes of ports that its edges leave from.
+        edge_ports = 1 + max((port for _, _, port in edges), default=0)
+        ports = max(edge_ports, max((len(op.output_bytes) for op in ops), default=0))
+        self._op_stride = ports * self.devices
+        self.reads: list[list[int]] = [[] for _ in ops]
+        self.variables_of: list[list[int]] = [[] for _ in ops]
+        self.users_of: defaultdict[int, list[Op]] = defaultdict(list)
+        self.awaited: defaultdict[int, int] = defaultdict(int)
+        self._follow_edges(edges)
+        self.transfers_of: defaultdict[int, list[int]] = defaultdict(list)
+        self.sent: list[int] = []
+        self.received: list[int] = []
+        self.crossing: set[int] = set()
+        self._follow_transfers()
+
+    def resized(self, ops: Sequence[Op]) -> StepFlow:
+        """Return the same flow of ops that make tensors of other sizes."""
+        other = copy(self)
+        other.ops = ops
+        other.transfers = [
+            each._replace(size_bytes=ops[each.op].output_bytes[each.port])
+            for each in self.transfers
+        ]
+        return other
+
+    def tensor(self, op: int, port: int) -> int:
+        """Return the number of a tensor on the first device."""
+        return op * self._op_stride + port * self.devices
+
+    def producer(self, tensor: int) -> Op:
+        """Return the op that makes a tensor, on whichever device it is."""
+        return self.ops[tensor // self._op_stride]
+
+    def _follow_edges(self, edges: Iterable[tuple[int, int, int]]) -> None:
+        for source, reader, port in edges:
+            if self.ops[source].role is Role.VARIABLE:
+                self.variables_of[reader].append(source)
+                self.users_of[source].append(self.ops[reader])
+                continue
+            tensor = self.tensor(source, port)
+            self.reads[reader].append(tensor)
+            device = self.device_of[reader]
+            if device is not None:
+                self.awaited[tensor + device] += 1
+
+    def _follow_transfers(self) -> None:
+        for number, transfer in enumerate(self.transfers):
+            tensor = self.tensor(transfer.op, transfer.port)
+            sent, received = tensor + transfer.source, tensor + transfer.target
+            self.sent.append(sent)
+            self.received.append(received)
+            self.transfers_of[transfer.op].append(number)
+            self.awaited[sent] += 1
+            if transfer.is_unpacked:
+                self.crossing |= {sent, received}
+
+
+def flow_of(
+    graph: OpGraph,
+    runs: Iterable[OpRun],
+    transfers: Iterable[Transfer],
+    device_index: Mapping[str, int],
+) -> StepFlow:
+    """Return the flow of a schedule's runs and transfers.
+
+    Of runs that start at one moment, that which is given first comes first.
+    """
+    op_index = {op.name: i for i, op in enumerate(graph.ops)}
+    device_of: list[int | None] = [None] * len(graph)
+    numbered = []
+    for run in runs:
+        number = op_index[run.op]
+        device_of[number] = device_index[run.device]
+        numbered.append(OpInterval(run.start_ns, run.end_ns, number))
+    return StepFlow(
+        graph.ops,
+        len(device_index),
+        device_of,
+        (
+            (op_index[edge.producer], op_index[edge.consumer], edge.port)
+            for edge in graph.edges
+            if not edge.is_control
+        ),
+        sorted(numbered, key=lambda run: run.start_ns),
+        [
+            TransferInterval(
+                op=op_index[each.producer],
+                port=each.port,
+                source=device_index[each.source],
+                target=device_index[each.target],
+                size_bytes=each.size_bytes,
+                # What processors move, the target unpacks.
+                taken_ns=each.end_ns - each.receive_work_ns
+                if each.receive_work_ns
+                else each.start_ns,
+                end_ns=each.end_ns,
+                is_unpacked=each.receive_work_ns > 0,
+            )
+            for each in transfers
+            if not each.is_control
+        ],
+    )
+
+
+# Loops, conditionals and calls put out what ops within them hold.
+COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS | CALL_KINDS
+_ALIASES = ALIAS_KINDS | {"Bitcast", "CheckNumerics", "CheckNumericsV2", "IdentityN"}
+_ALIASES_IF_EQUAL = frozenset(
+    [
+        "All",
+        "Any",
+        "BroadcastTo",
+        "EuclideanNorm",
+        "Max",
+        "Mean",
+        "Min",
+        "MirrorPad",
+        "Pad",
+        "PadV2",
+        "Prod",
+        "Slice",
+        "StridedSlice",
+        "Sum",
+        "Tile",
+    ]
+)
+# Elementwise kinds whose output has another type than their input, or that read inputs again.
+_NEW_OUTPUT = frozenset({"BiasAddV1", "Betainc", "Complex", "ComplexAbs", "Imag", "Real"})
+_REUSING = (
+    elementwise.UNARY.keys() | elementwise.BINARY.keys() | elementwise.GRADIENT.keys()
+).difference(_ALIASES, _NEW_OUTPUT) | frozenset(
+    [
+        "AccumulateNV2",
+        "AddN",
+        "ClipByValue",
+        "FakeQuantWithMinMaxArgs",
+        "FakeQuantWithMinMaxVars",
+        "LogSoftmax",
+        "MatrixBandPart",
+        "MatrixDiagPart",
+        "MatrixSetDiag",
+        "MatrixSetDiagV2",
+        "MatrixSetDiagV3",
+        "OnesLike",
+        "Select",
+        "SelectV2",
+        "Softmax",
+        "TensorScatterAdd",
+        "TensorScatterMax",
+        "TensorScatterMin",
+        "TensorScatterSub",
+        "TensorScatterUpdate",
+        "ZerosLike",
+    ]
+)
+# The gradient that a loss puts out on its second port may lie where the logits lay.
+_REUSING_SECOND = frozenset(
+    {"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"}
+)
+_BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply", "ResourceStridedSlice")
+ASSIGNMENT = "AssignVariableOp"
+_DENSE_UPDATES = ("AssignAddVariableOp", "AssignSubVariableOp", "ResourceApply")
+
+
+def is_alias(kind: str, port: int) -> bool:
+    """Return whether the output at ``port`` is an input handed on, if there is one of its size."""
+    return kind in _ALIASES or (kind in _ALIASES_IF_EQUAL and port == 0)
+
+
+def may_reuse(kind: str, port: int) -> bool:
+    """Return whether the output may take the place of an input that nobody else holds."""
+    if kind in _REUSING_SECOND:
+        return port == 1
+    return kind in COMPOSITE_KINDS or (kind in _REUSING and port == 0)
+
+
+def works_by_rows(kind: str) -> bool:
+    """Return whether the op makes its variable one that is read by copy."""
+    return kind.startswith(_BY_ROWS)
+
+
+def is_dense_update(kind: str) -> bool:
+    """Return whether the op writes all of its variables."""
+    return kind.startswith(_DENSE_UPDATES)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Buffer:
+    """Memory on one device, free when nobody holds it; ``born`` and ``freed`` count changes."""
+
+    name: str
+    held: Held
+    size_bytes: int
+    holders: int
+    born: int
+    freed: int | None = None
+
+
+class MemoryTracker:
+    """What one device holds, from change to change, and when that was most."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Buffer] = []
+        self._changes = 0
+        self._held_bytes = self._resident_bytes = 0
+        self._peak_bytes = self._peak_ns = self._peak_change = 0
+
+    def take(self, name: str, held: Held, size_bytes: int, now_ns: int) -> Buffer:
+        """Return a new buffer with one holder."""
+        buffer = Buffer(name=name, held=held, size_bytes=size_bytes, holders=1, born=self._changes)
+        self._buffers.append(buffer)
+        self._held_bytes += size_bytes
+        if self._held_bytes > self._peak_bytes:
+            self._peak_bytes = self._held_bytes
+            self._peak_ns, self._peak_change = now_ns, self._changes
+        self._changes += 1
+        return buffer
+
+    def reside(self, name: str, held: Held, size_bytes: int) -> Buffer:
+        """Return a new buffer that is never freed, but for variables that get another one."""
+        self._resident_bytes += size_bytes
+        return self.take(name, held, size_bytes, 0)
+
+    def release(self, buffer: Buffer) -> None:
+        """Take away one holder."""
+        buffer.holders -= 1
+        if not buffer.holders:
+            self._held_bytes -= buffer.size_bytes
+            buffer.freed = self._changes
+            self._changes += 1
+
+    def peak(self) -> PeakMemory:
+        """Return the peak so far."""
+        moment = self._peak_change
+        there = [
+            buffer
+            for buffer in self._buffers
+            if buffer.born <= moment and (buffer.freed is None or buffer.freed > moment)
+        ]
+        there.sort(key=lambda buffer: -buffer.size_bytes)
+        rest: Counter[Held] = Counter()
+        for buffer in there[MAX_CONTRIBUTORS:]:
+            rest[buffer.held] += buffer.size_bytes
+        return PeakMemory(
+            size_bytes=self._peak_bytes,
+            at_ns=self._peak_ns,
+            resident_bytes=self._resident_bytes,
+            contributors=tuple(
+                Contributor(name=buffer.name, held=buffer.held, size_bytes=buffer.size_bytes)
+                for buffer in there[:MAX_CONTRIBUTORS]
+                if buffer.size_bytes
+            ),
+            rest_bytes={held: size for held, size in rest.items() if size},
+        )
+
 
 # What is to come, in the order in which it happens at one moment: an op ends, a copy is complete,
 # the memory for a copy is taken.
@@ -92,7 +388,7 @@ class _Replay:
     """A step run through again, in the numbers of its flow."""
 
     def __init__(self, flow: StepFlow) -> None:
-        self.memories = [DeviceMemory() for _ in range(flow.devices)]
+        self.memories = [MemoryTracker() for _ in range(flow.devices)]
         self._flow = flow
         self._buffers: dict[int, Buffer] = {}
         self._variables: dict[int, Buffer] = {}
@@ -282,3 +578,135 @@ class _Replay:
             buffer = self._buffers.get(tensor)
             if buffer is not None:
                 self.memories[tensor % self._flow.devices].release(buffer)
+
+
+_HERE, _ELSEWHERE = range(2)
+
+
+class ReadConstant(NamedTuple):
+    """An op, by its number, that reads a port of a constant."""
+
+    constant: Op
+    port: int
+    reader: int
+
+
+class Constants:
+    """The constants of a graph."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        """Take the graph that is simulated."""
+        self._graph = graph
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """The bytes of all of them."""
+        sizes = [op.output_bytes for op in self._graph.ops if op.role is Role.CONSTANT]
+        return sum(size or 0 for made in sizes for size in made)
+
+    @cached_property
+    def reads(self) -> Sequence[ReadConstant]:
+        """Who reads them, among the ops that are placed."""
+        ops = [op for op in self._graph.ops if op.role is not Role.CONSTANT]
+        number = {op.name: i for i, op in enumerate(ops)}
+        return [
+            ReadConstant(self._graph.op(edge.producer), edge.port, number[edge.consumer])
+            for edge in self._graph.edges
+            if edge.producer not in number and not edge.is_control
+        ]
+
+
+class DeviceFlow:
+    """The flow of a step through one of its places."""
+
+    def __init__(
+        self, step: ScheduleArrays, place: int, ops: Sequence[Op], constants: Constants
+    ) -> None:
+        """Take the ops of the graph that is simulated, by number, constants not counted."""
+        arrays = step.arrays
+        is_here = step.place == place
+        tensor = np.repeat(np.arange(len(arrays.producer)), arrays.readers)
+        reader = arrays.reader.astype(np.int64)
+        read = is_here[reader] & (arrays.port[tensor] != CONTROL_PORT)
+        tensor, reader = tensor[read], reader[read]
+        is_touching = (step.source == place) | (step.target == place)
+        copies = np.flatnonzero(is_touching & (arrays.port[step.copied] != CONTROL_PORT))
+        is_seen = is_here.copy()
+        is_seen[arrays.producer[tensor]] = True
+        seen = np.flatnonzero(is_seen)
+        number = np.cumsum(is_seen) - 1
+        self._source = step.op[seen]
+        readers = defaultdict(list)
+        for i, source in enumerate(self._source.tolist()):
+            if is_here[seen[i]]:
+                readers[source].append(i)
+        read_constants = [each for each in constants.reads if each.reader in readers]
+        found = {each.constant.name: each.constant for each in read_constants}
+        self._constants = tuple(found.values())
+        place_of = {name: len(seen) + i for i, name in enumerate(found)}
+        edges = list(
+            zip(
+                number[arrays.producer[tensor]].tolist(),
+                number[reader].tolist(),
+                arrays.port[tensor].tolist(),
+                strict=True,
+            )
+        )
+        edges += [
+            (place_of[each.constant.name], here, each.port)
+            for each in read_constants
+            for here in readers[each.reader]
+        ]
+        device_of: list[int | None] = np.where(is_here[seen], _HERE, _ELSEWHERE).tolist()
+        self._flow = StepFlow(
+            self._sized(ops),
+            2,
+            device_of + [None] * len(found),
+            edges,
+            _runs(step, seen),
+            _crossings(step, copies, place, number),
+        )
+
+    def peak(self) -> PeakMemory:
+        """Return the most that the device holds."""
+        return peaks_of(self._flow)[_HERE]
+
+    def resized(self, ops: Sequence[Op]) -> DeviceFlow:
+        """Return the flow of ops, by number as before, that make tensors of other sizes."""
+        other = copy(self)
+        other._flow = self._flow.resized(self._sized(ops))
+        return other
+
+    def _sized(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        return (*(ops[source] for source in self._source.tolist()), *self._constants)
+
+
+def _runs(step: ScheduleArrays, seen: Ints) -> list[OpInterval]:
+    start_ns, end_ns = step.run_ns[seen].T
+    order = np.lexsort((end_ns, start_ns))
+    rows = start_ns[order].tolist(), end_ns[order].tolist(), order.tolist()
+    return [OpInterval(*row) for row in zip(*rows, strict=True)]
+
+
+def _crossings(
+    step: ScheduleArrays, copies: Ints, place: int, number: Ints
+) -> list[TransferInterval]:
+    tensor = step.copied[copies]
+    start_ns, end_ns = step.copy_ns[copies].T
+    unpacked_ns = step.unpacked_ns[copies]
+    columns = (
+        number[step.arrays.producer[tensor]],
+        step.arrays.port[tensor],
+        np.where(step.source[copies] == place, _HERE, _ELSEWHERE),
+        np.where(step.target[copies] == place, _HERE, _ELSEWHERE),
+        step.copy_bytes[copies],
+        np.where(unpacked_ns > 0, end_ns - unpacked_ns, start_ns),
+        end_ns,
+        unpacked_ns > 0,
+    )
+    return [
+        TransferInterval(op, port, source, target, None if size == UNKNOWN else size, *rest)
+        for op, port, source, target, size, *rest in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]

@@ -1,14 +1,16 @@
-"""How far a predicted ratio moves if costs are wrong by as much as they are known to be.
+"""Predicted ratios of placements have a range, as costs are known only within limits.
 
-Model: what matters to the ratio of two placements is what copies, and what launches of ops, cost in
-proportion to the ops themselves. Both are taken at their least and at their most, in all four ways
-together. Beyond that, ops may take more or less time in one placement than in the other (they run
-in another order, and share caches with other ops): all of it, at its most, scales the ratio. Left
-out: single ops that are wrong by factors of their own.
+The ratio of two placements depends on what copies and launches cost relative to the ops. Both
+are taken at their least and at their most, in all four combinations. Ratios that were
+measured narrow the range for the splits that have not run: in logarithms, a measured ratio is
+the simulated one plus an error common to all splits of the model plus an independent error,
+both normal with mean zero. The common error is estimated by its posterior. Standard
+deviations come from recorded models (`tests/benchmarks`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +30,7 @@ Factor = Annotated[float, Ge(1.0), Le(1e9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class CostUncertainty:
     """How wrong costs may be, by factors: copies up to ``copies`` either way, launches likewise.
 
     ``ops`` is for the time of all ops of one placement against those of another.
@@ -59,11 +61,11 @@ class PredictedRatio:
     ratio: Ratio
     low: Ratio
     high: Ratio
-    doubt: Doubt
+    doubt: CostUncertainty
     runs: Count = 0
 
 
-def predicted_ratio(ratios: Sequence[float], doubt: Doubt) -> PredictedRatio:
+def predicted_ratio(ratios: Sequence[float], doubt: CostUncertainty) -> PredictedRatio:
     """Return a ratio by what it is with costs as they are, then in each of the doubt's ways."""
     return PredictedRatio(
         ratio=ratios[0], low=min(ratios) / doubt.ops, high=max(ratios) * doubt.ops, doubt=doubt
@@ -73,14 +75,14 @@ def predicted_ratio(ratios: Sequence[float], doubt: Doubt) -> PredictedRatio:
 class Sensitivity:
     """Ratios of placements to a baseline, under costs that may be wrong."""
 
-    def __init__(self, simulator: Simulator, baseline: Placement, doubt: Doubt) -> None:
+    def __init__(self, simulator: Simulator, baseline: Placement, doubt: CostUncertainty) -> None:
         """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
         self._doubt = doubt
         self._simulators = self._on_all(simulator)
         self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
 
     @property
-    def doubt(self) -> Doubt:
+    def doubt(self) -> CostUncertainty:
         """How wrong costs may be."""
         return self._doubt
 
@@ -112,3 +114,53 @@ class Sensitivity:
             for copies, launches in self._doubt.ways
         )
         return [simulator, *wrong]
+
+
+# Standard deviations of logarithms: of what all splits of a model have in common, and of the rest.
+COMMON, REST = 0.10, 0.12
+# Nine in ten of what is normal lie within so many standard deviations.
+NINE_IN_TEN = 1.645
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRatio:
+    """A placement that ran: its measured ratio, and the standard deviation of its logarithm."""
+
+    placement: Placement
+    ratio: float
+    deviation: float
+
+
+class PredictionCorrection:
+    """What is believed of a model's splits, once some have run."""
+
+    def __init__(self, sensitivity: Sensitivity, seen: Sequence[MeasuredRatio]) -> None:
+        """Learn from what has been seen; ``sensitivity`` is that of the ratios."""
+        self._sensitivity, self._runs = sensitivity, len(seen)
+        weights = [1 / (each.deviation**2 + REST**2) for each in seen]
+        self._variance = 1 / (1 / COMMON**2 + sum(weights))
+        self._mean = self._variance * sum(
+            weight * math.log(each.ratio / self._simulated(each.placement))
+            for weight, each in zip(weights, seen, strict=True)
+        )
+
+    def ratio(self, placement: Placement) -> PredictedRatio:
+        """Return what the ratio of a placement is believed to be.
+
+        Nine in ten of such ratios are meant to lie between its ends.
+
+        Raises:
+            PlacementError: it does not fit the graph and the cluster.
+        """
+        ratio = self._simulated(placement) * math.exp(self._mean)
+        ends = math.exp(NINE_IN_TEN * math.sqrt(self._variance + REST**2))
+        return PredictedRatio(
+            ratio=ratio,
+            low=ratio / ends,
+            high=ratio * ends,
+            doubt=self._sensitivity.doubt,
+            runs=self._runs,
+        )
+
+    def _simulated(self, placement: Placement) -> float:
+        return self._sensitivity.ratio(placement).ratio

@@ -1,73 +1,46 @@
-"""Discrete-event simulation of one placed step.
+"""A discrete-event simulator runs one placed step on a cluster.
 
-Model:
-
-- A device runs one op at a time, without preemption, in the order in which ops become ready. Those
-  that one event makes ready, the end of an op or the arrival of a tensor, queue by the port that
-  they waited for, then in graph order; those that wait for nothing, in graph order. Every op that
-  has a cost also pays the launch overhead of its device. Where devices are cores of one
-  machine (`Sharing`), ops take longer in a step that uses several of them, and what an op draws
-  from memory takes longer if another device runs an op when it starts. An op without a kernel for
-  its device's kind, or an input, runs on the device's host, with the variable or table that it
-  takes.
-- A constant stands on every device at time 0: it takes no time and never crosses.
-- A tensor, that is one output port of its producer, crosses once to each device that reads it.
-  A control edge to another device is a transfer of 0 bytes, once per producer and device, beside
-  the producer's data, as TensorFlow's partitioner sends it. Several transfers of one op set out in
-  the order of their ports, the control signal last; those of one tensor in the graph order of their
-  first readers.
-- Transfers on one channel queue in the order in which they set out. Bytes over bandwidth occupy the
-  channel (`Link.wire_ns`); the latency is pipelined, so a queued transfer waits for the bytes
-  before it, not for their arrival; those of one link arrive in that order. Without ``contention``
-  none of them waits, which is the classical delay model.
-- What waits for a request (`Link.request_ns`) gets hold of its channel when that has come at the
-  earliest. A target sends all of its requests when it begins.
-- Where processors move the bytes (`CopyWork`), sending is work of the source and receiving work of
-  the target. A transfer sets out when its source turns to it, and ends when its target has received
-  it. Between idle devices both lie within the time that the link gives, or that sending takes if
-  it is longer. Ops and copy work of a device take turns, each first come, first served: whichever
-  has the device keeps it until nothing of its kind waits, or until it has had it for a quantum
-  while the other waits. What reaches a device that is asleep, having had nothing to do for a
-  while, takes longer to receive (`Link.wake_ns`), and a share of that after a shorter rest.
-- The first device begins when it has started all others that run ops, those begin each at a time
-  of its own, hosts at 0. The step ends when the last end of an op is known.
-- Events of one moment come one by one, each followed by what its device does next; if that takes no
-  time, its end is one more event of the moment. As long as devices end something, the first of
-  them is next, hosts last. Then a tensor arrives, in the order of their sources, targets and
-  setting out (without ``contention``, in the order in which they were made). What an op of no time
-  makes ready hence queues behind what was ready before it, as in TensorFlow's executor.
-- A tensor of unknown size is priced at latency alone and counted in ``Schedule.carried``.
-
-Turns are what profiles of TensorFlow's executor on one core show: its threads go on with ops as
-long as there are any, those that send and receive with copies, and the system's scheduler takes the
-core from either after a while. ``docs/cost-model.md`` tells how that was found.
-
-Left out: several ops that share a core at a time; which of an op's inputs are in which cache;
-tensors that a GPU kernel takes from or leaves in host memory.
+A device runs one op at a time, without preemption, in the order in which ops become ready. Those
+that one event makes ready queue by the port that they waited for, then in graph order. Every op
+that has a cost also pays the launch overhead of its device. `Simulation` adds the critical path,
+idle times and the origin of costs, for `advisor simulate`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.simulator.arrays import (
     UNKNOWN,
     EndArrays,
     GraphArrays,
     LinkArrays,
     PlaceArrays,
+    ScheduleArrays,
+    check_time_overflow,
+    copies_of,
+    devices_of,
+    repeated,
 )
-from placement_advisor.simulator.events import OpRun, Transfer
-from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
-from placement_advisor.simulator.horizon import check_horizon
 from placement_advisor.simulator.memory import peak_memory
-from placement_advisor.simulator.outline import Outline
-from placement_advisor.simulator.repetition import copies_of, devices_of, repeated
-from placement_advisor.simulator.schedule import Schedule
+from placement_advisor.simulator.schedule import (
+    OpRun,
+    Schedule,
+    Transfer,
+    carried,
+    copy_intervals,
+    critical_path,
+    device_times,
+    exposed_by_device,
+    hidden_ns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,10 +52,12 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.arrays import Repetition
     from placement_advisor.simulator.event_loop import Result, Step
-    from placement_advisor.simulator.repetition import Repetition
 
     Ints = NDArray[np.int64]
+    from placement_advisor.graph.op import Total
+    from placement_advisor.simulator.schedule import DeviceTime, PathStep
 
 
 class Simulator:
@@ -200,9 +175,9 @@ class Simulator:
         Takes the number of each op's device and returns numbers of ops; for searches, as
         `step_ns_at`. Copies, and copy work that kept a device from an op, are left out.
         """
-        from placement_advisor.simulator.waiting_chain import chain
+        from placement_advisor.simulator.event_loop import waiting_chain
 
-        return chain(*self._run(self._places.of(device))).astype(np.int64)
+        return waiting_chain(*self._run(self._places.of(device))).astype(np.int64)
 
     def most_ns(self) -> list[int]:
         """Return what each of ``ops`` takes where it is slowest, launch overhead included."""
@@ -244,11 +219,11 @@ class Simulator:
             transfers=transfers,
             step_ns=self._step_ns(result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
-            exposed_by_device=exposed_by_device(runs, seen_copies(transfers), names),
+            exposed_by_device=exposed_by_device(runs, copy_intervals(transfers), names),
             peak_memory=peak_memory(self._graph, runs, transfers, names),
         )
 
-    def outline(self, device: Ints, repetition: Repetition | None = None) -> Outline:
+    def outline(self, device: Ints, repetition: Repetition | None = None) -> ScheduleArrays:
         """Return one step in numbers; with a ``repetition``, of the graph with all copies.
 
         ``device`` is that of each op of the graph, as `devices_of` has it.
@@ -264,7 +239,7 @@ class Simulator:
         held_place, held_ns, held_bytes = simulator._held(result, place)
         links, arrays = simulator._links, simulator._arrays
         kind = links.kind[source * len(self._places.places) + target]
-        return Outline(
+        return ScheduleArrays(
             step_ns=simulator._step_ns(result),
             places=tuple(each.name for each in self._places.places),
             op=op,
@@ -329,7 +304,9 @@ class Simulator:
         return other, copies.source, place
 
     def _check_horizon(self) -> None:
-        check_horizon(self._arrays, self._places, self._links, self._ends, self._cluster.dispatch)
+        check_time_overflow(
+            self._arrays, self._places, self._links, self._ends, self._cluster.dispatch
+        )
 
     def _step(self, place: Ints, *, is_split: bool) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
@@ -458,3 +435,103 @@ class Simulator:
                 )
             )
         return tuple(transfers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the parts of a simulation come from, in the user's words.
+
+    ``machine`` names what was simulated; ``renamed`` gives its name for each device that the
+    placement file knows by another one.
+    """
+
+    graph_file: str
+    placement_file: str
+    machine: str
+    renamed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Direction:
+    """The copies of a step from one device to another; a control signal carries no bytes."""
+
+    source: str
+    target: str
+    copies: int
+    size: Total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A schedule and what follows from it.
+
+    ``basis_shares`` is the share of the ops' time by where their costs come from. ``hidden_ns`` is
+    that of the device whose exposed time is the step's.
+    """
+
+    origin: Origin
+    graph: OpGraph
+    placement: Placement
+    cluster: Cluster
+    schedule: Schedule
+    basis_shares: Mapping[CostBasis, float]
+    device_times: tuple[DeviceTime, ...]
+    directions: tuple[Direction, ...]
+    hidden_ns: int
+    path: tuple[PathStep, ...]
+
+
+def simulation(
+    graph: OpGraph,
+    placement: Placement,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    origin: Origin,
+) -> Simulation:
+    """Simulate one step; ``costs`` are those of every device and host, by name.
+
+    Raises:
+        PlacementError: the placement does not fit the graph and the devices, or a tensor crosses
+            between devices without a link.
+        ValueError: an op has no cost; only constants, variables and inputs may lack one.
+    """
+    schedule = Simulator(graph, costs, cluster).schedule(placement)
+    return Simulation(
+        origin=origin,
+        graph=graph,
+        placement=placement,
+        cluster=cluster,
+        schedule=schedule,
+        basis_shares=_basis_shares(schedule.runs, costs),
+        device_times=device_times(schedule),
+        directions=_directions(schedule.transfers),
+        hidden_ns=_hidden_ns(schedule),
+        path=critical_path(graph, schedule, cluster),
+    )
+
+
+def _hidden_ns(schedule: Schedule) -> int:
+    waiting = schedule.waits_longest
+    return hidden_ns(schedule.runs, schedule.copies, waiting) if waiting else 0
+
+
+def _basis_shares(runs: Sequence[OpRun], costs: Mapping[str, CostTable]) -> dict[CostBasis, float]:
+    total_ns: Counter[CostBasis] = Counter()
+    for run in runs:
+        cost = costs[run.device].costs.get(run.op)
+        if cost is not None:
+            total_ns[cost.basis] += cost.time_ns
+    whole_ns = sum(total_ns.values()) or 1
+    return {basis: total_ns[basis] / whole_ns for basis in CostBasis}
+
+
+def _directions(transfers: Sequence[Transfer]) -> tuple[Direction, ...]:
+    """Return the copies by direction, that of most bytes first."""
+    groups: dict[tuple[str, str], list[Transfer]] = {}
+    for transfer in transfers:
+        groups.setdefault((transfer.source, transfer.target), []).append(transfer)
+    found = [
+        Direction(source=source, target=target, copies=len(copies), size=carried(copies))
+        for (source, target), copies in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.size.known, each.source, each.target)))

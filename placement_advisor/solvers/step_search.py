@@ -16,7 +16,7 @@ import numpy as np
 
 from placement_advisor.graph.op import TRAINING_ROLES
 from placement_advisor.graph.placement import Placement
-from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.schedule import shortages
 from placement_advisor.solvers.effort import Effort, Stop
 
 if TYPE_CHECKING:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.measurement.verification import from_other_values
-from placement_advisor.processes.call_failure import CallFailure, expect
+from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child
-from placement_advisor.testbed.deaths import crash, dead_among, has_crashed
-from placement_advisor.testbed.site import START_LIMIT_S
 from placement_advisor.testbed.testbed import (
     CALL_LIMIT_S,
     HAVE_WORKERS,
+    START_LIMIT_S,
     ProfileFiles,
+    crash_failure,
     fetched_profiles,
+    first_exit,
+    has_crashed,
     steps_limit_s,
 )
 from placement_advisor.tf.calls import mirrored, runner, worker
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.processes.callee import Callee, Pending
+    from placement_advisor.processes.calls import Callee, PendingCall
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import CapturedCall, Prepared
     from placement_advisor.tf.load.model_source import ModelSource
@@ -161,7 +163,7 @@ class MirroredTestbed:
         }
         before = site.pings()
         # Each ends before the next begins, so that nothing else goes on when profilers stop.
-        stages: tuple[Callable[[Callee], Pending[CallFailure | None]], ...] = (
+        stages: tuple[Callable[[Callee], PendingCall[CallFailure | None]], ...] = (
             lambda child: child.start(worker.start_profiler, folders[child.name]),
             lambda child: child.start(mirrored.run_marked_steps, steps),
         )
@@ -184,7 +186,7 @@ class MirroredTestbed:
         try:
             self._open()
         except TestbedError as error:
-            return crash(error)
+            return crash_failure(error)
         prepared = self._prepare()
         if isinstance(prepared, CallFailure):
             return prepared
@@ -205,7 +207,7 @@ class MirroredTestbed:
         try:
             self._open()
         except TestbedError as error:
-            self._failure = crash(error)
+            self._failure = crash_failure(error)
             return None
         times = self._first(
             lambda child: child.start(mirrored.time_collectives), _COLLECTIVES_LIMIT_S
@@ -223,7 +225,7 @@ class MirroredTestbed:
                 for i, child in enumerate(self._children)
             }
         except AdvisorError as error:
-            return crash(error)
+            return crash_failure(error)
         prepared = self._first(
             lambda child: child.start(
                 mirrored.prepare, *sent[child.name], self._created, self._captured
@@ -268,7 +270,7 @@ class MirroredTestbed:
     def _lost(self, error: TestbedError) -> CallFailure:
         """End all processes and return what to answer from now on."""
         self.close()
-        self._failure = crash(error)
+        self._failure = crash_failure(error)
         return self._failure
 
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
@@ -282,14 +284,14 @@ class MirroredTestbed:
         return (*self._children, *self._testbed.site.relays)
 
     def _first(
-        self, begin: Callable[[Callee], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
+        self, begin: Callable[[Callee], PendingCall[_Returned]], time_limit_s: float = CALL_LIMIT_S
     ) -> _Returned | CallFailure:
         """Return the first process's answer to what all are asked; see `_all`."""
         answers = self._all(begin, time_limit_s)
         return answers if isinstance(answers, CallFailure) else answers[0]
 
     def _all(
-        self, begin: Callable[[Callee], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
+        self, begin: Callable[[Callee], PendingCall[_Returned]], time_limit_s: float = CALL_LIMIT_S
     ) -> list[_Returned] | CallFailure:
         """Call a function in all processes at once, for they wait for each other.
 
@@ -303,7 +305,7 @@ class MirroredTestbed:
             answer = begun.wait(time_limit_s=time_limit_s, watch=needed)
             if isinstance(answer, CallFailure):
                 if not answer.child_ended:
-                    answer = dead_among(needed, self._testbed.site) or answer
+                    answer = first_exit(needed, self._testbed.site) or answer
                 self._failure = answer
                 self.close()  # The others would wait for it for ever.
                 self._testbed.end_if_dead()  # It may need what has died, too.

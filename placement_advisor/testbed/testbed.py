@@ -1,11 +1,10 @@
-"""Testbeds: the devices on which candidates really run, seen from the command's process.
+"""A testbed is a set of devices on which candidates really run; one client drives its steps.
 
-Every testbed has one client child that drives the steps. The testbeds `workers` and `hosts` have
-one more process per device, which has a core or a GPU of its own and is joined to the client by
-gRPC; the client waits while they work, on the first one's core if that is of this machine. The
-others hold their devices in the client's own process. When any of these processes dies, the testbed
-is down: the call in flight gets a `CallFailure`, as do all that follow, until `start` builds it
-anew. When a host is lost there is nothing to build on.
+The testbeds `workers` and `hosts` have one more process per device, with a core or a GPU of
+its own, joined to the client by gRPC. The client waits while they work. The other testbeds
+have their devices in the client. A `ProcessLauncher` starts these processes on this machine
+or on other hosts; processes are named by the number of their device. When a process dies, the
+others only see a broken connection, so its exit is looked up.
 """
 
 from __future__ import annotations
@@ -15,28 +14,219 @@ import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
+from placement_advisor.machine.this_machine import free_ports
+from placement_advisor.processes.calls import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
-from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK
-from placement_advisor.testbed.deaths import crash, dead_among
-from placement_advisor.testbed.site import START_LIMIT_S, ThisMachine
+from placement_advisor.profile.worker_steps import ONE_CLOCK
 from placement_advisor.tf.calls import runner, worker
+from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from placement_advisor.machine.clock_range import Ping
+    from placement_advisor.processes.calls import Callee
+    from placement_advisor.profile.worker_steps import HostClocks
+
+    Pings = Mapping[str, Sequence[Ping]]
+    NotStarted = Callable[[Callee, CallFailure], TestbedError]
+    from collections.abc import Sequence
+
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.processes.callee import Callee
-    from placement_advisor.profile.timeline.clock_alignment import HostClocks
-    from placement_advisor.testbed.site import Pings, Site
     from placement_advisor.tf.answers import Prepared
+
+
+# Starting a server takes 0.1 s; anything near this is a hang.
+START_LIMIT_S = 60.0
+FIRST_PORT = 20_000
+
+
+class ProcessLauncher(Protocol):
+    """The machines of a testbed's devices."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing can run here any more, None if it can: a machine is gone for good."""
+
+    @property
+    def relays(self) -> tuple[Callee, ...]:
+        """Processes that carry what others send; when one of them dies, so do their networks."""
+
+    def hear(self) -> None:
+        """Wait until each machine has answered, or is known to be gone."""
+
+    def fork(self, device: int, name: str) -> Callee:
+        """Return a new process on the machine of a device.
+
+        Raises:
+            TestbedError: that machine is gone.
+        """
+
+    def join(
+        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
+    ) -> tuple[str, ...]:
+        """Bring processes, one for each device, into one network; return the address of each there.
+
+        The client, if there is one, reaches them too. ``not_started`` returns what to raise for a
+        process that fails.
+
+        Raises:
+            TestbedError: a process fails, or the system lets us make no network.
+        """
+
+    def carriers(self, device: int) -> tuple[int, ...]:
+        """Return the ids of processes that carry what a device copies, on its own core."""
+
+    def send(self, device: int, path: Path) -> str:
+        """Bring a file or a folder to the machine of a device; return where it is there.
+
+        Raises:
+            AdvisorError: it cannot be written there, or that machine is gone.
+        """
+
+    def new_folder(self, device: int, name: str) -> str:
+        """Make a folder on the machine of a device, for what a process there writes."""
+
+    def fetch(self, device: int, path: str) -> Path:
+        """Bring a file here that a process wrote into such a folder.
+
+        Raises:
+            TestbedError: that machine is gone.
+        """
+
+    def pings(self) -> Pings:
+        """Read the clocks of other hosts, before something is profiled there.
+
+        Raises:
+            TestbedError: a host is gone.
+        """
+
+    def clocks(self, before: Pings) -> HostClocks:
+        """Return whose clocks devices read, and how far these were from this machine's since then.
+
+        Raises:
+            TestbedError: a host is gone, or its clock was set meanwhile.
+        """
+
+
+class LocalLauncher:
+    """The machine of the command, with a network of its own for each set of processes.
+
+    With ``open_ports`` they stay in the machine's.
+    """
+
+    def __init__(self, scratch: Path, *, open_ports: bool) -> None:
+        """Put what is written into a folder."""
+        self._scratch, self._open_ports = scratch, open_ports
+
+    @property
+    def lost(self) -> None:
+        """None: the command is gone when its machine is."""
+        return
+
+    @property
+    def relays(self) -> tuple[Callee, ...]:
+        """Return none: all that is sent stays in the machine."""
+        return ()
+
+    def hear(self) -> None:
+        """Return at once."""
+
+    def fork(self, device: int, name: str) -> Callee:
+        """Return a new process."""
+        return Child(name)
+
+    def join(
+        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
+    ) -> tuple[str, ...]:
+        """Bring processes into one network; see `Site.join`."""
+        if self._open_ports:
+            return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
+        join_private_network([*workers, *([client] if client else [])], not_started)
+        return tuple(f"127.0.0.1:{FIRST_PORT + i}" for i in range(len(workers)))
+
+    def carriers(self, device: int) -> tuple[int, ...]:
+        """Return none: workers send one another all by themselves."""
+        return ()
+
+    def send(self, device: int, path: Path) -> str:
+        """Return where it is already."""
+        return str(path)
+
+    def new_folder(self, device: int, name: str) -> str:
+        """Make a folder: the profile before is the candidate's if this one fails."""
+        return tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
+
+    def fetch(self, device: int, path: str) -> Path:
+        """Return the file, which is here."""
+        return Path(path)
+
+    def pings(self) -> Pings:
+        """Return none: all processes read one clock."""
+        return {}
+
+    def clocks(self, before: Pings) -> HostClocks:
+        """Return that all processes read one clock."""
+        return ONE_CLOCK
+
+
+def join_private_network(processes: Sequence[Callee], not_started: NotStarted) -> None:
+    """Bring processes of one machine into a new network of their own.
+
+    Raises:
+        TestbedError: a process fails, or the system lets us make no network.
+    """
+    first, *others = processes
+    created = first.call(private_network.create, time_limit_s=START_LIMIT_S)
+    expect(created, partial(not_started, first))
+    for each in others:
+        join_network_of(first, each, not_started)
+
+
+def join_network_of(member: Callee, process: Callee, not_started: NotStarted) -> None:
+    """Bring a process into the private network of another one on its machine.
+
+    Raises:
+        TestbedError: the process fails, or the system refuses.
+    """
+    joined = process.call(private_network.join, member.pid, time_limit_s=START_LIMIT_S)
+    expect(joined, partial(not_started, process))
+
+
+# TensorFlow reports a lost connection a little before the kernel reports the dead process.
+_DEATH_GRACE_S = 0.5
+
+
+def crash_failure(error: AdvisorError) -> CallFailure:
+    """Return an error that ends the processes of a candidate as the answer to a call of them."""
+    return CallFailure(cause=FailureCause.CRASHED, message=error.message, child_ended=True)
+
+
+def has_crashed(answer: object) -> bool:
+    """Say whether a process is gone, and neither its time nor its memory was up."""
+    return (
+        isinstance(answer, CallFailure)
+        and answer.child_ended
+        and answer.cause is FailureCause.CRASHED
+    )
+
+
+def first_exit(children: Sequence[Callee], site: ProcessLauncher) -> CallFailure | None:
+    """Return how one of several processes of a site died, if one did."""
+    site.hear()  # A connection may break before it is known that its host is gone.
+    for child in children:
+        failure = child.failure(within_s=_DEATH_GRACE_S / len(children))
+        if failure is not None:
+            return failure
+    return None
+
 
 _Arguments = TypeVarTuple("_Arguments")
 _Returned = TypeVar("_Returned")
@@ -75,13 +265,15 @@ class Testbed:
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
-    def __init__(self, plan: TestbedPlan, *, scratch: Path, site: Site | None = None) -> None:
+    def __init__(
+        self, plan: TestbedPlan, *, scratch: Path, site: ProcessLauncher | None = None
+    ) -> None:
         """Prepare a testbed on the machines of a site, None for this one.
 
         ``scratch`` holds profiles.
         """
         self.plan = plan
-        self.site = site or ThisMachine(scratch, open_ports=plan.open_ports)
+        self.site = site or LocalLauncher(scratch, open_ports=plan.open_ports)
         self._scratch = scratch
         self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
@@ -208,7 +400,7 @@ class Testbed:
             return self._profile(label, steps)
         except TestbedError as error:  # A host is gone, or a profiler wrote nothing.
             self.close()
-            return crash(error)
+            return crash_failure(error)
 
     def _profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
         folder = tempfile.mkdtemp(prefix=f"profile-{label}-", dir=self._scratch)
@@ -261,7 +453,7 @@ class Testbed:
 
     def _dead(self) -> CallFailure | None:
         """Return how one of these died, if one did: the client only sees a broken connection."""
-        return dead_among(self._needed(), self.site)
+        return first_exit(self._needed(), self.site)
 
     def _down(self) -> CallFailure:
         message = self.lost or f"testbed {self.plan.kind}: its processes have ended"
@@ -300,7 +492,11 @@ class Testbed:
 
 
 def fetched_profiles(
-    site: Site, before: Pings, client: Path, devices: Sequence[str], written: Sequence[str]
+    site: ProcessLauncher,
+    before: Pings,
+    client: Path,
+    devices: Sequence[str],
+    written: Sequence[str],
 ) -> ProfileFiles:
     """Return profiles, brought here from the machines of their devices, with these' clocks.
 

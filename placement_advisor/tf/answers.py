@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.graph_file import TracedAs
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.profile.timeline.worker_steps import Crossing
+    from placement_advisor.profile.worker_steps import PlannedCopy
 
 
 AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
@@ -215,6 +215,6 @@ class Prepared:
     """
 
     moved_ops: tuple[str, ...]
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[PlannedCopy, ...]
     exchanged_bytes: Mapping[str, int | None] = field(default_factory=dict)
     unexchanged: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.split import split_workload as splitter
     from placement_advisor.tf.trace import tracer
 else:
-    from placement_advisor.processes.remote import RemoteModule
+    from placement_advisor.processes.calls import RemoteModule
 
     as_is = RemoteModule("placement_advisor.tf.run.as_is")
     cluster_tasks = RemoteModule("placement_advisor.tf.run.cluster_tasks")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from placement_advisor.graph.step_limit import what_waits
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph

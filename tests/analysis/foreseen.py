@@ -10,14 +10,14 @@ from placement_advisor.analysis.prices_elsewhere import Prices
 from placement_advisor.analysis.propose import propose_all
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.simulator.sensitivity import Doubt
+from placement_advisor.simulator.sensitivity import CostUncertainty
 from placement_advisor.solvers.effort import Effort
 
-DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
 EFFORT = Effort(units=0.01, seed=0)
 
 
-def forecast(*, op_ns: int, doubt: Doubt = DOUBT) -> Forecast:
+def forecast(*, op_ns: int, doubt: CostUncertainty = DOUBT) -> Forecast:
     names = [f"op{i}" for i in range(8)]
     graph = OpGraph(
         [op("root", *[4] * 8), *(op(name, 4) for name in names)],

@@ -12,16 +12,19 @@ from foreseen import forecast
 from placement_advisor.analysis.assemble import candidates_of
 from placement_advisor.analysis.predict import predict
 from placement_advisor.analysis.run import Outcome, Results, to_be_run, to_be_run_briefly
-from placement_advisor.measurement.failure import Failure, FailureKind
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.verdict import Comparison
+from placement_advisor.measurement.measurement import (
+    CandidateFailure,
+    Comparison,
+    FailureKind,
+    Interval,
+)
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.predict import Forecast
 
 SPLIT = "alternating-ops"
-TOO_LARGE = Failure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
-CRASHED = Failure(kind=FailureKind.CRASHED, message="killed")
+TOO_LARGE = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
+CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="killed")
 
 
 def known(too_large: str | None = None) -> Forecast:
@@ -34,7 +37,7 @@ def known(too_large: str | None = None) -> Forecast:
 
 
 def outcome(
-    step_ns: int | None, ratio: float | None = None, failure: Failure | None = None
+    step_ns: int | None, ratio: float | None = None, failure: CandidateFailure | None = None
 ) -> Outcome:
     return Outcome(
         measured=None if step_ns is None else measured_as(step_ns),

@@ -12,7 +12,7 @@ from placement_advisor.analysis.batch_times import Splits, memory_of, with_every
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,14 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.machine.devices import Cluster, Device
 
 if TYPE_CHECKING:
-    from placement_advisor.simulator.sensitivity import Doubt
+    from placement_advisor.simulator.sensitivity import CostUncertainty
 
 CLUSTER = Cluster(
     devices=(Device(name="GPU:0", kind="GPU"), Device(name="GPU:1", kind="GPU")), links=()
 )
 
 
-def doubt(*within: float | None) -> Doubt:
+def doubt(*within: float | None) -> CostUncertainty:
     """Return the doubt where the only op of each device is within these factors."""
     tables = [
         CostTable(costs={"x": OpCost(time_ns=10, basis=CostBasis.KERNEL, within=each)})

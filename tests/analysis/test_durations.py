@@ -23,8 +23,8 @@ from placement_advisor.analysis.durations import (
     usual_s,
 )
 from placement_advisor.analysis.options import effort_of
-from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.testbed.added_rounds import TIMING_BUDGET_S
+from placement_advisor.measurement.measurement import least_samples
+from placement_advisor.testbed.benchmark import TIMING_BUDGET_S
 
 MS = 1_000_000
 RUNS = Known(

@@ -37,11 +37,11 @@ from placement_advisor.machine.devices import (
     Sharing,
 )
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.testbed.costing import Costing
-from placement_advisor.testbed.trial import Earlier
+from placement_advisor.testbed.benchmark import EarlierRounds
+from placement_advisor.testbed.cost_measurement import CostMeasurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,17 +79,23 @@ KEPT = Kept(
     sessions=2,
     joining=1,
     costs=MeasuredCosts(
-        costing=Costing(costs=TABLE, cluster=CLUSTER, step_overhead_ns=77),
+        costing=CostMeasurement(costs=TABLE, cluster=CLUSTER, step_overhead_ns=77),
         shares={"batch": {16: TABLE, 8: CostTable(costs={})}},
         collectives=CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.25),
     ),
     candidates={
-        "single": Earlier(rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False),
-        "searched-2": Earlier(rounds=((), (5, 6)), warmup_ns=(), failure=None, is_brief=False),
-        "alternating": Earlier(
+        "single": EarlierRounds(
+            rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False
+        ),
+        "searched-2": EarlierRounds(
+            rounds=((), (5, 6)), warmup_ns=(), failure=None, is_brief=False
+        ),
+        "alternating": EarlierRounds(
             rounds=((),),
             warmup_ns=(1,),
-            failure=Failure(kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000),
+            failure=CandidateFailure(
+                kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000
+            ),
             is_brief=True,
         ),
     },

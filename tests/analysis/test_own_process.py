@@ -22,8 +22,8 @@ from placement_advisor.machine.testbed_plan import (
     plan_hosts,
     plan_testbed,
 )
-from placement_advisor.profile.recorded.recorded import Recorded, RecordedOp
-from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile
+from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.answers import OwnSteps
 
 CALL = "`EagerPyFunc` at train.py:12"
@@ -41,8 +41,8 @@ def seen(name: str, kind: str, *step_us: int) -> RecordedOp:
     return RecordedOp(name=name, kind=kind, on_device=True, step_ns=step_ns)
 
 
-def recording(*ops: RecordedOp) -> Recorded:
-    return Recorded(path="profile", ops=ops, anonymous_ns=0, copies={})
+def recording(*ops: RecordedOp) -> RecordedProfile:
+    return RecordedProfile(path="profile", ops=ops, anonymous_ns=0, copies={})
 
 
 PROFILE = recording(
@@ -80,7 +80,7 @@ def recorded(
         traced=SimpleNamespace(members={}),
         options=SimpleNamespace(source=SimpleNamespace(time_limit_s=1.0)),
     )
-    return recorded_here(subject, loader, Path("profile"), SilentWatcher())
+    return recorded_here(subject, loader, Path("profile"), SilentProgress())
 
 
 def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(

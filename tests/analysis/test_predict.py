@@ -10,10 +10,13 @@ from foreseen import DOUBT, EFFORT, forecast
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.predict import _corrections, bound_of, break_even_of
 from placement_advisor.cost.table import CostSource
-from placement_advisor.measurement.failure import Failure, FailureKind
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.verdict import Comparison
-from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+from placement_advisor.measurement.measurement import (
+    CandidateFailure,
+    Comparison,
+    FailureKind,
+    Interval,
+)
+from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 
 
 def candidate(
@@ -69,16 +72,16 @@ def test_where_only_splits_that_are_bad_on_purpose_ran_they_have_to_do() -> None
 
 
 def test_a_proof_says_how_far_it_goes_if_costs_are_wrong() -> None:
-    firm = bound_of(forecast(op_ns=6, doubt=Doubt(copies=1.1, launches=1, ops=1)))
+    firm = bound_of(forecast(op_ns=6, doubt=CostUncertainty(copies=1.1, launches=1, ops=1)))
     assert firm.proves_single
     assert firm.proves_single_if_wrong
     assert firm.source is CostSource.ASSUMED
-    wrong = bound_of(forecast(op_ns=6, doubt=Doubt(copies=2, launches=1, ops=1)))
+    wrong = bound_of(forecast(op_ns=6, doubt=CostUncertainty(copies=2, launches=1, ops=1)))
     assert wrong.proves_single
     assert not wrong.proves_single_if_wrong
     # With copies at half their cost, 3 in whole ns, the root's device is busy for 10 + 8 * 3 of 58.
     assert 0.03 < (wrong.most_to_gain_if_wrong or 0) <= 1 - 34 / 58
-    none = bound_of(forecast(op_ns=60, doubt=Doubt(copies=2, launches=1, ops=1)))
+    none = bound_of(forecast(op_ns=60, doubt=CostUncertainty(copies=2, launches=1, ops=1)))
     assert (none.proves_single, none.most_to_gain_if_wrong) == (False, None)
 
 
@@ -98,7 +101,9 @@ def test_a_break_even_says_of_today_what_was_measured() -> None:
 def test_a_split_that_failed_is_in_no_break_even() -> None:
     known = forecast(op_ns=60, doubt=DOUBT)
     wrong = candidate("alternating-ops", 0.5, None)
-    wrong = replace(wrong, failure=Failure(kind=FailureKind.WRONG_RESULT, message="off by 2"))
+    wrong = replace(
+        wrong, failure=CandidateFailure(kind=FailureKind.WRONG_RESULT, message="off by 2")
+    )
     found = break_even_of(known, [wrong], None, EFFORT)
     told = () if found is None else found.sweeps()
     assert all(point.best.split != "alternating-ops" for sweep in told for point in sweep.points)

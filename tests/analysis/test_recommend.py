@@ -13,21 +13,21 @@ from placement_advisor.analysis.analysis_result import (
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
-from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
-    BrokenLaw,
+    CandidateFailure,
+    Comparison,
+    FailureKind,
     Interval,
-    Law,
+    Invariant,
     Measurement,
     SizeBasis,
     StepProfile,
     TransferTotal,
+    Violation,
 )
-from placement_advisor.measurement.verdict import Comparison
 from placement_advisor.measurement.verification import Verification
-from placement_advisor.simulator.events import Transfer
-from placement_advisor.simulator.schedule import Schedule
-from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+from placement_advisor.simulator.schedule import Schedule, Transfer
+from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
 
 TESTBED = TestbedSummary(
@@ -41,7 +41,7 @@ TESTBED = TestbedSummary(
 GPUS = replace(TESTBED, kind="gpus", stand_in=False, description="2 GPUs")
 NOT_RUN = replace(TESTBED, not_run="not run (--no-run)")
 MS = 1_000_000
-DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.1)
+DOUBT = CostUncertainty(copies=2.0, launches=2.0, ops=1.1)
 
 
 def measurement(step_ms, profile=None):
@@ -88,7 +88,7 @@ def candidate(name, *, ms=None, ratio=None, rounds=20, predicted=None, failure=N
         predicted=schedule(predicted) if predicted is not None else None,
         measured=measurement(ms, profile) if ms is not None else None,
         comparison=comparison,
-        failure=failure and Failure(kind=failure, message="what happened"),
+        failure=failure and CandidateFailure(kind=failure, message="what happened"),
     )
 
 
@@ -199,7 +199,9 @@ def test_a_crash_leaves_the_verdict_of_the_others_and_is_not_covered_by_it():
 
 
 def test_a_wrong_result_is_never_recommended_however_fast():
-    wrong = replace(FAST, failure=Failure(kind=FailureKind.WRONG_RESULT, message="off by 2"))
+    wrong = replace(
+        FAST, failure=CandidateFailure(kind=FailureKind.WRONG_RESULT, message="off by 2")
+    )
     slow = candidate("pipeline", ms=12, ratio=(1.2, 1.1, 1.3))
     answer = recommend([SINGLE, wrong, SLOWEST, slow], TESTBED, None)
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
@@ -552,7 +554,7 @@ def test_a_prediction_that_would_have_decided_otherwise_is_among_what_decides():
 
 
 def test_a_profile_that_breaks_a_law_says_nothing_among_what_decides():
-    law = BrokenLaw(law=Law.DEVICE_WITHIN_STEP, what="w0 is busy for 9 ms of 5 ms")
+    law = Violation(law=Invariant.DEVICE_WITHIN_STEP, what="w0 is busy for 9 ms of 5 ms")
     broken = replace(WAITING, broken_laws=(law,))
     assert recommend([PROFILED, broken], TESTBED, None).deciding == (
         "towers: w0 is busy for 9 ms of 5 ms, which cannot be: its profile says nothing",
@@ -582,7 +584,7 @@ def test_the_answer_leaves_out_the_devices_and_the_caveat_stands_apart():
     )
 
 
-SHORT = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
+SHORT = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
 UNFIT = replace(candidate("single", predicted=10), failure=SHORT)
 
 
@@ -836,7 +838,7 @@ def test_nothing_is_concluded_from_a_profile_that_breaks_a_law():
         step_ns=(12 * MS,), compute_ns={"w0": 30 * MS}, exposed_by_device={"w0": 0}, transfers=(),
         activities=(), op_ns={}, timeline=(),
     )  # fmt: skip
-    broken = BrokenLaw(law=Law.DEVICE_WITHIN_STEP, what="w0 computes for 30.0 ms")
+    broken = Violation(law=Invariant.DEVICE_WITHIN_STEP, what="w0 computes for 30.0 ms")
     split = replace(split, measured=replace(split.measured, profile=profile), broken_laws=(broken,))
     reasons = "\n".join(recommend([alone, split], TESTBED, None).reasons)
     assert "towers: w0 computes for 30.0 ms, which cannot be: nothing is concluded" in reasons

@@ -14,7 +14,7 @@ from placement_advisor.analysis.refine import learned, refine
 from placement_advisor.analysis.run import Outcome, Results
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.placement import Placement
-from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,13 +48,13 @@ def half(label: str = "towers") -> Placement:
 def ran(ratios: Mapping[str, float], failed: Mapping[str, float] | None = None) -> Results:
     """Return results of splits that took so many times as long as the single device."""
 
-    def outcome(ratio: float, failure: Failure | None) -> Outcome:
+    def outcome(ratio: float, failure: CandidateFailure | None) -> Outcome:
         measured = replace(
             measured_as(round(ratio * ALONE_NS)), rounds=((round(ratio * ALONE_NS),),) * 5
         )
         return Outcome(measured=measured, comparison=None, failure=failure, files=None)
 
-    wrong = Failure(kind=FailureKind.WRONG_RESULT, message="differs")
+    wrong = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="differs")
     return Results(
         outcomes={
             "single": outcome(1.0, None),
@@ -121,7 +121,7 @@ def test_a_split_that_fails_neither_teaches_nor_has_to_be_beaten() -> None:
 
 def test_what_does_not_fit_does_not_run() -> None:
     before = known(LONG_NS, half(), is_searched=False)
-    short = Failure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
+    short = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
     towers = replace(before.predicted["towers"], too_large=short)
     before = replace(before, predicted={**before.predicted, "towers": towers})
     assert refine(before, ran({SPLIT: 1.1}), EFFORT) is None

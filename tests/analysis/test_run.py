@@ -13,9 +13,9 @@ from sample_analysis import OPTIONS
 from placement_advisor.analysis.apparatus import Apparatus
 from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.run import Beside, Results, run
-from placement_advisor.measurement.loop_timing import LoopTiming
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.testbed.added_rounds import BRIEF_ROUNDS
+from placement_advisor.measurement.measurement import LoopTiming
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed.benchmark import BRIEF_ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

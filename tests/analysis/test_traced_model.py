@@ -9,8 +9,8 @@ import pytest
 
 from placement_advisor.analysis.traced_model import load_model
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def late(path: Path) -> tuple[float, str]:
     loader: Any = SimpleNamespace(call=call, printed="")
     source = ModelSource(path=str(path), time_limit_s=20, capture_timeout_s=600)
     with pytest.raises(ModelError) as error:
-        load_model(source, loader, SilentWatcher())
+        load_model(source, loader, SilentProgress())
     (limit_s,) = limits
     return limit_s, f"{error.value.message}; {error.value.hint}"
 

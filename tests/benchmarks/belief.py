@@ -5,7 +5,7 @@
 Recordings are those of `record_runs`. Printed are the errors of predicted ratios before any run,
 after all others have run, and after those that always run; and how many measured ratios lie in the
 range that goes with them. Printed before are the standard deviations that make the recorded ratios
-most likely; predictions have those of `placement_advisor.simulator.belief`.
+most likely; predictions have those of `placement_advisor.simulator.sensitivity`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.analysis.refine import middle
 from placement_advisor.candidates.families import ALWAYS_RUN
 from placement_advisor.defaults import BASELINE
-from placement_advisor.measurement.verdict import paired_ratios
-from placement_advisor.simulator.belief import COMMON, REST, Belief, Seen
-from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.measurement.measurement import paired_ratios
+from placement_advisor.simulator.sensitivity import (
+    COMMON,
+    REST,
+    MeasuredRatio,
+    PredictionCorrection,
+    Sensitivity,
+)
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -42,13 +47,13 @@ _TRIED = [n / 100 for n in range(1, 31)]
 class Model:
     """A recorded model with its splits as seen, by label."""
 
-    seen: dict[str, Seen]
+    seen: dict[str, MeasuredRatio]
     sensitivity: Sensitivity
 
     def after(self, others: Iterable[str], label: str) -> PredictedRatio:
         """Return what is predicted of a split when others have run."""
         seen = [self.seen[other] for other in others if other != label]
-        return Belief(self.sensitivity, seen).ratio(self.seen[label].placement)
+        return PredictionCorrection(self.sensitivity, seen).ratio(self.seen[label].placement)
 
 
 def model(recording: Recording) -> Model:
@@ -61,7 +66,7 @@ def model(recording: Recording) -> Model:
     for label, split in recording.splits.items():
         if label not in (BASELINE, ELSEWHERE):
             ratio, deviation = middle(paired_ratios(alone.rounds, split.rounds))
-            seen[label] = Seen(placement=split.placement, ratio=ratio, deviation=deviation)
+            seen[label] = MeasuredRatio(placement=split.placement, ratio=ratio, deviation=deviation)
     return Model(seen=seen, sensitivity=Sensitivity(simulator, alone.placement, MEASURED_DOUBT))
 
 

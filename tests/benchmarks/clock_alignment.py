@@ -38,13 +38,12 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.clock_range import ClockRange, Ping, range_of_pings
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import expect
+from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import preload
-from placement_advisor.profile.timeline.clock_alignment import HostClocks
-from placement_advisor.profile.timeline.worker_steps import read_worker_steps
-from placement_advisor.profile.xspace.xplane import copy_set_back
+from placement_advisor.profile.worker_steps import HostClocks, read_worker_steps
+from placement_advisor.profile.xplane import copy_set_back
 from placement_advisor.testbed import testbed as testbeds
-from placement_advisor.testbed.trial import Trial
+from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.processes.children import Child
-    from placement_advisor.testbed.trial import Entry
+    from placement_advisor.testbed.benchmark import BenchmarkEntry
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 # Delays to the second host and back.
@@ -82,7 +81,7 @@ class Found:
 
 
 def measure(
-    network: Lab, trial: Trial, entry: Entry, scratch: Path, skew_ns: int
+    network: Lab, trial: Benchmark, entry: BenchmarkEntry, scratch: Path, skew_ns: int
 ) -> Mapping[str, Found]:
     """Profile some steps and align them in three ways."""
     pings = list(pinged(network, skew_ns))
@@ -206,7 +205,7 @@ def measured_paths(profiles: int) -> bool:
         testbed.add_program(testbeds.STEP, scratch / "bundle", traced.graph)
         try:
             testbed.start()
-            trial = Trial(testbed, steps=4, watcher=Silent())
+            trial = Benchmark(testbed, steps=4, watcher=Silent())
             entry = trial.enter(alternating(traced.graph, tuple(d.name for d in plan.devices)))
             for path in (*SYMMETRIC, *ASYMMETRIC):
                 network.shape("h1", delay_ns=path[0])

@@ -17,9 +17,8 @@ from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure, RemoteModule
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.simulator.simulator import Simulator
 
 grappler_estimates = RemoteModule("grappler_estimates")

@@ -24,10 +24,9 @@ from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.added_rounds import time_in_rounds
-from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.benchmark import Benchmark, time_in_rounds
+from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 from placement_advisor.units import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -110,8 +109,8 @@ def _compared(small: int, large: int, way: str, rounds: int) -> tuple[int, float
 
 
 def _timed(testbed: Testbed, traced: Traced, rounds: int) -> tuple[int, float]:
-    trial = Trial(testbed, steps=20, watcher=Silent())
-    costing = measure_costs(trial, testbed.plan, traced, calibrated(testbed, Silent()))
+    trial = Benchmark(testbed, steps=20, watcher=Silent())
+    costing = measure_costs(trial, testbed.plan, traced, calibration_of(testbed, Silent()))
     graph, cluster = traced.graph, costing.cluster
     placement = _placement(graph, *cluster.device_names()[:2])
     predicted_ns = Simulator(graph, costing.costs.everywhere(cluster), cluster).step_ns(placement)

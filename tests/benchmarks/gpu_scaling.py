@@ -47,7 +47,7 @@ from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource

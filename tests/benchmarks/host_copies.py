@@ -31,9 +31,9 @@ from network_lab.two_hosts import TwoHosts
 from silent import Silent
 
 from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.calibrate_hosts import calibrated_hosts
+from placement_advisor.testbed.cost_measurement import calibration_of_hosts
 from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Copies:
 def predicted_and_copied(testbed: Testbed, sizes_bytes: list[int]) -> list[Copies]:
     """Calibrate, predict, and copy."""
     testbed.start()
-    calibration = calibrated_hosts(testbed, Silent(), anew=True)
+    calibration = calibration_of_hosts(testbed, Silent(), anew=True)
     links = calibrated_cluster(testbed.plan.devices, calibration).device_links()
     there, back = (
         next(link for link in links if link.source == ends[0].name)

@@ -30,18 +30,16 @@ from silent import Silent
 
 from placement_advisor.candidates import families, references, towers
 from placement_advisor.defaults import BASELINE
-from placement_advisor.measurement.verdict import compare
+from placement_advisor.measurement.measurement import compare
 from placement_advisor.processes.children import preload
-from placement_advisor.simulator.break_even import Outcome, break_even
+from placement_advisor.simulator.break_even import BreakEvenOutcome, break_even
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.added_rounds import time_in_rounds
-from placement_advisor.testbed.calibrate_hosts import calibrated_hosts
-from placement_advisor.testbed.costing import measure_costs
+from placement_advisor.testbed.benchmark import Benchmark, time_in_rounds
+from placement_advisor.testbed.cost_measurement import calibration_of_hosts, measure_costs
 from placement_advisor.testbed.testbed import STEP
-from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
-    from placement_advisor.measurement.verdict import Comparison
+    from placement_advisor.measurement.measurement import Comparison
     from placement_advisor.testbed.testbed import Testbed
 
 FIRST_MBIT = 1000.0
@@ -64,8 +62,8 @@ def predicted_and_found(testbed: Testbed, model: Path, scratch: Path, rounds: in
     graph = traced.graph
     testbed.add_program(STEP, bundle, graph)
     testbed.start()
-    calibration = calibrated_hosts(testbed, Silent(), anew=True)
-    trial = Trial(testbed, steps=_STEPS, watcher=Silent())
+    calibration = calibration_of_hosts(testbed, Silent(), anew=True)
+    trial = Benchmark(testbed, steps=_STEPS, watcher=Silent())
     costing = measure_costs(trial, testbed.plan, traced, calibration)
     costs, cluster = costing.costs.everywhere(costing.cluster), costing.cluster
     proposed = families.propose((references.SINGLE, towers.TOWERS), graph, costs, cluster)
@@ -83,7 +81,7 @@ def predicted_and_found(testbed: Testbed, model: Path, scratch: Path, rounds: in
     assert found is not None
     sweep = found.bandwidth
     assert sweep is not None
-    if sweep.outcome is not Outcome.CROSSES:
+    if sweep.outcome is not BreakEvenOutcome.CROSSES:
         _say(f"predicted: {sweep.outcome}; at {FIRST_MBIT:g} Mbit/s {sweep.here.best.ratio:.3f}")
         return
     assert sweep.wins_from is not None
@@ -106,7 +104,7 @@ def predicted_and_found(testbed: Testbed, model: Path, scratch: Path, rounds: in
     _say(f"predicted {predicted_mbit:.1f} Mbit/s, found {found_mbit:.1f}: {error:+.1%}")
 
 
-def _timed_at(trial: Trial, label: str, rate_mbit: float, rounds: int) -> Comparison:
+def _timed_at(trial: Benchmark, label: str, rate_mbit: float, rounds: int) -> Comparison:
     """Have the rate changed, time some rounds at it, and say what came out."""
     print(f"rate {rate_mbit}", flush=True)
     sys.stdin.readline()

@@ -26,8 +26,8 @@ from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
 
 from placement_advisor.machine.testbed_plan import HostLink, TestbedKind, plan_testbed
-from placement_advisor.measurement.verdict import compare
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.measurement.measurement import compare
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.testbed import STEP, Testbed
 

@@ -13,7 +13,7 @@ import argparse
 from statistics import median
 
 from placement_advisor.cost.batch import Throughput, fit_batch_time
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.run import as_is
 from placement_advisor.tf.trace import tracer

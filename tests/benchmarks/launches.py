@@ -18,9 +18,9 @@ from silent import Silent
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed import costing
+from placement_advisor.testbed import cost_measurement
+from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 SMALL_OPS = ("deep_chain", "polynomial_fit", "mixture_of_experts", "lstm_seq2seq")
@@ -39,9 +39,9 @@ def launch_ns(path: Path) -> tuple[int, int, int]:
         testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
-            calibration = costing.calibrated(testbed, Silent())
-            trial = Trial(testbed, steps=4, watcher=Silent())
-            found = costing.measure_costs(trial, plan, traced, calibration)
+            calibration = cost_measurement.calibration_of(testbed, Silent())
+            trial = Benchmark(testbed, steps=4, watcher=Silent())
+            found = cost_measurement.measure_costs(trial, plan, traced, calibration)
         finally:
             testbed.close()
     count = len(found.costs.costs)
@@ -51,7 +51,7 @@ def launch_ns(path: Path) -> tuple[int, int, int]:
 def main() -> None:
     """Print a row for each sample."""
     preload()
-    costing.MAX_DISPATCH_NS = sys.maxsize
+    cost_measurement.MAX_DISPATCH_NS = sys.maxsize
     print("| sample | ops | mean op | beside each op |\n|---|---|---|---|")
     for name in sys.argv[1:] or SMALL_OPS:
         count, op_ns, beside_ns = launch_ns(SAMPLES / f"{name}.py")

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 from random_models import random_model
 
 from placement_advisor.api import analyze
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.verdict import compare, paired_ratios
+from placement_advisor.measurement.measurement import Interval, compare, paired_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -29,14 +29,14 @@ from placement_advisor.candidates import families, references, towers
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-from placement_advisor.profile.timeline.allocator_memory import measured_memory
-from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
-from placement_advisor.profile.xspace.xplane import read_planes
+from placement_advisor.profile.steps import host_lines, step_windows
+from placement_advisor.profile.worker_steps import measured_memory
+from placement_advisor.profile.xplane import read_planes
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.benchmark import Benchmark
+from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
-from placement_advisor.testbed.trial import Trial
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.peak import PeakMemory
+    from placement_advisor.simulator.schedule import PeakMemory
     from placement_advisor.tf.answers import Traced
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -134,8 +134,8 @@ def _measure(name: str, mode: str) -> Iterator[Row]:
 def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
     graph, devices = traced.graph, [device.name for device in testbed.plan.devices]
     watcher = Silent()
-    trial = Trial(testbed, steps=1, watcher=watcher)
-    costing = measure_costs(trial, testbed.plan, traced, calibrated(testbed, watcher))
+    trial = Benchmark(testbed, steps=1, watcher=watcher)
+    costing = measure_costs(trial, testbed.plan, traced, calibration_of(testbed, watcher))
     for label in trial.entries:
         testbed.call(runner.discard, label)
     simulator = Simulator(graph, costing.costs.everywhere(costing.cluster), costing.cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource

@@ -24,13 +24,13 @@ import numpy as np
 from record_runs import ELSEWHERE, Recording
 
 from placement_advisor.defaults import BASELINE
-from placement_advisor.profile.spans import Spans, union
-from placement_advisor.profile.xspace.xplane import read_planes
+from placement_advisor.profile.device_trace import Spans, union_of_spans
+from placement_advisor.profile.xplane import read_planes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.profile.xspace.xplane import Event
+    from placement_advisor.profile.xplane import Event
 
 # Shorter ops are timed by what surrounds them.
 _SHORTEST_NS = 20_000
@@ -65,7 +65,9 @@ def runs(recording: Recording) -> Iterator[Ran]:
             continue
         by_device = _ops(split.files)
         for device, events in by_device.items():
-            others = union(_spans(found) for other, found in by_device.items() if other != device)
+            others = union_of_spans(
+                _spans(found) for other, found in by_device.items() if other != device
+            )
             for event in _to_themselves(events):
                 expected_ns = alone_ns.get(_op(event), 0)
                 if expected_ns >= _SHORTEST_NS:

@@ -46,12 +46,11 @@ from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, compare
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, compare
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.added_rounds import time_in_rounds
-from placement_advisor.testbed.costing import calibrated
+from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
+from placement_advisor.testbed.cost_measurement import calibration_of
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import SilentWatcher, Trial
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -153,11 +152,11 @@ def measured_again(path: Path) -> dict[str, Any]:
         testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
-            cluster = calibrated_cluster(plan.devices, calibrated(testbed, Silent()))
+            cluster = calibrated_cluster(plan.devices, calibration_of(testbed, Silent()))
             own = as_written(traced.graph, traced.requested_device_of, cluster)
             if own is None:
                 return {"why": f"{defaults.AS_WRITTEN} is no placement"}
-            trial = Trial(testbed, steps=defaults.STEPS, watcher=SilentWatcher())
+            trial = Benchmark(testbed, steps=defaults.STEPS, watcher=SilentProgress())
             entries = {
                 placement.label: trial.enter(placement)
                 for placement in (references.on_device(traced.graph, plan.devices[0].name), own)
@@ -167,7 +166,7 @@ def measured_again(path: Path) -> dict[str, Any]:
                 return {"why": failed[0]}
             step_s = min(entry.warmup_ns[-1] for entry in entries.values()) / NS_PER_S
             steps = max(defaults.STEPS, min(round(_TURN_S / step_s), _MOST_STEPS))
-            longer = Trial(testbed, steps=steps, watcher=SilentWatcher())
+            longer = Benchmark(testbed, steps=steps, watcher=SilentProgress())
             longer.entries |= {name: replace(each, rounds=[]) for name, each in entries.items()}
             time_in_rounds(longer, _ROUNDS, lambda _: None)
             alone, split = (longer.entries[name].rounds for name in (defaults.BASELINE, own.label))

@@ -16,14 +16,13 @@ from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.candidates import references, towers
 from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.verdict import compare, paired_ratios
+from placement_advisor.measurement.measurement import compare, paired_ratios
 from placement_advisor.report.analysis_folder import AnalysisFolder
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.added_rounds import time_in_rounds
-from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, time_in_rounds
+from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Entry, Trial
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
@@ -118,8 +117,8 @@ def _compared(
 ) -> Model:
     graph, plan = traced.graph, testbed.plan
     watcher = Silent()
-    calibration = calibrated(testbed, watcher)
-    trial = Trial(testbed, steps=_STEPS, watcher=watcher)
+    calibration = calibration_of(testbed, watcher)
+    trial = Benchmark(testbed, steps=_STEPS, watcher=watcher)
     costing = measure_costs(trial, plan, traced, calibration)
     cluster = costing.cluster
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
@@ -157,8 +156,8 @@ def _compared(
 
 def _pair(
     model: str,
-    alone: Entry,
-    entry: Entry,
+    alone: BenchmarkEntry,
+    entry: BenchmarkEntry,
     predicted: Schedule,
     predicted_range: PredictedRatio,
     done: int,

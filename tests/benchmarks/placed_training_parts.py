@@ -56,7 +56,7 @@ def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Write a placement of the script's step at random."""
     from placed_live import WORKERS, random_placement
 
-    from placement_advisor.processes.user_lines import is_user_code
+    from placement_advisor.processes.calls import is_user_code
     from placement_advisor.tf.load.capture import Capture
     from placement_advisor.tf.load.captured_step import captured
     from placement_advisor.tf.load.model_source import ModelSource
@@ -88,7 +88,7 @@ def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
 def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Run the script placed, with every 20th step beside the script's own."""
     from placement_advisor.measurement.verification import (
-        Results,
+        StepResults,
         from_other_values,
         rounding,
         verify,
@@ -143,10 +143,10 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
             for name, variable in self.variables.items():
                 variable.assign(values[name])
 
-        def results(self, own: Callable[[], Any], before: dict[str, Any]) -> Results:
+        def results(self, own: Callable[[], Any], before: dict[str, Any]) -> StepResults:
             self.set(before)
             self._within_step(own)
-            return Results(outputs=(), before=before, state=self.values(), given={})
+            return StepResults(outputs=(), before=before, state=self.values(), given={})
 
     original = placed_run.trace_step
 

@@ -37,7 +37,7 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.families import NAMES, WORST_CASE_FAMILIES
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def traced_file(path: Path, effort: float) -> Subject:
         open_ports=False,
         output=Path(),
     )
-    watcher = SilentWatcher()
+    watcher = SilentProgress()
     with Child("loader") as loader:
         model = traced_model(source, None, loader, watcher)
         splits = split_batch(options, DEVICES, model, None, loader, watcher)

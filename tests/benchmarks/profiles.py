@@ -22,8 +22,8 @@ from pathlib import Path
 
 from silent import Silent
 
-from placement_advisor.profile.formats import read_profile
-from placement_advisor.profile.xspace.xplane_schema import new_space
+from placement_advisor.profile.read_profile import read_profile
+from placement_advisor.profile.xplane_schema import new_space
 
 _SILENT = Silent().working
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -75,7 +75,7 @@ def _time(what: str, *paths: Path) -> None:
 
 def _ask_xprof(paths: list[Path]) -> None:
     """Ask for the overview on a copy; nothing without paths."""
-    from placement_advisor.profile.xprof_overview import xprof_overview
+    from placement_advisor.profile.totals import xprof_overview
 
     if paths:
         print(xprof_overview(paths))

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.simulator import Simulator
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.testbed.costing import Costing
+    from placement_advisor.testbed.cost_measurement import CostMeasurement
 
 EVERY_FAMILY = tuple(families.FAMILIES)
 
 
 def proposals(
     graph: OpGraph,
-    costing: Costing,
+    costing: CostMeasurement,
     simulator: Simulator,
     names: Sequence[str],
     effort: Effort | None = None,

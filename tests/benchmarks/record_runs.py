@@ -33,14 +33,13 @@ from steadiest import TRIES, steadiest
 from placement_advisor.candidates import references
 from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.verdict import paired_ratios
+from placement_advisor.measurement.measurement import paired_ratios
 from placement_advisor.processes.children import preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.testbed.added_rounds import time_in_rounds
-from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.benchmark import Benchmark, time_in_rounds
+from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,9 +47,9 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.calibration import Calibration
     from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.timeline.worker_steps import Crossing
-    from placement_advisor.testbed.costing import Costing
-    from placement_advisor.testbed.trial import Entry
+    from placement_advisor.profile.worker_steps import PlannedCopy
+    from placement_advisor.testbed.benchmark import BenchmarkEntry
+    from placement_advisor.testbed.cost_measurement import CostMeasurement
     from placement_advisor.tf.answers import Traced
 
 # All of the step on the second device.
@@ -72,7 +71,7 @@ class Split:
     predicted_ns: int
     rounds: tuple[tuple[int, ...], ...]
     profile: StepProfile | None
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[PlannedCopy, ...]
     files: Mapping[str, bytes]
     client: bytes
 
@@ -85,7 +84,7 @@ class Recording:
     traced: Traced
     calibration: Calibration
     speed_ns: Mapping[str, int]
-    costing: Costing
+    costing: CostMeasurement
     splits: Mapping[str, Split]
 
     def save(self, path: Path) -> None:
@@ -133,8 +132,8 @@ def recorded(path: Path, mode: str, rounds: int) -> Recording:
 
 
 def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recording:
-    calibration = calibrated(testbed, Silent())
-    trial = Trial(testbed, steps=_STEPS, watcher=Silent())
+    calibration = calibration_of(testbed, Silent())
+    trial = Benchmark(testbed, steps=_STEPS, watcher=Silent())
     costing = measure_costs(trial, testbed.plan, traced, calibration)
     speed_ns = trial.speed()
     costs = costing.costs.everywhere(costing.cluster)
@@ -162,7 +161,7 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     )
 
 
-def _split(entry: Entry, predicted_ns: int) -> Split:
+def _split(entry: BenchmarkEntry, predicted_ns: int) -> Split:
     files = entry.files
     assert files is not None
     assert entry.prepared is not None

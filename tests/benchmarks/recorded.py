@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.links import residuals
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.recorded.recorded import Recorded, read_recorded
-from placement_advisor.profile.recorded.recorded_costs import recorded_links
+from placement_advisor.profile.recorded_costs import recorded_links
+from placement_advisor.profile.recorded_ops import RecordedProfile, read_recorded
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.machine.devices import Link
-    from placement_advisor.profile.recorded.recorded_events import Sample
+    from placement_advisor.profile.recorded_ops import Sample
 
 _MAX_OPS = 10
 
@@ -37,7 +37,7 @@ def main() -> None:
         raise SystemExit(f"{error.message}\n{error.hint or ''}") from None
 
 
-def _show(recorded: Recorded) -> None:
+def _show(recorded: RecordedProfile) -> None:
     on_device = [op for op in recorded.ops if op.on_device]
     ops_ns = sum(sum(op.step_ns) for op in on_device)
     print(

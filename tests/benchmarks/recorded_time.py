@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING
 from record_runs import ELSEWHERE, Recording
 
 from placement_advisor.defaults import BASELINE
-from placement_advisor.simulator.intervals import by_key, length, merged
+from placement_advisor.simulator.schedule import (
+    intervals_by_key,
+    intervals_length,
+    merged_intervals,
+)
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import NS_PER_MS
 
@@ -68,13 +72,15 @@ def _first(starts: Iterable[tuple[str, int]], device: str) -> int:
 
 def _longer(split: Split, profile: StepProfile, alone_ns: Mapping[str, int]) -> str:
     """Return for each device how much longer its ops take than on one device alone."""
-    ran = by_key((s.lane, (s.start_ns, s.end_ns)) for s in profile.timeline if not s.is_copy)
+    ran = intervals_by_key(
+        (s.lane, (s.start_ns, s.end_ns)) for s in profile.timeline if not s.is_copy
+    )
     told = []
     for device, spans in sorted(ran.items()):
         ops = (op for op, where in split.placement.device_of.items() if where == device)
         expected_ns = sum(alone_ns.get(op, 0) for op in ops)
         if expected_ns:
-            told.append(f"{length(merged(spans)) / expected_ns:.2f}x")
+            told.append(f"{intervals_length(merged_intervals(spans)) / expected_ns:.2f}x")
     return " and ".join(told)
 
 

@@ -16,21 +16,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.graph.op import COMPUTING_ROLES, CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.profile.timeline.allocator_memory import measured_memory
-from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
-from placement_advisor.profile.timeline.worker_events import ARRIVAL, RECEIVE_KINDS, gather_events
-from placement_advisor.profile.xspace.xplane import read_planes
-from placement_advisor.simulator.events import OpRun, Transfer
+from placement_advisor.profile.steps import (
+    ARRIVAL,
+    RECEIVE_KINDS,
+    gather_events,
+    host_lines,
+    step_windows,
+)
+from placement_advisor.profile.worker_steps import measured_memory
+from placement_advisor.profile.xplane import read_planes
 from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.schedule import OpRun, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.profile.timeline.step_windows import OpenStep, StepWindows
-    from placement_advisor.profile.timeline.worker_steps import Crossing
-    from placement_advisor.profile.xspace.xplane import Line
-    from placement_advisor.simulator.peak import PeakMemory
+    from placement_advisor.profile.steps import OpenStep, StepWindows
+    from placement_advisor.profile.worker_steps import PlannedCopy
+    from placement_advisor.profile.xplane import Line
+    from placement_advisor.simulator.schedule import PeakMemory
     from placement_advisor.testbed.testbed import ProfileFiles
 
     # From when to when, in ns.
@@ -57,7 +62,7 @@ def replayed(
     graph: OpGraph,
     placement: Placement,
     files: ProfileFiles,
-    crossings: Sequence[Crossing],
+    crossings: Sequence[PlannedCopy],
     collective_of: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, Replayed]]:
     """Yield what each device held in each profiled step that all of them reported.

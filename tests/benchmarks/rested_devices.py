@@ -15,9 +15,8 @@ from pathlib import Path
 from statistics import quantiles
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure, RemoteModule
 from placement_advisor.processes.children import preload
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.testbed.testbed import Testbed
 
 # Products of the reference size, of which one takes 0.2 ms on a core at rest.

@@ -29,8 +29,8 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import STEPS
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
+from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def recorded(model: str, rounds: int) -> dict[str, list[float]]:
         testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
-            trial = Trial(testbed, steps=STEPS, watcher=Silent())
+            trial = Benchmark(testbed, steps=STEPS, watcher=Silent())
             for placement in _placements(traced.graph, [device.name for device in plan.devices]):
                 trial.enter(placement)
             for number in range(rounds):

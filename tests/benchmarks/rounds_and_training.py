@@ -44,17 +44,21 @@ from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.measurement.verdict import (
+from placement_advisor.measurement.measurement import (
     WORTHWHILE_RATIO,
     Verdict,
     compare,
+    least_samples,
     paired_ratios,
 )
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.testbed.added_rounds import TIMING_BUDGET_S, time_in_rounds
-from placement_advisor.testbed.trial import SilentWatcher, Trial
+from placement_advisor.testbed.benchmark import (
+    TIMING_BUDGET_S,
+    Benchmark,
+    SilentProgress,
+    time_in_rounds,
+)
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
 
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.run import Results
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.testbed.trial import Entry
+    from placement_advisor.testbed.benchmark import BenchmarkEntry
 
 _SEEDS = 10**6
 _SPLITS = 5
@@ -239,7 +243,7 @@ def _train(
 
 
 def _in_longer_turns(
-    apparatus: Apparatus, entries: Mapping[str, Entry]
+    apparatus: Apparatus, entries: Mapping[str, BenchmarkEntry]
 ) -> dict[str, dict[str, list[tuple[int, ...]]]]:
     """Return the rounds of each candidate, by how long turns are.
 
@@ -252,7 +256,7 @@ def _in_longer_turns(
     lengths = {AGAIN: defaults.STEPS} | {f"{steps} steps": steps for steps in _LONGER_STEPS}
     found = {}
     for name, steps in lengths.items():
-        trial = Trial(apparatus.testbed, steps=steps, watcher=SilentWatcher())
+        trial = Benchmark(apparatus.testbed, steps=steps, watcher=SilentProgress())
         trial.entries |= {label: replace(each, rounds=[]) for label, each in entries.items()}
         rounds_s = least_samples(trial.competitors) * (1 + steps) * sum(step_s.values())
         if name == AGAIN or rounds_s <= TIMING_BUDGET_S:
@@ -272,7 +276,7 @@ def _medians(
     ]
 
 
-def _abba(alone: Entry, split: Entry, seconds: float) -> dict[str, Any]:
+def _abba(alone: BenchmarkEntry, split: BenchmarkEntry, seconds: float) -> dict[str, Any]:
     """Return what runs of so many seconds took, of the single device and of a split."""
     runs: dict[str, list[dict[str, Any]]] = {"single_runs": [], "split_runs": []}
     order = (("single_runs", alone), ("split_runs", split))

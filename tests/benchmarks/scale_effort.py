@@ -22,7 +22,7 @@ from public_model_file import public_model_file
 from placement_advisor import defaults
 from placement_advisor.analysis.compare_hardware import compare_hardware
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.load.model_source import ModelSource
 
 ONE_HOST = "8xH100-NVLink4"
@@ -34,7 +34,7 @@ HARDWARE = {
 }
 
 
-class Clock(SilentWatcher):
+class Clock(SilentProgress):
     """Says when the simulation of each machine began, and how much memory was held by then."""
 
     def __init__(self) -> None:

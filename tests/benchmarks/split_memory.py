@@ -38,7 +38,7 @@ from placement_advisor.cost.rings import ring_of_devices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.profile.timeline.worker_steps import read_worker_steps
+from placement_advisor.profile.worker_steps import read_worker_steps
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import splitter, tracer

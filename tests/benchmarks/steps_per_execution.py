@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.measurement.loop_timing import LoopTiming
+from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.tf.run import fit_timer
 from placement_advisor.units import format_ns
 

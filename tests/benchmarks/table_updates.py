@@ -29,10 +29,10 @@ from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.measured_costs import dispatch_overhead_ns, measured_costs
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import preload
+from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 from placement_advisor.units import format_ns
 
 LAZY_ADAM = re.findall(r"```python\n(.*?)```", page("PA307"), re.DOTALL)[0]
@@ -118,7 +118,7 @@ def _compared(
     alone = on_device(graphs[STEP], name)
     try:
         testbed.start()
-        trial = Trial(testbed, steps=_STEPS, watcher=Silent())
+        trial = Benchmark(testbed, steps=_STEPS, watcher=Silent())
         entry = trial.enter(alone)
         trial.examine(entry)
         assert entry.profile is not None, entry.failure

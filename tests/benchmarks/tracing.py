@@ -18,9 +18,8 @@ from typing import Any
 from big_models import BIG_MODELS, write_big_model
 from machine_facts import machine_facts
 
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure, RemoteModule
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.processes.remote import RemoteModule
 
 traced_costs = RemoteModule("traced_costs")
 

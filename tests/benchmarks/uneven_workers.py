@@ -26,7 +26,7 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import Balance, DeviceSpeed, best_by_lines, sizes_to_time
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure, expect
+from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.report.balance_text import render_balance
 from placement_advisor.testbed.testbed import Testbed

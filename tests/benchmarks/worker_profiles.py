@@ -16,13 +16,12 @@ from silent import Silent
 
 from placement_advisor.candidates.references import on_device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure, RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
-from placement_advisor.profile.timeline.step_windows import OP_EVENT, host_lines
-from placement_advisor.profile.xspace.xplane import read_planes
+from placement_advisor.profile.steps import OP_EVENT, host_lines
+from placement_advisor.profile.xplane import read_planes
+from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import PROFILED_STEPS, Trial
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
@@ -85,7 +84,7 @@ def profiled(path: Path, profiles: int) -> Profiled:
 
 
 def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Executed]:
-    trial = Trial(testbed, steps=1, watcher=Silent())
+    trial = Benchmark(testbed, steps=1, watcher=Silent())
     entry = trial.enter(on_device(graph, testbed.plan.devices[0].name))
     shortest: dict[str, int] = {}
     for _ in range(profiles):

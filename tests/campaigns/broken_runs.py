@@ -26,7 +26,7 @@ from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.step_limit import MOST_LIMIT_S
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.place import placer

@@ -30,7 +30,7 @@ CORE = Subject(
             tests=("tests/solvers/test_latency.py", "tests/solvers/test_local_search.py"),
         ),
         Area(
-            modules=("profile/step_profile.py", "profile/totals.py", "profile/timeline/*.py"),
+            modules=("profile/steps.py", "profile/totals.py", "profile/timeline/*.py"),
             tests=("tests/profile",),
         ),
     ),

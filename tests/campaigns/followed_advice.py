@@ -53,12 +53,12 @@ from placement_advisor.candidates import references
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Role
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.anytime_interval import median_interval
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.measurement.measurement import median_interval
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import GrowingStep
-from placement_advisor.testbed.training_loop import loop_timing
-from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.testbed.benchmark import SilentProgress
+from placement_advisor.testbed.user_step import loop_timing
 from placement_advisor.tf.calls import as_is
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def _as_is(model: _Analysed, text: str) -> list[tuple[float, float]]:
         children = []
         for path in (model.path, _written(model, text)):
             child = stack.enter_context(Child("loader"))
-            load_model(usual_options(path, "train").source, child, SilentWatcher())
+            load_model(usual_options(path, "train").source, child, SilentProgress())
             children.append(child)
         calls = [
             lambda n, child=child: child.call(as_is.run_as_is, n, 1 + _STEPS, time_limit_s=120)
@@ -328,7 +328,7 @@ def _on_worker(model: _Analysed, text: str) -> list[tuple[float, float]]:
     bundle.mkdir()
     with Child("loader") as child:
         source = usual_options(path, "train").source
-        traced = traced_model(source, bundle, child, SilentWatcher())
+        traced = traced_model(source, bundle, child, SilentProgress())
     device_of = references.on_device(traced.graph, model.subject.plan.devices[0].name).device_of
     testbed.add_program(path.stem, bundle, traced.graph)
     answer = testbed.prepare(path.stem, device_of, path.stem)
@@ -359,7 +359,7 @@ def _in_turns(calls: Sequence[Callable[[int], list[int] | CallFailure]]) -> list
 
 def _in_fit(model: _Analysed) -> list[tuple[float, float]]:
     with Child("loader") as child:
-        load_model(usual_options(model.path, "train").source, child, SilentWatcher())
+        load_model(usual_options(model.path, "train").source, child, SilentProgress())
         steps = child.call(as_is.run_as_is, 0, _STEPS, time_limit_s=120)
         timing = None if isinstance(steps, CallFailure) else loop_timing(child, steps)
     if timing is None:

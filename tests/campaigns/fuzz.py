@@ -14,7 +14,7 @@ from typing import Any
 from campaign import run_campaign
 from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined, readers
 
-from placement_advisor.profile.formats import read_profile
+from placement_advisor.profile.read_profile import read_profile
 
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
 sys.path.append(str(Path(__file__).parents[1] / "report"))

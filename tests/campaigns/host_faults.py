@@ -52,7 +52,7 @@ import os, time
 from placement_advisor.remote_hosts import remote_child
 from placement_advisor.testbed import calibrate_hosts
 from placement_advisor.processes import children
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 calibrate_hosts.UNSTEADY_P90 = float("inf")
 def note(*words):
     with open(os.environ["NOTES"], "a") as file:

@@ -60,7 +60,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.load.model_source import ModelSource

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.processes import children
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

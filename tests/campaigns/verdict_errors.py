@@ -40,9 +40,8 @@ from campaign import run_campaign
 from placement_advisor.analysis.run import looks
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.placement import Placement
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, Verdict, overall
-from placement_advisor.testbed.added_rounds import MAX_ROUNDS, time_in_rounds
-from placement_advisor.testbed.trial import Trial
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, Verdict, overall_verdict
+from placement_advisor.testbed.benchmark import MAX_ROUNDS, Benchmark, time_in_rounds
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
     The last of them are ``joining``, one after each look.
     """
     up: Any = SimpleNamespace(up=True)  # Each turn has a bench of its own.
-    trial = Trial(testbed=up, steps=1, watcher=_Watcher(), joining=joining)
+    trial = Benchmark(testbed=up, steps=1, watcher=_Watcher(), joining=joining)
     waiting = list(enumerate(turns))
 
     def enter(done: int) -> None:
@@ -197,7 +196,7 @@ def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
     while len(waiting) > joining:
         enter(0)
     time_in_rounds(trial, None, end_round)
-    return overall(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
+    return overall_verdict(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
 
 
 def _raced_before(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:

@@ -27,7 +27,7 @@ from placement_advisor.machine import testbed_plan
 from placement_advisor.report.analysis.screen import MOST_LINES
 from placement_advisor.report.tensorboard.runs import find_runs
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.testbed import added_rounds
+from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
@@ -257,7 +257,7 @@ def resumed(
     """Two rounds more than those of the complete run."""
     folder = tmp_path_factory.mktemp("resumed") / "out"
     shutil.copytree(analysed.folder, folder)
-    with mock.patch.object(added_rounds, "MAX_ROUNDS", 1):
+    with mock.patch.object(benchmark, "MAX_ROUNDS", 1):
         words = ("--resume", "--rounds", "2", *FEW[2:])
         ran = run_here("analyze", str(two_towers), "-o", str(folder), *words)
     assert ran.code == 0, ran.err

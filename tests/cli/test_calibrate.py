@@ -22,7 +22,7 @@ from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:

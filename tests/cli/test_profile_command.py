@@ -12,7 +12,7 @@ import pytest
 
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def test_no_tensorflow_is_imported() -> None:
 
     code = (
         "import sys; from placement_advisor.cli.app import app; "
-        "import placement_advisor.profile.formats; print('tensorflow' in sys.modules)"
+        "import placement_advisor.profile.read_profile; print('tensorflow' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

@@ -17,7 +17,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch
-from placement_advisor.simulator.repetition import Repetition
+from placement_advisor.simulator.arrays import Repetition
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.measurement.anytime_interval import STAKES, least_samples, median_interval
+from placement_advisor.measurement.measurement import STAKES, least_samples, median_interval
 
 ratios = st.floats(min_value=0.01, max_value=100)
 

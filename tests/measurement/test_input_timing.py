@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from placement_advisor.measurement.input_timing import InputTiming
+from placement_advisor.measurement.measurement import InputTiming
 
 
 def test_the_rate_is_that_of_all_batches_since_prefetched_ones_come_in_bursts():

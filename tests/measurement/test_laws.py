@@ -7,13 +7,23 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.measurement.laws import of_comparison, of_measurement, of_schedule, of_step
-from placement_advisor.measurement.measurement import Interval, Law, Measurement, StepProfile
-from placement_advisor.measurement.verdict import Comparison, compare
+from placement_advisor.measurement.invariants import (
+    comparison_violations,
+    measurement_violations,
+    schedule_violations,
+    step_violations,
+)
+from placement_advisor.measurement.measurement import (
+    Comparison,
+    Interval,
+    Invariant,
+    Measurement,
+    StepProfile,
+    compare,
+    least_samples,
+)
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.simulator.events import OpRun, Transfer
-from placement_advisor.simulator.schedule import Schedule
+from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
 
 MS = 1_000_000
 
@@ -41,7 +51,7 @@ def profile(compute_ms: float, step_ms: float) -> StepProfile:
     )
 
 
-def laws(found) -> list[Law]:
+def laws(found) -> list[Invariant]:
     return [broken.law for broken in found]
 
 
@@ -52,39 +62,39 @@ def laws(found) -> list[Law]:
 )
 def test_a_step_holds_what_each_device_computes_and_waits_for(step_ns, busy_ns, exposed_ns):
     filled = {name: busy_ns.get(name, 0) + exposed_ns.get(name, 0) for name in "ab"}
-    found = of_step(step_ns, busy_ns, exposed_ns, {})
+    found = step_violations(step_ns, busy_ns, exposed_ns, {})
     assert len(found) == sum(filled_ns > step_ns for filled_ns in filled.values())
-    assert set(laws(found)) <= {Law.DEVICE_WITHIN_STEP}
+    assert set(laws(found)) <= {Invariant.DEVICE_WITHIN_STEP}
 
 
 def test_waits_of_several_devices_do_not_add_up_to_more_than_a_step():
     # The demo had 51.2 ms exposed in a step of 38.1: waits of two devices, added up.
     each = {"worker:0": 25_600_000, "worker:1": 25_600_000}
-    assert of_step(38_100_000, {}, each, {}) == ()
-    (broken,) = of_step(38_100_000, {}, {"worker:0": 51_200_000}, {})
+    assert step_violations(38_100_000, {}, each, {}) == ()
+    (broken,) = step_violations(38_100_000, {}, {"worker:0": 51_200_000}, {})
     assert broken.what == (
         "worker:0 computes for 0 ns and waits exposed for 51.2 ms in a step of 38.1 ms"
     )
 
 
 def test_copies_under_way_for_longer_than_the_step_are_named():
-    (broken,) = of_step(10, {}, {}, {("a", "b"): 10, ("b", "a"): 11})
-    assert broken.law is Law.COPIES_WITHIN_STEP
+    (broken,) = step_violations(10, {}, {}, {("a", "b"): 10, ("b", "a"): 11})
+    assert broken.law is Invariant.COPIES_WITHIN_STEP
     assert broken.what == "copies from b to a are under way for 11 ns in a step of 10 ns"
 
 
 def test_a_profile_of_another_step_than_the_timed_one_is_found_out():
     # As of a step under tf.distribute that was profiled with the whole batch on every device.
     timed = [(23_700_000,)] * 5
-    (broken,) = of_measurement(run(timed, profile(44.1, 46.0)))
-    assert broken.law is Law.PROFILE_OF_TIMED_STEP
+    (broken,) = measurement_violations(run(timed, profile(44.1, 46.0)))
+    assert broken.law is Invariant.PROFILE_OF_TIMED_STEP
     assert broken.what == (
         "worker:0 computes for 44.1 ms in the profiled steps, where the timed ones last 23.7 ms"
     )
-    assert of_measurement(run(timed, profile(22.0, 23.0))) == ()
+    assert measurement_violations(run(timed, profile(22.0, 23.0))) == ()
     # A quarter longer is allowed.
-    assert of_measurement(run([(20 * MS,)] * 5, profile(25.0, 26.0))) == ()
-    assert of_measurement(run(timed)) == ()
+    assert measurement_violations(run([(20 * MS,)] * 5, profile(25.0, 26.0))) == ()
+    assert measurement_violations(run(timed)) == ()
 
 
 rounds = st.lists(st.integers(1, 1_000), min_size=1, max_size=4)
@@ -95,25 +105,25 @@ def test_whatever_is_compared_has_a_ratio_that_agrees_with_its_rounds(pairs):
     single, split = run(pair[0] for pair in pairs), run(pair[1] for pair in pairs)
     comparison = compare("single", single.rounds, split.rounds, among=1)
     assert comparison is not None
-    assert of_comparison(comparison, single, split) == ()
+    assert comparison_violations(comparison, single, split) == ()
 
 
 def test_ratios_that_their_rounds_do_not_have_are_found_out():
     single, split = run([(10,), (12,), (11,)]), run([(20,), (21,), (23,)])
 
-    def found(**ratio: float) -> list[Law]:
+    def found(**ratio: float) -> list[Invariant]:
         interval = Interval(**ratio)
         compared = Comparison(baseline="single", ratio=interval, rounds=3)
-        return laws(of_comparison(compared, single, split))
+        return laws(comparison_violations(compared, single, split))
 
     assert found(median=2.0, low=1.75, high=2.1) == []
     # A speed-up taken for a ratio, and an interval of something else.
-    assert found(median=0.5, low=0.48, high=0.57) == [Law.RATIO_AGREES]
-    assert found(median=2.0, low=2.05, high=2.1) == [Law.RATIO_AGREES]
-    assert found(median=2.0, low=1.75, high=1.95) == [Law.RATIO_AGREES]
+    assert found(median=0.5, low=0.48, high=0.57) == [Invariant.RATIO_AGREES]
+    assert found(median=2.0, low=2.05, high=2.1) == [Invariant.RATIO_AGREES]
+    assert found(median=2.0, low=1.75, high=1.95) == [Invariant.RATIO_AGREES]
     # The least of the rounds is 21 / 12, the largest 23 / 11.
-    assert found(median=1.74, low=1.7, high=2.1) == [Law.RATIO_AGREES]
-    assert found(median=2.1, low=1.75, high=2.2) == [Law.RATIO_AGREES]
+    assert found(median=1.74, low=1.7, high=2.1) == [Invariant.RATIO_AGREES]
+    assert found(median=2.1, low=1.75, high=2.2) == [Invariant.RATIO_AGREES]
 
 
 def schedule(*transfers: Transfer) -> Schedule:
@@ -160,17 +170,17 @@ def test_the_hops_of_a_collective_are_one_copy_on_each_device():
     ]
     assert (found.transfer_count, found.carried.amount) == (3, 500)
     assert found.transfer_ns == (6 + 1) + 4
-    assert of_schedule(found) == ()
+    assert schedule_violations(found) == ()
 
 
 def test_a_schedule_whose_parts_do_not_fit_is_named():
     late = schedule(hop("a", "b", 6, 11))
-    assert laws(of_schedule(late)) == [Law.PARTS_ADD_UP]
+    assert laws(schedule_violations(late)) == [Invariant.PARTS_ADD_UP]
     idle = replace(schedule(), exposed_by_device={"a": 6, "b": 0})
-    assert laws(of_schedule(idle)) == [Law.DEVICE_WITHIN_STEP]
+    assert laws(schedule_violations(idle)) == [Invariant.DEVICE_WITHIN_STEP]
 
 
 def test_the_public_contract_knows_every_law():
     candidate = load_schema("analysis")["properties"]["candidates"]["items"]
     named = candidate["properties"]["broken_laws"]["items"]["properties"]["law"]["enum"]
-    assert named == [law.value for law in Law]
+    assert named == [law.value for law in Invariant]

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.verdict import (
+from placement_advisor.measurement.measurement import (
     WORTHWHILE_RATIO,
     WORTHWHILE_SPEEDUP,
     Comparison,
+    Interval,
     Verdict,
     compare,
     is_in_doubt,
-    overall,
+    least_samples,
+    overall_verdict,
 )
 
 Rounds = list[tuple[int, ...]]
@@ -120,7 +120,7 @@ FASTER, SLOWER, UNSURE = between(0.8, 0.9), between(1.0, 1.2), between(0.9, 1.0)
 def test_one_faster_candidate_is_enough_and_one_unsure_keeps_from_rejecting_all(
     comparisons: list[Comparison], verdict: Verdict
 ) -> None:
-    assert overall(comparisons) is verdict
+    assert overall_verdict(comparisons) is verdict
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from placement_advisor.measurement.verification import (
-    Given,
-    Results,
+    AppliedUpdate,
     Rounding,
+    StepResults,
     Verification,
     rounding,
     verify,
@@ -24,12 +24,12 @@ DIGIT = float(np.finfo(np.float32).eps)
 
 def results(
     change: Any, given: tuple[Any, ...] | None = (), *, start: Any = 1.0, outputs: Any = ()
-) -> Results:
+) -> StepResults:
     """A variable `w` that starts from a value and changes, and what its update got in each step."""
     before = np.full(np.shape(change), start, np.float32)
     after = (before + np.asarray(change, np.float32)).astype(np.float32)
     rows = None if given is None else given_of(*given)
-    return Results(
+    return StepResults(
         outputs=tuple(map(np.asarray, outputs)),
         before={"w": before},
         state={"w": after},
@@ -37,18 +37,22 @@ def results(
     )
 
 
-def given_of(*values: Any) -> tuple[Given, ...]:
+def given_of(*values: Any) -> tuple[AppliedUpdate, ...]:
     return tuple(
-        Given(update="AssignSubVariableOp 0.0", step=step, value=np.asarray(value, np.float32))
+        AppliedUpdate(
+            update="AssignSubVariableOp 0.0", step=step, value=np.asarray(value, np.float32)
+        )
         for step, value in enumerate(values)
     )
 
 
-def shown(reference: Results, *runs: Results) -> list[Rounding]:
+def shown(reference: StepResults, *runs: StepResults) -> list[Rounding]:
     return [rounding(run, reference) for run in runs]
 
 
-def found(ours: Results, reference: Results, rounded: Results | None = None) -> Verification:
+def found(
+    ours: StepResults, reference: StepResults, rounded: StepResults | None = None
+) -> Verification:
     return verify(ours, reference, shown(reference, rounded or reference), STEPS)
 
 
@@ -96,7 +100,7 @@ def test_what_agrees_is_verified_where_rounding_moves_it_more(
     assert found(once, reference, rounded).unverified == ("w",)
 
 
-def _elements(few: float, others: float) -> Results:
+def _elements(few: float, others: float) -> StepResults:
     """What two steps give to 200 elements, of which two and all others are multiplied."""
     values = np.tile([3e-12, -3e-12], 100)
     values[:2] *= few
@@ -123,7 +127,7 @@ def test_a_hundredth_of_the_elements_may_be_up_to_rounding(
 
 
 def test_more_than_a_hundredth_of_the_elements_may_not() -> None:
-    def of(values: Any) -> Results:
+    def of(values: Any) -> StepResults:
         return results(np.zeros(199), (values[:199], values[:199]))
 
     ones = np.full(199, 3e-12)
@@ -133,7 +137,7 @@ def test_more_than_a_hundredth_of_the_elements_may_not() -> None:
     assert found(_sparse(1.0002), _sparse(1.0), _sparse(1.05)).unverified == ("w",)
 
 
-def _sparse(factor: float) -> Results:
+def _sparse(factor: float) -> StepResults:
     """What two steps give to a thousand elements, ten of which change, and one is multiplied."""
     values = np.zeros(1_000)
     values[:10] = 3e-12
@@ -215,8 +219,8 @@ def test_a_constant_that_stays_is_verified_and_one_that_moves_is_wrong() -> None
 
 
 def test_counters_and_texts_are_equal_or_not() -> None:
-    def counted(number: int) -> Results:
-        return Results(
+    def counted(number: int) -> StepResults:
+        return StepResults(
             outputs=(),
             before={"n": np.int64(0)},
             state={"n": np.int64(number)},
@@ -238,5 +242,5 @@ def test_outputs_are_compared_with_their_largest_value() -> None:
 def test_a_variable_that_is_not_there_or_of_another_shape_is_wrong() -> None:
     reference = results([0.1, 0.1], None)
     assert found(results([0.1], None), reference).wrong
-    gone = Results(outputs=(), before={}, state={}, given={})
+    gone = StepResults(outputs=(), before={}, state={}, given={})
     assert found(gone, reference).wrong == "variable 'w', which is not there"

@@ -6,7 +6,7 @@ import sys
 import psutil
 from command_runs import wait_until
 
-BOUND = [sys.executable, "-P", "-m", "placement_advisor.processes.bound_to_parent"]
+BOUND = [sys.executable, "-P", "-m", "placement_advisor.processes.orphan_guard"]
 # Starts a program, says its process id and ends when it is told to.
 PARENT = f"""
 import os, subprocess, sys

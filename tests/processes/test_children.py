@@ -18,7 +18,7 @@ from command_runs import HANGS_AFTER_S, Command, Ran, wait_until
 from placement_advisor.candidates import families
 from placement_advisor.errors import AdvisorError
 from placement_advisor.processes import children
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.processes.children import Child, ChildError
 
 if TYPE_CHECKING:

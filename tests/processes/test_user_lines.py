@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import placement_advisor
-from placement_advisor.processes.user_lines import is_ours, is_user_code
+from placement_advisor.processes.calls import is_ours, is_user_code
 
 
 def test_the_model_file_and_what_lies_beside_it_is_the_users(tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ import pytest
 
 from placement_advisor.candidates import families
 from placement_advisor.errors import AdvisorError
-from placement_advisor.processes import user_secrets
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.children import Child, ChildError
-from placement_advisor.processes.user_secrets import (
-    hide_secrets,
-    shown_arguments,
-    told_without_secrets,
-    without_secrets,
+from placement_advisor.processes import calls
+from placement_advisor.processes.calls import (
+    CallFailure,
+    FailureCause,
+    redacted,
+    redacted_answer,
+    redacted_arguments,
+    register_secrets,
 )
+from placement_advisor.processes.children import Child, ChildError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,13 +30,13 @@ TEXT = "begins with hidden, and words of qwertz"
 @pytest.fixture(autouse=True)
 def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgets what earlier tests have hidden."""
-    monkeypatch.setattr(user_secrets, "_hidden", set())
+    monkeypatch.setattr(calls, "_hidden", set())
 
 
 @pytest.fixture
 def child(fork_server: None) -> Iterator[Child]:
     """A child in a process that hides battery-staple."""
-    hide_secrets(("--key", "battery-staple"))
+    register_secrets(("--key", "battery-staple"))
     with Child("loader") as own:
         yield own
 
@@ -54,25 +55,25 @@ def child(fork_server: None) -> Iterator[Child]:
 def test_what_an_argument_calls_a_secret_is_shown_nowhere(
     arguments: tuple[str, ...], shown: tuple[str, ...]
 ) -> None:
-    assert shown_arguments(arguments) == shown
-    hide_secrets(arguments)
+    assert redacted_arguments(arguments) == shown
+    register_secrets(arguments)
     hidden = "hidden" in " ".join(arguments)
-    assert without_secrets(TEXT) == (TEXT.replace("hidden", "***") if hidden else TEXT)
+    assert redacted(TEXT) == (TEXT.replace("hidden", "***") if hidden else TEXT)
 
 
 def test_secrets_of_the_environment_are_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_TOKEN", "top-secret")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    assert without_secrets("top-secret is false") == "*** is false"
+    assert redacted("top-secret is false") == "*** is false"
 
 
 def test_a_secret_is_known_as_a_list_of_arguments_shows_it() -> None:
-    hide_secrets(("--password", "back\\slash"))
-    assert without_secrets(str(["back\\slash"])) == "['***']"
+    register_secrets(("--password", "back\\slash"))
+    assert redacted(str(["back\\slash"])) == "['***']"
 
 
 def test_a_failure_tells_no_secret_and_where_it_was() -> None:
-    hide_secrets(("--key", "battery-staple"))
+    register_secrets(("--key", "battery-staple"))
     failure = CallFailure(
         cause=FailureCause.CRASHED,
         message="bad battery-staple",
@@ -80,7 +81,7 @@ def test_a_failure_tells_no_secret_and_where_it_was() -> None:
         output_tail="key battery-staple",
         stack=(("train.py", 3),),
     )
-    assert told_without_secrets("returned", failure) == CallFailure(
+    assert redacted_answer("returned", failure) == CallFailure(
         cause=FailureCause.CRASHED,
         message="bad ***",
         in_full="it is ***",
@@ -90,8 +91,8 @@ def test_a_failure_tells_no_secret_and_where_it_was() -> None:
 
 
 def test_a_path_that_is_returned_stays_as_it_is() -> None:
-    hide_secrets(("--key", "battery-staple"))
-    assert told_without_secrets("returned", "/home/battery-staple") == "/home/battery-staple"
+    register_secrets(("--key", "battery-staple"))
+    assert redacted_answer("returned", "/home/battery-staple") == "/home/battery-staple"
 
 
 def test_an_error_of_a_child_tells_no_secret(child: Child) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.run_files import recorded_run
-from placement_advisor.profile.timeline.read_trace import read_trace
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.file_format import recorded_run
+from placement_advisor.profile.read_profile import read_trace
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.profile.timeline.device_trace import Trace
+    from placement_advisor.profile.device_trace import Trace
 
 EPOCH_NS = 1_795_257_210_000_000_000
 

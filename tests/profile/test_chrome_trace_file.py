@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.chrome_trace_file import read_chrome_trace
+from placement_advisor.profile.chrome_trace import read_chrome_trace
+from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
 from placement_advisor.profile.file_format import FileFormat
-from placement_advisor.profile.timeline.copy_kinds import CopyKind
-from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 
 if TYPE_CHECKING:
@@ -52,9 +51,9 @@ def test_kineto_tells_kernels_and_copies_by_category(tmp_path: Path) -> None:
     profile = read(tmp_path / "trace.json", {"traceEvents": KINETO})
     first, second = profile.devices
     assert (first.device, second.device) == ("GPU:0", "GPU:1")
-    assert first.total[Use.COMPUTE].time_ns == 100_000
-    assert first.total[Use.PEER].exposed_ns == 50_000
-    assert second.total[Use.COMPUTE].time_ns == 1_000
+    assert first.total[DeviceUse.COMPUTE].time_ns == 100_000
+    assert first.total[DeviceUse.PEER].exposed_ns == 50_000
+    assert second.total[DeviceUse.COMPUTE].time_ns == 1_000
     (route,) = profile.routes
     assert route.route == Route("GPU:0", "GPU:1", CopyKind.PEER)
     assert (route.count, route.size_bytes, route.time_ns) == (1, 4096, 100_000)
@@ -107,7 +106,7 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Pa
     assert form is FileFormat.TRACE_VIEWER
     profile = totals_of(trace)
     assert [device.device for device in profile.devices] == ["GPU:2"]
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 120_000
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 120_000
     assert profile.step_ns == (100_000, 40_000)
     assert [(t.tensor, t.route.target, t.size_bytes) for t in profile.tensors] == [
         ("e", "host", 64)

@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.machine.clock_range import DRIFT_PPM, ClockRange
-from placement_advisor.profile.timeline.clock_alignment import (
-    HostClocks,
-    SeenCopy,
-    align_clocks,
-)
+from placement_advisor.profile.worker_steps import HostClocks, TimedCopy, align_clocks
 
 SECOND_NS = 1_000_000_000
 MS = 1_000_000
@@ -21,7 +17,7 @@ def about(offset_ns: int, *, before_ns: int, after_ns: int) -> ClockRange:
 
 
 def copy(source, target, sent_ns, arrived_ns):
-    return SeenCopy(source=source, target=target, sent_ns=sent_ns, arrived_ns=arrived_ns)
+    return TimedCopy(source=source, target=target, sent_ns=sent_ns, arrived_ns=arrived_ns)
 
 
 def test_two_hosts_by_hand():
@@ -119,7 +115,7 @@ class World:
             found[host] = about(self.offsets[host], before_ns=back_ns, after_ns=there_ns)
         return found
 
-    def copies(self, delay_ns) -> list[SeenCopy]:
+    def copies(self, delay_ns) -> list[TimedCopy]:
         """Messages, also at the ends of the profile; their ways take what the function says."""
         found = []
         moments = [0, self.length_ns]

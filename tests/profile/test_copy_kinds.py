@@ -2,12 +2,7 @@
 
 import pytest
 
-from placement_advisor.profile.timeline.copy_kinds import (
-    CopyKind,
-    copied_bytes,
-    copy_kind,
-    destination,
-)
+from placement_advisor.profile.device_trace import CopyKind, copied_bytes, copy_kind, destination
 
 
 @pytest.mark.parametrize(

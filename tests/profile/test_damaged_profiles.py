@@ -16,10 +16,10 @@ from damaged_files import damaged
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.formats import read_profile
+from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.xspace.xplane import Plane
-from placement_advisor.profile.xspace.xplane_schema import TASK_PLANE
+from placement_advisor.profile.xplane import Plane
+from placement_advisor.profile.xplane_schema import TASK_PLANE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +124,7 @@ READER = """
 import json, resource, sys, time
 from pathlib import Path
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.formats import read_profile
+from placement_advisor.profile.read_profile import read_profile
 
 def most():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.file_format import FileFormat, format_of
-from placement_advisor.profile.formats import read_profile
-from placement_advisor.profile.recorded.recorded import read_recorded
-from placement_advisor.profile.run_files import recorded_run
-from placement_advisor.profile.timeline.device_trace import Use
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.device_trace import DeviceUse
+from placement_advisor.profile.file_format import FileFormat, format_of, recorded_run
+from placement_advisor.profile.read_profile import read_profile
+from placement_advisor.profile.recorded_ops import read_recorded
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +77,7 @@ def test_every_format_is_read_whatever_the_file_is_called(tmp_path: Path, name: 
         path.write_bytes(content)
         profile = read(path)
         assert profile.form is form
-        assert sum(d.total[Use.COMPUTE].time_ns for d in profile.totals.devices) > 0
+        assert sum(d.total[DeviceUse.COMPUTE].time_ns for d in profile.totals.devices) > 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_comments_and_what_the_program_printed_are_passed_over(tmp_path: Path) -
     path.write_text(f"[INFO] start\n# first, a comment\n\n{HEADING}# one\n{ROW}# two\n{ROW}")
     profile = read(path)
     assert profile.form is FileFormat.NVPROF_SUMMARY
-    assert profile.totals.devices[0].total[Use.COMPUTE].time_ns == 1_800_000
+    assert profile.totals.devices[0].total[DeviceUse.COMPUTE].time_ns == 1_800_000
 
 
 @pytest.mark.parametrize(

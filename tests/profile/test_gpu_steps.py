@@ -11,8 +11,8 @@ from placement_advisor.measurement.measurement import (
     StepProfile,
     TransferTotal,
 )
-from placement_advisor.profile.gpu_steps import read_gpu_steps
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.gpu_planes import read_gpu_steps
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 GPUS = {"GPU:0": 0, "GPU:1": 1}

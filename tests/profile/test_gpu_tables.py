@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
 from placement_advisor.profile.file_format import FileFormat
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
-from placement_advisor.profile.timeline.copy_kinds import CopyKind
-from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 
 NEW = """\
@@ -57,12 +56,12 @@ def test_rows_are_told_apart_by_what_they_are() -> None:
     (device,) = profile.devices
     assert device.device == "all GPUs"
     assert {use: amount.time_ns for use, amount in device.total.items()} == {
-        Use.COMPUTE: 3_240_200_000,
-        Use.PEER: 1_009_800_000,
-        Use.HOST: 0,
-        Use.WITHIN: 500_000_000,
-        Use.COLLECTIVE: 250_000_000,
-        Use.UNCLASSIFIED: 0,
+        DeviceUse.COMPUTE: 3_240_200_000,
+        DeviceUse.PEER: 1_009_800_000,
+        DeviceUse.HOST: 0,
+        DeviceUse.WITHIN: 500_000_000,
+        DeviceUse.COLLECTIVE: 250_000_000,
+        DeviceUse.UNCLASSIFIED: 0,
     }
     rows = {row.name: row for row in profile.activities}
     assert "cudaMemcpy" not in rows
@@ -75,18 +74,18 @@ def test_what_a_summary_cannot_say_is_unknown() -> None:
     profile = summary(NEW)
     (device,) = profile.devices
     assert (profile.span_ns, device.idle_ns, device.per_step) == (None, None, None)
-    assert device.total[Use.PEER].exposed_ns is None
+    assert device.total[DeviceUse.PEER].exposed_ns is None
 
 
 def test_the_layout_without_types_is_read() -> None:
     (device,) = summary(OLD).devices
-    assert device.total[Use.COMPUTE].time_ns == 900_000
-    assert device.total[Use.HOST].time_ns == 100_000
+    assert device.total[DeviceUse.COMPUTE].time_ns == 900_000
+    assert device.total[DeviceUse.HOST].time_ns == 100_000
 
 
 def test_gpus_that_are_told_apart_stay_so() -> None:
     profile = summary(PER_GPU)
-    assert {d.device: d.total[Use.COMPUTE].time_ns for d in profile.devices} == {
+    assert {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices} == {
         "GPU:0": 900_000,
         "GPU:1": 300_000,
     }
@@ -130,8 +129,8 @@ def test_summaries_as_csv_have_their_units_in_the_heading_or_below_it(
 ) -> None:
     profile = summary(text, form)
     (device,) = profile.devices
-    assert device.total[Use.COMPUTE].time_ns == 3_000_000
-    assert device.total[Use.PEER].time_ns == 1_000_000
+    assert device.total[DeviceUse.COMPUTE].time_ns == 3_000_000
+    assert device.total[DeviceUse.PEER].time_ns == 1_000_000
     kernel, copy = profile.activities
     assert (kernel.name, kernel.calls) == ("void gemm<int, 4>(T*)", 1_000)
     assert (copy.calls, copy.min_ns, copy.max_ns) == (10, 4_319, 893_330)
@@ -147,7 +146,7 @@ def test_rows_of_one_name_are_all_counted_and_that_is_said() -> None:
         " 80.00%  700.00us        10  70.000us  60.000us  100.00us  gemm\n"
         " 10.00%  100.00us        10  10.000us  8.0000us  12.000us  [CUDA memcpy PtoP]\n"
     )
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 1_600_000
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 1_600_000
     assert [row.total_ns for row in profile.activities] == [900_000, 700_000, 100_000]
     assert any(note.startswith("gemm has several rows") for note in profile.notes)
     assert not any("several rows" in note for note in summary(OLD).notes)
@@ -174,10 +173,13 @@ def test_a_gpu_trace_has_spans_routes_and_bytes() -> None:
     profile = trace(IN_THOUSANDS)
     first, second = profile.devices
     assert (first.device, second.device) == ("GPU:0", "GPU:1")
-    assert first.total[Use.COMPUTE].time_ns == 100_000
+    assert first.total[DeviceUse.COMPUTE].time_ns == 100_000
     # Of 100 µs the first 50 lie under the sender's kernel.
-    assert (first.total[Use.PEER].time_ns, first.total[Use.PEER].exposed_ns) == (100_000, 50_000)
-    assert second.total[Use.COMPUTE].time_ns == 50_000
+    assert (first.total[DeviceUse.PEER].time_ns, first.total[DeviceUse.PEER].exposed_ns) == (
+        100_000,
+        50_000,
+    )
+    assert second.total[DeviceUse.COMPUTE].time_ns == 50_000
     routes = {route.route: (route.count, route.size_bytes) for route in profile.routes}
     assert routes == {
         Route("GPU:0", "GPU:1", CopyKind.PEER): (1, 40_000),
@@ -217,8 +219,8 @@ def test_a_trace_of_nsight_has_its_units_in_the_heading() -> None:
         FileFormat.NSIGHT_TRACE,
     )
     (device,) = profile.devices
-    assert device.total[Use.COMPUTE].time_ns == 500
-    assert device.total[Use.HOST].time_ns == 1_010
+    assert device.total[DeviceUse.COMPUTE].time_ns == 500
+    assert device.total[DeviceUse.HOST].time_ns == 1_010
     assert [route.size_bytes for route in profile.routes] == [8_000]
 
 

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.timeline.by_host import ByHost
-from placement_advisor.profile.timeline.copy_kinds import CopyKind
-from placement_advisor.profile.timeline.device_trace import Route, Use
-from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane
-from placement_advisor.simulator.intervals import length, length_outside, merged
+from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
+from placement_advisor.profile.totals import ByHost, ProfileTotals, totals_of
+from placement_advisor.profile.xplane import Event, Line, Plane
+from placement_advisor.simulator.schedule import (
+    intervals_length,
+    intervals_length_outside,
+    merged_intervals,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,21 +60,21 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
     assert profile.span_ns == 1950
     first, second = profile.devices
     assert {use: (a.time_ns, a.exposed_ns) for use, a in first.total.items()} == {
-        Use.COMPUTE: (640, 640),
+        DeviceUse.COMPUTE: (640, 640),
         # 250 to 450 on the way out, of which kernels hide 70; 850 to 950 on the way in, hidden by
         # nothing here.
-        Use.PEER: (600, 2 * (130 + 100)),
-        Use.HOST: (60, 0),
-        Use.WITHIN: (20, 20),
-        Use.COLLECTIVE: (0, 0),
-        Use.UNCLASSIFIED: (0, 0),
+        DeviceUse.PEER: (600, 2 * (130 + 100)),
+        DeviceUse.HOST: (60, 0),
+        DeviceUse.WITHIN: (20, 20),
+        DeviceUse.COLLECTIVE: (0, 0),
+        DeviceUse.UNCLASSIFIED: (0, 0),
     }
     assert first.idle_ns == 1950 - 2 * (320 + 130 + 10 + 100)
-    assert second.total[Use.COMPUTE].time_ns == 1000
-    assert second.total[Use.PEER].exposed_ns == 2 * (150 + 50)
+    assert second.total[DeviceUse.COMPUTE].time_ns == 1000
+    assert second.total[DeviceUse.PEER].exposed_ns == 2 * (150 + 50)
     assert first.per_step is not None
-    assert first.per_step[Use.COMPUTE].time_ns == 320
-    assert first.per_step[Use.PEER].time_ns == 200 + 50
+    assert first.per_step[DeviceUse.COMPUTE].time_ns == 320
+    assert first.per_step[DeviceUse.PEER].time_ns == 200 + 50
     assert first.idle_per_step_ns == 900 - (320 + 130 + 10 + 50)
     routes = {route.route: route for route in profile.routes}
     there = routes[Route("GPU:0", "GPU:1", CopyKind.PEER)]
@@ -106,21 +108,21 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "details", "use", "ends"),
     [
-        ("MemcpyP2P", "size:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
-        ("MEMCPYPtoP", "num_bytes:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
-        ("Memcpy PtoP (Device -> Device)", "size:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
-        ("MemcpyD2D", "size:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
-        ("CopyDeviceToDevice", "size:8 dest:0", Use.WITHIN, ("GPU:0", "GPU:0")),
-        ("MemcpyP2P", "size:8 dest:7", Use.PEER, ("GPU:0", "GPU:7")),
-        ("MemcpyP2P", "size:8", Use.PEER, ("GPU:0", "unknown")),
-        ("MemcpyD2H", "kind:pageable size:8 dest:0 async:1", Use.HOST, ("GPU:0", "host")),
-        ("MemcpyOther", "size:8", Use.UNCLASSIFIED, ("GPU:0", "unknown")),
-        ("MemcpyOfTomorrow", "size:8", Use.UNCLASSIFIED, ("GPU:0", "unknown")),
-        ("__amd_rocclr_copyBuffer.kd", "size:8", Use.UNCLASSIFIED, ("GPU:0", "unknown")),
+        ("MemcpyP2P", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
+        ("MEMCPYPtoP", "num_bytes:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
+        ("Memcpy PtoP (Device -> Device)", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
+        ("MemcpyD2D", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
+        ("CopyDeviceToDevice", "size:8 dest:0", DeviceUse.WITHIN, ("GPU:0", "GPU:0")),
+        ("MemcpyP2P", "size:8 dest:7", DeviceUse.PEER, ("GPU:0", "GPU:7")),
+        ("MemcpyP2P", "size:8", DeviceUse.PEER, ("GPU:0", "unknown")),
+        ("MemcpyD2H", "kind:pageable size:8 dest:0 async:1", DeviceUse.HOST, ("GPU:0", "host")),
+        ("MemcpyOther", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
+        ("MemcpyOfTomorrow", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
+        ("__amd_rocclr_copyBuffer.kd", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
     ],
 )
 def test_every_spelling_of_a_copy_is_what_it_is(
-    tmp_path: Path, name: str, details: str, use: Use, ends: tuple[str, str]
+    tmp_path: Path, name: str, details: str, use: DeviceUse, ends: tuple[str, str]
 ) -> None:
     copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
     profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 5), copied]), gpu(1, []))
@@ -128,11 +130,13 @@ def test_every_spelling_of_a_copy_is_what_it_is(
     assert (route.route.source, route.route.target) == ends
     assert (route.count, route.size_bytes, route.of_unknown_size) == (1, 8, 0)
     assert profile.devices[0].total[use].time_ns == 10
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 5
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 5
     assert [(t.tensor, t.count, t.size_bytes, t.time_ns) for t in profile.tensors] == [
         ("edge_1_a", 1, 8, 10)
     ]
-    assert profile.unclassified_share == pytest.approx(10 / 15 if use is Use.UNCLASSIFIED else 0)
+    assert profile.unclassified_share == pytest.approx(
+        10 / 15 if use is DeviceUse.UNCLASSIFIED else 0
+    )
 
 
 def test_a_copy_without_a_size_is_counted_and_its_bandwidth_is_not_known(tmp_path: Path) -> None:
@@ -148,8 +152,8 @@ def test_collectives_are_neither_compute_nor_copies(tmp_path: Path) -> None:
         gpu(0, [kernel("a:A", 0, 50)], [event("ncclDevKernel_AllReduce_Sum_f32_RING", 40, 90)]),
     )
     total = profile.devices[0].total
-    assert (total[Use.COMPUTE].time_ns, total[Use.COLLECTIVE].time_ns) == (50, 50)
-    assert total[Use.COLLECTIVE].exposed_ns == 40
+    assert (total[DeviceUse.COMPUTE].time_ns, total[DeviceUse.COLLECTIVE].time_ns) == (50, 50)
+    assert total[DeviceUse.COLLECTIVE].exposed_ns == 40
     assert not profile.routes
 
 
@@ -185,7 +189,7 @@ def test_without_marks_there_are_totals_alone(tmp_path: Path) -> None:
     profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)]))
     assert (profile.step_ns, profile.steps_from) == ((), "none")
     assert profile.devices[0].per_step is None
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
 
 
 def half(name: str, tensor: str, start_ns: int, end_ns: int, size: int | None = 8) -> Event:
@@ -262,7 +266,7 @@ def test_derived_lines_do_not_count_and_unknown_ones_are_named(tmp_path: Path) -
     derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
     other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
     profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)], derived, other))
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
     assert profile.notes == ("lines that are no streams were not read: Launch Stats",)
 
 
@@ -302,8 +306,10 @@ def test_time_and_what_is_exposed_agree_with_sums_over_intervals(
     )
     path = tmp_path_factory.mktemp("profile") / "p.xplane.pb"
     (device, _) = read(path, planes, gpu(1, [])).devices
-    for kind, use in (("P2P", Use.PEER), ("H2D", Use.HOST)):
-        assert device.total[use].time_ns == length(merged(events[kind]))
-        assert device.total[use].exposed_ns == length_outside(events[kind], events["kernel"])
-    everything = merged(span for spans in events.values() for span in spans)
-    assert device.idle_ns == everything[-1][1] - everything[0][0] - length(everything)
+    for kind, use in (("P2P", DeviceUse.PEER), ("H2D", DeviceUse.HOST)):
+        assert device.total[use].time_ns == intervals_length(merged_intervals(events[kind]))
+        assert device.total[use].exposed_ns == intervals_length_outside(
+            events[kind], events["kernel"]
+        )
+    everything = merged_intervals(span for spans in events.values() for span in spans)
+    assert device.idle_ns == everything[-1][1] - everything[0][0] - intervals_length(everything)

@@ -10,16 +10,20 @@ import pytest
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.measurement.measurement import SizeBasis, StepProfile, TransferTotal
-from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK, HostClocks
-from placement_advisor.profile.timeline.worker_steps import Crossing, read_worker_steps
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, set_back, write_planes
+from placement_advisor.profile.worker_steps import (
+    ONE_CLOCK,
+    HostClocks,
+    PlannedCopy,
+    read_worker_steps,
+)
+from placement_advisor.profile.xplane import Event, Line, Plane, set_back, write_planes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, A, B = "client", "a:0", "b:0"
-ACROSS = Crossing(
+ACROSS = PlannedCopy(
     send_node="a_S1",
     recv_node="a_S2",
     producer="a",
@@ -47,7 +51,7 @@ class Profiles:
     def gpu(self, process: str, *when: Event) -> None:
         self.on_gpu.setdefault(process, []).extend(when)
 
-    def read(self, *crossings: Crossing, clocks: HostClocks = ONE_CLOCK) -> StepProfile:
+    def read(self, *crossings: PlannedCopy, clocks: HostClocks = ONE_CLOCK) -> StepProfile:
         for process in (CLIENT, A, B):
             planes = [
                 Plane(

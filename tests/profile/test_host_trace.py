@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from recorded_profiles import event, host, mark, trace_of, write
 
-from placement_advisor.profile.timeline.copy_kinds import CopyKind
-from placement_advisor.profile.timeline.device_trace import Route, Use
-from placement_advisor.profile.timeline.waiting import Cause
+from placement_advisor.profile.device_trace import Cause, CopyKind, DeviceUse, Route
 from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane
+from placement_advisor.profile.xplane import Event, Line, Plane
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,8 +115,8 @@ def test_a_collective_waits_for_others_and_is_no_compute(tmp_path: Path) -> None
     profile = read(tmp_path, [(0, 1000)], a=events, b=events[:1] + events[2:])
     assert causes(profile, "a") == {(Cause.OP, "sum", ""): 400 * US}
     total = profile.devices[0].total
-    assert total[Use.COMPUTE].time_ns == 200 * US
-    assert total[Use.COLLECTIVE].time_ns == 400 * US
+    assert total[DeviceUse.COMPUTE].time_ns == 200 * US
+    assert total[DeviceUse.COLLECTIVE].time_ns == 400 * US
 
 
 def test_a_copy_of_a_profile_is_no_process_of_its_own(tmp_path: Path) -> None:
@@ -178,7 +176,7 @@ def test_a_wait_between_steps_is_for_the_client(tmp_path: Path) -> None:
     assert profile.step_ns == (300 * US, 100 * US)
     assert causes(profile, "a") == {(Cause.CLIENT, "", ""): 200 * US}
     assert profile.devices[0].per_step is not None
-    assert profile.devices[0].per_step[Use.COMPUTE].time_ns == 100 * US
+    assert profile.devices[0].per_step[DeviceUse.COMPUTE].time_ns == 100 * US
 
 
 def test_ops_on_several_threads_count_once_and_input_pipelines_do_not(tmp_path: Path) -> None:
@@ -190,7 +188,7 @@ def test_ops_on_several_threads_count_once_and_input_pipelines_do_not(tmp_path: 
     )
     write(tmp_path / "one.xplane.pb", threads, Plane(name="Task Environment"))
     profile = totals_of(trace_of(tmp_path))
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 90
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 90
     assert {row.name for row in profile.activities} == {"A", "B"}
 
 
@@ -199,5 +197,5 @@ def test_what_other_planes_of_a_file_hold_are_no_ops_of_the_process(tmp_path: Pa
     threads = host([mark(0, 0, 100)], [event("a:A", 0, 60)])
     write(tmp_path / "one.xplane.pb", Plane(name="/host:metadata", lines=(other,)), threads)
     profile = totals_of(trace_of(tmp_path))
-    assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
     assert [row.name for row in profile.activities] == ["A"]

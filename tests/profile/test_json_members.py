@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.profile.json_members import list_start, members
+from placement_advisor.profile.chrome_trace import list_start, members
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

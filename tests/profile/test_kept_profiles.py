@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from placement_advisor.profile.timeline.kept_profiles import keep_profiles
-from placement_advisor.profile.xspace.xplane import (
+from placement_advisor.profile.saved_profiles import keep_profiles
+from placement_advisor.profile.xplane import (
     Event,
     Line,
     Plane,

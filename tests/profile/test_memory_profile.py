@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placement_advisor.profile.timeline.allocator_memory import measured_memory
-from placement_advisor.profile.timeline.step_windows import OpenStep, StepWindows
-from placement_advisor.profile.xspace.xplane import Event, Line
+from placement_advisor.profile.steps import OpenStep, StepWindows
+from placement_advisor.profile.worker_steps import measured_memory
+from placement_advisor.profile.xplane import Event, Line
 
 
 class Allocator:

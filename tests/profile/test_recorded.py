@@ -8,9 +8,9 @@ import pytest
 from recorded_profiles import copy, event, gpu, host, kernel, mark, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.recorded.recorded import Recorded, read_recorded
-from placement_advisor.profile.xspace.xplane import Line, Plane
-from placement_advisor.profile.xspace.xplane_schema import PROFILE_START, TASK_PLANE
+from placement_advisor.profile.recorded_ops import RecordedProfile, read_recorded
+from placement_advisor.profile.xplane import Line, Plane
+from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 MARKS = [mark(0, 0, 1_000), mark(1, 1_000, 2_000), mark(2, 2_000, 3_000), mark(3, 3_000, 4_000)]
 
 
-def read(tmp_path: Path, *planes: Plane) -> Recorded:
+def read(tmp_path: Path, *planes: Plane) -> RecordedProfile:
     return read_recorded(write(tmp_path / "vm.xplane.pb", *planes))
 
 
-def times(recorded: Recorded) -> dict[str, tuple[int, ...]]:
+def times(recorded: RecordedProfile) -> dict[str, tuple[int, ...]]:
     return {f"{op.name}:{op.kind}": op.step_ns for op in recorded.ops if op.on_device}
 
 

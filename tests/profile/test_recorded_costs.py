@@ -12,18 +12,14 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis
-from placement_advisor.profile.recorded.recorded import Recorded, RecordedOp, read_recorded
-from placement_advisor.profile.recorded.recorded_costs import (
-    Coverage,
-    recorded_costs,
-    recorded_links,
-)
+from placement_advisor.profile.recorded_costs import Coverage, recorded_costs, recorded_links
+from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile, read_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from placement_advisor.profile.recorded.recorded_events import Sample
+    from placement_advisor.profile.recorded_ops import Sample
 
 EVERYWHERE = frozenset({"CPU", "GPU"})
 
@@ -37,8 +33,8 @@ def recorded(
     *ops: RecordedOp,
     anonymous_ns: int = 0,
     copies: Mapping[tuple[str, str], tuple[Sample, ...]] | None = None,
-) -> Recorded:
-    return Recorded(
+) -> RecordedProfile:
+    return RecordedProfile(
         path="log",
         ops=ops,
         anonymous_ns=anonymous_ns,

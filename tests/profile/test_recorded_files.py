@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.run_files import recorded_run
+from placement_advisor.profile.file_format import recorded_run
 
 if TYPE_CHECKING:
     from pathlib import Path

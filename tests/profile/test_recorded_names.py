@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.profile.recorded.recorded_names import plain, same_ops
+from placement_advisor.profile.recorded_costs import plain, same_ops
 
 
 def same(graph: list[str], ran: list[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from placement_advisor.analysis.prices_elsewhere import Elsewhere
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.profile.recorded.recorded import read_recorded
+from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:

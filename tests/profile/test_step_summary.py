@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.profile.step_profile import Copy, RecordedStep, Work, summarise
+from placement_advisor.profile.steps import Copy, RecordedStep, Work, summarise
 
 DEVICES = ("worker:0", "worker:1")
 STEP_NS = 60

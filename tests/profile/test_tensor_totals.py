@@ -10,15 +10,15 @@ from recorded_profiles import event, gpu, kernel, trace_of, write
 
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.profile.blame import with_graph, with_sizes
-from placement_advisor.profile.timeline.device_trace import Use
+from placement_advisor.profile.device_trace import DeviceUse
+from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
 from placement_advisor.profile.totals import totals_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.profile.timeline.device_trace import Trace
-    from placement_advisor.profile.xspace.xplane import Event
+    from placement_advisor.profile.device_trace import Trace
+    from placement_advisor.profile.xplane import Event
 
 
 def sent(tensor: str, start_ns: int, end_ns: int, size_bytes: int | None, dest: int = 1) -> Event:
@@ -42,7 +42,7 @@ def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_wai
         ("edge_7_large", 50, 45),
         ("edge_7_small", 110, 5),
     ]
-    assert profile.devices[1].total[Use.PEER].exposed_ns == 45 + 5
+    assert profile.devices[1].total[DeviceUse.PEER].exposed_ns == 45 + 5
 
 
 def test_copies_on_several_routes_share_what_the_device_waited(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_copies_on_several_routes_share_what_the_device_waited(tmp_path: Path) -
         ("edge_7_a", 20),
         ("edge_7_b", 20),
     ]
-    assert profile.devices[2].total[Use.PEER].exposed_ns == 60
+    assert profile.devices[2].total[DeviceUse.PEER].exposed_ns == 60
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -74,7 +74,7 @@ def test_tensors_never_take_more_than_the_device_waited(tmp_path: Path, seed: in
         tmp_path / "p.xplane.pb", gpu(0, sorted(copies, key=lambda e: e.start_ns)), gpu(1, kernels)
     )
     profile = totals_of(trace_of(path))
-    waited_ns = profile.devices[1].total[Use.PEER].exposed_ns
+    waited_ns = profile.devices[1].total[DeviceUse.PEER].exposed_ns
     assert waited_ns is not None
     shared_ns = sum(tensor.exposed_ns for tensor in profile.tensors)
     # Each of the four is rounded down.
@@ -86,10 +86,10 @@ def test_a_size_that_the_profile_does_not_give_is_the_graphs(tmp_path: Path) -> 
     copies = [sent("relu", 0, 10, None), sent("relu", 20, 30, 999), sent("far", 40, 50, None)]
     trace = trace_of(write(tmp_path / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 5)])))
     graph = OpGraph([Op(name="relu", kind="Relu", output_bytes=(4_000,))], [])
-    profile = with_graph(totals_of(with_sizes(trace, graph)), graph)
+    profile = totals_with_layers(totals_of(trace_with_sizes(trace, graph)), graph)
     (route,) = profile.routes
     assert (route.size_bytes, route.of_unknown_size) == (4_000 + 999, 1)
     sizes = {t.tensor: (t.size_bytes, t.of_unknown_size) for t in profile.tensors}
     assert sizes == {"edge_7_relu": (4_999, 0), "edge_7_far": (0, 1)}
     assert "sizes of 1 copies are those of the graph" in profile.notes
-    assert with_sizes(trace, OpGraph([], [])) == trace
+    assert trace_with_sizes(trace, OpGraph([], [])) == trace

@@ -9,20 +9,24 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.measurement.measurement import (
     Activity,
-    Law,
+    Invariant,
     SizeBasis,
     Span,
     StepProfile,
     TransferTotal,
 )
-from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK, HostClocks
-from placement_advisor.profile.timeline.worker_steps import Crossing, read_worker_steps
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, set_back, write_planes
+from placement_advisor.profile.worker_steps import (
+    ONE_CLOCK,
+    HostClocks,
+    PlannedCopy,
+    read_worker_steps,
+)
+from placement_advisor.profile.xplane import Event, Line, Plane, set_back, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
 
-A_TO_WORKER_1 = Crossing(
+A_TO_WORKER_1 = PlannedCopy(
     send_node="a_S1",
     recv_node="a_S2",
     producer="a",
@@ -292,8 +296,8 @@ def test_planned_copies_of_which_none_was_seen_are_an_error(profiles):
         profiles.read(A_TO_WORKER_1)
 
 
-def crossing(name: str, *, port: int = 0, size_bytes: int | None = 64) -> Crossing:
-    return Crossing(
+def crossing(name: str, *, port: int = 0, size_bytes: int | None = 64) -> PlannedCopy:
+    return PlannedCopy(
         send_node=f"{name}_send",
         recv_node=f"{name}_recv",
         producer=name,
@@ -528,7 +532,7 @@ def test_a_step_in_which_a_device_does_more_than_fits_is_named(profiles):
 
     (broken,) = profiles.read().broken_laws
 
-    assert broken.law is Law.DEVICE_WITHIN_STEP
+    assert broken.law is Invariant.DEVICE_WITHIN_STEP
     assert broken.what == (
         "worker:0 computes for 1.10 µs and waits exposed for 0 ns in a step of 1.00 µs"
     )

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.xspace import xplane_schema
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, read_planes, write_planes
+from placement_advisor.profile import xplane_schema
+from placement_advisor.profile.xplane import Event, Line, Plane, read_planes, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 
@@ -154,7 +154,7 @@ def test_the_first_file_ever_is_read_while_numba_compiles(tmp_path):
     program = (
         "import gc, sys, pathlib\n"
         "gc.disable()\n"
-        "from placement_advisor.profile.xspace.xplane import read_planes\n"
+        "from placement_advisor.profile.xplane import read_planes\n"
         "print(read_planes(pathlib.Path(sys.argv[1]))[0].name)"
     )
 

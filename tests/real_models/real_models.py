@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource

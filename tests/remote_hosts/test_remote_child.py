@@ -14,7 +14,7 @@ from light_hosts import light_host
 
 from placement_advisor.candidates import families
 from placement_advisor.errors import AdvisorError
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.processes.children import Child, ChildError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from placement_advisor import __version__
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.this_machine import usable_cores
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.remote_hosts import conversation, remote_host
 from placement_advisor.remote_hosts.frames import COMMAND_MARK, framed
 from placement_advisor.remote_hosts.launched_service import LaunchedService

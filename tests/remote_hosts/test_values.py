@@ -15,8 +15,8 @@ from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
 from placement_advisor.machine.slots import Slot
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.remote_hosts import values
 from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
 from placement_advisor.remote_hosts.values import decode, encode
@@ -29,7 +29,7 @@ FAILURE = CallFailure(
     child_ended=True,
     stack=(("model.py", 3),),
 )
-CROSSING = Crossing(
+CROSSING = PlannedCopy(
     send_node="a/_1",
     recv_node="a/_2",
     producer="a",

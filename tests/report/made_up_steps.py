@@ -9,12 +9,15 @@ from sample_analysis import sample
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.machine.devices import Cluster, Device
-from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
-from placement_advisor.measurement.verdict import compare
+from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile, compare
 from placement_advisor.report.pictures.bars import simulated_spans
-from placement_advisor.simulator.events import OpRun, Transfer
-from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
-from placement_advisor.simulator.schedule import Schedule
+from placement_advisor.simulator.schedule import (
+    OpRun,
+    Schedule,
+    Transfer,
+    copy_intervals,
+    exposed_by_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +93,7 @@ def _schedule(
         transfers=tuple(copies),
         step_ns=step_ns,
         compute_ns=compute_ns,
-        exposed_by_device=exposed_by_device(runs, seen_copies(tuple(copies)), names),
+        exposed_by_device=exposed_by_device(runs, copy_intervals(tuple(copies)), names),
         peak_memory={},
     )
 

@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING
 
 import sample_analysis
 
-from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.simulator.break_even import Axis, BestSplit, BreakEven, Outcome, Sweep, Swept
+from placement_advisor.measurement.measurement import InputTiming
+from placement_advisor.simulator.break_even import (
+    Axis,
+    BestSplit,
+    BreakEven,
+    BreakEvenOutcome,
+    Sweep,
+    SweepPoint,
+)
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
 
 
-def swept(value: int, ratio: float, split: str = "towers") -> Swept:
-    return Swept(value=value, best=BestSplit(split=split, ratio=ratio))
+def swept(value: int, ratio: float, split: str = "towers") -> SweepPoint:
+    return SweepPoint(value=value, best=BestSplit(split=split, ratio=ratio))
 
 
 CROSSING = Sweep(
     axis=Axis.BANDWIDTH,
-    outcome=Outcome.CROSSES,
+    outcome=BreakEvenOutcome.CROSSES,
     here=swept(1_500_000_000, 1.3),
     points=(
         swept(1_500_000, 40.0, "alternating"),
@@ -34,7 +41,7 @@ CROSSING = Sweep(
 )
 NOWHERE = Sweep(
     axis=Axis.LATENCY,
-    outcome=Outcome.NOWHERE,
+    outcome=BreakEvenOutcome.NOWHERE,
     here=swept(240_000, 1.3),
     points=(swept(240, 1.1), swept(240_000, 1.3), swept(240_000_000, 80.0, "alternating")),
     wins_from=None,
@@ -43,7 +50,7 @@ NOWHERE = Sweep(
 )
 THROUGHOUT = Sweep(
     axis=Axis.BATCH,
-    outcome=Outcome.THROUGHOUT,
+    outcome=BreakEvenOutcome.THROUGHOUT,
     here=swept(32, 0.9),
     points=(swept(1, 0.8), swept(32, 0.9), swept(2_048, 1.02)),
     wins_from=None,

@@ -9,7 +9,7 @@ from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
-from placement_advisor.simulator.simulation import Origin, Simulation, simulation
+from placement_advisor.simulator.simulator import Origin, Simulation, simulation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

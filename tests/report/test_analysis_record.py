@@ -9,7 +9,7 @@ import pytest
 import sample_analysis
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.results.analysis import Analysis as Published

@@ -13,7 +13,7 @@ from sample_analysis import published, ranged, unreliable, with_batch
 from simulated_steps import towers_graph
 
 from placement_advisor.files.log_files import OVERVIEW
-from placement_advisor.measurement.measurement import BrokenLaw, Interval, Law
+from placement_advisor.measurement.measurement import Interval, Invariant, Violation
 from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.analysis.statements import scaling_lines
@@ -26,7 +26,7 @@ from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.simulator.events import Transfer
+    from placement_advisor.simulator.schedule import Transfer
 
 GOLDEN = Path(__file__).parent / "golden"
 ESCAPE = "\x1b"
@@ -143,7 +143,7 @@ def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says
 ) -> None:
     plain = replace(analysis, findings=())
     single, *others = plain.candidates
-    broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
+    broken = Violation(law=Invariant.PARTS_ADD_UP, what="parts of its step do not add up to it")
     unsure = replace(plain, candidates=(replace(single, broken_laws=(broken,)), *others))
     for of, says in (
         (plain, "none: no rule has anything to say of this step"),

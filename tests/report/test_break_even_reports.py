@@ -16,7 +16,7 @@ from placement_advisor.report.analysis.statements import input_line
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.break_even_plot import draw_break_even
 from placement_advisor.report.pictures.canvas import INK, SIGNS, save
-from placement_advisor.simulator.break_even import Outcome
+from placement_advisor.simulator.break_even import BreakEvenOutcome
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -47,16 +47,20 @@ CHANGES_AT = {"wins_from": swept(500_000, 0.96), "loses_at": swept(504_000, 0.98
             "bandwidth: a split (towers) wins from 38.0 GB/s on;",
         ),
         (
-            {"latency": replace(NOWHERE, outcome=Outcome.CROSSES, **CHANGES_AT)},
+            {"latency": replace(NOWHERE, outcome=BreakEvenOutcome.CROSSES, **CHANGES_AT)},
             "latency: a split (towers) wins up to 500 µs per copy;",
         ),
         # What wins nowhere and throughout names the end of what was tried.
         (
-            {"bandwidth": replace(CROSSING, outcome=Outcome.NOWHERE, wins_from=None, changes=0)},
+            {
+                "bandwidth": replace(
+                    CROSSING, outcome=BreakEvenOutcome.NOWHERE, wins_from=None, changes=0
+                )
+            },
             "bandwidth: no split wins up to 150 GB/s (the most tried)",
         ),
         (
-            {"latency": replace(NOWHERE, outcome=Outcome.THROUGHOUT)},
+            {"latency": replace(NOWHERE, outcome=BreakEvenOutcome.THROUGHOUT)},
             "latency: a split wins up to 240 ms (the most tried)",
         ),
         (

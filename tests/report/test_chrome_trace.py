@@ -13,7 +13,7 @@ from simulated_steps import towers
 from placement_advisor.report.chrome_trace import chrome_trace
 
 if TYPE_CHECKING:
-    from placement_advisor.simulator.simulation import Simulation
+    from placement_advisor.simulator.simulator import Simulation
 
 Event = dict[str, Any]
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,8 +10,7 @@ import sample_analysis
 from made_up_steps import made_up
 from simulated_steps import towers
 
-from placement_advisor.measurement.measurement import Activity, Interval, StepProfile
-from placement_advisor.measurement.verdict import Comparison
+from placement_advisor.measurement.measurement import Activity, Comparison, Interval, StepProfile
 from placement_advisor.report.analysis.figures import (
     activity_rows,
     error_text,

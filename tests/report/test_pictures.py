@@ -34,7 +34,7 @@ from placement_advisor.report.pictures.canvas import (
 )
 from placement_advisor.report.pictures.comparison_plot import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import draw_timeline, plot_timelines
-from placement_advisor.simulator.events import OpRun
+from placement_advisor.simulator.schedule import OpRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -40,7 +40,7 @@ from placement_advisor.results.check import Check
 from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
 from placement_advisor.results.simulation import Simulation
 from placement_advisor.results.trace import Trace
-from placement_advisor.simulator.critical_path import PathKind
+from placement_advisor.simulator.schedule import PathKind
 from placement_advisor.tf.answers import LeftOut, Traced
 
 if TYPE_CHECKING:

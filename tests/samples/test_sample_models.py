@@ -34,7 +34,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.machine.this_machine import usable_cores
-from placement_advisor.measurement.measurement import Law
+from placement_advisor.measurement.measurement import Invariant
 from placement_advisor.processes import children
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.simulator.simulator import Simulator
@@ -465,7 +465,7 @@ class TestASampleForReal:
             assert crosses == (label != "single"), label
         # Of laws only this one may be broken by a machine that is slower while it is profiled.
         broken = {law["law"] for c in analysis["candidates"] for law in c["broken_laws"]}
-        assert broken <= {Law.PROFILE_OF_TIMED_STEP}, broken
+        assert broken <= {Invariant.PROFILE_OF_TIMED_STEP}, broken
 
     @each_sample
     def test_is_traced_at_its_full_size(

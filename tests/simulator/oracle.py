@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
-from placement_advisor.simulator.events import OpRun, Transfer
+from placement_advisor.simulator.schedule import OpRun, Transfer
 
 if TYPE_CHECKING:
     from placed_steps import PlacedStep

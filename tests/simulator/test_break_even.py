@@ -13,7 +13,7 @@ from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device, Dispatch
-from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, break_even
+from placement_advisor.simulator.break_even import BATCH_REACH, Axis, BreakEvenOutcome, break_even
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import GrowingStep, StepGrowth
 
@@ -106,7 +106,7 @@ def test_a_prediction_that_its_measurement_refuted_is_corrected_by_it() -> None:
 
 def crossing(sweep: Sweep | None) -> tuple[int, int]:
     assert sweep is not None
-    assert sweep.outcome is Outcome.CROSSES
+    assert sweep.outcome is BreakEvenOutcome.CROSSES
     assert sweep.wins_from is not None
     assert sweep.loses_at is not None
     return sweep.wins_from.value, sweep.loses_at.value
@@ -190,7 +190,7 @@ def test_a_split_that_loses_at_every_value_wins_nowhere():
     # All of it on the other device but the join: nothing runs at the same time.
     moved = replace(SPLIT, device_of={**SPLIT.device_of, "left": "b"})
     found = towers(pair(), moved)
-    assert [sweep.outcome for sweep in found.sweeps()] == [Outcome.NOWHERE] * 3
+    assert [sweep.outcome for sweep in found.sweeps()] == [BreakEvenOutcome.NOWHERE] * 3
     assert all(sweep.wins_from is sweep.loses_at is None for sweep in found.sweeps())
     assert found.free_copies.ratio == 1.0
 
@@ -198,7 +198,7 @@ def test_a_split_that_loses_at_every_value_wins_nowhere():
 def test_a_split_that_wins_at_the_worst_value_wins_throughout():
     found = towers(pair(latency_ns=0, bytes_per_ns=1_000)).bandwidth
     assert found is not None
-    assert found.outcome is Outcome.THROUGHOUT
+    assert found.outcome is BreakEvenOutcome.THROUGHOUT
     assert found.changes == 0
 
 
@@ -224,7 +224,7 @@ def test_the_best_of_several_splits_may_change_along_the_sweep():
     for point in found.latency.points:
         assert point.best.split == ("tower" if point.value < 280 else "apart")
         assert point.best.ratio == min(2_000, 1_440 + 2 * point.value) / 2_300
-    assert found.latency.outcome is Outcome.THROUGHOUT
+    assert found.latency.outcome is BreakEvenOutcome.THROUGHOUT
 
 
 def test_winning_that_begins_and_ends_again_is_counted():
@@ -352,10 +352,10 @@ def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_do
         assert sweep.here.best.ratio == ratio(step, step.cluster)
         ends = [point for point in (sweep.wins_from, sweep.loses_at) if point]
         assert all(point.best.ratio == at(point.value) for point in ends)
-        if sweep.outcome is Outcome.CROSSES:
+        if sweep.outcome is BreakEvenOutcome.CROSSES:
             assert ends[0].best.ratio < WORTHWHILE <= ends[1].best.ratio
             assert (ends[0].value > ends[1].value) == (sweep.axis is Axis.BANDWIDTH)
-        elif sweep.outcome is Outcome.NOWHERE:
+        elif sweep.outcome is BreakEvenOutcome.NOWHERE:
             assert all(point.best.ratio >= WORTHWHILE for point in sweep.points)
         else:
             worst = sweep.points[0 if sweep.axis is Axis.BANDWIDTH else -1]

@@ -12,7 +12,7 @@ from placed_steps import PlacedStep, diamond, op, pair, place, placed_steps, pri
 from placement_advisor.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
-    from placement_advisor.simulator.events import OpRun
+    from placement_advisor.simulator.schedule import OpRun
 
 
 def chain(step: PlacedStep) -> list[OpRun]:

@@ -20,12 +20,7 @@ from placed_steps import (
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
-from placement_advisor.simulator.critical_path import (
-    PathKind,
-    PathStep,
-    critical_path,
-    time_by_kind,
-)
+from placement_advisor.simulator.schedule import PathKind, PathStep, critical_path, time_by_kind
 
 Told = list[tuple[str, str, str, int, int]]
 

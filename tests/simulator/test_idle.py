@@ -18,7 +18,7 @@ from placed_steps import (
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
-from placement_advisor.simulator.idle import DeviceTime, device_times
+from placement_advisor.simulator.schedule import DeviceTime, device_times
 
 
 def test_the_parts_of_a_diamond_by_hand() -> None:

@@ -9,14 +9,14 @@ from placed_steps import PlacedStep, edge, op, placed_steps
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
-from placement_advisor.simulator.events import OpRun, Transfer
-from placement_advisor.simulator.holding import DeviceMemory
-from placement_advisor.simulator.memory import peak_memory
-from placement_advisor.simulator.peak import (
+from placement_advisor.simulator.memory import MemoryTracker, peak_memory
+from placement_advisor.simulator.schedule import (
     MAX_CONTRIBUTORS,
     Contributor,
     Held,
+    OpRun,
     PeakMemory,
+    Transfer,
     shortages,
 )
 
@@ -356,7 +356,7 @@ def test_the_peak_says_when_it_was_and_what_it_consisted_of() -> None:
 
 
 def test_of_two_peaks_of_one_height_the_first_is_told() -> None:
-    memory = DeviceMemory()
+    memory = MemoryTracker()
     memory.release(memory.take("first", Held.ACTIVATION, 10, now_ns=5))
     memory.take("second", Held.ACTIVATION, 10, now_ns=7)
     peak = memory.peak()

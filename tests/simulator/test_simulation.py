@@ -7,7 +7,7 @@ from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
-from placement_advisor.simulator.simulation import Origin, Simulation, simulation
+from placement_advisor.simulator.simulator import Origin, Simulation, simulation
 
 
 def simulated(*costs: OpCost) -> Simulation:

@@ -27,8 +27,8 @@ from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch, Sharing
-from placement_advisor.measurement.laws import of_schedule
-from placement_advisor.simulator.exposure import hidden_ns
+from placement_advisor.measurement.invariants import schedule_violations
+from placement_advisor.simulator.schedule import hidden_ns
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
@@ -793,7 +793,7 @@ def test_more_bandwidth_can_make_a_step_longer_where_it_changes_the_order() -> N
 @given(placed_steps(hosts=True))
 def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step: PlacedStep) -> None:
     schedule = step.simulate()
-    assert of_schedule(schedule) == ()
+    assert schedule_violations(schedule) == ()
     for device in schedule_devices(step):
         coming: set[int] = set()
         computing: set[int] = set()

@@ -16,12 +16,12 @@ from typing import Any
 from placement_advisor.analysis.hosts import HostsAsked, connect
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import HostLink
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import preload
 from placement_advisor.remote_hosts.host_requests import parse_hosts
-from placement_advisor.testbed.host_site import HostSite
+from placement_advisor.testbed.benchmark import SilentProgress
+from placement_advisor.testbed.remote_launcher import RemoteLauncher
 from placement_advisor.testbed.testbed import Testbed
-from placement_advisor.testbed.trial import SilentWatcher
 from placement_advisor.tf.calls import runner
 
 
@@ -65,8 +65,8 @@ def _main(words: str, launch: str) -> None:
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         preload()
         asked = HostsAsked(requests=parse_hosts(words), launch=launch, link=HostLink.TLS)
-        connected = connect(asked, stack, SilentWatcher())
-        site = HostSite(connected.plan, connected.hosts, Path(scratch))
+        connected = connect(asked, stack, SilentProgress())
+        site = RemoteLauncher(connected.plan, connected.hosts, Path(scratch))
         stack.callback(site.close)
         testbed = Testbed(connected.plan, scratch=Path(scratch), site=site)
         stack.callback(testbed.close)

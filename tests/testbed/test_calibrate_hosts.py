@@ -10,9 +10,13 @@ from sample_hosts import ALONE, FIRST, OTHER, ROUTE, SIDEWAYS, THREE_HOSTS, TWO_
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.host_figures import over_hosts
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.testbed.costing import calibrated, has_calibration, where_kept
-from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed.benchmark import SilentProgress
+from placement_advisor.testbed.cost_measurement import (
+    calibration_of,
+    calibration_path,
+    has_calibration,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +70,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(testbed: KnownTestbed, *, anew: bool = False) -> Calibration:
-    return calibrated(testbed, SilentWatcher(), anew=anew)  # type: ignore[arg-type]
+    return calibration_of(testbed, SilentProgress(), anew=anew)  # type: ignore[arg-type]
 
 
 def test_hosts_and_the_ways_between_them_are_measured_and_kept() -> None:
@@ -75,7 +79,7 @@ def test_hosts_and_the_ways_between_them_are_measured_and_kept() -> None:
     assert measured(testbed) == TWO
     assert testbed.asked == [("a",), ("b",), ("a", "b")]
     assert has_calibration(TWO_HOSTS)
-    assert str(where_kept(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
+    assert str(calibration_path(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
 
     again = KnownTestbed(TWO_HOSTS)
     assert measured(again) == TWO
@@ -109,7 +113,7 @@ def test_a_network_that_has_changed_is_measured_anew(
 
 
 def test_short_copies_may_wander(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placement_advisor.testbed.calibrate_hosts._PROBED_NS", 6_000_000)
+    monkeypatch.setattr("placement_advisor.testbed.cost_measurement._PROBED_NS", 6_000_000)
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(TWO_HOSTS, (5_300_000, 4_600_000))
     measured(testbed)
@@ -124,11 +128,11 @@ def test_all_is_measured_anew_if_that_is_asked() -> None:
 
 
 def test_a_busy_host_is_measured_again_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placement_advisor.testbed.calibrate_hosts.UNSTEADY_P90", 1.3)
+    monkeypatch.setattr("placement_advisor.testbed.cost_measurement.UNSTEADY_P90", 1.3)
     busy = replace(ALONE, reference_p90=(1.3,))
     monkeypatch.setitem(FIGURES, "b", busy)
     measured(KnownTestbed(TWO_HOSTS))
-    assert where_kept(TWO_HOSTS, TWO) is None
+    assert calibration_path(TWO_HOSTS, TWO) is None
     testbed = KnownTestbed(TWO_HOSTS)
     measured(testbed)
     assert testbed.asked == [("b",)]

@@ -10,7 +10,7 @@ import pytest
 
 from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
-from placement_advisor.testbed.host_site import HostSite, _RelayOfHost
+from placement_advisor.testbed.remote_launcher import RemoteLauncher, _RelayOfHost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_relay_takes_the_core_of_devices_where_there_is_no_other(
     lends_all: bool, carriers: tuple[int, ...], tmp_path: Path
 ) -> None:
     plan = plan_hosts((A, replace(B, lends_all=lends_all)), HostLink.TLS)
-    site = HostSite(plan, (), tmp_path)
+    site = RemoteLauncher(plan, (), tmp_path)
     assert site.carriers(2) == ()  # None runs yet.
     relay = SimpleNamespace(pid=7)
     site._relays[1] = _RelayOfHost(process=relay, folder="", port=1)  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ import pytest
 from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.verification import SEEDS, Verification
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.testbed import site
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed import testbed
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.answers import Prepared
@@ -80,7 +80,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
         "run_weak_steps": [900],
         "time_collectives": "times",
     }
-    monkeypatch.setattr(site, "Child", made)
+    monkeypatch.setattr(testbed, "Child", made)
     return made
 
 
@@ -96,7 +96,7 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
         hosts=(),
     )
 
-    machine = site.ThisMachine(tmp_path, open_ports=True)
+    machine = testbed.LocalLauncher(tmp_path, open_ports=True)
 
     def call(
         function: Callable[..., Any],

@@ -20,12 +20,10 @@ from placement_advisor.machine.testbed_plan import (
     plan_testbed,
 )
 from placement_advisor.machine.this_machine import usable_cores
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import ChildError
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.testbed import testbed as testbed_module
-from placement_advisor.testbed.site import ThisMachine
-from placement_advisor.testbed.testbed import Testbed
+from placement_advisor.testbed.testbed import LocalLauncher, Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,7 +204,7 @@ def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path: Pa
         assert answer.message == "testbed logical-cpus: its processes have ended"
 
 
-class CutOff(ThisMachine):
+class CutOff(LocalLauncher):
     """Two machines, the second of which is gone."""
 
     def fork(self, device: int, name: str) -> Any:
@@ -250,7 +248,7 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(
 ) -> None:
     asked: list[tuple[str, tuple[Any, ...]]] = []
 
-    class TwoHosts(ThisMachine):
+    class TwoHosts(LocalLauncher):
         def fork(self, device: int, name: str) -> Any:
             return Asked(name, asked)
 

@@ -18,20 +18,20 @@ from placement_advisor.machine.testbed_plan import (
     TestbedPlan,
     plan_hosts,
 )
-from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.measurement import FailureKind, least_samples
 from placement_advisor.measurement.verification import Verification
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.testbed import added_rounds
-from placement_advisor.testbed import trial as trial_module
-from placement_advisor.testbed.added_rounds import (
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed import benchmark
+from placement_advisor.testbed import benchmark as trial_module
+from placement_advisor.testbed.benchmark import (
     BRIEF_ROUNDS,
     MAX_ROUNDS,
+    Benchmark,
+    BenchmarkEntry,
     time_briefly,
     time_in_rounds,
 )
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
-from placement_advisor.testbed.trial import Entry, Trial
 from placement_advisor.tf.answers import Prepared, SourceLine
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.slots import Slot
 
-    Run = Callable[..., tuple[dict[str, Entry], "FakeTestbed"]]
+    Run = Callable[..., tuple[dict[str, BenchmarkEntry], "FakeTestbed"]]
 
 DOWN = CallFailure(
     cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
@@ -174,9 +174,9 @@ def run() -> Run:
         *,
         starts: int = 99,
         rounds: int | None = ROUNDS,
-    ) -> tuple[dict[str, Entry], FakeTestbed]:
+    ) -> tuple[dict[str, BenchmarkEntry], FakeTestbed]:
         testbed = FakeTestbed(cues or {}, starts=starts)
-        trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+        trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
         for label in STEP_NS:
             trial.enter(
                 Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
@@ -343,7 +343,7 @@ def test_no_rounds_are_added_where_the_best_is_sure_though_another_is_not(
 def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval_or_what_was_asked(
     run: Run, monkeypatch: pytest.MonkeyPatch, asked: int | None, done: int
 ) -> None:
-    monkeypatch.setattr(added_rounds, "TIMING_BUDGET_S", -1.0)
+    monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run(rounds=asked)
     assert len(entries["single"].rounds) == done
@@ -366,8 +366,8 @@ def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.M
 def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(added_rounds, "TIMING_BUDGET_S", -1.0)
-    trial = Trial(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
+    trial = Benchmark(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
     first, second, late = (
         Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
     )
@@ -393,18 +393,18 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
 
 
 def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is() -> None:
-    trial = Trial(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
-    budget_s, needed = added_rounds.TIMING_BUDGET_S, 3 + least_samples(1)
+    trial = Benchmark(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    budget_s, needed = benchmark.TIMING_BUDGET_S, 3 + least_samples(1)
     just_s = 3 * budget_s / needed
-    assert added_rounds.may_join(trial, None, 3, just_s - 0.001)
-    assert not added_rounds.may_join(trial, None, 3, just_s + 0.001)
-    assert added_rounds.may_join(trial, 10, 3, just_s + 0.001)
+    assert benchmark.is_time_for_another(trial, None, 3, just_s - 0.001)
+    assert not benchmark.is_time_for_another(trial, None, 3, just_s + 0.001)
+    assert benchmark.is_time_for_another(trial, 10, 3, just_s + 0.001)
 
 
-def briefly(cues: dict[tuple[str, str, int], Any] | None = None) -> tuple[Trial, FakeTestbed]:
+def briefly(cues: dict[tuple[str, str, int], Any] | None = None) -> tuple[Benchmark, FakeTestbed]:
     """Run `alternating` for a few rounds behind those of the others."""
     testbed = FakeTestbed(cues or {})
-    trial = Trial(testbed, steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
     first, second, brief = (
         Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
     )
@@ -431,7 +431,7 @@ def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_oth
 
 def test_what_runs_briefly_weakens_no_interval_of_others_and_nothing_is_chosen_by_it() -> None:
     trial, _ = briefly()
-    alone = Trial(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    alone = Benchmark(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
     for label in ("single", "towers"):
         alone.enter(Placement(label=label, family=label, device_of={}, rationale=""))
     time_in_rounds(alone, ROUNDS, lambda _: None)
@@ -454,10 +454,10 @@ def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone() -> None:
 
 def apart(
     cues: dict[tuple[str, str, int], Any] | None = None, budget_s: float = 1.0
-) -> tuple[Trial, FakeTestbed, dict[str, tuple[tuple[int, ...], ...]]]:
+) -> tuple[Benchmark, FakeTestbed, dict[str, tuple[tuple[int, ...], ...]]]:
     """Time two more placements apart from a trial of two; return it, its testbed, their rounds."""
     testbed = FakeTestbed(cues or {})
-    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
     ran, other = (
         Placement(label=label, family=label, device_of={"op": device}, rationale="")
         for label, device in (("single", "GPU:0"), ("towers", "GPU:1"))
@@ -515,7 +515,7 @@ def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
 
 def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost() -> None:
     testbed = FakeTestbed({})
-    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
     for label in ("single", "towers"):
         testbed.up = False
         trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))
@@ -562,7 +562,7 @@ def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(
     )
     testbed = FakeTestbed({})
     testbed.plan = plan_hosts(hosts, HostLink.TLS)
-    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
     trial.profile(
         trial.enter(Placement(label="single", family="single", device_of={}, rationale=""))
     )
@@ -591,9 +591,9 @@ class OwnBench:
 
 def run_beside(
     bench: OwnBench, cues: dict[tuple[str, str, int], Any] | None = None
-) -> tuple[dict[str, Entry], FakeTestbed]:
+) -> tuple[dict[str, BenchmarkEntry], FakeTestbed]:
     testbed = FakeTestbed(cues or {})
-    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
     for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         trial.enter(placement, bench=own, if_wrong="; as said")
@@ -636,7 +636,7 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
     alone = Prepared(moved_ops=(), crossings=(), unexchanged=("w", "v"))
     testbed = FakeTestbed({})
     lines = {"w": SourceLine(file="model.py", line=12)}
-    trial = Trial(testbed, steps=2, watcher=Silent(), line_of=lines)  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent(), line_of=lines)  # type: ignore[arg-type]
     for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         trial.enter(placement, bench=bench)
@@ -654,7 +654,7 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
 
 def in_sessions(
     lengths: tuple[int, ...], cues: dict[tuple[str, str, int], Any] | None = None
-) -> Trial:
+) -> Benchmark:
     """Run candidates in trials of so many rounds, each going on from the one before.
 
     One joins after a round of the first, one more might.
@@ -663,7 +663,7 @@ def in_sessions(
         Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
     )
     testbed = FakeTestbed(cues or {})
-    trial = Trial(testbed, steps=2, watcher=Silent(), joining=2)  # type: ignore[arg-type]
+    trial = Benchmark(testbed, steps=2, watcher=Silent(), joining=2)  # type: ignore[arg-type]
     trial.enter(first)
     trial.enter(second)
     time_in_rounds(trial, 1, lambda _: None)
@@ -672,7 +672,7 @@ def in_sessions(
         if number:
             earlier = {label: entry.so_far() for label, entry in trial.entries.items()}
             joining = trial.joining
-            trial = Trial(FakeTestbed(cues or {}), steps=2, watcher=Silent())  # type: ignore[arg-type]
+            trial = Benchmark(FakeTestbed(cues or {}), steps=2, watcher=Silent())  # type: ignore[arg-type]
             trial.resume(earlier, joining)
             for placement in (first, second, third):
                 trial.enter(placement)
@@ -683,7 +683,7 @@ def in_sessions(
 def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(added_rounds, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     at_once, resumed = in_sessions((20,)), in_sessions((7, 4, 9))
     assert resumed.rounds == at_once.rounds == 21
     assert resumed.entries["alternating"].rounds == at_once.entries["alternating"].rounds
@@ -698,7 +698,7 @@ def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(
 def test_each_round_has_an_order_of_its_own_in_whatever_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(added_rounds, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     trial = in_sessions((3, 5))
     numbers: list[int] = []
     time_in_rounds(trial, 2, numbers.append)
@@ -706,7 +706,7 @@ def test_each_round_has_an_order_of_its_own_in_whatever_session(
 
 
 def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(added_rounds, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     # After the warm-up and two rounds, in the first session alone.
     trial = in_sessions((9, 5), {("run_steps", "towers", 3): REFUSED})
     towers = trial.entries["towers"]
@@ -720,7 +720,7 @@ def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch: pytest.Monke
 def test_what_ran_briefly_stays_so_in_the_next_session() -> None:
     before, _ = briefly()
     earlier = {label: entry.so_far() for label, entry in before.entries.items()}
-    trial = Trial(FakeTestbed({}), steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = Benchmark(FakeTestbed({}), steps=2, watcher=Silent())  # type: ignore[arg-type]
     trial.resume(earlier, before.joining)
     for label in STEP_NS:
         trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))

@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from placement_advisor.measurement.verification import Results
+from placement_advisor.measurement.verification import StepResults
 from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.tracer import labels, loaded_workload
 
 
-def results(steps: int) -> Results:
+def results(steps: int) -> StepResults:
     """Run the step as a plain tf.function and return outputs and state.
 
     Runners take one step before they restore the initial state, and kernels with a random state
@@ -34,4 +34,4 @@ def results(steps: int) -> Results:
         outputs += [captures.array(t) for t in tf.nest.flatten(answer) if t is not None]
     state = {name: captures.array(v.read_value()) for name, v in variables.items()}
     before = {name: captures.array(value) for name, value in initial.items()}
-    return Results(outputs=tuple(outputs), before=before, state=state, given={})
+    return StepResults(outputs=tuple(outputs), before=before, state=state, given={})

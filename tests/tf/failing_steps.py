@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.failures import run_failure
 
 v1 = tf.compat.v1

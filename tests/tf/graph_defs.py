@@ -12,7 +12,7 @@ from placement_advisor.tf.place import placer
 from placement_advisor.tf.trace.bundle import Bundle
 
 if TYPE_CHECKING:
-    from placement_advisor.profile.timeline.worker_steps import Crossing
+    from placement_advisor.profile.worker_steps import PlannedCopy
 
 Ops = Mapping[str, tuple[str, Sequence[str]]]
 
@@ -48,7 +48,7 @@ def crossings(
     partitions: Sequence[Sequence[tuple[str, str, Sequence[str], Mapping[str, str]]]],
     device_names: Mapping[str, str],
     size_of: Mapping[tuple[str, int], int],
-) -> tuple[Crossing, ...]:
+) -> tuple[PlannedCopy, ...]:
     """Return what crosses in partition graphs; ops as (name, kind, inputs, attributes).
 
     The attribute ``client_terminated`` is true if it is there.

@@ -27,7 +27,7 @@ from placement_advisor.tf.verify.verifier import Verifier
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from placement_advisor.measurement.verification import Results, Verification
+    from placement_advisor.measurement.verification import StepResults, Verification
     from placement_advisor.tf.trace.bundle import Bundle
 
 STEPS = 6
@@ -178,7 +178,7 @@ class _TurnedOver(PlacedStep):
     wrong_runs: Collection[int] = ()
     _runs = 0
 
-    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> Results:
+    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> StepResults:
         """Return what the step computes, one number apart by a tenth of the largest change."""
         found = super().results(steps, values)
         self._runs += 1
@@ -210,7 +210,7 @@ def verified_where_one_number_differs(runs: list[int]) -> Verification:
     return verifier.verify("batch", split, ours, ready, 2)
 
 
-def reordered(name: str) -> dict[str, tuple[Results, Results]]:
+def reordered(name: str) -> dict[str, tuple[StepResults, StepResults]]:
     """Run a step on the samples as they are and in another order: on all at once, and by share."""
     cpus(1)
     live = LIVE[name]()

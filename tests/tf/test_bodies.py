@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import placement_advisor
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.tf import calls
 
 if TYPE_CHECKING:

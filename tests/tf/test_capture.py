@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource, module_path

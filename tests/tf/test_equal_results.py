@@ -20,7 +20,7 @@ from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.verification import Results
+from placement_advisor.measurement.verification import StepResults
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner
@@ -213,7 +213,7 @@ def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> N
         testbed.close()
 
 
-def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement) -> Results:
+def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement) -> StepResults:
     prepared = testbed.prepare(placement.label, placement.device_of, STEP)
     assert isinstance(prepared, Prepared), prepared
     assert prepared.moved_ops == ()
@@ -221,7 +221,7 @@ def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement)
     assert len(crossed) == len(set(crossed))
     assert set(crossed) == crossing_tensors(model.graph, placement)
     results = testbed.call(runner.results, placement.label, STEPS)
-    assert isinstance(results, Results), results
+    assert isinstance(results, StepResults), results
     assert model.reference is not None
     assert set(results.state) == set(model.reference.state)
     assert largest_difference(results, model.reference) <= TOLERANCE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 
 if TYPE_CHECKING:
     from placement_advisor.processes.children import Child

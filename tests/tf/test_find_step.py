@@ -9,7 +9,7 @@ import pytest
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes import children
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.measurement.input_timing import InputTiming
+from placement_advisor.measurement.measurement import InputTiming
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.measurement.loop_timing import LoopTiming
-from placement_advisor.testbed.training_loop import loop_timing
+from placement_advisor.measurement.measurement import LoopTiming
+from placement_advisor.testbed.user_step import loop_timing
 from placement_advisor.tf.calls import as_is, fit_timer, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from traced_models import trace
 
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import tensorflow as tf
 
-from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.measurement.measurement import InputTiming
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.load.loaded_step import leading_size
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.load.model_source import ModelSource

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import LeftOut
 from placement_advisor.tf.calls import as_is, tracer

@@ -8,7 +8,7 @@ import pytest
 from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

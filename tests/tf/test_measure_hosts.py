@@ -10,7 +10,7 @@ import pytest
 from real_runs import needs_workers
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 

@@ -8,7 +8,7 @@ import pytest
 from traced_models import trace
 
 from placement_advisor.processes import children
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pairs import pairs
 
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from placement_advisor.processes import children
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.processes.remote import RemoteModule
-from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.processes.calls import RemoteModule
+from placement_advisor.profile.worker_steps import PlannedCopy
 
 if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
@@ -97,7 +97,7 @@ def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child
         time_limit_s=_LIMIT_S,
     )
     assert found == (
-        Crossing(
+        PlannedCopy(
             send_node="send_there",
             recv_node="receive_there",
             producer="ids",
@@ -135,7 +135,7 @@ def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Chi
     )
     between = {"source": "worker:0", "target": "worker:1"}
     assert crossings == (
-        Crossing(
+        PlannedCopy(
             send_node="send_signal",
             recv_node="receive_signal",
             producer="write",
@@ -143,7 +143,7 @@ def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Chi
             size_bytes=0,
             **between,
         ),
-        Crossing(
+        PlannedCopy(
             send_node="send_part",
             recv_node="receive_part",
             producer="split",

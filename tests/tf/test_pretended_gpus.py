@@ -9,7 +9,7 @@ import pytest
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.slots import Slot, core_slots, gpu_slots
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:
     from placement_advisor.processes.children import Child

@@ -9,8 +9,8 @@ import pytest
 from real_runs import needs_private_network
 
 from placement_advisor.errors import TestbedError
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.profile.recorded.recorded import read_recorded
+from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.tf.answers import OwnSteps, Traced
 from placement_advisor.tf.calls import as_is, splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource

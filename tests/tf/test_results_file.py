@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.measurement.verification import Given, Results
+from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.verify.results_file import read_results, save_results
 
 if TYPE_CHECKING:
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 
-def _results() -> Results:
-    return Results(
+def _results() -> StepResults:
+    return StepResults(
         outputs=(np.float32(0.25), np.array([b"a", b"longer"], object)),
         before={"w": np.arange(6, dtype=np.float32).reshape(2, 3), "empty": np.zeros((0, 4))},
         state={"w": np.full((2, 3), 7, ml_dtypes.bfloat16), "count": np.int64(3)},
         given={
             "w": (
-                Given(update="AssignSub", step=0, value=np.array([1 + 2j])),
-                Given(update="AssignSub", step=1, value=np.array(True)),
+                AppliedUpdate(update="AssignSub", step=0, value=np.array([1 + 2j])),
+                AppliedUpdate(update="AssignSub", step=1, value=np.array(True)),
             ),
             "unknown": None,
             "none": (),

@@ -10,8 +10,7 @@ from real_runs import needs_workers
 
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from finding_evidence import graph_of, growing_of, op
 
-from placement_advisor.processes.call_failure import CallFailure
-from placement_advisor.testbed.batch_sizes import batch_points
+from placement_advisor.processes.calls import CallFailure
+from placement_advisor.testbed.user_step import batch_points
 from placement_advisor.tf.calls import as_is, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 

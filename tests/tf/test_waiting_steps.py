@@ -12,9 +12,8 @@ from traced_models import TracedModel, trace
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.step_limit import step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.testbed.testbed import STEP, Testbed
 

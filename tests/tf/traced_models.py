@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.measurement.verification import Results
+from placement_advisor.measurement.verification import StepResults
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
@@ -35,14 +35,14 @@ class TracedModel:
 
     traced: Traced
     bundle: Path
-    reference: Results | None
+    reference: StepResults | None
 
     @property
     def graph(self) -> OpGraph:
         return self.traced.graph
 
 
-def largest_difference(ours: Results, theirs: Results) -> float:
+def largest_difference(ours: StepResults, theirs: StepResults) -> float:
     """Return how far outputs and variables are apart, each relative to its largest value."""
     assert ours.state.keys() == theirs.state.keys()
     pairs = [
@@ -67,7 +67,7 @@ def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
         assert isinstance(traced, Traced), traced
         if run:
             reference = loader.call(eager_reference.results, STEPS, time_limit_s=_TIME_LIMIT_S)
-            assert isinstance(reference, Results), reference
+            assert isinstance(reference, StepResults), reference
     return TracedModel(traced=traced, bundle=bundle, reference=reference)
 
 

@@ -19,9 +19,8 @@ import placement_advisor
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.profile.recorded.recorded import read_recorded
-from placement_advisor.profile.recorded.recorded_costs import recorded_costs
-from placement_advisor.profile.recorded.recorded_names import same_ops
+from placement_advisor.profile.recorded_costs import recorded_costs, same_ops
+from placement_advisor.profile.recorded_ops import read_recorded
 
 FEATURES = 12
 

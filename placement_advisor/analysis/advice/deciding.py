@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import failure_reason, is_other_side, speedup_of
 from placement_advisor.candidates import references
-from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:

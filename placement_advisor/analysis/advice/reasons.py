@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.name_patterns import first_names, listed
-from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
+from placement_advisor.measurement.measurement import (
+    WORTHWHILE_RATIO,
+    WORTHWHILE_SPEEDUP,
+    FailureKind,
+    Verdict,
+)
 from placement_advisor.solvers.bound_arguments import argument_text
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
@@ -23,9 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Bound, Candidate
-    from placement_advisor.measurement.measurement import Interval, StepProfile
-    from placement_advisor.measurement.verdict import Comparison
-    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+    from placement_advisor.measurement.measurement import Comparison, Interval, StepProfile
+    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 
 # A reason names as many; a large model has hundreds.
 _NAMED_VARIABLES = 3
@@ -38,7 +41,7 @@ _VERDICT_WORDS = {
 }
 
 
-def doubt_text(doubt: Doubt) -> str:
+def doubt_text(doubt: CostUncertainty) -> str:
     """Return how wrong costs may be."""
     off = f"copies and launches are up to {doubt.copies:g}× off"
     if doubt.launches != doubt.copies:

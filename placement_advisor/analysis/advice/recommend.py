@@ -41,8 +41,7 @@ from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.verdict import WORTHWHILE_SPEEDUP
+from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, FailureKind
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

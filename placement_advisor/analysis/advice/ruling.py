@@ -37,13 +37,13 @@ from placement_advisor.analysis.advice.simplest import (
 )
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
-from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.verdict import (
+from placement_advisor.measurement.measurement import (
     WORTHWHILE_RATIO,
     Comparison,
+    FailureKind,
     Verdict,
     compare,
-    overall,
+    overall_verdict,
 )
 from placement_advisor.units import format_bytes, format_ns
 
@@ -124,7 +124,7 @@ def rule_measured(
     if not tried:
         return _nothing_tried(splits, "measured", is_proved)
     compared = [entry for entry in tried if not entry[2].is_brief] or tried
-    deciding = overall([comparison for _, _, comparison in compared])
+    deciding = overall_verdict([comparison for _, _, comparison in compared])
     alike = sorted(
         (entry for entry in compared if entry[2].verdict is deciding),
         key=lambda entry: entry[2].ratio.median,

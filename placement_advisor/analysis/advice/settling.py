@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import NextRun
 from placement_advisor.analysis.options import RESUME
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 from placement_advisor.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
-    from placement_advisor.measurement.verdict import Comparison
+    from placement_advisor.measurement.measurement import Comparison
 
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500

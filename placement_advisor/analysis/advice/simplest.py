@@ -17,7 +17,7 @@ from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.name_patterns import listed
-from placement_advisor.measurement.verdict import compare
+from placement_advisor.measurement.measurement import compare
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.units import counted
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.measurement.measurement import Measurement
-    from placement_advisor.simulator.events import Transfer
+    from placement_advisor.simulator.schedule import Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
 

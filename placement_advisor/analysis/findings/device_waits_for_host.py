@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.input_without_overlap import lacking, overlaps
 from placement_advisor.analysis.findings.savings import sure_saving
-from placement_advisor.measurement.anytime_interval import median_interval
+from placement_advisor.measurement.measurement import median_interval
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.measurement import InputTiming
 
 CODE = "PA301"
 NAME = "device-waits-for-host"

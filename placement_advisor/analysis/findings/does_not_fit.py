@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.cost.batch import TILE
-from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.schedule import shortages
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.simulator.peak import Shortage
+    from placement_advisor.simulator.schedule import Shortage
 
 CODE = "PA401"
 NAME = "does-not-fit"

@@ -20,7 +20,7 @@ from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.gpu_facts import gpu_facts
-from placement_advisor.measurement.anytime_interval import median_interval
+from placement_advisor.measurement.measurement import median_interval
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.gpu_facts import GpuFacts
-    from placement_advisor.measurement.input_timing import InputTiming
-    from placement_advisor.measurement.loop_timing import LoopTiming
+    from placement_advisor.measurement.measurement import InputTiming, LoopTiming
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import Doubt
+    from placement_advisor.simulator.sensitivity import CostUncertainty
     from placement_advisor.simulator.step_growth import GrowingStep
-    from placement_advisor.testbed.trial import Timed
+    from placement_advisor.testbed.benchmark import TimedPlacement
     from placement_advisor.tf.answers import DroppedScope, LeftOut
 
 YOUR_SPLIT = "your own split"
@@ -126,13 +125,13 @@ class Evidence:
     own_of_replicas: tuple[str, ...]
     recommended: str | None
     costs_are_assumed: bool
-    doubt: Doubt
+    doubt: CostUncertainty
     growing: GrowingStep | None
     takes_batch_size: bool
     break_even: BreakEven | None
     left_out: LeftOut
     calls_python: bool
-    timed: tuple[Timed, ...]
+    timed: tuple[TimedPlacement, ...]
 
     def is_of_batch(self, candidate: str | None) -> bool:
         """Whether a candidate splits the batch."""
@@ -244,12 +243,12 @@ def gather(
     own_of_replicas: Sequence[str] = (),
     recommended: str | None = None,
     costs_are_assumed: bool = False,
-    doubt: Doubt = MEASURED_DOUBT,
+    doubt: CostUncertainty = MEASURED_DOUBT,
     growing: GrowingStep | None = None,
     takes_batch_size: bool = True,
     break_even: BreakEven | None = None,
     calls_python: bool = False,
-    timed: Sequence[Timed] = (),
+    timed: Sequence[TimedPlacement] = (),
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge.
 

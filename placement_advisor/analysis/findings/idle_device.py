@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.findings.moves import InSplit, layer_moves
-from placement_advisor.simulator.idle import device_times
+from placement_advisor.simulator.schedule import device_times
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.findings.evidence import Evidence, Split
-    from placement_advisor.simulator.idle import DeviceTime
+    from placement_advisor.simulator.schedule import DeviceTime
 
 CODE = "PA203"
 NAME = "idle-device"

@@ -29,8 +29,8 @@ from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE, YOUR_SPLIT
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
-from placement_advisor.simulator.peak import shortages
+from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
+from placement_advisor.simulator.schedule import shortages
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.findings.moves import InSplit, Move, layer_ops, with_variables
-from placement_advisor.simulator.critical_path import PathKind, critical_path
+from placement_advisor.simulator.schedule import PathKind, critical_path
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.analysis.findings.evidence import Evidence, Split
-    from placement_advisor.simulator.events import Transfer
+    from placement_advisor.simulator.schedule import Transfer
 
 CODE = "PA201"
 NAME = "step-waits-for-transfers"

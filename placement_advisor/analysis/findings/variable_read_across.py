@@ -10,7 +10,7 @@ from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.findings.evidence import Evidence, Split
-    from placement_advisor.simulator.events import Transfer
+    from placement_advisor.simulator.schedule import Transfer
 
 CODE = "PA103"
 NAME = "variable-read-across-devices"

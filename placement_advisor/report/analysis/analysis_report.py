@@ -37,7 +37,7 @@ from placement_advisor.report.document import (
 )
 from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
-from placement_advisor.simulator.events import carried
+from placement_advisor.simulator.schedule import carried
 from placement_advisor.units import (
     copies_text,
     format_bandwidth,

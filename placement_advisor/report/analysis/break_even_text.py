@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
-from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, Outcome
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
 from placement_advisor.units import counted, format_bandwidth, format_ns
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _finding(sweep: Sweep) -> str:
         f"{value_text(sweep.axis, sweep.points[place].value)} (the {which} tried)"
         for place, which in ((0, "least"), (-1, "most"))
     )
-    if sweep.outcome is Outcome.NOWHERE:
+    if sweep.outcome is BreakEvenOutcome.NOWHERE:
         return f"no split wins {f'down to {least}' if is_latency else f'up to {most}'}"
     if sweep.wins_from is None:
         return f"a split wins {f'up to {most}' if is_latency else f'from {least} on'}"
@@ -105,7 +105,7 @@ def _here(sweep: Sweep) -> str:
 
 
 def _exceptions(sweep: Sweep) -> str:
-    expected = 1 if sweep.outcome is Outcome.CROSSES else 0
+    expected = 1 if sweep.outcome is BreakEvenOutcome.CROSSES else 0
     if sweep.changes <= expected:
         return ""
     times = "once" if sweep.changes == 1 else f"{sweep.changes} times"

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
-from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report.analysis.figures import AS_IS, with_range
 from placement_advisor.report.analysis.statements import (
     expected_error,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
-    from placement_advisor.measurement.failure import Failure
+    from placement_advisor.measurement.measurement import CandidateFailure
 
 # What stands before findings about splits that the verdict is not about, whatever it is.
 OF_OTHER_SPLITS = "Of splits that are not recommended"
@@ -138,7 +138,7 @@ def failure_lines(candidates: Iterable[Candidate]) -> list[str]:
     return [f"{listed(those)}: {text}" for text, those in names.items()]
 
 
-def failure_kind_text(failure: Failure) -> str:
+def failure_kind_text(failure: CandidateFailure) -> str:
     """Return in a word or two why a candidate has no result."""
     return failure.kind.value.replace("-", " ")
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.simulator.intervals import length, merged
+from placement_advisor.simulator.schedule import intervals_length, merged_intervals
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def merge(spans: Iterable[Span], pixel_ns: float) -> tuple[Bar, ...]:
 
 def busy_ns(spans: Iterable[Span]) -> int:
     """Return the time during which at least one span runs."""
-    return length(merged((span.start_ns, span.end_ns) for span in spans))
+    return intervals_length(merged_intervals((span.start_ns, span.end_ns) for span in spans))
 
 
 def _joins(last: Bar, span: Span, pixel_ns: float) -> bool:

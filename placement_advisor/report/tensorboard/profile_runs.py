@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from placement_advisor.files.log_files import BOTH, SIMULATED, profile_run
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.report.analysis.figures import fastest_first
 from placement_advisor.report.pictures.bars import simulated_spans
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
     from placement_advisor.measurement.measurement import Span
-    from placement_advisor.profile.xspace.xplane_schema import StatValue
+    from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.simulator.schedule import Schedule
 
 # XProf takes each for a device: the first has its step times counted, the second any name.

@@ -28,14 +28,18 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, plain, read
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
-from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report.analysis import break_even_text, figures, statements
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import bars
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH, LayerMap, layer_map
 from placement_advisor.results.analysis import ScalingRow, scaling
-from placement_advisor.simulator.events import Transfer, carried
-from placement_advisor.simulator.intervals import length, merged
+from placement_advisor.simulator.schedule import (
+    Transfer,
+    carried,
+    intervals_length,
+    merged_intervals,
+)
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -45,8 +49,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.simulator.break_even import BreakEven, Sweep
-    from placement_advisor.simulator.exposure import SeenCopy
-    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.schedule import CopyInterval, Schedule
 
 SCHEMA_VERSION = 2
 # Nobody looks through more of those that cross.
@@ -483,9 +486,9 @@ def _copies(
     return Part(table=Table(caption, ("", *places), tuple(rows)))
 
 
-def _simulated(copies: Sequence[SeenCopy]) -> str:
+def _simulated(copies: Sequence[CopyInterval]) -> str:
     size = carried(each for copy in copies for each in copy.transfers)
-    time_ns = length(merged((copy.start_ns, copy.end_ns) for copy in copies))
+    time_ns = intervals_length(merged_intervals((copy.start_ns, copy.end_ns) for copy in copies))
     return _copied(len(copies), size.amount, time_ns, is_floor=size.is_floor)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.user_lines import is_user_code
+from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.find_step import WANTED, find_step

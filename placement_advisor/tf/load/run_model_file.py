@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError, ScriptEndedError
-from placement_advisor.processes.user_lines import is_ours, is_user_code
+from placement_advisor.processes.calls import is_ours, is_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

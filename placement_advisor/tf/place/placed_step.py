@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.measurement.verification import Given, Results
+from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.place.placer import RESIDENT_SUFFIX
 from placement_advisor.tf.trace.update_inputs import given_in_step, tensor_name, tensors, updates
 
@@ -121,14 +121,14 @@ class PlacedStep:
             feeds = {feed: values[name] for name, (_, feed) in together.items()}
             self._session.run([operation for operation, _ in together.values()], feeds)
 
-    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> Results:
+    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> StepResults:
         """Run steps from the initial state, each on the next batch; the state is reset after.
 
         ``values`` takes the place of the initial state.
         """
         self.reset(values)
         outputs: list[Any] = []
-        given: dict[str, tuple[Given, ...]] = {}
+        given: dict[str, tuple[AppliedUpdate, ...]] = {}
         for i in range(steps):
             self.put_batch(i)
             computed, added = self.step(i)
@@ -137,11 +137,11 @@ class PlacedStep:
         state = self.state()
         self.reset()
         before = values or self.bundle.variables
-        return Results(outputs=tuple(outputs), before=before, state=state, given=given)
+        return StepResults(outputs=tuple(outputs), before=before, state=state, given=given)
 
     def step(
         self, number: int, feeds: Mapping[str, Any] | None = None
-    ) -> tuple[list[Any], dict[str, list[Given]]]:
+    ) -> tuple[list[Any], dict[str, list[AppliedUpdate]]]:
         """Run a step; return its outputs, and what updates were given, by variable.
 
         ``feeds`` takes the place of what is computed for tensors.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.tf.trace.device_kinds import function_device_kinds, kernel_placement
 from placement_advisor.tf.trace.roles import HANDLE_KINDS
 
@@ -172,7 +172,7 @@ def crossings(
     partitions: Iterable[Any],
     device_names: Mapping[str, str],
     size_of: Mapping[tuple[str, int], int | None],
-) -> tuple[Crossing, ...]:
+) -> tuple[PlannedCopy, ...]:
     """Return every copy between devices in the executed partition graphs.
 
     ``device_names`` maps TensorFlow's device names to ours, ``size_of`` (op, port) to bytes. What
@@ -196,7 +196,7 @@ def crossings(
             producer, number = (str(control), -1) if is_signal else (name, int(port or 0))
             sends[tensor] = (node.name, producer, number, node.attr["send_device"].s.decode())
     return tuple(
-        Crossing(
+        PlannedCopy(
             send_node=send_node,
             recv_node=receives[tensor][0],
             producer=producer,

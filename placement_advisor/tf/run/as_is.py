@@ -20,7 +20,7 @@ from placement_advisor.tf.trace.tracer import loaded_workload, traced_step
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.processes.calls import CallFailure
 
 # The first call makes ready what later ones find, and what it leaves in caches is its own.
 _WARMUP_STEPS = 2

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.measurement.loop_timing import LoopTiming
+from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.trace.tracer import loaded_workload
 
 if TYPE_CHECKING:
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.processes.calls import CallFailure
 
 # With ten, nine tenths of what a call costs are gone.
 STEPS_PER_CALL = 10

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.measurement.measurement import InputTiming
+from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.loaded_step import leading_size
 from placement_advisor.tf.load.static_specs import spec_of

@@ -20,8 +20,8 @@ import tensorflow as tf
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.processes import children
-from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.profile.timeline.worker_events import COLLECTIVE_KINDS
+from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.profile.steps import COLLECTIVE_KINDS
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.loader import load
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.machine.slots import Slot
-    from placement_advisor.measurement.verification import Results
+    from placement_advisor.measurement.verification import StepResults
     from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
@@ -224,7 +224,7 @@ class _MirroredStep:
         self._put_batch(0)
         return self._watched(draws=True).unexchanged(self._batch)
 
-    def results(self, steps: int, *, draws: bool, seed: int | None) -> list[Results]:
+    def results(self, steps: int, *, draws: bool, seed: int | None) -> list[StepResults]:
         """Return what steps from the initial state compute, for each replica of this process.
 
         With a ``seed`` that state is rounded by it.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
     from placement_advisor.machine.host_figures import HostFigures, RouteFigures
-    from placement_advisor.measurement.verification import Results, Verification
-    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.measurement.verification import StepResults, Verification
+    from placement_advisor.processes.calls import CallFailure
 
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def discard(label: str) -> None:
         ready.close()
 
 
-def results(label: str, steps: int) -> Results | CallFailure:
+def results(label: str, steps: int) -> StepResults | CallFailure:
     """Return what steps from the initial state compute; the state is reset before and after."""
     try:
         return _ready[label].results(steps)

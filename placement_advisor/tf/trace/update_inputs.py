@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.verification import Given
+from placement_advisor.measurement.verification import AppliedUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -106,14 +106,14 @@ def op_of(reference: str) -> str:
 
 def given_in_step(
     wanted: Sequence[Update], values: Mapping[str, Any], step: int
-) -> dict[str, list[Given]]:
+) -> dict[str, list[AppliedUpdate]]:
     """Return what updates were given, by variable, from the values of their tensors."""
-    found: dict[str, list[Given]] = {}
+    found: dict[str, list[AppliedUpdate]] = {}
     for update in wanted:
         value = np.asarray(values[update.tensor])
         if update.rows is not None and value.ndim:
             value = _summed(np.asarray(values[update.rows]), value)
-        given = Given(update=update.key, step=step, value=_kept(value))
+        given = AppliedUpdate(update=update.key, step=step, value=_kept(value))
         found.setdefault(update.variable, []).append(given)
     return found
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from placement_advisor.files.source_files import SourceFiles
 from placement_advisor.graph.op import Role
-from placement_advisor.processes.user_lines import is_user_code
+from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.answers import DroppedScope, SourceLine
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.measurement.anytime_interval import median_interval
-from placement_advisor.measurement.verdict import paired_ratios
+from placement_advisor.measurement.measurement import median_interval, paired_ratios
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:

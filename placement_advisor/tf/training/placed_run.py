@@ -26,7 +26,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError, ModelError
-from placement_advisor.processes.user_lines import is_user_code
+from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.load.capture import FUNCTION, Capture, SessionRun, Step, taken
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_ops import Loop

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.profile.formats import read_profile
-from placement_advisor.profile.recorded.recorded import GRAPH
-from placement_advisor.profile.timeline.device_trace import Use
+from placement_advisor.profile.device_trace import DeviceUse
+from placement_advisor.profile.read_profile import read_profile
+from placement_advisor.profile.recorded_ops import GRAPH
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def _compute(totals: ProfileTotals, recorder: Recorder) -> str:
 
 def _device(device: DeviceTotals, step_ns: int | None) -> str:
     if device.per_step is None or not step_ns:
-        return f"{device.device} {format_ns(device.total[Use.COMPUTE].time_ns)} in all"
-    time_ns = device.per_step[Use.COMPUTE].time_ns
+        return f"{device.device} {format_ns(device.total[DeviceUse.COMPUTE].time_ns)} in all"
+    time_ns = device.per_step[DeviceUse.COMPUTE].time_ns
     return f"{device.device} {format_ns(time_ns)} ({format_share(time_ns / step_ns)})"
 
 

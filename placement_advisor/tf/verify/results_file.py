@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.measurement.verification import Given, Results
+from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ _LAYOUT = "layout.json"
 _RAW_KINDS = "biufcSUV"
 
 
-def save_results(path: Path, results: Sequence[Results]) -> None:
+def save_results(path: Path, results: Sequence[StepResults]) -> None:
     """Write what steps computed, for each replica.
 
     Raises:
@@ -61,7 +61,7 @@ def save_results(path: Path, results: Sequence[Results]) -> None:
         archive.writestr(_LAYOUT, json.dumps(layout))
 
 
-def read_results(path: Path) -> list[Results]:
+def read_results(path: Path) -> list[StepResults]:
     """Return what `save_results` wrote.
 
     Raises:
@@ -78,7 +78,7 @@ def read_results(path: Path) -> list[Results]:
                 return array.reshape(shape)
 
             return [
-                Results(
+                StepResults(
                     outputs=tuple(map(taken, each["outputs"])),
                     before={name: taken(value) for name, value in each["before"].items()},
                     state={name: taken(value) for name, value in each["state"].items()},
@@ -86,7 +86,7 @@ def read_results(path: Path) -> list[Results]:
                         name: None
                         if given is None
                         else tuple(
-                            Given(update=update, step=step, value=taken(value))
+                            AppliedUpdate(update=update, step=step, value=taken(value))
                             for update, step, value in given
                         )
                         for name, given in each["given"].items()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.verification import Given, Results
+from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.trace.update_inputs import tensor_name
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def results_of_shares(
     steps: int,
     values: Mapping[str, Any] | None,
     order_seed: int | None = None,
-) -> Results:
+) -> StepResults:
     """Return what replicas that take statistics of their own samples compute together.
 
     ``step`` is the unsplit one, ``values`` take the place of its initial state. ``samples`` are
@@ -48,7 +48,7 @@ def results_of_shares(
     names = [tensor_name(name) for name, _ in split.finished]
     before = state = values or bundle.variables
     outputs: list[Any] = []
-    given: dict[str, tuple[Given, ...]] = {}
+    given: dict[str, tuple[AppliedUpdate, ...]] = {}
     for number in range(steps):
         batch = bundle.batches[number % len(bundle.batches)]
         parts, start = [], 0
@@ -67,7 +67,7 @@ def results_of_shares(
         outputs += computed
         given = {name: (*given.get(name, ()), *added[name]) for name in added}
         state = step.state()
-    return Results(outputs=tuple(outputs), before=before, state=state, given=given)
+    return StepResults(outputs=tuple(outputs), before=before, state=state, given=given)
 
 
 def _orders(samples: Sequence[int], seed: int | None) -> list[Any]:

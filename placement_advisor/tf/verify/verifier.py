@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.measurement.verification import (
-    Results,
+    StepResults,
     Verification,
     from_other_values,
     rounding,
@@ -77,7 +77,7 @@ class _Comparable:
 
 
 # What a step computes, and what rounding does to it.
-_Reference = tuple["Results", tuple["Rounding", ...]]
+_Reference = tuple["StepResults", tuple["Rounding", ...]]
 
 
 class Verifier:
@@ -125,7 +125,7 @@ class Verifier:
         program: str,
         bundle: Bundle,
         device_of: Mapping[str, str],
-        ours: Results,
+        ours: StepResults,
         steps: int,
     ) -> Verification:
         """Compare what a candidate computes from the values of its bundle."""
@@ -144,7 +144,7 @@ class Verifier:
         program: str,
         bundle: Bundle,
         device_of: Mapping[str, str],
-        ours: Results,
+        ours: StepResults,
         how: _Comparable,
         steps: int,
     ) -> Verification:
@@ -160,7 +160,7 @@ class Verifier:
         return replace(found, held_equal=how != _Comparable())
 
     def compare(
-        self, ours: Sequence[Results], split: Split, steps: int, seed: int | None
+        self, ours: Sequence[StepResults], split: Split, steps: int, seed: int | None
     ) -> Verification:
         """Compare what replicas of a mirrored step computed, draws held equal, with the reference.
 
@@ -169,7 +169,7 @@ class Verifier:
         """
         return self._from(seed)._compared(ours, split, steps)
 
-    def _compared(self, ours: Sequence[Results], split: Split, steps: int) -> Verification:
+    def _compared(self, ours: Sequence[StepResults], split: Split, steps: int) -> Verification:
         how = _comparable(split)
         if how is None or (how.constant_draws and goes_on_drawing(self._bundle)):
             return _unverified(self._bundle, steps)
@@ -187,7 +187,7 @@ class Verifier:
         self._alone.pop(program, None)
 
     def _compare(
-        self, ours: Results, how: _Comparable, steps: int, *, is_exchanged: bool = False
+        self, ours: StepResults, how: _Comparable, steps: int, *, is_exchanged: bool = False
     ) -> Verification:
         found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
         if found.wrong and self._split is not None:
@@ -217,7 +217,7 @@ class Verifier:
 
     def _held(
         self, bundle: Bundle, device_of: Mapping[str, str], how: _Comparable, steps: int
-    ) -> Results:
+    ) -> StepResults:
         """Return what a candidate computes, made comparable."""
         step = self._place(*_made(bundle, device_of, how))
         try:
@@ -239,7 +239,7 @@ class Verifier:
         return self._references[how]
 
     def _as_splits_round(
-        self, exact: Results, how: _Comparable, steps: int
+        self, exact: StepResults, how: _Comparable, steps: int
     ) -> tuple[Rounding, ...]:
         bundle, device_of = _made(self._bundle, self._device_of, how)
         values = rounded(bundle.variables, ROUNDING_SEED)
@@ -253,7 +253,7 @@ class Verifier:
 
     def _run(
         self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
-    ) -> Results:
+    ) -> StepResults:
         """Return what the reference computes, from other values if there are any."""
         if self._split is not None and how.samples:
             return results_of_shares(step, self._split, how.samples, steps, values)
@@ -261,7 +261,7 @@ class Verifier:
 
     def _reordered(
         self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
-    ) -> Results:
+    ) -> StepResults:
         """Return what the reference computes of samples in another order."""
         assert self._split is not None, "only splits add up in another order"
         samples = how.samples or (sum(self._split.samples),)
@@ -282,7 +282,7 @@ class Verifier:
         self,
         bundle: Bundle,
         device_of: Mapping[str, str],
-        run: Callable[[PlacedStep, Mapping[str, Any] | None], Results],
+        run: Callable[[PlacedStep, Mapping[str, Any] | None], StepResults],
     ) -> _Reference:
         """Run a step from its values and from rounded ones."""
         exact, noisy = (
@@ -295,9 +295,9 @@ class Verifier:
         self,
         bundle: Bundle,
         device_of: Mapping[str, str],
-        run: Callable[[PlacedStep, Mapping[str, Any] | None], Results],
+        run: Callable[[PlacedStep, Mapping[str, Any] | None], StepResults],
         values: Mapping[str, Any] | None,
-    ) -> Results:
+    ) -> StepResults:
         """Run a step in a session of its own, where kernels that draw numbers begin anew."""
         step = self._place(bundle, device_of)
         try:
@@ -333,7 +333,7 @@ def _made(
     return bundle, placed
 
 
-def _as_known(ours: Results, reference: Results) -> Results:
+def _as_known(ours: StepResults, reference: StepResults) -> StepResults:
     """Leave out what updates of other kinds were given, as `tf.distribute` may make them.
 
     Outputs of replicas are their own.
@@ -346,7 +346,7 @@ def _as_known(ours: Results, reference: Results) -> Results:
     return replace(ours, outputs=reference.outputs, given=given)
 
 
-def _averaged(ours: Sequence[Results], names: Sequence[str]) -> list[Results]:
+def _averaged(ours: Sequence[StepResults], names: Sequence[str]) -> list[StepResults]:
     """Put the means over replicas in place of what each kept and was given of some variables.
 
     `tf.distribute` leaves the statistics of batch normalization to each replica, and saves those of

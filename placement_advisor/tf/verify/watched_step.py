@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.measurement.verification import Given, Results
+from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.trace.nodes import in_order
 from placement_advisor.tf.trace.read_graph import read
 from placement_advisor.tf.trace.update_inputs import (
@@ -86,10 +86,10 @@ class WatchedStep:
 
     def results(
         self, steps: int, batch: Callable[[int], Any], initial: Mapping[str, Any]
-    ) -> list[Results]:
+    ) -> list[StepResults]:
         """Return what each replica of this process computes; its outputs are its own."""
         replicas = range(len(self._strategy.extended.worker_devices))
-        found: list[dict[str, list[Given]]] = [{} for _ in replicas]
+        found: list[dict[str, list[AppliedUpdate]]] = [{} for _ in replicas]
         for number in range(steps):
             values = batch(number)
             self._concrete(values)
@@ -101,7 +101,7 @@ class WatchedStep:
         with self._strategy.scope():
             state = {name: variable.numpy() for name, variable in self._variables.items()}
         return [
-            Results(
+            StepResults(
                 outputs=(),
                 before=initial,
                 state=state | self._own_values(replica),
@@ -111,8 +111,8 @@ class WatchedStep:
         ]
 
     def _given(
-        self, name: str, replica: int, found: Sequence[Mapping[str, list[Given]]]
-    ) -> tuple[Given, ...] | None:
+        self, name: str, replica: int, found: Sequence[Mapping[str, list[AppliedUpdate]]]
+    ) -> tuple[AppliedUpdate, ...] | None:
         """Return what a replica's updates of a variable were given, None if it is not known.
 
         A replica may be assigned what another one's copy became, as a count of steps is.

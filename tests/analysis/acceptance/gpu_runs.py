@@ -22,9 +22,9 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.profile.gpu_steps import read_gpu_steps
-from placement_advisor.profile.timeline.worker_steps import Crossing
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.gpu_planes import read_gpu_steps
+from placement_advisor.profile.worker_steps import PlannedCopy
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.acceptance.known_step import COPIES, LARGE_SIDE, OPS, outputs
 from placement_advisor.tf.answers import Prepared
@@ -104,7 +104,7 @@ PLAN = replace(
 PREPARED = Prepared(
     moved_ops=(),
     crossings=tuple(
-        Crossing(
+        PlannedCopy(
             send_node=f"{copy.producer}/_1",
             recv_node=f"{copy.producer}/_2",
             producer=copy.producer,

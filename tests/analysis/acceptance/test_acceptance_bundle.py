@@ -14,8 +14,8 @@ from gpu_runs import NUMBERS, acceptance, run
 
 from placement_advisor.analysis.acceptance import Finding, Outcome
 from placement_advisor.machine.doctor.examine_machine import examine
-from placement_advisor.profile.gpu_steps import read_gpu_steps
-from placement_advisor.profile.xspace.xplane_schema import new_space
+from placement_advisor.profile.gpu_planes import read_gpu_steps
+from placement_advisor.profile.xplane_schema import new_space
 from placement_advisor.report.acceptance import write_bundle
 from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.contracts import load_schema

@@ -36,7 +36,7 @@ from placement_advisor.files.contract import plain
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.slots import gpu_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
-from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.report.acceptance import render_acceptance
 from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.contracts import load_schema
@@ -145,7 +145,7 @@ def test_marks_that_leave_out_most_of_a_step_are_found_out(tmp_path: Path) -> No
 
 
 def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
-    more = Crossing(
+    more = PlannedCopy(
         send_node="s",
         recv_node="r",
         producer="near/product_2",

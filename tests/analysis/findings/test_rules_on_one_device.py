@@ -17,15 +17,14 @@ from placement_advisor.analysis.findings import (
 from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.graph.op import Role
-from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.measurement.loop_timing import LoopTiming
+from placement_advisor.measurement.measurement import InputTiming, LoopTiming
 from placement_advisor.simulator.break_even import (
     Axis,
     BestSplit,
     BreakEven,
-    Outcome,
+    BreakEvenOutcome,
     Sweep,
-    Swept,
+    SweepPoint,
 )
 from placement_advisor.tf.answers import LeftOut
 
@@ -276,11 +275,11 @@ def test_a_step_that_takes_its_own_batch_alone_has_no_command_with_another():
 def test_a_batch_that_changes_the_verdict_says_so(ratios, recommended, said):
     values = zip((1, 10, 320, 640), ratios, strict=True)
     points = tuple(
-        Swept(value=n, best=BestSplit(split="towers", ratio=ratio)) for n, ratio in values
+        SweepPoint(value=n, best=BestSplit(split="towers", ratio=ratio)) for n, ratio in values
     )
     sweep = Sweep(
         axis=Axis.BATCH,
-        outcome=Outcome.CROSSES,
+        outcome=BreakEvenOutcome.CROSSES,
         here=points[1],
         points=points,
         wins_from=None,

@@ -36,8 +36,8 @@ from placement_advisor.analysis.findings.moves import (
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.measurement.failure import Failure, FailureKind
-from placement_advisor.testbed.trial import Timed
+from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
+from placement_advisor.testbed.benchmark import TimedPlacement
 
 
 def _with_variable(size_bytes):
@@ -113,7 +113,7 @@ def test_moves_of_one_split_are_simulated_on_top_of_one_another():
 
 
 def _timed(placement, step_ns, rounds=8):
-    return Timed(placement=placement, rounds=((step_ns, step_ns),) * rounds)
+    return TimedPlacement(placement=placement, rounds=((step_ns, step_ns),) * rounds)
 
 
 def _two_moves(**more):
@@ -501,7 +501,7 @@ def test_a_split_that_failed_is_not_judged():
 
     graph, costs = _layers(300, 200)
     evidence = evidence_of(graph, costs, on(graph, "even", {"layer1": "b"}))
-    crashed = Failure(kind=FailureKind.CRASHED, message="")
+    crashed = CandidateFailure(kind=FailureKind.CRASHED, message="")
     assert best_split([replace(c, failure=crashed) for c in evidence.candidates]) is None
 
 

@@ -21,11 +21,10 @@ from placement_advisor.analysis.findings import step_waits_for_transfers
 from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run, sure_saving
 from placement_advisor.cost.batch import Throughput
-from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.measurement.loop_timing import LoopTiming
-from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+from placement_advisor.measurement.measurement import InputTiming, LoopTiming
+from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 
-DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
 # Two branches that meet, the shorter one on another device.
 WIDE = graph_of([op("left", 8), op("right", 200), op("meet")], ("left", "meet"), ("right", "meet"))
 COSTS_NS = {"left": 100, "right": 60, "meet": 10}

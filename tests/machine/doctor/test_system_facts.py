@@ -14,8 +14,8 @@ from placement_advisor.machine.system import (
     parse_sys_admin,
 )
 from placement_advisor.machine.this_machine import usable_cores
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.processes.remote import RemoteModule
 
 refusing_system = RemoteModule("refusing_system")
 

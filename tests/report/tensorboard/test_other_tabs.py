@@ -16,7 +16,7 @@ from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.files.log_files import profile_run
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.profile.xspace.xplane import Plane, read_planes
+from placement_advisor.profile.xplane import Plane, read_planes
 from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import (
     planes_side_by_side,

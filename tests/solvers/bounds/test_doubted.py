@@ -14,7 +14,7 @@ from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import Device
-from placement_advisor.simulator.sensitivity import Doubt, Sensitivity
+from placement_advisor.simulator.sensitivity import CostUncertainty, Sensitivity
 from placement_advisor.solvers.lower_bounds import least_ratio_if_wrong
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
 
 
-def sensitivity(step: PlacedStep, doubt: Doubt) -> Sensitivity:
+def sensitivity(step: PlacedStep, doubt: CostUncertainty) -> Sensitivity:
     return Sensitivity(step.simulator(), step.on_one_device().placement, doubt)
 
 
 def least(step: PlacedStep, **doubt: float) -> float:
-    wrong = Doubt(**{"copies": 1.0, "launches": 1.0, "ops": 1.0} | doubt)
+    wrong = CostUncertainty(**{"copies": 1.0, "launches": 1.0, "ops": 1.0} | doubt)
     return least_ratio_if_wrong(step.graph, step.all_costs(), sensitivity(step, wrong))
 
 
@@ -107,7 +107,7 @@ def everywhere(step: PlacedStep) -> list[Placement]:
 @given(placed_steps(hosts=True))
 def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step: PlacedStep) -> None:
     assume(2 <= len(placed_ops(step.graph)) <= 5)
-    wrong = Doubt(copies=2.0, launches=1.5, ops=1.1, may_hide_launches=True)
+    wrong = CostUncertainty(copies=2.0, launches=1.5, ops=1.1, may_hide_launches=True)
     known = sensitivity(step, wrong)
     limit = least_ratio_if_wrong(step.graph, step.all_costs(), known)
     for placement in everywhere(step):

@@ -1,0 +1,399 @@
+"""GPU planes of XSpace files are read as the steps of a placement, or as a trace.
+
+Only streams count; lines that XProf derives from them would count the same work again. All
+work of a stream that is no copy is compute, memsets included. The names and details are those
+that TensorFlow, CUPTI and XProf give to events; they are tested on profiles built by hand. A
+trace begins a step at the first kernel of that step on any device, by its ``group_id`` if the
+profiler gave one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.profile.device_trace import (
+    UNKNOWN_BYTES,
+    USE_OF,
+    CopyColumns,
+    CopyKind,
+    DeviceUse,
+    Route,
+    Spans,
+    copied_bytes,
+    copy_kind,
+    destination,
+    gpu_route,
+    widen,
+)
+from placement_advisor.profile.steps import (
+    HOST_PLANE,
+    OP_EVENT,
+    Copy,
+    Work,
+    step_windows,
+    summarise,
+)
+from placement_advisor.profile.xplane import plane_as_objects, space_file
+from placement_advisor.profile.xplane_schema import NO_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from placement_advisor.profile.xplane_schema import StatValue
+    from placement_advisor.profile.xspace_columns import Events, SpaceFile, StoredLine, StoredPlane
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.profile.device_trace import TraceBuilder
+    from placement_advisor.profile.steps import StepWindows
+
+
+_GPU_PLANE = re.compile(r"/device:GPU:(\d{1,9})")
+_STREAM = "Stream"
+# XProf numbers the lines that it derives (Steps, TensorFlow Ops, …) upwards from here, in 32 bits
+# that it may store as a negative number.
+_FIRST_DERIVED_LINE = 0xDEADBEEF
+_32_BITS = 0xFFFFFFFF
+_DETAILS, _EDGE = "memcpy_details", "edge_name"
+
+
+def gpu_planes(file: SpaceFile) -> dict[int, StoredPlane]:
+    """Return the planes of the GPUs in a file by their numbers, in order."""
+    planes = {
+        int(match[1]): plane for plane in file.planes if (match := _GPU_PLANE.fullmatch(plane.name))
+    }
+    return dict(sorted(planes.items()))
+
+
+def is_stream(line: StoredLine) -> bool:
+    """Return whether a line of a GPU's plane lists what the GPU did."""
+    return line.name.startswith(_STREAM) and not is_derived(line)
+
+
+def is_derived(line: StoredLine) -> bool:
+    """Return whether XProf made the line of others."""
+    return (line.id & _32_BITS) >= _FIRST_DERIVED_LINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """What a GPU did on one stream.
+
+    ``name`` has the place of each event's name among ``names``; ``kinds`` are the directions of
+    those that are copies. ``copied`` has the places of the events on each route, collectives
+    included. Their ``size_bytes`` are `UNKNOWN_BYTES` where not given, ``tensor`` is a place among
+    ``tensors`` or -1; both are empty where nothing was copied. ``stats`` of events are those that
+    were asked for.
+    """
+
+    events: Events
+    names: tuple[str, ...]
+    kinds: tuple[CopyKind | None, ...]
+    name: Ints
+    copied: Mapping[Route, Ints]
+    size_bytes: Ints
+    tensor: Ints
+    tensors: tuple[str, ...]
+    stats: Mapping[int, Mapping[str, StatValue]]
+
+    @property
+    def is_compute(self) -> Bools:
+        """Whether each event is no copy; memsets are none."""
+        return np.array([kind is None for kind in self.kinds], np.bool_)[self.name]
+
+    def spans(self, chosen: Bools | Ints) -> Spans:
+        """Return when some of the events were under way."""
+        start_ns = self.events.start_ns[chosen]
+        return Spans(start_ns, start_ns + self.events.duration_ns[chosen])
+
+
+class GpuPlane:
+    """The plane of a GPU, whose streams can be read."""
+
+    def __init__(
+        self, file: SpaceFile, plane: StoredPlane, here: str, device_of: Callable[[int], str]
+    ) -> None:
+        """Take a plane of a file; ``here`` is what its GPU is called, ``device_of`` any number."""
+        self._file, self._plane = file, plane
+        self._here, self._device_of = here, device_of
+        self._copy_kinds = {
+            name: kind
+            for name, text in plane.event_names.items()
+            if (kind := copy_kind(text)) is not None
+        }
+
+    def read(
+        self, line: StoredLine, *, key: str | None = None, of_all: Collection[str] = ()
+    ) -> Stream:
+        """Read a stream; ``key`` and the stats ``of_all`` events are as for `SpaceFile.events`.
+
+        Raises:
+            AdvisorError: the line is corrupt.
+        """
+        events = self._file.events(
+            self._plane,
+            line,
+            key=key,
+            of_all=of_all,
+            of_named=(_DETAILS, _EDGE),
+            named=self._copy_kinds,
+        )
+        names, place = np.unique(events.name, return_inverse=True)
+        kinds = tuple(self._copy_kinds.get(name) for name in names.tolist())
+        copies = np.flatnonzero(np.array([kind is not None for kind in kinds], np.bool_)[place])
+        of_copies = len(events.name) if len(copies) else 0
+        size_bytes = np.full(of_copies, UNKNOWN_BYTES)
+        tensor, receiver = np.full(of_copies, -1), np.full(of_copies, -1)
+        tensors: dict[str, int] = {}
+        known: dict[StatValue, tuple[int, int]] = {}
+        stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
+        for event, stat, value in self._file.values(self._plane, events):
+            if stat == _EDGE:
+                tensor[event] = tensors.setdefault(str(value), len(tensors))
+            elif stat == _DETAILS:
+                if value not in known:
+                    known[value] = _details(str(value))
+                size_bytes[event], receiver[event] = known[value]
+            else:
+                stats[event][stat] = value
+        copied: defaultdict[Route, list[int]] = defaultdict(list)
+        for event in copies.tolist():
+            kind = kinds[place[event]]
+            assert kind is not None
+            copied[self._route(kind, int(receiver[event]))].append(event)
+        return Stream(
+            events=events,
+            names=tuple(self._plane.event_names.get(name, "") for name in names.tolist()),
+            kinds=kinds,
+            name=place,
+            copied={route: np.array(events_of) for route, events_of in copied.items()},
+            size_bytes=size_bytes,
+            tensor=tensor,
+            tensors=tuple(tensors),
+            stats=stats,
+        )
+
+    def _route(self, kind: CopyKind, receiver: int) -> Route:
+        there = None if receiver < 0 else self._device_of(receiver)
+        return gpu_route(kind, self._here, sender=None, receiver=there)
+
+
+def _details(text: str) -> tuple[int, int]:
+    size_bytes, receiver = copied_bytes(text), destination(text)
+    return (
+        UNKNOWN_BYTES if size_bytes is None else size_bytes,
+        -1 if receiver is None else receiver,
+    )
+
+
+_OP = "tf_op"
+
+
+def gpu_streams(file: SpaceFile, name_of: Mapping[int, str]) -> Iterator[tuple[str, Stream]]:
+    """Yield the streams of the GPUs that have a name, by their numbers, each with that name.
+
+    Raises:
+        AdvisorError: a line is corrupt.
+    """
+    for number, plane in gpu_planes(file).items():
+        if number not in name_of:
+            continue
+        here = name_of[number]
+        gpu = GpuPlane(file, plane, here, lambda other: name_of.get(other, f"GPU:{other}"))
+        for line in plane.lines:
+            if is_stream(line):
+                yield here, gpu.read(line, of_all=(_OP,))
+
+
+def gather_gpu_work(here: str, stream: Stream, windows: StepWindows, *, ahead_ns: int = 0) -> None:
+    """Put what a stream of the device ``here`` computed into the steps in which it began.
+
+    Its clock is ``ahead_ns`` ahead of that of the steps.
+    """
+    for place, start_ns, end_ns in listed(stream, np.flatnonzero(stream.is_compute)):
+        op = OP_EVENT.fullmatch(str(stream.stats.get(place, {}).get(_OP, "")))
+        row = stream.names[stream.name[place]]
+        _add(windows, here, op[1] if op else None, row, start_ns - ahead_ns, end_ns - ahead_ns)
+    for route, places in stream.copied.items():
+        if route.kind is CopyKind.DEVICE_TO_DEVICE:
+            for _, start_ns, end_ns in listed(stream, places):
+                _add(windows, here, None, route.kind, start_ns - ahead_ns, end_ns - ahead_ns)
+
+
+def listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
+    """Yield the place, the start and the end of events."""
+    for place, (start_ns, end_ns) in zip(
+        places.tolist(), stream.spans(places).pairs(), strict=True
+    ):
+        yield place, start_ns, end_ns
+
+
+def _add(
+    windows: StepWindows, device: str, op: str | None, row: str, start_ns: int, end_ns: int
+) -> None:
+    step = windows.at(start_ns)
+    if step is not None:
+        step.work.append(
+            Work(
+                device=device,
+                op=op,
+                row=row,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                own_ns=end_ns - start_ns,
+            )
+        )
+
+
+def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile:
+    """Read a profile with several GPUs; never run on a real GPU so far.
+
+    ``device_names`` maps devices to the numbers of their GPU planes. A step must wait for its GPU
+    work before it ends: what starts later is not counted. A copy from or to the host has ``host``
+    at that end, one that no known spelling classifies ends at ``unknown``, an NCCL kernel at
+    ``collective``; these are exposed while the GPU that lists them computes nothing, as no device
+    here is known to wait for them.
+
+    Raises:
+        AdvisorError: the file is missing or corrupt, or no step in it holds GPU work.
+    """
+    file = space_file(xplane)
+    hosts = [plane_as_objects(file, plane) for plane in file.planes if plane.name == HOST_PLANE]
+    windows = step_windows(hosts, xplane)
+    name_of = {number: device for device, number in device_names.items()}
+    for here, stream in gpu_streams(file, name_of):
+        gather_gpu_work(here, stream, windows)
+        _gather_copies(here, stream, windows, device_names)
+    steps = windows.with_work(xplane)
+    return summarise([step.closed() for step in steps], tuple(device_names))
+
+
+def _gather_copies(
+    here: str, stream: Stream, windows: StepWindows, device_names: Mapping[str, int]
+) -> None:
+    """Put what a stream of the device ``here`` copied into the steps in which it began."""
+    for route, places in stream.copied.items():
+        if route.kind is CopyKind.DEVICE_TO_DEVICE:
+            continue
+        waiting = route.target if route.target in device_names else here
+        for place, start_ns, end_ns in listed(stream, places):
+            step = windows.at(start_ns)
+            if step is None:
+                continue
+            size_bytes, tensor = int(stream.size_bytes[place]), int(stream.tensor[place])
+            step.copies.append(
+                Copy(
+                    source=route.source,
+                    target=route.target,
+                    waiting=waiting,
+                    tensor=route.kind if tensor < 0 else stream.tensors[tensor],
+                    row=route.kind,
+                    size_bytes=None if size_bytes == UNKNOWN_BYTES else size_bytes,
+                    size_basis=SizeBasis.PROFILE,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                )
+            )
+
+
+class GpuPlanes:
+    """The GPU planes of a file, on their way into a trace."""
+
+    def __init__(self, file: SpaceFile, prefix: str, builder: TraceBuilder) -> None:
+        """Add the devices of a file, whose names begin with the prefix, to the trace."""
+        self._file, self._builder = file, builder
+        self.planes = gpu_planes(file)
+        self._name_of = {number: f"{prefix}GPU:{number}" for number in self.planes}
+        for device in self._name_of.values():
+            builder.device(device)
+
+    def read(
+        self, key: str, step_of: Callable[[Ints], Ints], advance: Callable[[int], None]
+    ) -> dict[int, tuple[int, int]]:
+        """Add what the GPUs did; return when each step began on any of them, and when it ended.
+
+        ``key`` is the stat by which ``step_of`` tells steps, -1 for none. ``advance`` is told the
+        bytes that were read.
+        """
+        steps: dict[int, tuple[int, int]] = {}
+        for number, plane in self.planes.items():
+            device = self._name_of[number]
+            gpu = GpuPlane(self._file, plane, device, self._device_of)
+            for line in plane.lines:
+                if is_stream(line):
+                    stream = gpu.read(line, key=key)
+                    self._add(device, stream)
+                    _note_steps(steps, step_of(stream.events.key), stream.events)
+                    if stream.events.damaged:
+                        self._builder.notes.setdefault(
+                            f"{self._file.path.name}: events without a sensible time were left out"
+                        )
+                elif not is_derived(line) and line.event_count:
+                    self._builder.notes.setdefault(
+                        f"lines that are no streams were not read: {line.name}"
+                    )
+                advance(line.place[1] - line.place[0])
+        return steps
+
+    def _device_of(self, number: int) -> str:
+        return self._name_of.get(number, f"GPU:{number}")
+
+    def _add(self, device: str, stream: Stream) -> None:
+        self._builder.used(device, DeviceUse.COMPUTE, stream.spans(stream.is_compute))
+        self._add_rows(stream)
+        tensors = np.array([self._builder.tensor(name) for name in stream.tensors] + [-1])
+        for route, places in stream.copied.items():
+            spans = stream.spans(places)
+            if route.kind is CopyKind.COLLECTIVE:
+                self._builder.used(device, DeviceUse.COLLECTIVE, spans)
+                continue
+            copied = CopyColumns(
+                spans=spans,
+                size_bytes=stream.size_bytes[places],
+                # -1, which is no tensor, is the last of them.
+                tensor=tensors[stream.tensor[places]],
+            )
+            self._builder.copies(route, copied)
+            row = self._builder.row(route.kind, USE_OF[route.kind])
+            row.add_each(stream.events.duration_ns[places])
+
+    def _add_rows(self, stream: Stream) -> None:
+        """Add the rows of kernels and collectives, which keep their own names."""
+        place, took_ns = stream.name, stream.events.duration_ns
+        calls, total_ns = np.bincount(place), np.bincount(place, took_ns)
+        least = np.full(len(stream.names), np.iinfo(np.int64).max)
+        np.minimum.at(least, place, took_ns)
+        most = np.zeros(len(stream.names), np.int64)
+        np.maximum.at(most, place, took_ns)
+        for i, (name, kind) in enumerate(zip(stream.names, stream.kinds, strict=True)):
+            if kind is None or kind is CopyKind.COLLECTIVE:
+                row = self._builder.row(name, USE_OF[kind])
+                row.add(int(calls[i]), int(total_ns[i]), int(least[i]), int(most[i]))
+
+
+def _note_steps(steps: dict[int, tuple[int, int]], step_of: Ints, events: Events) -> None:
+    """Note the first start and the last end of each step, of events in any order."""
+    known = step_of != NO_KEY
+    start_ns, end_ns = events.start_ns[known], (events.start_ns + events.duration_ns)[known]
+    if not len(start_ns):
+        return
+    # Events of a step come in a row, mostly.
+    numbers = step_of[known]
+    rows = np.flatnonzero(np.append(True, np.diff(numbers) != 0))
+    least, most = np.minimum.reduceat(start_ns, rows), np.maximum.reduceat(end_ns, rows)
+    for step, first_ns, last_ns in zip(
+        numbers[rows].tolist(), least.tolist(), most.tolist(), strict=True
+    ):
+        widen(steps, step, first_ns, last_ns)

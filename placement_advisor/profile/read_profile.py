@@ -1,0 +1,478 @@
+"""Recorded profiles are read in any supported format and joined with the op graph.
+
+XSpace files hold GPUs, or processes that compute on their own cores, such as workers on gRPC.
+A process computes while any op runs on any of its threads. A copy between processes lasts
+from the start of `_Send` until the receiver goes on: it includes the way through both
+processes and the wait for a busy core.
+
+A profile names a tensor by the op that makes it (``edge_42_`` or nothing before the name), not by
+its output. Its size is known from the graph where that op has one output; a size that the profile
+gives stands.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.chrome_trace import read_chrome_trace
+from placement_advisor.profile.device_trace import (
+    UNKNOWN_BYTES,
+    UNKNOWN_END,
+    CopyColumns,
+    CopyKind,
+    DeviceUse,
+    ProcessRecord,
+    RanOps,
+    Route,
+    SentTensor,
+    Spans,
+    TraceBuilder,
+    union_of_spans,
+    waits,
+    widen,
+)
+from placement_advisor.profile.file_format import CLIENT_FILE, FileFormat, recorded_run, text_lines
+from placement_advisor.profile.gpu_planes import GpuPlanes
+from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
+from placement_advisor.profile.recorded_costs import plain
+from placement_advisor.profile.steps import (
+    ARRIVAL,
+    COLLECTIVE_KINDS,
+    CORRELATION,
+    HOST_PLANE,
+    OP_EVENT,
+    RECEIVE_KINDS,
+    SEND_KINDS,
+    outermost,
+    read_marks,
+)
+from placement_advisor.profile.totals import ProfileTotals, ReadProfile, totals_of, xprof_overview
+from placement_advisor.profile.xspace_columns import SpaceFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from placement_advisor.profile.xspace_columns import Events, StoredPlane
+
+    Ints = NDArray[np.int64]
+    from pathlib import Path
+
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.profile.device_trace import Trace
+    from placement_advisor.profile.totals import TensorTotals
+
+
+_INPUT_PIPELINE = "tf_data"
+_EXECUTING = "ExecutorState::Process"
+# What TensorFlow's partitioning calls the two ends of an edge that it cut.
+_END_NODE = re.compile(r"(.+?)(?:_S|/_)(\d{1,18})")
+
+
+def read_process(
+    file: SpaceFile, device: str, builder: TraceBuilder, advance: Callable[[int], None]
+) -> ProcessRecord | None:
+    """Read the ops and copies of a process into the trace; None if no op ran there."""
+    sends: defaultdict[str, list[int]] = defaultdict(list)
+    arrivals: defaultdict[str, list[int]] = defaultdict(list)
+    parts: list[tuple[Ints, Spans]] = []
+    ops: dict[str, int] = {}
+    collectives: set[str] = set()
+    executing: list[Spans] = []
+    uses: defaultdict[DeviceUse, list[Spans]] = defaultdict(list)
+    for plane in file.planes:
+        if plane.name != HOST_PLANE:
+            continue
+        found = _names(plane)
+        for line in plane.lines:
+            if line.name.startswith(_INPUT_PIPELINE):
+                continue
+            events = file.events(
+                plane, line, of_named=("name", "kernel_type"), named=found.arrivals
+            )
+            _gather_arrivals(file, plane, events, arrivals)
+            advance(line.place[1] - line.place[0])
+            for name, chosen in _groups(events.name):
+                start_ns = events.start_ns[chosen]
+                spans = Spans(start_ns, start_ns + events.duration_ns[chosen])
+                if name in found.sends:
+                    sends[found.sends[name]] += spans.start.tolist()
+                elif name in found.executing:
+                    executing.append(spans)
+                elif name in found.ops:
+                    op, kind = found.ops[name]
+                    place = ops.setdefault(op, len(ops))
+                    parts.append((np.full(len(spans.start), place), spans))
+                    builder.row(kind, _use(kind)).add_each(spans.end - spans.start)
+                    if _use(kind) is DeviceUse.COLLECTIVE:
+                        collectives.add(op)
+                    uses[_use(kind)].append(spans)
+    if not parts:
+        return None
+    builder.device(device)
+    for use, spans_of_use in uses.items():
+        builder.used(device, use, union_of_spans(spans_of_use))
+    ran = _in_order(tuple(ops), frozenset(collectives), parts)
+    return ProcessRecord(
+        device=device,
+        ran=ran,
+        executing=union_of_spans([ran.spans, *executing]),
+        sends={node: sorted(moments) for node, moments in sends.items()},
+        arrivals={node: sorted(moments) for node, moments in arrivals.items()},
+    )
+
+
+def copies_between(
+    processes: Sequence[ProcessRecord], cuts: Sequence[int], builder: TraceBuilder
+) -> tuple[SentTensor, ...]:
+    """Join sends with arrivals into copies, add them to the trace, and return them.
+
+    Within a step, which the cuts bound, the first send of a node belongs to its first arrival and
+    so on; without steps, all of the profile is one.
+    """
+    found: list[SentTensor] = []
+    ended = {process.device: _ends_by_op(process.ran) for process in processes}
+    for target in processes:
+        others = [process for process in processes if process is not target]
+        for node, moments in target.arrivals.items():
+            match = _END_NODE.fullmatch(node)
+            if match is not None:
+                number = int(match[2])
+                found += _copies_to(target, match[1], number, moments, others, ended, cuts)
+    by_route: defaultdict[Route, list[SentTensor]] = defaultdict(list)
+    for sent in found:
+        by_route[Route(sent.source, sent.target, CopyKind.WORKER)].append(sent)
+    for route, of_route in by_route.items():
+        start_ns = np.array([sent.start_ns for sent in of_route], np.int64)
+        end_ns = np.array([sent.end_ns for sent in of_route], np.int64)
+        copied = CopyColumns(
+            spans=Spans(start_ns, end_ns),
+            size_bytes=np.full(len(of_route), UNKNOWN_BYTES),
+            tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
+        )
+        builder.copies(route, copied)
+        builder.row(CopyKind.WORKER, DeviceUse.PEER).add_each(end_ns - start_ns)
+    return tuple(sorted(found, key=lambda sent: sent.end_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What ids of event names stand for: ops with kinds, nodes that send, and so on."""
+
+    ops: dict[int, tuple[str, str]]
+    sends: dict[int, str]
+    arrivals: frozenset[int]
+    executing: frozenset[int]
+
+
+def _names(plane: StoredPlane) -> _Names:
+    ops: dict[int, tuple[str, str]] = {}
+    sends: dict[int, str] = {}
+    arrivals, executing = set(), set()
+    for name, text in plane.event_names.items():
+        if text == ARRIVAL:
+            arrivals.add(name)
+        elif text == _EXECUTING:
+            executing.add(name)
+        elif match := OP_EVENT.fullmatch(text):
+            if match[2] in SEND_KINDS:
+                sends[name] = match[1]
+            elif match[2] not in RECEIVE_KINDS:
+                ops[name] = match[1], match[2]
+    return _Names(ops, sends, frozenset(arrivals), frozenset(executing))
+
+
+def _gather_arrivals(
+    file: SpaceFile, plane: StoredPlane, events: Events, arrivals: dict[str, list[int]]
+) -> None:
+    told: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for event, stat, value in file.values(plane, events):
+        told[event][stat] = str(value)
+    for event, stats in told.items():
+        if stats.get("kernel_type") in RECEIVE_KINDS and "name" in stats:
+            arrivals[stats["name"]].append(int(events.start_ns[event]))
+
+
+def _use(kind: str) -> DeviceUse:
+    return DeviceUse.COLLECTIVE if kind in COLLECTIVE_KINDS else DeviceUse.COMPUTE
+
+
+def _in_order(
+    names: tuple[str, ...], collectives: frozenset[str], parts: Sequence[tuple[Ints, Spans]]
+) -> RanOps:
+    start_ns = np.concatenate([spans.start for _, spans in parts])
+    order = np.argsort(start_ns, kind="stable")
+    return RanOps(
+        names=names,
+        collectives=collectives,
+        name=np.concatenate([name for name, _ in parts])[order],
+        spans=Spans(start_ns[order], np.concatenate([spans.end for _, spans in parts])[order]),
+    )
+
+
+def _copies_to(
+    target: ProcessRecord,
+    tensor: str,
+    number: int,
+    arrivals: Sequence[int],
+    others: Sequence[ProcessRecord],
+    ended: Mapping[str, Mapping[str, Ints]],
+    cuts: Sequence[int],
+) -> Iterator[SentTensor]:
+    ends = [f"{tensor}{joint}{number - 1}" for joint in ("_S", "/_")]
+    source, starts = UNKNOWN_END, list[int]()
+    for process in others:
+        for end in ends:
+            if end in process.sends:
+                source, starts = process.device, process.sends[end]
+    if source == UNKNOWN_END:
+        made = [process.device for process in others if tensor in ended[process.device]]
+        if len(made) == 1:
+            (source,) = made
+            starts = np.sort(ended[source][tensor]).tolist()
+        elif len(others) == 1:
+            source = others[0].device
+    for of_step, sent in zip(_by_step(arrivals, cuts), _by_step(starts, cuts), strict=True):
+        for i, arrival_ns in enumerate(of_step):
+            start_ns = min(sent[i], arrival_ns) if i < len(sent) else arrival_ns
+            yield SentTensor(
+                tensor=tensor,
+                source=source,
+                target=target.device,
+                start_ns=start_ns,
+                end_ns=arrival_ns,
+            )
+
+
+def _ends_by_op(ran: RanOps) -> dict[str, Ints]:
+    return {ran.names[place]: ran.spans.end[chosen] for place, chosen in _groups(ran.name)}
+
+
+def _groups(names: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each name with the places at which it stands."""
+    order = np.argsort(names, kind="stable")
+    found, first = np.unique(names[order], return_index=True)
+    ends = [*first[1:].tolist(), len(names)]
+    for name, start, end in zip(found.tolist(), first.tolist(), ends, strict=False):
+        yield name, order[start:end]
+
+
+def _by_step(moments: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
+    """Return sorted moments by the step that they are in; what is before the first is its own."""
+    places = [0, *(bisect_left(moments, cut) for cut in cuts), len(moments)]
+    return [list(moments[first:last]) for first, last in pairwise(places)]
+
+
+_GROUP = "group_id"
+
+
+class Progress(Protocol):
+    """Is told how much was read."""
+
+    def __call__(self, done_bytes: int, total_bytes: int) -> None:
+        """Say how much of the files was read."""
+
+
+def read_trace(path: Path, paths: Sequence[Path], progress: Progress) -> Trace:
+    """Read the XSpace files of one run, which were found at a path.
+
+    Raises:
+        AdvisorError: a file is corrupt, or no device is seen at work.
+    """
+    files = [SpaceFile(file) for file in _distinct(paths)]
+    run = str(files[0].path.parent if path.is_dir() else path)
+    builder = TraceBuilder()
+    total, done = sum(file.size_bytes for file in files), 0
+
+    def advance(read_bytes: int) -> None:
+        nonlocal done
+        done += read_bytes
+        progress(done, total)
+
+    several = len(files) > 1
+    found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
+    if any(plane.lines for gpus in found for plane in gpus.planes.values()):
+        starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
+        return builder.build(run, starts, steps_from)
+    return _read_hosts(run, files, builder, advance)
+
+
+def _distinct(files: Sequence[Path]) -> list[Path]:
+    """Return the files; the client not twice, which is the first worker of a mirrored step."""
+    workers = [file for file in files if file.name != CLIENT_FILE]
+    return [
+        file
+        for file in files
+        if file in workers or not any(filecmp.cmp(file, w, shallow=False) for w in workers)
+    ]
+
+
+def _host(file: SpaceFile) -> str:
+    return file.path.name.removesuffix(".xplane.pb")
+
+
+def _read_hosts(
+    run: str, files: Sequence[SpaceFile], builder: TraceBuilder, advance: Callable[[int], None]
+) -> Trace:
+    """Read processes that compute themselves, and one that asked them to, if there is one."""
+    steps = outermost(
+        span for file in files for span in read_marks(file, launches=False).steps.pairs()
+    )
+    processes = [
+        process
+        for file in files
+        if (process := read_process(file, _host(file), builder, advance)) is not None
+    ]
+    if not processes:
+        raise AdvisorError(
+            f"the profile {run} shows no device at work",
+            hint="profile some steps while they run",
+        )
+    spans = steps.pairs()
+    cuts = [*steps.start.tolist(), int(steps.end[-1])] if spans else []
+    copies = copies_between(processes, cuts, builder)
+    return builder.build(
+        run,
+        cuts,
+        "step marks",
+        waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
+    )
+
+
+def _read_gpus(
+    files: Sequence[tuple[SpaceFile, GpuPlanes]], advance: Callable[[int], None]
+) -> tuple[list[int], str]:
+    """Read all GPUs; return the moments that cut their time into steps, and whence they are."""
+    grouped = any(
+        _GROUP in plane.stat_names.values() for _, gpus in files for plane in gpus.planes.values()
+    )
+    steps: dict[int, tuple[int, int]] = {}
+    marked: list[tuple[int, int]] = []
+    for file, gpus in files:
+        if grouped:
+            found = gpus.read(_GROUP, lambda keys: keys, advance)
+        else:
+            marks = read_marks(file, launches=True)
+            marked += marks.steps.pairs()
+            found = gpus.read(CORRELATION, marks.step_of, advance)
+        for step, (first_ns, last_ns) in found.items():
+            widen(steps, step, first_ns, last_ns)
+    spans = sorted(steps.values()) or sorted(marked)
+    if not spans:
+        return [], "none"
+    cuts = [*(first_ns for first_ns, _ in spans), max(last_ns for _, last_ns in spans)]
+    return cuts, "group_id" if grouped else "step marks"
+
+
+_EDGE = re.compile(r"^(?:edge|memtype)_\d+_")
+
+
+def trace_with_sizes(trace: Trace, graph: OpGraph) -> Trace:
+    """Return the trace with the graph's sizes of tensors whose copies do not give theirs."""
+    found = [_size(_made_by(tensor, graph)) for tensor in trace.tensors]
+    # Copies that name no tensor look at the last place.
+    sizes = np.array([UNKNOWN_BYTES if size is None else size for size in [*found, None]], np.int64)
+    copied = {route: _sized(copied, sizes) for route, copied in trace.copied.items()}
+    unknown = (int((each.size_bytes == UNKNOWN_BYTES).sum()) for each in trace.copied.values())
+    left = (int((each.size_bytes == UNKNOWN_BYTES).sum()) for each in copied.values())
+    if not (known := sum(unknown) - sum(left)):
+        return trace
+    note = f"sizes of {known:,} copies are those of the graph"
+    return replace(trace, copied=copied, notes=(*trace.notes, note))
+
+
+def totals_with_layers(profile: ProfileTotals, graph: OpGraph) -> ProfileTotals:
+    """Return the profile with what the graph knows of its tensors."""
+    tensors = tuple(_joined(tensor, graph) for tensor in profile.tensors)
+    known = sum(tensor.op is not None for tensor in tensors)
+    note = f"{known} of {len(tensors)} tensors are in the graph"
+    return replace(profile, tensors=tensors, notes=(*profile.notes, note))
+
+
+def _sized(copied: CopyColumns, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> CopyColumns:
+    own = copied.size_bytes
+    return replace(copied, size_bytes=np.where(own == UNKNOWN_BYTES, sizes[copied.tensor], own))
+
+
+def _joined(tensor: TensorTotals, graph: OpGraph) -> TensorTotals:
+    op = _made_by(tensor.tensor, graph)
+    if op is None:
+        return tensor
+    return replace(tensor, op=op.name, layer=op.layer, tensor_bytes=_size(op))
+
+
+def _made_by(tensor: str, graph: OpGraph) -> Op | None:
+    names = (tensor, _EDGE.sub("", tensor), plain(_EDGE.sub("", tensor)))
+    name = next((name for name in names if name in graph), None)
+    return None if name is None else graph.op(name)
+
+
+def _size(op: Op | None) -> int | None:
+    """Return the size of the op's only output, None if it has another number, or is none."""
+    return op.output_bytes[0] if op is not None and len(op.output_bytes) == 1 else None
+
+
+_BYTES_PER_MB = 1_000_000
+_READING = "reading the profile"
+
+
+def read_profile(
+    path: Path,
+    *,
+    graph: OpGraph | None,
+    ask_xprof: bool,
+    working: Callable[[str, int, int], None],
+) -> ReadProfile:
+    """Read a recorded profile: XSpace files, a Chrome trace, or a table of nvprof or Nsight.
+
+    The ``graph`` of the step says more of its tensors. ``working`` is told what is done, how much
+    of it, and of how much.
+
+    Raises:
+        AdvisorError: there is none, it is corrupt, or it shows no device at work.
+    """
+
+    def read(done_bytes: int, total_bytes: int) -> None:
+        working(_READING, done_bytes // _BYTES_PER_MB, total_bytes // _BYTES_PER_MB)
+
+    read(0, 0)
+    run = recorded_run(path)
+    form = run.form
+    if form is FileFormat.XSPACE:
+        found: Trace | ProfileTotals = read_trace(path, run.files, read)
+    elif form in (FileFormat.CHROME, FileFormat.PYTORCH):
+        form, found = read_chrome_trace(run.files[0])
+    else:
+        found = _of_table(run.files[0], form)
+    if not isinstance(found, ProfileTotals):
+        found = totals_of(found if graph is None else trace_with_sizes(found, graph))
+    profile = ReadProfile(form=form, totals=found, xprof=None, which=run.note)
+    if ask_xprof and form is FileFormat.XSPACE:
+        working("asking XProf", 0, 1)
+        profile = replace(profile, xprof=xprof_overview(run.files))
+        if profile.xprof is None:
+            notes = (*found.notes, "XProf's overview shows no steps of it")
+            profile = replace(profile, totals=replace(found, notes=notes))
+    if graph is None:
+        return profile
+    return replace(profile, totals=totals_with_layers(profile.totals, graph))
+
+
+def _of_table(path: Path, form: FileFormat) -> Trace | ProfileTotals:
+    has_rows_of_events = form in (FileFormat.NVPROF_TRACE, FileFormat.NSIGHT_TRACE)
+    try:
+        read = gpu_trace if has_rows_of_events else summary_totals
+        return read(str(path), form, text_lines(path))
+    except OSError as error:
+        raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error

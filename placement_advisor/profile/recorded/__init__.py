@@ -1,1 +1,0 @@
-"""Op costs, links and device facts from a profile that a user recorded elsewhere."""

@@ -1,1 +1,0 @@
-"""What devices did over time: spans of ops and copies, from planes of any profile."""

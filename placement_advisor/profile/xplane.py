@@ -1,0 +1,246 @@
+"""Read and write the profiler's XSpace files with the protobuf runtime alone.
+
+As objects: for profiles of this program's own, which are small, and the hosts of others.
+`space_file` says what is read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, new_space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from placement_advisor.profile.xplane_schema import StatValue
+    from placement_advisor.profile.xspace_columns import SpaceFile, StoredLine, StoredPlane
+
+
+PROFILE_STOP = "profile_stop_time"
+_MOMENTS = frozenset({PROFILE_START, PROFILE_STOP})
+
+_PS_PER_NS = 1_000
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that ran on a line. ``start_ns`` counts from the epoch."""
+
+    name: str
+    start_ns: int
+    duration_ns: int
+    stats: Mapping[str, StatValue] = field(default_factory=dict)
+
+    @property
+    def end_ns(self) -> int:
+        """Moment at which the event ended."""
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One thread of a host or one stream of a GPU, its events as the file has them."""
+
+    name: str
+    id: int = 0
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """One host or device, or facts about the profile as a whole."""
+
+    name: str
+    lines: tuple[Line, ...] = ()
+    stats: Mapping[str, StatValue] = field(default_factory=dict)
+
+
+def read_planes(path: Path) -> tuple[Plane, ...]:
+    """Read an XSpace file, with stats that refer to a string resolved to it.
+
+    Raises:
+        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+    """
+    file = space_file(path)
+    return tuple(plane_as_objects(file, plane) for plane in file.planes)
+
+
+def set_back(planes: tuple[Plane, ...], by_ns: int) -> tuple[Plane, ...]:
+    """Return planes as a clock would have them that is behind the one that they were taken by."""
+    if not by_ns:
+        return planes
+    return tuple(
+        replace(
+            plane,
+            lines=tuple(
+                replace(
+                    line,
+                    events=tuple(
+                        replace(event, start_ns=event.start_ns - by_ns) for event in line.events
+                    ),
+                )
+                for line in plane.lines
+            ),
+            stats={
+                name: value - by_ns if name in _MOMENTS and isinstance(value, int) else value
+                for name, value in plane.stats.items()
+            },
+        )
+        for plane in planes
+    )
+
+
+def space_file(path: Path) -> SpaceFile:
+    """Return an XSpace file, none of its events read yet.
+
+    Raises:
+        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+    """
+    # numba comes with it, which takes a second that a usage error need not wait for.
+    from placement_advisor.profile.xspace_columns import SpaceFile
+
+    return SpaceFile(path)
+
+
+def write_planes(path: Path, planes: Iterable[Plane]) -> None:
+    """Write planes so that `read_planes` returns them again.
+
+    Where a plane "Task Environment" says when profiling began, times are written relative to
+    that, as the profiler does.
+    """
+    planes = tuple(planes)
+    base_ns = _profile_start_ns(planes)
+    space = new_space()
+    for number, plane in enumerate(planes):
+        _write_plane(space.planes.add(), number, plane, base_ns)
+    path.write_bytes(space.SerializeToString(deterministic=True))
+
+
+def copy_with_line(source: Path, target: Path, plane: str, line: Line) -> None:
+    """Copy an XSpace file, with one more line on the plane that is called so.
+
+    Raises:
+        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+    """
+    base_ns = _profile_start_ns(space_file(source).planes)
+    space = new_space()
+    space.ParseFromString(source.read_bytes())
+    for message in space.planes:
+        if message.name == plane:
+            free = max((each.id for each in message.lines), default=0) + 1
+            _write_lines(message, [replace(line, id=free)], base_ns)
+    target.write_bytes(space.SerializeToString(deterministic=True))
+
+
+def copy_set_back(source: Path, target: Path, by_ns: int) -> None:
+    """Copy an XSpace file as a clock would have it that is behind; see `set_back`.
+
+    All its times count from when profiling began, which the plane "Task Environment" says.
+    """
+    space = new_space()
+    space.ParseFromString(source.read_bytes())
+    for plane in space.planes:
+        if plane.name != TASK_PLANE:
+            continue
+        moments = {key for key, each in plane.stat_metadata.items() if each.name in _MOMENTS}
+        for stat in plane.stats:
+            if stat.metadata_id in moments:
+                value = stat.uint64_value or stat.int64_value
+                stat.int64_value = value - by_ns
+    target.write_bytes(space.SerializeToString(deterministic=True))
+
+
+def _profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
+    for plane in planes:
+        start_ns = plane.stats.get(PROFILE_START)
+        if plane.name == TASK_PLANE and isinstance(start_ns, int):
+            return start_ns
+    return 0
+
+
+def plane_as_objects(file: SpaceFile, plane: StoredPlane) -> Plane:
+    """Read all events of a plane of a file.
+
+    Raises:
+        AdvisorError: a line of it is corrupt.
+    """
+    lines = tuple(_line(file, plane, line) for line in plane.lines)
+    return Plane(name=plane.name, lines=lines, stats=plane.stats)
+
+
+def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:
+    found = file.events(plane, line, of_all=set(plane.stat_names.values()))
+    stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
+    for place, name, value in file.values(plane, found):
+        stats[place][name] = value
+    columns = (found.name.tolist(), found.start_ns.tolist(), found.duration_ns.tolist())
+    events = tuple(
+        Event(
+            name=plane.event_names.get(name, ""),
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            stats=stats.get(place, {}),
+        )
+        for place, (name, start_ns, duration_ns) in enumerate(zip(*columns, strict=True))
+    )
+    return Line(name=line.name, id=line.id, events=events)
+
+
+def _write_plane(message: Any, number: int, plane: Plane, base_ns: int) -> None:
+    message.id = number
+    message.name = plane.name
+    _write_stats(message.stats, plane.stats, _Ids(message.stat_metadata))
+    _write_lines(message, plane.lines, base_ns)
+
+
+def _write_lines(message: Any, lines: Iterable[Line], base_ns: int) -> None:
+    """Add lines to those that a plane has."""
+    event_ids, stat_ids = _Ids(message.event_metadata), _Ids(message.stat_metadata)
+    for line in lines:
+        line_ns = min((event.start_ns for event in line.events), default=base_ns)
+        written = message.lines.add(id=line.id, name=line.name, timestamp_ns=line_ns - base_ns)
+        for event in line.events:
+            entry = written.events.add(
+                metadata_id=event_ids.of(event.name),
+                offset_ps=(event.start_ns - line_ns) * _PS_PER_NS,
+                duration_ps=event.duration_ns * _PS_PER_NS,
+            )
+            _write_stats(entry.stats, event.stats, stat_ids)
+
+
+def _write_stats(message: Any, stats: Mapping[str, StatValue], ids: _Ids) -> None:
+    for name, value in stats.items():
+        stat = message.add(metadata_id=ids.of(name))
+        if isinstance(value, str):
+            stat.str_value = value
+        elif isinstance(value, bytes):
+            stat.bytes_value = value
+        elif isinstance(value, float):
+            stat.double_value = value
+        elif value > _INT64_MAX:
+            stat.uint64_value = value
+        else:
+            stat.int64_value = value
+
+
+class _Ids:
+    """The ids of names in a plane, which gets those that it does not have yet."""
+
+    def __init__(self, metadata: Any) -> None:
+        self._metadata = metadata
+        self._known: dict[str, int] = {entry.name: key for key, entry in metadata.items()}
+        # Viewers take the id 0 for "not set".
+        self._last: int = max(metadata, default=0)
+
+    def of(self, name: str) -> int:
+        if name not in self._known:
+            self._last += 1
+            self._known[name] = self._last
+            self._metadata[self._last].id = self._last
+            self._metadata[self._last].name = name
+        return int(self._known[name])

@@ -1,1 +1,0 @@
-"""XSpace files of the profiler, read and written with the protobuf runtime alone."""

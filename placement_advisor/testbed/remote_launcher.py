@@ -1,0 +1,252 @@
+"""Several hosts as the machines of one testbed.
+
+With TLS, TensorFlow's servers stay in a private network on each host, in which every other
+worker has a port of 127.0.0.1 too; a relay on each host joins these networks. Directly, they
+listen on the hosts' own network. Where a service waits on a host, its relay is there already.
+The client of the testbed is a process of the command's machine: where that is the first host,
+it is in the network of the workers there; else it has one of its own, with a relay that only
+leads outwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.machine import this_machine
+from placement_advisor.machine.clock_range import range_of_pings
+from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.processes.calls import expect
+from placement_advisor.processes.children import Child
+from placement_advisor.profile.worker_steps import HostClocks
+from placement_advisor.remote_hosts import door, relay
+from placement_advisor.remote_hosts.remote_host import lost_among
+from placement_advisor.remote_hosts.secret import ANALYSIS_DAYS, new_secret
+from placement_advisor.testbed.testbed import (
+    FIRST_PORT,
+    START_LIMIT_S,
+    join_network_of,
+    join_private_network,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.processes.calls import Callee
+    from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.testbed.testbed import NotStarted, Pings
+
+
+_NETWORK_BITS = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RelayOfHost:
+    """The relay of a host: its folder there, and its port, None if it has none.
+
+    The process is one of ours, or None: that of a service that waits there.
+    """
+
+    process: Callee | None
+    folder: str
+    port: int | None
+
+
+class RemoteLauncher:
+    """Hosts that lend their devices. What was fetched from them lies in a folder here."""
+
+    def __init__(
+        self,
+        plan: TestbedPlan,
+        hosts: Sequence[RemoteHost],
+        scratch: Path,
+        secret: bytes | None = None,
+    ) -> None:
+        """Take the hosts of a plan, connected, in its order.
+
+        Services that wait on some of them have a ``secret``, which the relays of all of them take.
+        """
+        self._secret = secret
+        self._shares, self._hosts, self._scratch = plan.hosts, tuple(hosts), scratch
+        self._link = plan.link
+        self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.slots]
+        self._sent: dict[tuple[int, Path], str] = {}
+        # By the number of the host; None is the command's machine, where it is not the first host.
+        self._relays: dict[int | None, _RelayOfHost] = {}
+
+    @property
+    def lost(self) -> str | None:
+        """Why a host is gone, which all of them end with; None if all are there."""
+        return lost_among(self._hosts)
+
+    @property
+    def relays(self) -> tuple[Callee, ...]:
+        """Return the relays that have been started."""
+        return tuple(each.process for each in self._relays.values() if each.process is not None)
+
+    def hear(self) -> None:
+        """Wait until each host has answered, or is lost."""
+        for host in self._hosts:
+            host.hear()
+
+    def fork(self, device: int, name: str) -> Callee:
+        """Return a new process on the host of a device."""
+        return self._hosts[self._host_of[device]].child(name)
+
+    def join(
+        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
+    ) -> tuple[str, ...]:
+        """Bring processes into one network; see `Site.join`."""
+        if self._link is HostLink.DIRECT:
+            return self._own_ports(workers, not_started)
+        self._start_relays(not_started)
+        network = secrets.randbits(_NETWORK_BITS)
+        ports = [FIRST_PORT + i for i in range(len(workers))]
+        for host in range(len(self._hosts)):
+            relay_here = self._relays[host]
+            members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
+            near = tuple(p for i, p in enumerate(ports) if self._host_of[i] == host)
+            join_private_network(members, not_started)
+            self._open(relay_here, members[0], network, near, self._far(ports, host), not_started)
+        if client is not None and self._shares[0].is_here:
+            join_network_of(workers[0], client, not_started)
+        elif client is not None:
+            join_private_network([client], not_started)
+            far = self._far(ports, None)
+            self._open(self._relays[None], client, network, (), far, not_started)
+        return tuple(f"localhost:{port}" for port in ports)
+
+    def carriers(self, device: int) -> tuple[int, ...]:
+        """Return the relay of the host, unless it has cores that it does not lend.
+
+        A service that waits on a host has a relay whose process is not known.
+        """
+        host = self._host_of[device]
+        known = self._relays.get(host)
+        if known is None or known.process is None or not self._shares[host].lends_all:
+            return ()
+        return (known.process.pid,)
+
+    def send(self, device: int, path: Path) -> str:
+        """Bring a file or a folder to the host of a device, once; return where it is there."""
+        host = self._host_of[device]
+        if (host, path) not in self._sent:
+            self._sent[host, path] = self._hosts[host].put(path)
+        return self._sent[host, path]
+
+    def new_folder(self, device: int, name: str) -> str:
+        """Make a folder on the host of a device."""
+        return self._hosts[self._host_of[device]].new_folder(name)
+
+    def fetch(self, device: int, path: str) -> Path:
+        """Bring a file here from the host of a device."""
+        here = Path(tempfile.mkdtemp(dir=self._scratch)) / Path(path).name
+        self._hosts[self._host_of[device]].get(path, here)
+        return here
+
+    def pings(self) -> Pings:
+        """Read the clocks of all hosts."""
+        return {host.name: host.pings() for host in self._hosts}
+
+    def clocks(self, before: Pings) -> HostClocks:
+        """Return how far the clocks of hosts were from this machine's since they were read."""
+        ranges = {}
+        for name, after in self.pings().items():
+            at_ns = (before[name][0].asked_ns + after[-1].answered_ns) // 2
+            found = range_of_pings([*before[name], *after], at_ns)
+            if found is None:
+                raise TestbedError(f"host {name}: its clock was set while steps were profiled")
+            ranges[name] = found
+        host_of = {name: share.name for share in self._shares for name in share.device_names}
+        return HostClocks(host_of=host_of, ranges=ranges)
+
+    def close(self) -> None:
+        """End the relays."""
+        for each in self.relays:
+            each.close()
+        self._relays = {}
+
+    def _own_ports(self, workers: Sequence[Callee], not_started: NotStarted) -> tuple[str, ...]:
+        """Return addresses on the hosts' own network at which nobody listens yet."""
+        addresses = []
+        for host, share in enumerate(self._shares):
+            members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
+            first = members[0]
+            found = first.call(this_machine.free_ports, len(members), time_limit_s=START_LIMIT_S)
+            ports = expect(found, partial(not_started, first))
+            addresses += [f"{share.address}:{port}" for port in ports]
+        return tuple(addresses)
+
+    def _start_relays(self, not_started: NotStarted) -> None:
+        """Start those that do not run: all of them at first, later those that have died.
+
+        A host on which a service waits at a port has a relay already.
+        """
+        secret = self._secret = self._secret or new_secret(ANALYSIS_DAYS)
+        for number, (host, share) in enumerate(zip(self._hosts, self._shares, strict=True)):
+            if self._has_relay(number):
+                continue
+            if share.port is not None:
+                waiting = host.facts.relay_folder
+                assert waiting is not None, "a service that waits at a port has a relay"
+                self._relays[number] = _RelayOfHost(process=None, folder=waiting, port=share.port)
+                continue
+            folder = host.new_folder("relay")
+            process = host.child(f"relay-{share.name}")
+            self._relays[number] = _started(process, folder, secret, share.address, not_started)
+        if not self._shares[0].is_here and not self._has_relay(None):
+            folder = tempfile.mkdtemp(prefix="relay-", dir=self._scratch)
+            self._relays[None] = _started(Child("relay"), folder, secret, None, not_started)
+
+    def _has_relay(self, number: int | None) -> bool:
+        """Return whether a relay runs; let go of one that has died."""
+        known = self._relays.get(number)
+        if known is None:
+            return False
+        if known.process is None or known.process.failure() is None:
+            return True
+        known.process.close()
+        del self._relays[number]
+        return False
+
+    def _far(self, ports: Sequence[int], host: int | None) -> tuple[tuple[int, str, int], ...]:
+        """Return where ports of workers elsewhere lead to."""
+        found = []
+        for port, there in zip(ports, self._host_of, strict=True):
+            if there != host:
+                leads_to = self._relays[there].port
+                assert leads_to is not None, "relays of hosts listen"
+                found.append((port, self._shares[there].address, leads_to))
+        return tuple(found)
+
+    @staticmethod
+    def _open(
+        relay_here: _RelayOfHost,
+        member: Callee,
+        network: int,
+        near: tuple[int, ...],
+        far: tuple[tuple[int, str, int], ...],
+        not_started: NotStarted,
+    ) -> None:
+        opened = member.call(
+            door.open_network, relay_here.folder, network, near, far, time_limit_s=START_LIMIT_S
+        )
+        expect(opened, partial(not_started, member))
+
+
+def _started(
+    process: Callee, folder: str, secret: bytes, address: str | None, not_started: NotStarted
+) -> _RelayOfHost:
+    try:
+        started = process.call(relay.start, folder, secret, address, time_limit_s=START_LIMIT_S)
+        port = expect(started, partial(not_started, process))
+    except AdvisorError:
+        process.close()
+        raise
+    return _RelayOfHost(process=process, folder=folder, port=port)
