@@ -166,8 +166,8 @@ def analyze(
     Raises:
         AdvisorError: anything that the user can fix; no report is written then.
     """
-    from placement_advisor.analysis.course import SilentOnlooker
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+    from placement_advisor.analysis.progress import SilentListener
     from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.report.notebook_bar import NotebookBar, notebook_display
     from placement_advisor.report.python_report import Report
@@ -210,7 +210,7 @@ def analyze(
     )
     display = notebook_display()
     if display is None:
-        return Report(analyze_into_folder(options, SilentOnlooker()), options.folder)
+        return Report(analyze_into_folder(options, SilentListener()), options.folder)
     bar = NotebookBar(display)
     try:
         analysis = analyze_into_folder(options, bar)

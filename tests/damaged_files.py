@@ -17,8 +17,7 @@ from op_graphs import large
 from placed_steps import diamond
 from sample_analysis import as_json, sample
 
-from placement_advisor.check.config import read_config
-from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.project_files import lock_text, read_config, read_lock
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement

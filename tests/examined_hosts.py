@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 from placement_advisor import __version__
-from placement_advisor.analysis.examine_hosts import Between, HostExamined, HostsExamined
+from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined, RouteResult
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.testbed_plan import HostLink
@@ -49,7 +49,7 @@ def two_hosts() -> HostsExamined:
         link=HostLink.TLS,
         hosts=(host("a", 1), host("b", 2)),
         ways=(
-            Between(source="a", target="b", tried=tried),
-            Between(source="b", target="a", tried=tried),
+            RouteResult(source="a", target="b", tried=tried),
+            RouteResult(source="b", target="a", tried=tried),
         ),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.analysis_result import Candidate
-from placement_advisor.analysis.findings.evidence import gather
-from placement_advisor.analysis.findings.rules import settled
+from placement_advisor.analysis.findings.evidence import gather_evidence
+from placement_advisor.analysis.findings.rules import combine_findings
 from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import Edge, Op, Role
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.analysis.findings.rules import Rule
+    from placement_advisor.analysis.findings.evidence import Evidence, Rule
 
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
@@ -121,7 +120,7 @@ def evidence_of(
         "left_out": LeftOut(),
         "batch_size": None,
     }
-    return gather(
+    return gather_evidence(
         graph=graph,
         cluster=cluster,
         costs=tables,
@@ -154,7 +153,9 @@ def _measured_costs(costs_ns: Mapping[str, int]) -> CostTable:
 
 def told(rule: Rule, evidence: Evidence) -> tuple[Finding, ...]:
     """Return the findings of one rule, those about a split as they go together."""
-    return tuple(each for group in settled(evidence, rule.find(evidence)) for each in group)
+    return tuple(
+        each for group in combine_findings(evidence, rule.find(evidence)) for each in group
+    )
 
 
 def on(graph: OpGraph, label: str, device_of: Mapping[str, str], family: str = "test") -> Placement:

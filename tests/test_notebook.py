@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from placement_advisor.analysis.durations import Ahead
+from placement_advisor.analysis.progress import TimeAhead
 from placement_advisor.report.notebook_bar import NotebookBar, notebook_display
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +73,7 @@ def test_a_bar_grows_and_ends_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     shown = Shown()
     bar = NotebookBar(shown.display)
-    bar.expect(Ahead(stage_s=20.0, later_s=20.0))
+    bar.expect(TimeAhead(stage_s=20.0, later_s=20.0))
     now[0] += 10.0
     bar.working("running", 1, 4, "towers")
     bar.working("too soon to be drawn", 1, 4)

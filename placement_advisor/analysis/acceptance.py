@@ -1,12 +1,13 @@
 """`advisor doctor --run`: a known step on each two devices that are here, and what it tells.
 
-The step is loaded, traced, placed, run and profiled as the model of an analysis is, and its profile
-read by the same reader. What comes back is held against what `known_step` says must come back.
+The step is loaded, traced, placed, run and profiled as the model of an analysis is, and its
+profile read by the same reader. What comes back is held against what `known_step` says must
+come back.
 
-On cores products must take what they take without the profiler, on GPUs whose name has a datasheet
-what the op model says. Left out: mistakes that leave all of these figures as they are; times and
-ways of GPUs that are not alike, since TensorFlow numbers these in another order than the driver,
-and of GPUs of hosts.
+On cores products must take what they take without the profiler, on GPUs whose name has a
+datasheet what the op model says. Left out: mistakes that leave all of these figures as they
+are; times and ways of GPUs that are not alike, since TensorFlow numbers these in another
+order than the driver, and of GPUs of hosts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from placement_advisor.analysis.hosts import connect
-from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.graph.name_patterns import first_names
@@ -55,13 +56,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.hosts import ConnectedHosts, HostsAsked
+    from placement_advisor.analysis.hosts import ConnectedHosts, HostOptions
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Prepared
+
 
 T = TypeVar("T")
 # Two measurements of one thing on a shared machine: a loop took 54 or 88 ms for seconds at a time,
@@ -70,7 +72,7 @@ _SAME_WITHIN = 2.0
 _NAMED = 3
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What came of it. ``UNKNOWN`` neither grants trust nor refuses it."""
 
     OK = "ok"
@@ -78,11 +80,11 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Finding(NamedTuple):
+class AcceptanceCheck(NamedTuple):
     """What was looked at, what came of it, and the figures in words."""
 
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     finding: str
 
 
@@ -106,7 +108,7 @@ class Cards(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class DevicePair:
     """Two devices: what the known step must show there, what was found, and raw profiles.
 
     ``expected`` has devices of whose ops times are known, ``peer_access`` is None where no driver
@@ -117,7 +119,7 @@ class Pair:
     far: str
     expected: Mapping[str, ExpectedTime]
     peer_access: str | None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AcceptanceCheck, ...] = ()
     files: ProfileFiles | None = None
 
     @property
@@ -135,12 +137,12 @@ class Acceptance(NamedTuple):
 
     plan: TestbedPlan
     graph: OpGraph
-    pairs: tuple[Pair, ...]
+    pairs: tuple[DevicePair, ...]
     private_names: Mapping[str, str]
 
 
-def accept(
-    hosts: HostsAsked | None, open_ports: bool, scratch: Path, watcher: ProgressReporter
+def run_acceptance(
+    hosts: HostOptions | None, open_ports: bool, scratch: Path, watcher: ProgressReporter
 ) -> Acceptance:
     """Run the known step on each two devices of ``hosts``, or of this machine; profiles stay.
 
@@ -202,7 +204,7 @@ def cards_here() -> Cards:
 
 def planned_pairs(
     plan: TestbedPlan, graph: OpGraph, cards: Cards, product_ns: Mapping[str, int]
-) -> list[Pair]:
+) -> list[DevicePair]:
     """Return what is to run on each two devices, and what it must show there.
 
     ``cards`` are GPUs of one process, ``product_ns`` is what a product takes on cores.
@@ -221,32 +223,34 @@ def planned_pairs(
         time = ExpectedTime("large_product", cost.time_ns, within, source)
         expected = dict.fromkeys(names, time)
     return [
-        Pair(near=near, far=far, expected=expected, peer_access=cards.peer_access.get((near, far)))
+        DevicePair(
+            near=near, far=far, expected=expected, peer_access=cards.peer_access.get((near, far))
+        )
         for near, far in combinations(names, 2)
     ]
 
 
-def _run(pair: Pair, graph: OpGraph, testbed: Testbed, trial: Benchmark) -> Pair:
+def _run(pair: DevicePair, graph: OpGraph, testbed: Testbed, trial: Benchmark) -> DevicePair:
     """Run the known step on two devices; whatever fails becomes a part of what was found."""
     label = pair.title.replace(" ", "-")
     device_of = {op.name: pair.device_of(op.name) for op in placed_ops(graph)}
     placement = Placement(label=label, family="known", device_of=device_of, rationale="known")
     entry = BenchmarkEntry(placement=placement, bench=testbed)
-    findings: list[Finding] = []
+    findings: list[AcceptanceCheck] = []
     try:
         testbed.start()  # The pair before may have taken it down.
         entry.prepared = _answer(testbed.prepare(label, device_of, STEP))
-        findings.append(placed(pair, entry.prepared))
-        findings.append(values(_answer(testbed.call(runner.results, label, 1)).outputs))
+        findings.append(judge_placement(pair, entry.prepared))
+        findings.append(judge_values(_answer(testbed.call(runner.results, label, 1)).outputs))
         step_ns = trial.examine(entry)
         if entry.failure is not None:
             raise TestbedError(entry.failure.message)
         assert step_ns is not None, "no step has failed"
         assert entry.profile is not None, "no profile has failed"
-        findings += profiled(pair, entry.profile, entry.profiled_steps, step_ns)
+        findings += judge_profile(pair, entry.profile, entry.profiled_steps, step_ns)
         testbed.call(runner.discard, label)
     except AdvisorError as error:  # Among others, a profile that cannot be read.
-        findings.append(Finding("run", Outcome.OFF, error.message))
+        findings.append(AcceptanceCheck("run", CheckOutcome.OFF, error.message))
     return replace(pair, findings=tuple(findings), files=entry.files)
 
 
@@ -267,13 +271,13 @@ def _private_names(connected: ConnectedHosts | None) -> dict[str, str]:
     return {name: word for name, word in names.items() if name != LOCALHOST}
 
 
-def _judged(name: str, is_right: bool | None, *words: str) -> Finding:
+def _judged(name: str, is_right: bool | None, *words: str) -> AcceptanceCheck:
     """Return a finding; ``is_right`` is None if that is not to be told here."""
-    outcome = {True: Outcome.OK, False: Outcome.OFF, None: Outcome.UNKNOWN}[is_right]
-    return Finding(name, outcome, "; ".join(words))
+    outcome = {True: CheckOutcome.OK, False: CheckOutcome.OFF, None: CheckOutcome.UNKNOWN}[is_right]
+    return AcceptanceCheck(name, outcome, "; ".join(words))
 
 
-def placed(pair: Pair, prepared: Prepared) -> Finding:
+def judge_placement(pair: DevicePair, prepared: Prepared) -> AcceptanceCheck:
     """Judge what TensorFlow made of the placement: the graphs that it executes."""
     moved = [each for each in prepared.moved_ops if each.partition(": ")[0] in OPS]
     planned = Counter((copy.producer, pair.device_of(copy.producer)) for copy in COPIES)
@@ -286,14 +290,16 @@ def placed(pair: Pair, prepared: Prepared) -> Finding:
     return _judged("placed", not problems, where, cross, *problems)
 
 
-def values(seen: Sequence[Any]) -> Finding:
+def judge_values(seen: Sequence[Any]) -> AcceptanceCheck:
     """Judge the outputs of the step."""
     same = [np.array_equal(*each) for each in zip(outputs().values(), seen, strict=True)]
     told = f"{sum(same)} of {len(same)} outputs are what they must be, to the last bit"
     return _judged("values", all(same), told)
 
 
-def profiled(pair: Pair, profile: StepProfile, steps: int, step_ns: int) -> Iterator[Finding]:
+def judge_profile(
+    pair: DevicePair, profile: StepProfile, steps: int, step_ns: int
+) -> Iterator[AcceptanceCheck]:
     """Judge a profile of ``steps`` of them, which take ``step_ns`` without the profiler."""
     yield _steps(profile, steps, step_ns)
     yield _ops(pair, profile)
@@ -302,7 +308,7 @@ def profiled(pair: Pair, profile: StepProfile, steps: int, step_ns: int) -> Iter
     yield _op_times(pair, profile)
 
 
-def _steps(profile: StepProfile, steps: int, step_ns: int) -> Finding:
+def _steps(profile: StepProfile, steps: int, step_ns: int) -> AcceptanceCheck:
     found, profiled_ns = len(profile.step_ns), median(profile.step_ns)
     problems = [law.what for law in profile.broken_laws]
     if profiled_ns < step_ns / _SAME_WITHIN:  # The profiler only lengthens steps.
@@ -312,7 +318,7 @@ def _steps(profile: StepProfile, steps: int, step_ns: int) -> Finding:
     return _judged("steps", is_right, f"{found} of {steps} in the profile", times, *problems)
 
 
-def _ops(pair: Pair, profile: StepProfile) -> Finding:
+def _ops(pair: DevicePair, profile: StepProfile) -> AcceptanceCheck:
     """Judge on which devices the profile saw ops, in the step of median length."""
     seen = {(s.name, s.lane) for s in profile.timeline if not s.is_copy and s.name in OPS}
     lacking = [name for name in OPS if name not in dict(seen)]
@@ -323,7 +329,7 @@ def _ops(pair: Pair, profile: StepProfile) -> Finding:
     return _judged("ops", not problems, told, *problems)
 
 
-def _copies(pair: Pair, profile: StepProfile) -> Iterator[Finding]:
+def _copies(pair: DevicePair, profile: StepProfile) -> Iterator[AcceptanceCheck]:
     """Judge how many copies go in each direction, their bytes, and which way they take.
 
     Without access to a peer's memory a copy goes over the host, in two parts; the first one counts.
@@ -353,7 +359,7 @@ def _copies(pair: Pair, profile: StepProfile) -> Iterator[Finding]:
     yield _peer_access(pair.peer_access, ways)
 
 
-def _peer_access(code: str | None, ways: set[str]) -> Finding:
+def _peer_access(code: str | None, ways: set[str]) -> AcceptanceCheck:
     """Judge the way that copies between GPUs take against what the driver says."""
     if code is None or not ways:
         return _judged(
@@ -366,7 +372,7 @@ def _peer_access(code: str | None, ways: set[str]) -> Finding:
     return _judged("peer access", ways == {right}, told, f"the driver says {code}")
 
 
-def _order(profile: StepProfile) -> Finding:
+def _order(profile: StepProfile) -> AcceptanceCheck:
     """Judge when tensors are made, sent, received and read, in the step of median length."""
     # Either device may be that far from where it is shown.
     slack_ns = 2 * (profile.clock_uncertainty_ns or 0)
@@ -393,7 +399,7 @@ def _order(profile: StepProfile) -> Finding:
     return _judged("order", not problems, told, *problems)
 
 
-def _op_times(pair: Pair, profile: StepProfile) -> Finding:
+def _op_times(pair: DevicePair, profile: StepProfile) -> AcceptanceCheck:
     told, is_right = [], True
     for end, device in ((NEAR, pair.near), (FAR, pair.far)):
         if device not in pair.expected:

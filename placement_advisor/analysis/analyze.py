@@ -13,47 +13,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
-from placement_advisor.analysis.apparatus import set_up
-from placement_advisor.analysis.assemble import (
-    advised,
-    assemble,
-    candidates_of,
-    so_far,
-)
-from placement_advisor.analysis.batch_splits import growth_of, split_batch
-from placement_advisor.analysis.durations import Stage, known_at_first
+from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
 from placement_advisor.analysis.hosts import connect
-from placement_advisor.analysis.kept import (
-    Kept,
-    check_same,
-    check_there,
-    conditions_of,
-    conditions_traced,
-    read_kept,
-    read_searched,
-)
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
-from placement_advisor.analysis.own_process import own_plan, recorded_here
-from placement_advisor.analysis.predict import bound_of, break_even_of, predict
-from placement_advisor.analysis.price import (
-    assume_prices,
-    measure_prices,
-    priced_as,
-    priced_by,
-    start_again,
+from placement_advisor.analysis.predictions import bound_of, break_even_of, predict, propose_all
+from placement_advisor.analysis.progress import Stage, initial_facts
+from placement_advisor.analysis.recording import (
+    ResumeState,
+    check_candidates_exist,
+    check_same_conditions,
+    conditions_of,
+    read_resume_state,
+    read_searched_placements,
+    traced_conditions,
 )
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
-from placement_advisor.analysis.propose import propose_all
-from placement_advisor.analysis.refine import learned, refine, with_ratio
-from placement_advisor.analysis.run import (
-    Beside,
-    Results,
+from placement_advisor.analysis.runs import (
+    ReferenceTimings,
+    RunResults,
+    candidate_to_run_briefly,
+    candidates_to_run,
+    corrected_predictions,
+    own_process_plan,
+    record_in_own_process,
+    refine,
     run,
-    to_be_run,
-    to_be_run_briefly,
+    with_ratio,
 )
-from placement_advisor.analysis.subject import Subject
-from placement_advisor.analysis.traced_model import load_model, trace_loaded
+from placement_advisor.analysis.step_costs import (
+    assume_costs,
+    costs_from,
+    costs_from_measured,
+    make_testbed_session,
+    measure_costs_of_step,
+    restart_testbed,
+)
+from placement_advisor.analysis.target_costs import read_target_hardware
+from placement_advisor.analysis.tracing import (
+    AnalysisRequest,
+    growth_of,
+    load_model,
+    split_batch,
+    trace_loaded,
+)
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
@@ -74,16 +75,14 @@ from placement_advisor.tf.load.model_source import source_kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.apparatus import Apparatus
-    from placement_advisor.analysis.course import Course
-    from placement_advisor.analysis.durations import Known
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.analysis.predict import Forecast
-    from placement_advisor.analysis.price import MeasuredCosts, Priced
-    from placement_advisor.analysis.prices_elsewhere import Elsewhere
-    from placement_advisor.analysis.recorder import Recorder
+    from placement_advisor.analysis.predictions import Predictions
+    from placement_advisor.analysis.progress import AnalysisProgress, ProgressFacts
+    from placement_advisor.analysis.recording import AnalysisRecorder
+    from placement_advisor.analysis.step_costs import AllCosts, MeasuredCosts, TestbedSession
+    from placement_advisor.analysis.target_costs import TargetHardware
+    from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
@@ -91,15 +90,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Onlookers:
+class _Observers:
     """Those who see an analysis go on: what keeps it, and what times it and says how far it is."""
 
-    recorder: Recorder
-    course: Course
+    recorder: AnalysisRecorder
+    course: AnalysisProgress
 
 
 def analyze(
-    options: AnalyzeOptions, recording: Callable[[Traced], Recorder], course: Course
+    options: AnalyzeOptions,
+    recording: Callable[[Traced], AnalysisRecorder],
+    course: AnalysisProgress,
 ) -> Analysis:
     """Analyse a model.
 
@@ -111,10 +112,10 @@ def analyze(
     # Refuse what cannot work before anything is started.
     source_kind(Path(options.source.path))
     check_names(options.candidates or ())
-    kept = _kept(options)
+    kept = _resume_state(options)
     elsewhere = None
     if options.hardware is not None:
-        elsewhere = read_elsewhere(options.hardware, options.costs)
+        elsewhere = read_target_hardware(options.hardware, options.costs)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         connected = None
@@ -129,9 +130,9 @@ def analyze(
             course.known = replace(course.known, is_calibrated=has_calibration(plan))
         else:
             course.known = replace(course.known, is_run=False)
-        plan = _to_be_used(plan, options, course.watcher)
+        plan = _plan_as_used(plan, options, course.watcher)
         if kept is not None:
-            check_same(kept.conditions, conditions_of(options, plan), options.folder)
+            check_same_conditions(kept.conditions, conditions_of(options, plan), options.folder)
         course.known = replace(course.known, is_busy=plan.load is not None)
         course.begin(Stage.IMPORT)
         course.watcher.working("importing TensorFlow", 0, 1)
@@ -149,37 +150,39 @@ def analyze(
                 raise TestbedError(connected.lost) from None
             raise
         if kept is not None:
-            check_same(kept.traced, conditions_traced(subject), options.folder)
-        onlookers = _Onlookers(recorder=recording(subject.traced), course=course)
+            check_same_conditions(kept.traced, traced_conditions(subject), options.folder)
+        onlookers = _Observers(recorder=recording(subject.traced), course=course)
         if plan.not_run is not None:
             loader.close()
-            return _by_predicting(subject, assume_prices(subject, elsewhere), Results(), onlookers)
+            return _by_predicting(
+                subject, assume_costs(subject, elsewhere), RunResults(), onlookers
+            )
         if subject.traced.python_call is not None:
-            subject = replace(subject, plan=own_plan(plan, subject.traced.python_call))
+            subject = replace(subject, plan=own_process_plan(plan, subject.traced.python_call))
             course.known = replace(course.known, is_run=False)
             return _by_own_process(subject, loader, scratch, onlookers)
         site = None
         if connected is not None:
             site = connected.site(scratch, stack)
             connected.when_lost(lambda why: course.watcher.note(f"warning: {why}"))
-        apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
+        apparatus = make_testbed_session(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)
         return _by_running(subject, apparatus, onlookers, kept)
 
 
-def _kept(options: AnalyzeOptions) -> Kept | None:
+def _resume_state(options: AnalyzeOptions) -> ResumeState | None:
     """Return what there is to go on from, None for a new analysis."""
     if not options.resume:
         return None
-    if not known_at_first(options).is_run:
+    if not initial_facts(options).is_run:
         raise AdvisorError(
             f"{RESUME} adds rounds, and by the other options none run",
             hint=f"leave out --hardware, --testbed none, {NO_RUN} and {QUICK}",
         )
-    return read_kept(options.folder)
+    return read_resume_state(options.folder)
 
 
-def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None) -> TestbedPlan:
+def _plan(options: AnalyzeOptions, elsewhere: TargetHardware | None) -> TestbedPlan:
     """Return where candidates can run, or why they cannot."""
     if elsewhere is not None:
         return elsewhere.plan()
@@ -194,7 +197,7 @@ def _check_ratios(options: AnalyzeOptions, plan: TestbedPlan) -> None:
         )
 
 
-def _to_be_used(
+def _plan_as_used(
     plan: TestbedPlan, options: AnalyzeOptions, watcher: ProgressReporter
 ) -> TestbedPlan:
     """Return where candidates run, or why they do not, though they may be able to."""
@@ -220,8 +223,8 @@ def _traced(
     plan: TestbedPlan,
     bundle: Path,
     loader: Child,
-    course: Course,
-) -> Subject:
+    course: AnalysisProgress,
+) -> AnalysisRequest:
     """Load and trace the model, as it is and with its batch split."""
     course.begin(Stage.LOAD)
     load_model(options.source, loader, course.watcher)
@@ -235,34 +238,39 @@ def _traced(
     if not options.quick:
         course.watcher.working("tracing other batch sizes", 0, 1)
         growth = growth_of(loader, traced, options.source.time_limit_s)
-    return Subject(options=options, plan=plan, traced=traced, splits=splits, growth=growth)
+    return AnalysisRequest(options=options, plan=plan, traced=traced, splits=splits, growth=growth)
 
 
 def _by_own_process(
-    subject: Subject, loader: Child, scratch: Path, onlookers: _Onlookers
+    subject: AnalysisRequest, loader: Child, scratch: Path, onlookers: _Observers
 ) -> Analysis:
     """Analyse the subject by what it costs in the process that has loaded it, where it can run."""
     onlookers.course.begin(Stage.MEASURE)
-    onlookers.recorder.show(so_far(subject, "measuring costs"))
-    recorded = recorded_here(subject, loader, scratch / "own-process", onlookers.course.watcher)
+    onlookers.recorder.show(snapshot(subject, "measuring costs"))
+    recorded = record_in_own_process(
+        subject, loader, scratch / "own-process", onlookers.course.watcher
+    )
     loader.close()
     if recorded is None:
-        return _by_predicting(subject, assume_prices(subject, None), Results(), onlookers)
+        return _by_predicting(subject, assume_costs(subject, None), RunResults(), onlookers)
     prices, results = recorded
-    return _by_predicting(subject, priced_as(subject, prices), results, onlookers)
+    return _by_predicting(subject, costs_from(subject, prices), results, onlookers)
 
 
 def _by_predicting(
-    subject: Subject, priced: Priced, results: Results, onlookers: _Onlookers
+    subject: AnalysisRequest, priced: AllCosts, results: RunResults, onlookers: _Observers
 ) -> Analysis:
     """Analyse the subject by its prices; no candidate runs."""
     onlookers.course.begin(Stage.SEARCH)
-    onlookers.recorder.show(so_far(subject, "predicting"))
-    return _conclude(subject, _forecast(subject, priced, onlookers), results, onlookers)
+    onlookers.recorder.show(snapshot(subject, "predicting"))
+    return _conclude(subject, _predictions(subject, priced, onlookers), results, onlookers)
 
 
 def _by_running(
-    subject: Subject, apparatus: Apparatus, onlookers: _Onlookers, kept: Kept | None
+    subject: AnalysisRequest,
+    apparatus: TestbedSession,
+    onlookers: _Observers,
+    kept: ResumeState | None,
 ) -> Analysis:
     """Analyse the subject by measured costs, and run what is predicted from them.
 
@@ -270,63 +278,65 @@ def _by_running(
     """
     recorder, course = onlookers.recorder, onlookers.course
     course.begin(Stage.CALIBRATE)
-    recorder.show(so_far(subject, "measuring costs"))
+    recorder.show(snapshot(subject, "measuring costs"))
     if kept is None:
-        costs = measure_prices(subject, apparatus, course)
+        costs = measure_costs_of_step(subject, apparatus, course)
     else:
         costs = kept.costs
         apparatus.trial.resume(kept.candidates, kept.joining)
-        start_again(subject, apparatus, course)
-    priced = priced_by(subject, costs)
-    forecast = _forecast(subject, priced, onlookers, kept)
+        restart_testbed(subject, apparatus, course)
+    priced = costs_from_measured(subject, costs)
+    forecast = _predictions(subject, priced, onlookers, kept)
 
-    def show(doing: str, results: Results) -> None:
-        recorder.show(so_far(subject, doing, forecast, results))
+    def show(doing: str, results: RunResults) -> None:
+        recorder.show(snapshot(subject, doing, forecast, results))
 
-    def look(results: Results) -> Placement | None:
+    def look(results: RunResults) -> Placement | None:
         nonlocal forecast
         refined = refine(forecast, results, subject.options.effort)
         if refined is None:
             return None
-        _keep_changes(forecast, refined.forecast, recorder)
+        _record_changes(forecast, refined.forecast, recorder)
         forecast = refined.forecast
         return refined.placement
 
-    def advise(results: Results) -> list[Placement]:
-        return advised(subject, learned(forecast, results), results)
+    def advise(results: RunResults) -> list[Placement]:
+        return advice_placements(subject, corrected_predictions(forecast, results), results)
 
     if kept is None:
-        chosen = _that_can_run(to_be_run(forecast, subject.options), subject, course)
-        brief = to_be_run_briefly(forecast, subject.options)
+        chosen = _without_second_script_run(
+            candidates_to_run(forecast, subject.options), subject, course
+        )
+        brief = candidate_to_run_briefly(forecast, subject.options)
     else:
         placements = forecast.proposals.placements
         chosen = tuple(placements[label] for label in kept.candidates if label != defaults.BASELINE)
         brief = None
-    course.known = _known_of(course.known, forecast, chosen, brief)
+    course.known = _facts_with_candidates(course.known, forecast, chosen, brief)
     growing = subject.growing(priced.prices)
-    beside = Beside() if kept is None else kept.beside
+    beside = ReferenceTimings() if kept is None else kept.beside
     results = run(subject, chosen, brief, apparatus, course, show, look, advise, growing, beside)
     results = replace(results, sessions=1 if kept is None else kept.sessions + 1)
-    results = _with_profiles_kept(results, recorder)
-    last = learned(forecast, results)
-    _keep_changes(forecast, last, recorder)
-    recorder.rounds(_to_be_kept(subject, costs, apparatus, last, results))
+    results = _record_profiles(results, recorder)
+    last = corrected_predictions(forecast, results)
+    _record_changes(forecast, last, recorder)
+    recorder.rounds(_new_resume_state(subject, costs, apparatus, last, results))
     return _conclude(subject, last, results, onlookers)
 
 
-def _to_be_kept(
-    subject: Subject,
+def _new_resume_state(
+    subject: AnalysisRequest,
     costs: MeasuredCosts,
-    apparatus: Apparatus,
-    forecast: Forecast,
-    results: Results,
-) -> Kept:
+    apparatus: TestbedSession,
+    forecast: Predictions,
+    results: RunResults,
+) -> ResumeState:
     """Return what another session needs to go on from this one."""
     trial = apparatus.trial
     after_runs = {label: forecast.predicted[label].after_runs for label in trial.entries}
-    return Kept(
+    return ResumeState(
         conditions=conditions_of(subject.options, subject.plan),
-        traced=conditions_traced(subject),
+        traced=traced_conditions(subject),
         sessions=results.sessions,
         joining=trial.joining,
         costs=costs,
@@ -336,9 +346,12 @@ def _to_be_kept(
     )
 
 
-def _known_of(
-    known: Known, forecast: Forecast, chosen: tuple[Placement, ...], brief: Placement | None
-) -> Known:
+def _facts_with_candidates(
+    known: ProgressFacts,
+    forecast: Predictions,
+    chosen: tuple[Placement, ...],
+    brief: Placement | None,
+) -> ProgressFacts:
     """Return what is known once it is known what runs beside the baseline."""
     labels = (defaults.BASELINE, *(placement.label for placement in chosen))
     step_ns = {label: of.schedule.step_ns for label, of in forecast.predicted.items()}
@@ -349,7 +362,9 @@ def _known_of(
     )
 
 
-def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None:
+def _rerun_estimate(
+    subject: AnalysisRequest, forecast: Predictions, course: AnalysisProgress
+) -> RerunEstimate | None:
     """Return what the next run would take: more of the same, or without what kept this one short.
 
     None if there is none that would tell more.
@@ -360,18 +375,21 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
         return course.again(known, None)
     if not plan.is_declined and not options.quick:
         return None
-    chosen, brief = to_be_run(forecast, options), to_be_run_briefly(forecast, options)
+    chosen, brief = (
+        candidates_to_run(forecast, options),
+        candidate_to_run_briefly(forecast, options),
+    )
     is_run = plan.is_declined and subject.traced.python_call is None
     known = replace(course.known, is_run=is_run)
-    known = _known_of(known, forecast, chosen, brief)
+    known = _facts_with_candidates(known, forecast, chosen, brief)
     if options.quick:
-        splits = known_at_first(replace(options, quick=False)).splits
+        splits = initial_facts(replace(options, quick=False)).splits
         known = replace(known, splits=splits, effort=max(known.effort, defaults.EFFORT))
     return course.again(known, QUICK if options.quick else NO_RUN)
 
 
-def _that_can_run(
-    chosen: tuple[Placement, ...], subject: Subject, course: Course
+def _without_second_script_run(
+    chosen: tuple[Placement, ...], subject: AnalysisRequest, course: AnalysisProgress
 ) -> tuple[Placement, ...]:
     """Return the candidates without `mirrored`, if a script would have to run for it once more.
 
@@ -389,12 +407,12 @@ def _that_can_run(
     return tuple(placement for placement in chosen if placement.family != MIRRORED)
 
 
-def _forecast(
-    subject: Subject,
-    priced: Priced,
-    onlookers: _Onlookers,
-    kept: Kept | None = None,
-) -> Forecast:
+def _predictions(
+    subject: AnalysisRequest,
+    priced: AllCosts,
+    onlookers: _Observers,
+    kept: ResumeState | None = None,
+) -> Predictions:
     """Find the candidates, predict them all, and have it kept before any of them runs.
 
     What was ``kept`` stays: what searches had found, and what was predicted of those that joined.
@@ -402,7 +420,7 @@ def _forecast(
     recorder, options, course = onlookers.recorder, subject.options, onlookers.course
     course.begin(Stage.SEARCH)
     course.watcher.working("searching placements", 0, 1)
-    found = {} if kept is None else read_searched(options.folder, kept, subject.graph)
+    found = {} if kept is None else read_searched_placements(options.folder, kept, subject.graph)
     proposals = propose_all(
         subject.graph,
         priced,
@@ -423,14 +441,14 @@ def _forecast(
         recorder.prediction(label, predicted.schedule, predicted.ratio)
     if kept is None:
         return forecast
-    check_there(kept, proposals.placements, options.folder)
+    check_candidates_exist(kept, proposals.placements, options.folder)
     for label, ratio in kept.after_runs.items():
         recorder.prediction_after_runs(label, ratio)
         forecast = with_ratio(forecast, label, ratio)
     return forecast
 
 
-def _keep_changes(before: Forecast, after: Forecast, recorder: Recorder) -> None:
+def _record_changes(before: Predictions, after: Predictions, recorder: AnalysisRecorder) -> None:
     """Have candidates kept that are new, and what is predicted anew."""
     proposals = after.proposals
     for label, predicted in after.predicted.items():
@@ -443,7 +461,7 @@ def _keep_changes(before: Forecast, after: Forecast, recorder: Recorder) -> None
             recorder.prediction_after_runs(label, predicted.after_runs)
 
 
-def _with_profiles_kept(results: Results, recorder: Recorder) -> Results:
+def _record_profiles(results: RunResults, recorder: AnalysisRecorder) -> RunResults:
     """Have raw profiles kept; return the results with where they are."""
     outcomes = dict(results.outcomes)
     for label, outcome in results.outcomes.items():
@@ -457,7 +475,7 @@ def _with_profiles_kept(results: Results, recorder: Recorder) -> Results:
 
 
 def _conclude(
-    subject: Subject, forecast: Forecast, results: Results, onlookers: _Onlookers
+    subject: AnalysisRequest, forecast: Predictions, results: RunResults, onlookers: _Observers
 ) -> Analysis:
     """Put everything together, and have it kept."""
     recorder, options = onlookers.recorder, subject.options
@@ -470,7 +488,7 @@ def _conclude(
     if not options.quick:
         growing = subject.growing(forecast.proposals.prices)
         sweep = break_even_of(forecast, candidates, growing, options.effort)
-    again = _again(subject, forecast, onlookers.course)
+    again = _rerun_estimate(subject, forecast, onlookers.course)
     analysis = assemble(subject, forecast, results, candidates, bound, sweep, again)
     recorder.show(analysis)
     return analysis

@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
-from placement_advisor.analysis.advice.instructions import (
-    how_to_mirror,
-    how_to_split,
-    how_to_split_batch,
-    how_to_split_over_pairs,
-)
-from placement_advisor.analysis.advice.recommend import recommend
 from placement_advisor.analysis.analysis_result import (
     TO_SPLIT,
     Analysis,
@@ -24,10 +17,17 @@ from placement_advisor.analysis.analysis_result import (
     Recommendation,
     TestbedSummary,
 )
-from placement_advisor.analysis.findings.evidence import Evidence, gather
-from placement_advisor.analysis.findings.rules import find_all, what_to_time
-from placement_advisor.analysis.recorder import SoFar
-from placement_advisor.analysis.run import Results
+from placement_advisor.analysis.findings.evidence import Evidence, gather_evidence
+from placement_advisor.analysis.findings.rules import find_all, placements_to_time
+from placement_advisor.analysis.instructions import (
+    how_to_mirror,
+    how_to_split,
+    how_to_split_batch,
+    how_to_split_over_pairs,
+)
+from placement_advisor.analysis.recommendation import recommend
+from placement_advisor.analysis.recording import AnalysisSnapshot
+from placement_advisor.analysis.runs import RunResults
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
@@ -43,35 +43,39 @@ from placement_advisor.simulator.step_growth import GrowingStep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Bound
-    from placement_advisor.analysis.predict import Forecast
-    from placement_advisor.analysis.subject import Subject
+    from placement_advisor.analysis.predictions import Predictions
+    from placement_advisor.analysis.tracing import AnalysisRequest
+    from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
 
+
 # What Keras calls a model that was given no name: its class, and a number from the second on.
 _MADE_UP = re.compile(r"(functional|sequential|model)(_\d+)?")
 
 
-def so_far(
-    subject: Subject, doing: str, forecast: Forecast | None = None, results: Results | None = None
-) -> SoFar:
+def snapshot(
+    subject: AnalysisRequest,
+    doing: str,
+    forecast: Predictions | None = None,
+    results: RunResults | None = None,
+) -> AnalysisSnapshot:
     """Return what there is to show while an analysis is ``doing`` something.
 
     ``forecast`` is None before costs are known, ``results`` before candidates run.
     """
-    return SoFar(
+    return AnalysisSnapshot(
         doing=doing,
         model=_model(subject),
         testbed=_testbed(subject, forecast) if forecast else None,
-        candidates=candidates_of(forecast, results or Results()) if forecast else (),
+        candidates=candidates_of(forecast, results or RunResults()) if forecast else (),
     )
 
 
-def candidates_of(forecast: Forecast, results: Results) -> tuple[Candidate, ...]:
+def candidates_of(forecast: Predictions, results: RunResults) -> tuple[Candidate, ...]:
     """Return the candidates with what is predicted and what was measured of each."""
     return tuple(
         _not_applicable(name, answer)
@@ -82,12 +86,12 @@ def candidates_of(forecast: Forecast, results: Results) -> tuple[Candidate, ...]
 
 
 def answer_of(
-    subject: Subject,
-    forecast: Forecast,
-    results: Results,
+    subject: AnalysisRequest,
+    forecast: Predictions,
+    results: RunResults,
     candidates: tuple[Candidate, ...],
     bound: Bound,
-    again: Again | None = None,
+    again: RerunEstimate | None = None,
 ) -> Recommendation:
     """Return the answer that these candidates give; see `recommend` for ``again``."""
     as_is = results.beside.as_is_ns or None
@@ -101,22 +105,24 @@ def answer_of(
     )
 
 
-def advised(subject: Subject, forecast: Forecast, results: Results) -> list[Placement]:
+def advice_placements(
+    subject: AnalysisRequest, forecast: Predictions, results: RunResults
+) -> list[Placement]:
     """Return what to time so that savings of moves in a split are known (`what_to_time`)."""
     candidates = candidates_of(forecast, results)
     as_is = results.beside.as_is_ns or None
     answer = recommend(candidates, _testbed(subject, forecast), as_is)
-    return what_to_time(_evidence(subject, forecast, results, candidates, answer, None))
+    return placements_to_time(_evidence(subject, forecast, results, candidates, answer, None))
 
 
 def assemble(
-    subject: Subject,
-    forecast: Forecast,
-    results: Results,
+    subject: AnalysisRequest,
+    forecast: Predictions,
+    results: RunResults,
     candidates: tuple[Candidate, ...],
     bound: Bound,
     break_even: BreakEven | None,
-    again: Again | None,
+    again: RerunEstimate | None,
 ) -> Analysis:
     """Return the analysis, but for the time that it took; see `recommend` for ``again``."""
     recommendation = answer_of(subject, forecast, results, candidates, bound, again)
@@ -161,7 +167,9 @@ def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
     )
 
 
-def _candidate(name: str, placement: Placement, forecast: Forecast, results: Results) -> Candidate:
+def _candidate(
+    name: str, placement: Placement, forecast: Predictions, results: RunResults
+) -> Candidate:
     predicted, outcome = forecast.predicted[name], results.outcomes.get(name)
     split, graph = forecast.proposals.splits.get(name), forecast.proposals.graph
     return Candidate(
@@ -184,7 +192,7 @@ def _candidate(name: str, placement: Placement, forecast: Forecast, results: Res
     )
 
 
-def _laws_broken_by_runs(name: str, results: Results) -> tuple[Violation, ...]:
+def _laws_broken_by_runs(name: str, results: RunResults) -> tuple[Violation, ...]:
     outcome, baseline = results.outcomes.get(name), results.outcomes.get(BASELINE)
     if outcome is None or outcome.measured is None:
         return ()
@@ -203,7 +211,7 @@ def title_of(name: str, path: Path) -> str:
     return path.resolve().stem if _MADE_UP.fullmatch(name) else name
 
 
-def _model(subject: Subject) -> ModelSummary:
+def _model(subject: AnalysisRequest) -> ModelSummary:
     graph, traced, plan = subject.graph, subject.traced, subject.plan
     return ModelSummary(
         path=subject.options.source.path,
@@ -229,7 +237,7 @@ def _model(subject: Subject) -> ModelSummary:
     )
 
 
-def _testbed(subject: Subject, forecast: Forecast) -> TestbedSummary:
+def _testbed(subject: AnalysisRequest, forecast: Predictions) -> TestbedSummary:
     plan = subject.plan
     return TestbedSummary(
         kind=plan.kind.value,
@@ -244,9 +252,9 @@ def _testbed(subject: Subject, forecast: Forecast) -> TestbedSummary:
 
 
 def _evidence(
-    subject: Subject,
-    forecast: Forecast,
-    results: Results,
+    subject: AnalysisRequest,
+    forecast: Predictions,
+    results: RunResults,
     candidates: tuple[Candidate, ...],
     recommendation: Recommendation,
     break_even: BreakEven | None,
@@ -255,7 +263,7 @@ def _evidence(
     growing = subject.growing(forecast.proposals.prices)
     proposals, traced = forecast.proposals, subject.traced
     is_to_split = recommendation.verdict in TO_SPLIT
-    return gather(
+    return gather_evidence(
         graph=subject.graph,
         cluster=proposals.prices.cluster,
         costs=proposals.prices.costs,
@@ -282,7 +290,7 @@ def _evidence(
     )
 
 
-def _assumed_times(forecast: Forecast) -> tuple[AssumedTimes, ...]:
+def _assumed_times(forecast: Predictions) -> tuple[AssumedTimes, ...]:
     """Return what times of ops rest on where no device has shown any."""
     proposals, prices = forecast.proposals, forecast.proposals.prices
     if prices.source is not CostSource.ASSUMED:
@@ -290,7 +298,7 @@ def _assumed_times(forecast: Forecast) -> tuple[AssumedTimes, ...]:
     return times_by_gpu(proposals.graph, prices.costs, prices.cluster)
 
 
-def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> HowToSplit | None:
+def _how(forecast: Predictions, recommendation: Recommendation, folder: Path) -> HowToSplit | None:
     """Return how to carry out what is recommended, None if no candidate is."""
     proposals = forecast.proposals
     placement = proposals.placements.get(recommendation.candidate or "")

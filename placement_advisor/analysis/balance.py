@@ -1,36 +1,44 @@
-"""`advisor balance`: load -> trace at several batch sizes -> time each device alone -> shares."""
+"""`advisor balance`: times each device at several batch sizes, and shares the batch by that.
+
+The search begins at the split that the lines of the devices suggest: merging what replicas
+computed takes time that no line has. It moves samples from one device to another as long as the
+measured step becomes shorter, fewer each time.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.batch_times import (
-    Splits,
-    memory_of,
-    time_devices,
-    with_every_device,
-)
-from placement_advisor.analysis.traced_model import check_runs, child_ended, traced_model
+from placement_advisor.analysis.tracing import check_runs, child_ended, traced_model
+from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.plan import (
     SPLIT,
     check_no_pairs,
     share_folder,
     shares_of,
 )
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch import MAX_MISFIT, split_step
 from placement_advisor.cost.batch_balance import (
     Balance,
+    DeviceSpeed,
     best_by_lines,
     largest_alone,
     misfit_of,
     other_batches,
     sizes_to_time,
+    speed_of,
+    trimmed_mean,
 )
-from placement_advisor.cost.batch_memory import best_batch
+from placement_advisor.cost.batch_memory import BatchMemory, best_batch, fit_batch_memory
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.machine.testbed_plan import (
@@ -40,20 +48,223 @@ from placement_advisor.machine.testbed_plan import (
     with_load,
     with_network,
 )
-from placement_advisor.processes.calls import expect
+from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.testbed import Testbed
-from placement_advisor.tf.calls import splitter
+from placement_advisor.tf.calls import runner, splitter
 from placement_advisor.tf.load.model_source import source_kind
-from placement_advisor.units import format_share
+from placement_advisor.units import NS_PER_S, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedShare, TracedSplit
+
+    SplitBundle = tuple[TracedSplit, Path]
+    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.tf.load.model_source import ModelSource
+
+
+# Judgement: an odd number, so that the median is a round, of which three may be disturbed. How near
+# the advice comes to the best of a sweep is shown by `tests/benchmarks/uneven_workers.py`
+# (docs/uneven.md).
+_ROUNDS = 7
+# What a turn takes at least, so that a device which is slowed down in slices shows its mean speed:
+# three of the 100 ms periods in which Linux' scheduler hands out a cgroup's quota.
+_TURN_NS = 0.3 * NS_PER_S
+# Of steps shorter than 6 ms so many say as much as a full turn would. Judgement.
+_MAX_STEPS = 50
+# As in a trial (`trial.py`).
+_WARM_UP = 3
+# Of a search: the first move is this part of the batch, and so many splits are tried at most.
+# Judgement: halving from an eighth reaches single samples of a batch of 128 in five moves each way.
+_FIRST_MOVE = 8
+_MOST_TRIED = 12
+
+
+def time_devices(
+    testbed: Testbed,
+    shares: Mapping[int, TracedShare],
+    bundles: Mapping[int, Path],
+    watcher: ProgressReporter,
+) -> tuple[DeviceSpeed, ...]:
+    """Time each share of a batch on each device of a running testbed, alone and in turns.
+
+    ``shares`` has the traces by number of samples, ``bundles`` the folder of each.
+
+    Raises:
+        TestbedError: a step does not run on one of the devices.
+    """
+    names = [device.name for device in testbed.plan.devices]
+    runs = [(name, samples) for samples in shares for name in names]
+    for samples, share in shares.items():
+        testbed.add_program(share_folder(samples), bundles[samples], share.graph)
+    for done, (name, samples) in enumerate(runs):
+        label = _run_label(name, samples)
+        watcher.working("preparing", done, len(runs), label)
+        alone = references.on_device(shares[samples].graph, name)
+        expect(
+            testbed.prepare(label, alone.device_of, share_folder(samples)),
+            partial(_run_error, label),
+        )
+    steps = {run: _steps_per_turn(_run_steps(testbed, _run_label(*run), _WARM_UP)) for run in runs}
+    samples_ns: dict[tuple[str, int], list[int]] = {run: [] for run in runs}
+    for number in range(_ROUNDS):
+        for run in runs:
+            watcher.working("timing rounds", number, _ROUNDS, _run_label(*run))
+            samples_ns[run] += _run_steps(testbed, _run_label(*run), 1 + steps[run])[1:]
+    for run in runs:
+        expect(
+            testbed.call(runner.discard, _run_label(*run)), partial(_run_error, _run_label(*run))
+        )
+    return tuple(
+        speed_of(name, {samples: samples_ns[name, samples] for samples in shares}) for name in names
+    )
+
+
+def memory_of(shares: Mapping[int, OpGraph]) -> BatchMemory:
+    """Return what a step holds on one device, simulated, against the samples of its batch.
+
+    ``shares`` has the step's op graph by number of samples.
+    """
+    cluster = assumed_cluster(1)
+    device = cluster.devices[0].name
+    peak_bytes = {}
+    for samples, graph in shares.items():
+        simulator = Simulator(graph, roofline_by_place(graph, cluster), cluster)
+        schedule = simulator.schedule(references.on_device(graph, device))
+        peak_bytes[samples] = schedule.peak_memory_bytes[device]
+    return fit_batch_memory(peak_bytes)
+
+
+class SplitSearch:
+    """Measured steps of splits of a batch, by the samples of each device."""
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        split: Callable[[tuple[int, ...]], SplitBundle],
+        most: Sequence[int | None],
+        watcher: ProgressReporter,
+    ) -> None:
+        """Run on a started testbed; ``split`` puts a split step together.
+
+        ``most`` are the samples that each device's memory holds, None for no known limit.
+        """
+        self._testbed, self._split, self._watcher = testbed, split, watcher
+        self._most = most
+        self._step_ns: dict[tuple[int, ...], list[int]] = {}
+        self._ready: set[tuple[int, ...]] = set()
+
+    def tried(self) -> dict[tuple[int, ...], int]:
+        """Return the mean step of every split that was timed, in ns."""
+        return {samples: round(trimmed_mean(times)) for samples, times in self._step_ns.items()}
+
+    def fit(self, samples: Sequence[int]) -> bool:
+        """Return whether each device's memory holds its share."""
+        pairs = zip(samples, self._most, strict=True)
+        return all(limit is None or share <= limit for share, limit in pairs)
+
+    def search(self, start: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the best split that a search from ``start`` finds.
+
+        Raises:
+            BatchSplitError: the batch cannot be split as at the start.
+            TestbedError: a step does not run.
+        """
+        best, by = start, max(1, sum(start) // _FIRST_MOVE)
+        self.time([best])
+        while by and len(self._step_ns) < _MOST_TRIED:
+            new = (m for m in _neighbor_splits(best, by) if m not in self._step_ns)
+            moves = [move for move in new if self.fit(move)]
+            for move in moves[: _MOST_TRIED - len(self._step_ns)]:
+                with suppress(BatchSplitError):  # A share of one sample can be another graph.
+                    self.time([best, move])
+            found = min(self.tried(), key=self.tried().__getitem__)
+            best, by = (found, by) if found != best else (best, by // 2)
+            self._discard_all_but(best)
+        return best
+
+    def time(self, splits: Sequence[tuple[int, ...]]) -> None:
+        """Time splits in turns.
+
+        Raises:
+            BatchSplitError: the batch cannot be split so.
+            TestbedError: a step does not run.
+        """
+        for samples in splits:
+            if samples not in self._ready:
+                self._prepare(samples)
+        for number in range(_ROUNDS):
+            for samples in splits:
+                self._watcher.working("timing splits", number, _ROUNDS, _split_label(samples))
+                self._step_ns[samples] += self._turn(samples)
+
+    def _prepare(self, samples: tuple[int, ...]) -> None:
+        label = _split_label(samples)
+        self._watcher.working("splitting the batch", len(self._step_ns), _MOST_TRIED, label)
+        traced, folder = self._split(samples)
+        self._testbed.add_program(label, folder, traced.graphs[BATCH].graph)
+        names = [device.name for device in self._testbed.plan.devices]
+        placement = traced.graphs[BATCH].placed(names, label=label, rationale="")
+        expect(self._testbed.prepare(label, placement.device_of, label), partial(_run_error, label))
+        _run_steps(self._testbed, label, _WARM_UP)
+        self._step_ns.setdefault(samples, [])
+        self._ready.add(samples)
+
+    def _discard_all_but(self, best: tuple[int, ...]) -> None:
+        """Free the state of all others: each has variables of its own."""
+        for samples in self._ready - {best}:
+            label = _split_label(samples)
+            expect(self._testbed.call(runner.discard, label), partial(_run_error, label))
+        self._ready &= {best}
+
+    def _turn(self, samples: tuple[int, ...]) -> list[int]:
+        label = _split_label(samples)
+        known = self._step_ns[samples] or _run_steps(self._testbed, label, 2)
+        return _run_steps(self._testbed, label, 1 + _steps_per_turn(known[-_WARM_UP:]))[1:]
+
+
+def with_every_device(samples: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the split with a sample for each device that has none, from the one with most."""
+    missing = samples.count(0)
+    fullest = samples.index(max(samples))
+    return tuple(
+        share - missing if i == fullest else max(1, share) for i, share in enumerate(samples)
+    )
+
+
+def _neighbor_splits(samples: tuple[int, ...], by: int) -> Iterator[tuple[int, ...]]:
+    """Yield the splits with so many samples moved from one device to another."""
+    for giver, taker in permutations(range(len(samples)), 2):
+        if samples[giver] > by:
+            moved = list(samples)
+            moved[giver] -= by
+            moved[taker] += by
+            yield tuple(moved)
+
+
+def _split_label(samples: Sequence[int]) -> str:
+    return ":".join(map(str, samples))
+
+
+def _steps_per_turn(times_ns: Sequence[int]) -> int:
+    return max(3, min(_MAX_STEPS, round(_TURN_NS / max(1.0, median(times_ns)))))
+
+
+def _run_label(device: str, samples: int) -> str:
+    return f"{samples} samples on {device}"
+
+
+def _run_steps(testbed: Testbed, label: str, steps: int) -> list[int]:
+    return expect(testbed.run_steps(label, 0, steps), partial(_run_error, label))
+
+
+def _run_error(label: str, failure: CallFailure) -> TestbedError:
+    return TestbedError(f"{label}: the step does not run: {failure.message}")
 
 
 def balance(
@@ -107,7 +318,7 @@ def balance(
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
         by_lines = best_by_lines(speeds, batch, most)
         off = misfit_of(speeds)
-        splits = Splits(running, steps.split, most, watcher)
+        splits = SplitSearch(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches
         try:
             if splits.fit(even):

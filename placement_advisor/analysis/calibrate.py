@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.hosts import connect
 from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.calibration_summary import (
-    CalibrationSummary,
-    with_peaks,
-)
+from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
 from placement_advisor.errors import TestbedError
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.machine.fingerprints import calibration_fingerprint
@@ -29,7 +26,7 @@ from placement_advisor.testbed.testbed import Testbed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.analysis.hosts import HostOptions
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
 
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 def calibrate(
     testbed: TestbedKind | None,
     devices: int,
-    hosts: HostsAsked | None,
+    hosts: HostOptions | None,
     cluster_file: Path | None,
     open_ports: bool,
     watcher: ProgressReporter,

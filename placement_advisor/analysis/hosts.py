@@ -1,41 +1,107 @@
-"""Hosts for an analysis: what was asked -> connections, and the testbed that they make."""
+"""The hosts of an analysis: named by the user or the environment, connected, made a testbed.
+
+`--hosts slurm` and `--hosts tf-config` read Slurm's variables or TF_CONFIG with TensorFlow's
+cluster resolvers, in a child; a host has as many devices as it has tasks. Ports are left out:
+those are of TensorFlow's servers. All devices of one analysis are of one kind: GPUs if every host
+has enough, cores if none has any. With both kinds a split would gain what the faster kind gains.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
+from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.lent_devices import lend_gpus, lent_slots
-from placement_advisor.errors import TestbedError
-from placement_advisor.machine.slots import core_slots
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.machine.slots import core_slots, gpu_slots
 from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
-from placement_advisor.machine.this_machine import digest
+from placement_advisor.machine.this_machine import VISIBLE_GPUS, digest
+from placement_advisor.processes.calls import expect
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
 from placement_advisor.remote_hosts.secret import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
+from placement_advisor.tf.calls import cluster_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
     from placement_advisor.machine.slots import Slot
     from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
+    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.remote_hosts.host_facts import HostFacts
-    from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.remote_hosts.remote_host import RemoteHost
     from placement_advisor.testbed.benchmark import ProgressReporter
+
+
+# Where no launcher starts it, as here or for a service that waits, the variable goes before it.
+_HIDE_GPUS = (
+    f"for cores, start advisor on each host with {VISIBLE_GPUS}= before it, as does "
+    f"--launch 'ssh {{host}} env {VISIBLE_GPUS}='"
+)
+_FEWEST_DEVICES = 2
+
+
+def uses_gpus(asked: Mapping[HostRequest, HostFacts]) -> bool:
+    """Return whether devices of hosts are GPUs; else they are cores.
+
+    Raises:
+        TestbedError: some have GPUs, and not all have as many as they are asked for.
+    """
+    if not any(facts.visible_gpus for facts in asked.values()):
+        return False
+    if all(facts.visible_gpus >= request.devices for request, facts in asked.items()):
+        return True
+    each = ", ".join(
+        f"{request.name} has {facts.visible_gpus or 'none'} for {request.devices}"
+        for request, facts in asked.items()
+    )
+    there = {
+        request.name: min(request.devices, facts.visible_gpus)
+        for request, facts in asked.items()
+        if facts.visible_gpus
+    }
+    hint = _HIDE_GPUS
+    if sum(there.values()) >= _FEWEST_DEVICES:
+        words = ",".join(f"{name}:{count}" for name, count in there.items())
+        hint = f"for GPUs that are there, --hosts {words}; {hint}"
+    raise TestbedError(
+        f"--hosts: devices are GPUs on all hosts, or cores on all; of GPUs {each}", hint=hint
+    )
+
+
+def host_slots(request: HostRequest, facts: HostFacts, *, gpus: bool) -> tuple[Slot, ...]:
+    """Return what a host lends, GPUs of which it has enough or cores.
+
+    Raises:
+        TestbedError: it has too few cores.
+    """
+    if gpus:
+        return gpu_slots(request.devices)
+    if request.devices > len(facts.cores):
+        raise TestbedError(
+            f"host {request.name}: {request.devices} devices need a core of their own each; it "
+            f"lets us use {len(facts.cores)}",
+            hint=f"--hosts {request.name}:{len(facts.cores)}",
+        )
+    return core_slots(facts.cores[: request.devices])
+
 
 _ANY_PORT = 9
 _LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostsAsked:
+class HostOptions:
     """Hosts to run on: which, how a command is started there, and how they reach one another.
 
     ``secret`` is the file that services share which wait on some of them, None if none does.
@@ -85,7 +151,7 @@ class ConnectedHosts:
         return site
 
 
-def connect(asked: HostsAsked, stack: ExitStack, watcher: ProgressReporter) -> ConnectedHosts:
+def connect(asked: HostOptions, stack: ExitStack, watcher: ProgressReporter) -> ConnectedHosts:
     """Have `advisor worker` on all hosts at once; those that it starts end with the stack.
 
     Raises:
@@ -100,9 +166,9 @@ def connect(asked: HostsAsked, stack: ExitStack, watcher: ProgressReporter) -> C
     waiting = waiting_services(asked.requests, secret)
     hosts = stack.enter_context(open_hosts(names, launch=asked.launch, waiting=waiting))
     facts = [host.facts for host in hosts]
-    gpus = lend_gpus(dict(zip(asked.requests, facts, strict=True)))
+    gpus = uses_gpus(dict(zip(asked.requests, facts, strict=True)))
     shares = tuple(
-        share_of(request, its, address, lent_slots(request, its, gpus=gpus))
+        host_share(request, its, address, host_slots(request, its, gpus=gpus))
         for request, its, address in zip(asked.requests, facts, addresses, strict=True)
     )
     away_ns = None
@@ -125,7 +191,7 @@ def waiting_services(requests: tuple[HostRequest, ...], secret: bytes | None) ->
     return found
 
 
-def share_of(
+def host_share(
     request: HostRequest, facts: HostFacts, address: str, slots: tuple[Slot, ...]
 ) -> HostShare:
     """Return what a host lends if these are its slots."""
@@ -152,7 +218,7 @@ def addresses_of(requests: tuple[HostRequest, ...]) -> list[str]:
         TestbedError: a name leads nowhere, or to this machine alone.
     """
     others = [request for request in requests if request.name != LOCALHOST]
-    found = {request.name: request.address or _resolved(request.name) for request in others}
+    found = {request.name: request.address or _resolved_address(request.name) for request in others}
     for request in requests:
         if request.name == LOCALHOST:
             seen_from = found[others[0].name] if others else _LOOPBACK
@@ -160,7 +226,7 @@ def addresses_of(requests: tuple[HostRequest, ...]) -> list[str]:
     return [found[request.name] for request in requests]
 
 
-def _resolved(name: str) -> str:
+def _resolved_address(name: str) -> str:
     hint = f"say where the other hosts reach it: --hosts {name}:1@ADDRESS"
     try:
         address = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
@@ -186,3 +252,127 @@ def _own_address(seen_from: str) -> str:
                 hint=f"say where the other hosts reach it: --hosts {LOCALHOST}:1@ADDRESS",
             ) from None
         return str(probe.getsockname()[0])
+
+
+# The import of TensorFlow takes most of it.
+_LIMIT_S = 120.0
+_TF_CONFIG = "TF_CONFIG"
+# What a step has, and what the job has instead: `salloc` and `sbatch` start programs of no step.
+_SLURM = {
+    "SLURM_STEP_NODELIST": "SLURM_JOB_NODELIST",
+    "SLURM_STEP_TASKS_PER_NODE": "SLURM_TASKS_PER_NODE",
+    "SLURM_STEP_NUM_TASKS": "SLURM_NTASKS",
+}
+# The number of this task among all; which one it is does not matter.
+_RANK = "SLURM_PROCID"
+
+
+class HostSource(StrEnum):
+    """What names hosts, as ``--hosts`` takes it."""
+
+    SLURM = "slurm"
+    TF_CONFIG = "tf-config"
+
+
+def hosts_from_environment(source: HostSource) -> tuple[HostRequest, ...]:
+    """Return the hosts that the environment names.
+
+    Raises:
+        AdvisorError: it names none, or what it says cannot be read.
+    """
+    if source is HostSource.SLURM:
+        variables = slurm_variables(os.environ)
+        preload()
+        with Child("cluster resolver") as child:
+            answer = child.call(cluster_tasks.slurm_tasks, variables, time_limit_s=_LIMIT_S)
+    else:
+        text = os.environ.get(_TF_CONFIG)
+        if text is None:
+            raise AdvisorError(
+                f"--hosts {source}: {_TF_CONFIG} is not set",
+                hint="TensorFlow's cluster resolver reads it: "
+                '\'{"cluster": {"worker": ["a:2222", "b:2222"]}}\'',
+            )
+        preload()
+        with Child("cluster resolver") as child:
+            answer = child.call(cluster_tasks.tf_config_tasks, text, time_limit_s=_LIMIT_S)
+    return requests_of_tasks(source, expect(answer, _resolver_error))
+
+
+def slurm_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the resolver wants: those of the step, else those of the job.
+
+    Raises:
+        AdvisorError: there are none.
+    """
+    is_step = all(name in environment for name in _SLURM)
+    found = {_RANK: environment.get(_RANK, "0")}
+    for name, of_job in _SLURM.items():
+        chosen = name if is_step else of_job
+        if chosen not in environment:
+            raise AdvisorError(
+                f"--hosts slurm: {chosen} is not set",
+                hint="run it within an allocation: `salloc -N2 --ntasks-per-node=2`; devices are "
+                "tasks, so say how many",
+            )
+        found[name] = environment[chosen]
+    return found
+
+
+def requests_of_tasks(source: HostSource, tasks: Sequence[str]) -> tuple[HostRequest, ...]:
+    """Return a host for each name or address among ``host:port``, with its tasks as devices.
+
+    Raises:
+        AdvisorError: there are no tasks, or one is on no host.
+    """
+    counts = Counter(_host_of_task(task) for task in tasks)
+    if not counts:
+        raise AdvisorError(f"--hosts {source}: no task that computes", hint="name workers there")
+    requests = []
+    for name, count in counts.items():
+        if is_this_machine(name):
+            own = _outer_address(name)
+            requests.append(HostRequest(name=LOCALHOST, devices=count, address=own))
+        else:
+            requests += parse_hosts(f"{name}:{count}")
+    if [request.name for request in requests].count(LOCALHOST) > 1:
+        raise AdvisorError(
+            f"--hosts {source}: two of {', '.join(counts)} are this machine",
+            hint="name it in one way",
+        )
+    return tuple(requests)
+
+
+def is_this_machine(name: str) -> bool:
+    """Return whether this is this machine's own name, or an address that it has."""
+    own = socket.gethostname()
+    if name in (LOCALHOST, own, own.partition(".")[0]):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    family = socket.AF_INET if isinstance(address, ipaddress.IPv4Address) else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((name, 0))  # Only to one's own.
+        except OSError:
+            return False
+    return True
+
+
+def _host_of_task(task: str) -> str:
+    return task.rpartition(":")[0].strip("[]") or task
+
+
+def _outer_address(name: str) -> str | None:
+    """Return the address by which this machine is named, if others can reach it there."""
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return None
+    return None if address.is_loopback else name
+
+
+def _resolver_error(failure: CallFailure) -> AdvisorError:
+    return AdvisorError(f"the environment cannot be read: {failure.message}")

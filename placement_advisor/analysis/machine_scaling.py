@@ -1,4 +1,4 @@
-"""What a machine does with a model, by number of devices: what `advisor compare-hardware` answers.
+"""The step of a model by number of devices of a machine, as `compare-hardware` answers.
 
 A step on several devices is held against one device that does as many samples: in one step, or in
 several of its own batch, whichever is faster. So what a larger batch brings one device as well,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import AdviceVerdict
     from placement_advisor.analysis.scaled_steps import Limit
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
+
 
 # A doubling that brings less than half of what it could.
 _KNEE = 1.5

@@ -18,8 +18,9 @@ from placement_advisor.solvers.effort import Effort
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.analysis.hosts import HostOptions
     from placement_advisor.tf.load.model_source import ModelSource
+
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class AnalyzeOptions:
     hardware: str | None
     costs: Path | None
     testbed: TestbedKind | None
-    hosts: HostsAsked | None = None
+    hosts: HostOptions | None = None
     candidates: tuple[str, ...] | None
     ratios: tuple[float, ...] | None
     effort: Effort

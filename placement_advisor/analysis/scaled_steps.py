@@ -1,19 +1,33 @@
-"""The simulated step of a batch that is split among equal devices, and what limits it.
+"""Simulated steps of equal devices at many sizes: their time, their memory, and what limits them.
 
-Equal devices are not quite equal, and all wait for the slowest: the last one is slowed down as the
-slowest of so many is expected to be. Of many equal hosts one is simulated.
+With one replica for all but the first (`SplitTraces.folded`), a family's graph is the same on two
+devices and on a thousand, at any share of the batch; sizes and costs come from the traces. In the
+simulation every device of a host has its own ops (`Repetition`), so nothing is approximated: the
+step equals that of `simulated` to the nanosecond.
+
+Memory: a bound is cheap, with a buffer for each tensor as long as an op needs it. A peak is
+replayed device by device, as in `simulator.memory`. At another batch the step is replayed in the
+same order with tensor sizes that follow from those at two batches: on a line, or, where they grow
+faster than the batch, with a part that grows with it and a part that grows with its square.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from dataclasses import replace
 from enum import StrEnum
+from functools import cached_property
 from math import prod
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
 from placement_advisor.candidates.batch_split.mirrored_graph import ALL_GATHER, ALL_REDUCE
+from placement_advisor.candidates.batch_split.split_graph import SPREAD
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.cost.batch_memory import fit_batch_memory
 from placement_advisor.cost.rings import (
     ALL_DEVICES,
     between_hosts,
@@ -21,8 +35,12 @@ from placement_advisor.cost.rings import (
     with_collectives,
 )
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostTable
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import hardware_figures
-from placement_advisor.simulator.arrays import union_ns
+from placement_advisor.simulator.arrays import UNKNOWN, Repetition, most_at_once, union_ns
+from placement_advisor.simulator.memory import Constants, DeviceFlow
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -33,18 +51,23 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op import Op
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
-    from placement_advisor.simulator.arrays import Repetition, ScheduleArrays
+    from placement_advisor.simulator.arrays import ScheduleArrays
 
     Ints: TypeAlias = NDArray[np.int64]
-    # (copies, launches), in times of what they are taken to cost -> how long the step takes
     StepNsIfWrong: TypeAlias = Callable[[float, float], int]
+    from collections.abc import Callable, Iterator, Mapping
+
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Device
+    from placement_advisor.simulator.schedule import PeakMemory
+
 
 # Below this share of a step, what is lost is not worth a word.
-_LITTLE = 0.05
+_NEGLIGIBLE_LOSS = 0.05
 
 
 class Limit(StrEnum):
@@ -145,7 +168,7 @@ def costs_of_collectives(ops: Iterable[Op], split: SplitGraph, rings: Sequence[R
 def limit_of(step: ScheduleArrays, cluster: Cluster, ideal_ns: float, share: float) -> Limit | None:
     """Return what is lost most to, of a step that does a ``share`` of the work of one device."""
     lost_ns = step.step_ns - ideal_ns
-    if lost_ns < _LITTLE * step.step_ns:
+    if lost_ns < _NEGLIGIBLE_LOSS * step.step_ns:
         return None
     devices = range(len(cluster.devices))
     run_ns = [step.run_ns[step.place == device] for device in devices]
@@ -168,3 +191,455 @@ def limit_of(step: ScheduleArrays, cluster: Cluster, ideal_ns: float, share: flo
         Limit.SHARED_WORK: others_ns,
     }
     return max(losses, key=lambda limit: losses[limit])
+
+
+# Peaks are greatest of several lines, so one through two of them is not followed far beyond.
+_MAX_EXTRAPOLATION = 1.5
+
+
+class BusiestDevice(NamedTuple):
+    """The most that a device of a step holds, and the most samples for each device that fit.
+
+    ``largest_batch`` is None where memory is not known, or is not what limits the batch.
+    """
+
+    peak_bytes: int
+    largest_batch: int | None
+
+
+class SizedOps(NamedTuple):
+    """The ops of a step, by number, with so many samples on each device."""
+
+    batch: int
+    ops: Sequence[Op]
+
+
+class OpBytes(NamedTuple):
+    """The bytes that an op holds for a whole step, and those that it makes."""
+
+    stays: int
+    makes: int
+
+
+def bytes_of_ops(graph: OpGraph) -> dict[str, OpBytes]:
+    """Return what each op of a graph holds at most, by name; constants not counted."""
+    found = {}
+    for op in graph.ops:
+        if op.role is Role.CONSTANT:
+            continue
+        stays, makes = op.parameter_bytes, sum(size or 0 for size in op.output_bytes)
+        # Variables stay, and so does the batch; an update may take a new buffer for its variable.
+        if op.role is Role.UPDATE and op.variable is not None and op.variable in graph:
+            stays += graph.op(op.variable).parameter_bytes
+        if op.role is Role.INPUT:
+            stays, makes = stays + makes, 0
+        found[op.name] = OpBytes(stays, makes)
+    return found
+
+
+class StepMemory:
+    """The memory of the devices of a step."""
+
+    def __init__(
+        self,
+        step: ScheduleArrays,
+        ops: SizedOps,
+        op_bytes: Callable[[], Sequence[OpBytes]],
+        most_bytes: int,
+        constants: Constants,
+        devices: Sequence[Device],
+    ) -> None:
+        """Take the ops of the graph that was simulated, as `DeviceFlow` does.
+
+        ``op_bytes`` has what each holds at most; ``most_bytes`` is at least the sum, for a quick
+        answer.
+        """
+        self._step, self._ops, self._constants, self._devices = step, ops, constants, devices
+        self._of_ops, self._most_bytes = op_bytes, most_bytes
+
+    @classmethod
+    def of_graph(
+        cls, step: ScheduleArrays, graph: OpGraph, batch: int, devices: Sequence[Device]
+    ) -> StepMemory:
+        """Return that of a step of a graph as it is."""
+        op_bytes = bytes_of_ops(graph)
+        ops = SizedOps(batch, step.arrays.ops)
+        most_bytes = sum(map(sum, op_bytes.values()))
+        return cls(
+            step,
+            ops,
+            lambda: [op_bytes[op.name] for op in ops.ops],
+            most_bytes,
+            Constants(graph),
+            devices,
+        )
+
+    def fits(self) -> bool:
+        """Return whether each device has the memory for what it holds; if unknown, it has."""
+        return all(
+            device.memory_bytes is None or self._holds_at_most(number, device.memory_bytes)
+            for number, device in enumerate(self._devices)
+        )
+
+    def peak(self, number: int) -> PeakMemory:
+        """Return the peak of one of the devices."""
+        return self._flow(number).peak()
+
+    def busiest(self, other: SizedOps) -> BusiestDevice:
+        """Return what the device holds that holds most, as far as bounds tell.
+
+        ``other`` are the same ops with other samples.
+        """
+        bounds: dict[tuple[int, int], tuple[int, int]] = {}
+        for number in range(len(self._devices)):
+            # Of devices that do the same, one will do.
+            load = self._stays_bytes(number), self._made_bytes(number)
+            if load not in bounds:
+                bounds[load] = self._bound_bytes(number), number
+        _, most = max(bounds.values(), key=lambda each: (each[0], -each[1]))
+        flow = self._flow(most)
+        peak_bytes = flow.peak().size_bytes
+        memory_bytes = self._devices[most].memory_bytes
+        if memory_bytes is None:
+            return BusiestDevice(peak_bytes, None)
+
+        def held_bytes(batch: int) -> int:
+            return flow.resized(_ops_at_batch(batch, self._ops, other)).peak().size_bytes
+
+        return BusiestDevice(
+            peak_bytes, _largest_batch(self._ops.batch, peak_bytes, memory_bytes, held_bytes)
+        )
+
+    @cached_property
+    def _op_bytes(self) -> tuple[Ints, Ints]:
+        stays, makes = np.array(self._of_ops(), np.int64).reshape(-1, 2).T
+        return stays, makes
+
+    def _holds_at_most(self, number: int, memory_bytes: int) -> bool:
+        step = self._step
+        # Some ops run on a device once for each of several others.
+        times = int(np.bincount(step.op[step.place == number]).max(initial=0))
+        copied_bytes = int(step.held_bytes[step.held_place == number].sum())
+        if times * self._most_bytes + copied_bytes + self._constants.size_bytes <= memory_bytes:
+            return True
+        most = self._stays_bytes(number) + self._made_bytes(number)
+        return (
+            most <= memory_bytes
+            or self._bound_bytes(number) <= memory_bytes
+            or self.peak(number).size_bytes <= memory_bytes
+        )
+
+    def _flow(self, number: int) -> DeviceFlow:
+        return DeviceFlow(self._step, number, self._ops.ops, self._constants)
+
+    def _stays_bytes(self, number: int) -> int:
+        runs = self._step.op[self._step.place == number]
+        return self._constants.size_bytes + int(self._op_bytes[0][runs].sum())
+
+    def _made_bytes(self, number: int) -> int:
+        return int(sum(sizes.sum() for sizes, _ in self._held(number)))
+
+    def _bound_bytes(self, number: int) -> int:
+        """Return what a device holds if each tensor has a buffer of its own while it is wanted."""
+        sizes, spans_ns = zip(*self._held(number), strict=True)
+        most = most_at_once(np.concatenate(spans_ns), np.concatenate(sizes))
+        return self._stays_bytes(number) + most
+
+    def _held(self, number: int) -> Iterator[tuple[Ints, Ints]]:
+        """Yield sizes of what a device holds, and from when to when."""
+        step = self._step
+        runs, tensors = step.place == number, step.held_place == number
+        # While an op runs it has all that it makes, also what nobody reads.
+        yield self._op_bytes[1][step.op[runs]], step.run_ns[runs]
+        yield step.held_bytes[tensors], step.held_ns[tensors]
+
+
+def _largest_batch(
+    batch: int, peak_bytes: int, memory_bytes: int, held_bytes: Callable[[int], int]
+) -> int | None:
+    peaks = {batch: peak_bytes}
+    # What fits if all grew with the batch. What does not grow leaves room for more.
+    further = max(1, memory_bytes * batch // max(1, peak_bytes))
+    while True:
+        if further not in peaks:
+            peaks[further] = held_bytes(further)
+        if further > batch and peaks[further] > memory_bytes:
+            # It grows faster than the batch, so no line says where it is full.
+            sizes = range(batch, further)
+            return sizes[bisect_right(sizes, memory_bytes, key=held_bytes) - 1]
+        largest = fit_batch_memory(peaks).largest_batch(memory_bytes)
+        if largest is None or largest <= _MAX_EXTRAPOLATION * further:
+            return largest
+        further = largest
+
+
+def _ops_at_batch(batch: int, ops: SizedOps, other: SizedOps) -> list[Op]:
+    """Return ops at another batch, with sizes that follow from those at two batches."""
+    share = (batch - ops.batch) / (other.batch - ops.batch)
+
+    def size(one: int | None, another: int | None) -> int | None:
+        if one is None or another is None:
+            return None
+        each, of_other = one / ops.batch, another / other.batch
+        # What grows faster than the batch has more for each sample.
+        if (of_other - each) * (other.batch - ops.batch) > 0:
+            return round((each + (of_other - each) * share) * batch)
+        return max(0, round(one + (another - one) * share))
+
+    return [
+        one
+        if one.output_bytes == another.output_bytes
+        else one._replace(output_bytes=tuple(map(size, one.output_bytes, another.output_bytes)))
+        for one, another in zip(ops.ops, other.ops, strict=True)
+    ]
+
+
+# Where the ops of a split step come from.
+_WHOLE, _SHARE, _ADDED = range(3)
+
+
+class _OpsWithCosts(NamedTuple):
+    """Ops with the number of each by its name, what each takes on each place, what each holds.
+
+    Ops of the same names in the same order share one ``number_of``.
+    """
+
+    ops: Sequence[Op]
+    number_of: Mapping[str, int]
+    cost_ns: Mapping[str, Ints]
+    op_bytes: Mapping[str, OpBytes]
+    most_bytes: int
+
+
+class _AddedOps(NamedTuple):
+    """What puts ops into a split step that are of no trace; families that do the same share it."""
+
+    family: str
+    on_hosts: bool
+
+
+class FoldedSteps:
+    """The steps of a model on the devices of a host, and of many such hosts."""
+
+    def __init__(self, host: Cluster) -> None:
+        """Take the host with all of its devices."""
+        self._host = host
+        self._steps: dict[int, DataParallelSteps] = {}
+        self._of_hosts: dict[bool, DataParallelSteps] = {}
+        self._structures: dict[tuple[str, bool, int, int | None], _FoldedGraph | NotApplicable] = {}
+        self._priced: dict[int, tuple[OpGraph, _OpsWithCosts]] = {}
+        self._numbers: dict[tuple[str, ...], Mapping[str, int]] = {}
+        self._added: dict[tuple[_AddedOps, int], tuple[SplitTraces, _OpsWithCosts]] = {}
+
+    def simulated(
+        self, family: str, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
+    ) -> FoldedStep | NotApplicable:
+        """Simulate a family's step on the first devices of the host, with ``traces`` folded.
+
+        ``rings`` say of how many hosts that is one, by level.
+        """
+        on_hosts, replicas = len(rings) > 1, len(traces.wiring.made)
+        steps = self._steps.setdefault(replicas, DataParallelSteps(traces))
+        # Where variables are spread alone, further devices have more than a replica like the last.
+        key = family, on_hosts, replicas, len(cluster.devices) if family == SPREAD else None
+        if key not in self._structures:
+            propose = steps.propose_on_hosts if on_hosts else steps.propose
+            answer = propose(family, cluster.devices, ALL_DEVICES)
+            self._structures[key] = (
+                answer
+                if isinstance(answer, NotApplicable)
+                else _FoldedGraph(
+                    answer, self._host, steps, _AddedOps(steps.merges_as(family), on_hosts)
+                )
+            )
+        structure = self._structures[key]
+        if isinstance(structure, NotApplicable):
+            return structure
+        return self._step(structure, traces, cluster, rings)
+
+    def laid_out(
+        self, within: Placement, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
+    ) -> FoldedStep:
+        """Simulate the step of one replica, which ``within`` lays out on the devices of the host.
+
+        ``rings`` say of how many hosts with a replica each that is one, by level.
+        """
+        on_hosts = len(rings) > 1
+        steps = self._of_hosts.setdefault(on_hosts, DataParallelSteps(traces))
+        key = within.family, on_hosts, 1, len(cluster.devices)
+        if key not in self._structures:
+            host = {name: name for name in cluster.place_names()}
+            answer = steps.laid_out(within, [host], ALL_DEVICES)
+            adds = _AddedOps(ONE_BY_ONE, on_hosts)
+            self._structures[key] = _FoldedGraph(answer, self._host, steps, adds)
+        structure = self._structures[key]
+        assert not isinstance(structure, NotApplicable)
+        return self._step(structure, traces, cluster, rings)
+
+    def _step(
+        self, structure: _FoldedGraph, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
+    ) -> FoldedStep:
+        def sized(other: SplitTraces) -> SizedOps:
+            return structure.sized(self._pools(structure, other), other)
+
+        pools = self._pools(structure, traces)
+        return structure.step(pools, traces, cluster, rings)._replace(sized=sized)
+
+    def _pools(self, structure: _FoldedGraph, traces: SplitTraces) -> Sequence[_OpsWithCosts]:
+        share = traces.replicas[0]
+        return (
+            self._of_trace(traces.whole),
+            self._of_trace(share),
+            self._added_to(structure, traces),
+        )
+
+    def _added_to(self, structure: _FoldedGraph, traces: SplitTraces) -> _OpsWithCosts:
+        key = structure.adds, id(traces)
+        if key not in self._added:
+            ops = structure.added(traces).values()
+            self._added[key] = traces, self._price(OpGraph(ops, []))
+        return self._added[key][1]
+
+    def _of_trace(self, graph: OpGraph) -> _OpsWithCosts:
+        # Graphs are kept, and traces, so that no other one gets its identity.
+        if id(graph) not in self._priced:
+            self._priced[id(graph)] = graph, self._price(graph)
+        return self._priced[id(graph)][1]
+
+    def _price(self, graph: OpGraph) -> _OpsWithCosts:
+        names = tuple(op.name for op in graph.ops)
+        if names not in self._numbers:
+            self._numbers[names] = {name: number for number, name in enumerate(names)}
+        tables = roofline_by_place(graph, self._host)
+        of_table: dict[int, Ints] = {}
+        for table in tables.values():
+            if id(table) not in of_table:
+                costs = map(table.costs.get, names)
+                costs_ns = [UNKNOWN if cost is None else cost.time_ns for cost in costs]
+                of_table[id(table)] = np.array(costs_ns, np.int64)
+        cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
+        op_bytes = bytes_of_ops(graph)
+        most_bytes = sum(map(sum, op_bytes.values()))
+        return _OpsWithCosts(graph.ops, self._numbers[names], cost_ns, op_bytes, most_bytes)
+
+
+class _FoldedGraph:
+    """A family's folded step on the first devices of a host, without sizes and costs."""
+
+    def __init__(
+        self, proposed: DataParallel, host: Cluster, steps: DataParallelSteps, adds: _AddedOps
+    ) -> None:
+        self._split, placement = proposed
+        self._steps, self.adds = steps, adds
+        self._constants = Constants(self._split.graph)
+        self._host = host
+        self._places = frozenset(placement.device_of.values())
+        there = with_collectives(host)
+        unpriced = CostTable(costs={}).everywhere(there)
+        graph, together = self._split.graph, self._split.collective_of
+        self._simulator = Simulator(graph, unpriced, there, collective_of=together)
+        self._device = self._simulator.devices_of(placement)
+        source = self._split.source
+        self._origin = [
+            (_ADDED, op.name)
+            if op.name not in source
+            else (_WHOLE if source[op.name][0] is None else _SHARE, source[op.name][1])
+            for op in self._simulator.ops
+        ]
+        self._numbers: dict[tuple[int, ...], Ints] = {}
+
+    def added(self, traces: SplitTraces) -> Mapping[str, Op]:
+        """Return the ops that are of no trace."""
+        return self._steps.added(self.adds.family, traces, on_hosts=self.adds.on_hosts)
+
+    def step(
+        self,
+        pools: Sequence[_OpsWithCosts],
+        traces: SplitTraces,
+        cluster: Cluster,
+        rings: Sequence[Ring],
+    ) -> FoldedStep:
+        sized = self.sized(pools, traces)
+        like_last = traces.wiring.like_last
+        cost_ns = self._cost_ns(pools, like_last, cluster, rings)
+        repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
+        simulator = self._simulator.resized(sized.ops, cost_ns)
+        outline = simulator.outline(self._device, repetition)
+        held = StepMemory(
+            outline,
+            sized,
+            lambda: [pools[pool].op_bytes[name] for pool, name in self._origin],
+            sum(pool.most_bytes for pool in pools),
+            self._constants,
+            cluster.devices,
+        )
+        return FoldedStep(outline, held, step_ns_if_wrong(simulator, self._device, repetition))
+
+    def sized(self, pools: Sequence[_OpsWithCosts], traces: SplitTraces) -> SizedOps:
+        ops = [op for pool in pools for op in pool.ops]
+        found = [ops[number] for number in self._number(pools).tolist()]
+        return SizedOps(traces.wiring.shares[0], found)
+
+    def _number(self, pools: Sequence[_OpsWithCosts]) -> Ints:
+        """Return the number that each op has where those of all pools stand one after the other."""
+        alike = tuple(id(pool.number_of) for pool in pools)
+        if alike not in self._numbers:
+            first = np.cumsum([0, *(len(pool.ops) for pool in pools)]).tolist()
+            self._numbers[alike] = np.array(
+                [first[pool] + pools[pool].number_of[name] for pool, name in self._origin], np.int64
+            )
+        return self._numbers[alike]
+
+    def _cost_ns(
+        self,
+        pools: Sequence[_OpsWithCosts],
+        like_last: int,
+        cluster: Cluster,
+        rings: Sequence[Ring],
+    ) -> dict[str, Ints]:
+        number = self._number(pools)
+        rows: dict[int, Ints] = {}
+        found = {}
+        for place in self._host.place_names():
+            costs_ns = [pool.cost_ns[place] for pool in pools]
+            if id(costs_ns[0]) not in rows:
+                rows[id(costs_ns[0])] = np.concatenate(costs_ns)[number]
+            found[place] = rows[id(costs_ns[0])]
+        # The last replica stands for those of all further devices.
+        places = self._places if like_last == 1 else cluster.device_names()
+        last, slowest = slowest_of_used(places, cluster, rings)
+        slower = np.rint(found[last] * slowest).astype(np.int64)
+        found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
+        costs = costs_of_collectives(pools[_ADDED].ops, self._split, rings).costs
+        found[ALL_DEVICES] = np.full(len(self._origin), UNKNOWN, np.int64)
+        for i, name in self._of_no_trace:
+            if name in costs:
+                found[ALL_DEVICES][i] = costs[name].time_ns
+        return found
+
+    @cached_property
+    def _of_no_trace(self) -> list[tuple[int, str]]:
+        return [(i, name) for i, (pool, name) in enumerate(self._origin) if pool == _ADDED]
+
+    @cached_property
+    def _repetition(self) -> Repetition:
+        split, last, ops = self._split, self._split.last, self._simulator.ops
+        return Repetition(
+            times=split.like_last,
+            ops=np.array([split.replica_of[op.name] == last for op in ops], bool),
+            on_next=np.array([split.place_replica(op) == last for op in ops], bool),
+            dealt=np.array([op.name in split.dealt for op in ops], bool),
+        )
+
+
+class FoldedStep(NamedTuple):
+    """A simulated step, what its devices hold, and its ops as other traces have them, by number.
+
+    There are no others where shares differ. ``if_wrong`` says how long the step takes if costs are
+    wrong.
+    """
+
+    outline: ScheduleArrays
+    memory: StepMemory
+    if_wrong: StepNsIfWrong
+    sized: Callable[[SplitTraces], SizedOps] | None = None

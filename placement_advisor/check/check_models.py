@@ -1,7 +1,7 @@
 """Wires `advisor check`: settings -> each model traced, placed, simulated -> compared -> result.
 
-Models are traced side by side, each in a child of its own; one that fails does not stop the others.
-The lock file is written as a whole or not at all.
+Models are traced side by side, each in a child of its own; one that fails does not stop the
+others. The lock file is written as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
-from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.analysis.target_costs import read_target_hardware
+from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.check.batch_splits import split_step
-from placement_advisor.check.check_measured import Measured, measure, with_measured
-from placement_advisor.check.check_result import CheckResult, ModelResult, Status
+from placement_advisor.check.check_measured import MeasuredCheck, measure, with_measured
 from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import CodeLines, code_lines
-from placement_advisor.check.config import FILE
-from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.placements import AUTO, lay_out, moved_back
+from placement_advisor.check.placements import AUTO, lay_out, moved_back, split_for_check
+from placement_advisor.check.problems import CheckResult, ModelResult, Status
+from placement_advisor.check.project_files import CONFIG_FILE, lock_text, read_lock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import holding, output_file
@@ -42,9 +40,9 @@ from placement_advisor.tf.load.model_source import ModelSource, source_kind, spl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from placement_advisor.analysis.prices_elsewhere import Elsewhere
-    from placement_advisor.check.batch_splits import BatchSplit
-    from placement_advisor.check.config import CheckConfig, ModelConfig
+    from placement_advisor.analysis.target_costs import TargetHardware
+    from placement_advisor.check.placements import BatchSplit
+    from placement_advisor.check.project_files import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -143,7 +141,7 @@ class _Checking:
     def __init__(
         self,
         config: CheckConfig,
-        hardware: Elsewhere,
+        hardware: TargetHardware,
         locked: Mapping[str, Record],
         options: CheckOptions,
         scratch: Path,
@@ -199,7 +197,7 @@ class _Checking:
         """Run what was checked beside the locked placement, where there is one."""
         if model.placement in SPLITS and found.after is not None:
             why = "advisor analyze runs splits of the batch, a check does not"
-            return with_measured(found, Measured(devices="", unknown=why))
+            return with_measured(found, MeasuredCheck(devices="", unknown=why))
         placed = self._placed.get(model.path)
         if placed is None or found.before is None:
             return found
@@ -252,7 +250,7 @@ class _Checking:
             if model.placement in SPLITS:
                 devices = len(self._hardware.cluster.devices)
                 time_limit_s = self._options.time_limit_s
-                split = split_step(model.placement, traced, devices, child, time_limit_s)
+                split = split_for_check(model.placement, traced, devices, child, time_limit_s)
             return traced, split, bundle
 
     def _checked(
@@ -295,14 +293,14 @@ def _chosen(config: CheckConfig, only: Sequence[str]) -> tuple[ModelConfig, ...]
         if not found:
             near = get_close_matches(words, by_name, 1)
             raise AdvisorError(
-                f"{words}: not among the models in {FILE}",
+                f"{words}: not among the models in {CONFIG_FILE}",
                 hint=f"did you mean {near[0]}?" if near else f"there are {', '.join(by_name)}",
             )
         chosen |= found
     return tuple(chosen[name] for name in by_name if name in chosen)
 
 
-def _hardware(config: CheckConfig) -> Elsewhere:
+def _hardware(config: CheckConfig) -> TargetHardware:
     """Return what the hardware is, a cluster file as it is reached from here.
 
     Raises:
@@ -311,7 +309,7 @@ def _hardware(config: CheckConfig) -> Elsewhere:
     is_file = config.hardware.endswith(".toml")
     words = _from_here(config.root / config.hardware) if is_file else config.hardware
     try:
-        return read_elsewhere(words, None)
+        return read_target_hardware(words, None)
     except AdvisorError as error:
         file = _from_here(config.root / config.place.file)
         message = f"{file}, line {config.place.line}: hardware: {error.message}"

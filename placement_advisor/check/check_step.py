@@ -1,40 +1,339 @@
-"""Checks one step: placed as configured, simulated, judged; with what stands at lines to blame."""
+"""Checks one step: places and simulates it, and judges it against the locked record.
+
+A graph that is the same except for names and order, placed the same, is not compared, nor is a
+searched one. A rule or a search may move layers as it likes: only what that costs counts. Where
+layers moved, the step is simulated with them put back, cause by cause: an effect belongs to the
+cause without which most of it is gone. What is left comes from the layers themselves. Left out:
+the share that each of several causes has in an effect.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
+from placement_advisor.analysis.target_costs import assumed_uncertainty
+from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import alike
-from placement_advisor.check.batch_splits import lay_out_split, lines_of_split
-from placement_advisor.check.causes import read_scopes
-from placement_advisor.check.check_result import ModelResult, Status
+from placement_advisor.check.causes import (
+    broken_limits,
+    cause_in_layers,
+    cause_in_settings,
+    causes_of_moves,
+    crossings,
+    effects,
+    has_grown,
+    improvements,
+    is_better,
+    move_texts,
+    read_scopes,
+)
 from placement_advisor.check.code_lines import with_placement
-from placement_advisor.check.judge import Setting, judge
-from placement_advisor.check.placements import DoesNotFitError, lay_out, moved_back
-from placement_advisor.check.predicted import Predictor
-from placement_advisor.check.problem import Code, Place, Problem, after_update
-from placement_advisor.check.record import Versions, devices_fingerprint
+from placement_advisor.check.placements import (
+    DoesNotFitError,
+    PlacementFreedom,
+    lay_out,
+    lay_out_split,
+    lines_of_split,
+    moved_back,
+)
+from placement_advisor.check.problems import (
+    MAX_CULPRITS,
+    CodePlace,
+    ModelResult,
+    Problem,
+    ProblemCode,
+    Status,
+    after_update,
+    effect_as_problem,
+    layer_text,
+)
+from placement_advisor.check.record import (
+    Difference,
+    Versions,
+    devices_fingerprint,
+    difference,
+    record,
+    renamed_devices,
+    with_devices,
+)
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.files.source_files import SourceFiles
+from placement_advisor.simulator.schedule import shortages
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.check.batch_splits import BatchSplit
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.check.causes import Cause, Limits, Scopes
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.config import ModelConfig
-    from placement_advisor.check.difference import Move
-    from placement_advisor.check.predicted import Predicted
+    from placement_advisor.check.placements import BatchSplit
+    from placement_advisor.check.problems import Effect
+    from placement_advisor.check.project_files import ModelConfig
+    from placement_advisor.check.record import Move, Record
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
+    from placement_advisor.simulator.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """A step under a placement; ``shortages`` say of devices what memory is missing there."""
+
+    record: Record
+    shortages: Mapping[str, str]
+
+
+class Predictor:
+    """Predicts a step on a cluster under one placement after the other.
+
+    A step may be the ``split`` of a graph: placements are of that, and held against the graph on
+    one device.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        costs: Mapping[str, CostTable],
+        cluster: Cluster,
+        *,
+        versions: Versions,
+        configured: str,
+        alike: Sequence[Sequence[str]],
+        split: SplitGraph | None = None,
+    ) -> None:
+        """Take a graph and costs; the rest goes into records."""
+        self._graph, self._cluster = graph, cluster
+        self._versions, self._configured, self._alike = versions, configured, alike
+        self._simulator = self._unsplit = Simulator(graph, costs, cluster)
+        if split is not None:
+            self._graph = split.graph
+            split_costs = roofline_by_place(split.graph, cluster)
+            together = split.collective_of
+            self._simulator = Simulator(split.graph, split_costs, cluster, collective_of=together)
+        self._doubt = assumed_uncertainty(costs, cluster)
+        self._alone = references.on_device(graph, cluster.device_names()[0])
+
+    def schedule(self, placement: Placement) -> Schedule:
+        """Return the simulated step."""
+        return self._simulator.schedule(placement)
+
+    def predict(self, placement: Placement, schedule: Schedule) -> Predicted:
+        """Return what is to be known of a step under a placement."""
+        ratio = None
+        if placement.device_of != self._alone.device_of:
+            sensitivity = Sensitivity(self._unsplit, self._alone, self._doubt)
+            is_split = self._simulator is not self._unsplit
+            ratio = sensitivity.ratio(placement, self._simulator if is_split else None)
+        found = record(
+            self._graph,
+            placement,
+            schedule,
+            self._unsplit.step_ns(self._alone),
+            ratio,
+            versions=self._versions,
+            configured=self._configured,
+            alike=self._alike,
+        )
+        missing = shortages(schedule.peak_memory, self._cluster.devices)
+        return Predicted(record=found, shortages={each.device.name: str(each) for each in missing})
+
+
+_OF_CROSSINGS = frozenset({ProblemCode.COPIES, ProblemCode.BYTES})
+_OF_WAITS = frozenset({ProblemCode.SLOWER, ProblemCode.STANDING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeContext:
+    """What a step is judged by, and what explains it.
+
+    ``devices`` are those of today, ``alike`` groups of them, and of hosts, that may trade places;
+    ``freedom`` is that of what laid the placement out, ``scopes`` what today's `tf.device` scopes
+    ask for, if they did. ``put_back`` simulates the step with some moves undone. ``configured_at``
+    is the line of the settings, ``placed_at`` that of a layer in a placement file, if there is one.
+    """
+
+    limits: Limits
+    devices: Sequence[str]
+    alike: Sequence[Sequence[str]]
+    freedom: PlacementFreedom
+    scopes: Scopes | None
+    lines: CodeLines
+    put_back: Callable[[Sequence[Move]], Predicted]
+    configured_at: CodePlace
+    placed_at: Callable[[str], CodePlace | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What fails, what is only told, and what differs, if anything was compared."""
+
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    difference: Difference | None
+
+
+def judge(before: Record | None, today: Predicted, setting: JudgeContext) -> Judgement:
+    """Judge the step of today by the locked one, if there is one."""
+    after, freedom = today.record, setting.freedom
+    broken = broken_limits(after, setting.limits, today.shortages)
+    if before is None:
+        return Judgement(
+            problems=(*_as_problems(broken, setting), _not_locked()), notes=(), difference=None
+        )
+    same_versions = before.versions == after.versions
+    notes = [] if same_versions else [_not_comparable(before, after)]
+    new_names = renamed_devices(before, after, setting.devices)
+    if new_names:
+        notes.append(_renamed("devices of other names", new_names))
+        before = with_devices(before, new_names)
+    is_same = before.placed == after.placed or (
+        freedom is PlacementFreedom.SEARCH and same_versions and before.graph == after.graph
+    )
+    if is_same and before.placement == after.placement:
+        return Judgement(
+            problems=_as_problems(broken, setting), notes=tuple(notes), difference=None
+        )
+    found = difference(before, after, setting.alike)
+    grown = [effect for effect in broken if has_grown(effect, found.before, after)]
+    problems = (
+        *_problems(found, grown, setting),
+        *_as_problems([effect for effect in broken if effect not in grown], setting),
+    )
+    notes += _notes(found, setting, has_failed=bool(problems))
+    return Judgement(problems=problems, notes=tuple(notes), difference=found)
+
+
+def _problems(found: Difference, grown: Sequence[Effect], setting: JudgeContext) -> list[Problem]:
+    """Return each cause with its effects, those first that move layers."""
+    lines = setting.lines
+    left = [*effects(found.before, found.after, setting.limits, setting.freedom), *grown]
+    is_free = _may_move(found, setting)
+    problems: list[Problem] = []
+    undone: list[Move] = []
+    for cause in _causes(found, bool(left), setting):
+        undone += cause.moves
+        own = left
+        if left and cause.problem.code is not ProblemCode.PLACEMENT_CHANGED:
+            own = _effects_undone(left, found.before, setting.put_back(undone), setting)
+        left = [effect for effect in left if effect not in own]
+        if own or not is_free:
+            problems.append(replace(cause.problem, effects=tuple(own)))
+    is_slower = any(effect.code in _OF_WAITS for effect in left)
+    in_layers = cause_in_layers(found, setting.freedom, lines, is_slower=is_slower)
+    if in_layers is not None and (left or in_layers.code is ProblemCode.NO_KERNEL):
+        problems.append(replace(in_layers, effects=tuple(left)))
+    elif left and problems:
+        problems[0] = replace(problems[0], effects=(*problems[0].effects, *left))
+    elif left:
+        place = lines.of_cuts(found.cuts_added) or lines.largest.get(left[0].device)
+        problems.append(replace(effect_as_problem(left[0], place), effects=tuple(left[1:])))
+    return _with_crossings(problems, found, lines)
+
+
+def _may_move(found: Difference, setting: JudgeContext) -> bool:
+    """Whether layers may run elsewhere: by a rule, or for the better."""
+    return setting.freedom is not PlacementFreedom.NONE or is_better(found.before, found.after)
+
+
+def _causes(found: Difference, is_worse: bool, setting: JudgeContext) -> list[Cause]:
+    """Return why layers moved, as far as that may be to blame."""
+    if found.before.placement != found.after.placement:
+        if is_worse or (found.moves and not _may_move(found, setting)):
+            return [cause_in_settings(found, setting.lines, setting.configured_at)]
+        return []
+    if setting.freedom is not PlacementFreedom.NONE:
+        return []
+    return causes_of_moves(found, setting.scopes, setting.lines, setting.placed_at)
+
+
+def _effects_undone(
+    effects_today: Sequence[Effect], before: Record, without: Predicted, setting: JudgeContext
+) -> list[Effect]:
+    """Return the effects of which less than half is left ``without`` some moves."""
+    still = {
+        (effect.code, effect.device): effect.size
+        for effect in (
+            *effects(before, without.record, setting.limits, setting.freedom),
+            *broken_limits(without.record, setting.limits, without.shortages),
+        )
+    }
+    return [
+        effect
+        for effect in effects_today
+        if still.get((effect.code, effect.device), 0) < effect.size / 2
+    ]
+
+
+def _with_crossings(
+    problems: Sequence[Problem], found: Difference, lines: CodeLines
+) -> list[Problem]:
+    """Return the problems, the first that makes more cross, or else waits, with what crosses."""
+    for codes in (_OF_CROSSINGS, _OF_WAITS):
+        first = next((each for each in problems if codes.intersection(each.codes)), None)
+        if first is not None:
+            told = replace(first, culprits=(*first.culprits, *crossings(found, lines)))
+            return [told if each is first else each for each in problems]
+    return list(problems)
+
+
+def _as_problems(broken: Sequence[Effect], setting: JudgeContext) -> tuple[Problem, ...]:
+    return tuple(
+        effect_as_problem(effect, setting.lines.largest.get(effect.device)) for effect in broken
+    )
+
+
+def _notes(found: Difference, setting: JudgeContext, *, has_failed: bool) -> list[str]:
+    """Return what a reader should know; a problem says itself what moved."""
+    before, after = found.before, found.after
+    notes = []
+    if found.renamed:
+        notes.append(_renamed("renamed", found.renamed))
+    if found.moves and not has_failed:
+        moved = list(move_texts(found.moves, setting.lines))[:MAX_CULPRITS]
+        notes.append(f"moved: {'; '.join(moved)}")
+    return [*notes, *improvements(before, after, setting.limits, setting.freedom)]
+
+
+def _renamed(what: str, new_names: Mapping[str, str]) -> str:
+    few = [f"{layer_text(old)} is {layer_text(new)} now" for old, new in new_names.items()][
+        :MAX_CULPRITS
+    ]
+    return f"{what}, which is no change: {', '.join(few)}"
+
+
+def _not_locked() -> Problem:
+    return Problem(
+        code=ProblemCode.NOT_LOCKED,
+        what="the lock file does not have this model",
+        action="advisor check --update, and commit what it writes",
+    )
+
+
+def _not_comparable(before: Record, after: Record) -> str:
+    ours, theirs = before.versions, after.versions
+    pairs = [
+        ("hardware", ours.hardware, theirs.hardware),
+        ("TensorFlow", ours.tensorflow, theirs.tensorflow),
+        ("advisor", ours.advisor, theirs.advisor),
+    ]
+    changed = [f"{what} {old}, now {new}" for what, old, new in pairs if old != new]
+    if not changed:
+        changed = ["other figures of the hardware"]
+    return (
+        f"predicted times are not comparable: locked with {'; '.join(changed)}. All else is "
+        "enforced; `advisor check --update` locks times anew"
+    )
 
 
 def check_step(
@@ -59,7 +358,7 @@ def check_step(
     Raises:
         AdvisorError: there is no such placement, or a graph file does not tell it.
     """
-    files, groups = SourceFiles(root), _alike(cluster)
+    files, groups = SourceFiles(root), _equal_devices(cluster)
     costs = roofline_by_place(graph, cluster)
     locked = {} if found.before is None else found.before.layers
     try:
@@ -93,7 +392,7 @@ def check_step(
     scopes = None
     if model.placement == AS_WRITTEN and requested_device_of is not None:
         scopes = read_scopes(graph, requested_device_of, cluster)
-    setting = Setting(
+    setting = JudgeContext(
         limits=model.limits,
         devices=cluster.device_names(),
         # Where all runs on one device as written, none can have traded places with another.
@@ -127,16 +426,16 @@ def _versions(hardware: str, cluster: Cluster) -> Versions:
 def _does_not_fit(error: DoesNotFitError, model: ModelConfig, lines: CodeLines) -> Problem:
     places = (lines.of_op.get(op) for op in error.ops)
     return Problem(
-        code=Code.DOES_NOT_FIT,
+        code=ProblemCode.DOES_NOT_FIT,
         what=error.message,
         action=error.hint or "ask advisor analyze for a placement that fits",
         place=next((place for place in places if place is not None), model.place),
     )
 
 
-def _placed_at(files: SourceFiles, placement: str, layer: str) -> Place | None:
+def _placed_at(files: SourceFiles, placement: str, layer: str) -> CodePlace | None:
     """Return the line of a placement file at which it names a layer."""
-    return Place(placement, files.find(placement, f"{json.dumps(layer)}:"))
+    return CodePlace(placement, files.find(placement, f"{json.dumps(layer)}:"))
 
 
 def _with_problems(
@@ -146,7 +445,10 @@ def _with_problems(
     shown = []
     for problem in problems:
         place = problem.place
-        if place is not None and problem.code in (Code.SCOPE_CHANGED, Code.BACKWARD_LEFT):
+        if place is not None and problem.code in (
+            ProblemCode.SCOPE_CHANGED,
+            ProblemCode.BACKWARD_LEFT,
+        ):
             place = place._replace(line=files.scope(*place) or place.line)
         source = None if place is None else files.text(*place)
         shown.append(replace(problem, place=place, source=source))
@@ -155,7 +457,7 @@ def _with_problems(
     )
 
 
-def _alike(cluster: Cluster) -> list[list[str]]:
+def _equal_devices(cluster: Cluster) -> list[list[str]]:
     """Return the groups of devices, and of hosts, that have the same figures."""
     groups: list[list[Device]] = []
     for device in cluster.places():

@@ -1,32 +1,37 @@
-"""How a model that is checked is placed: as written, by a file, by a rule, or by a search.
+"""Places a checked model: as written, by a file, a rule, a search, or with its batch split.
 
-A file was written for a graph that may have changed since. If only names have, it holds under those
-of today. Else each layer is found again (`layer_pairs`); what touches a variable goes with it.
-Layers that nobody has placed are a misfit, and ops that were placed apart from their layer and are
-not found in it.
+A file was written for a graph that may have changed. If only names changed, the file holds under
+the new ones. Else each layer is found again (`same_layers`), and all ops that touch a variable go
+with it. Layers without a device in the file are an error, and so are ops that were placed apart
+from their layer and are no longer in it. The batch is shared as evenly as it goes; a rule places
+the replicas, so no layer of a batch split moves by itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates import references, searched
+from placement_advisor.analysis.tracing import split_among
+from placement_advisor.candidates import references, searched, towers
+from placement_advisor.candidates.batch_split.plan import shares_of
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.split_graph import graph_of, placed_on_devices
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import (
     FAMILIES,
     NAMES,
+    PER_PAIR,
     SPLITS,
     WORST_CASE_FAMILIES,
     propose,
 )
 from placement_advisor.candidates.references import as_written, devices_asked_for
-from placement_advisor.check.layer_pairs import same_layers
-from placement_advisor.check.problem import some
-from placement_advisor.check.record import PART_OF
+from placement_advisor.check.problems import some_layers
+from placement_advisor.check.record import PART_OF, Part, same_layers
 from placement_advisor.defaults import AS_WRITTEN
-from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
 from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
@@ -38,13 +43,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
-    from placement_advisor.check.difference import Move
-    from placement_advisor.check.record import LayerRecord
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.check.code_lines import CodeLines
+    from placement_advisor.check.record import LayerRecord, Move
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import PlacementFile
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.processes.children import Child
+    from placement_advisor.tf.answers import Traced
+
 
 AUTO = "auto"
 # A file; anything else is the name of a rule.
@@ -54,7 +63,7 @@ FILE_SUFFIX = ".json"
 _EFFORT = Effort(units=0.5)
 
 
-class Freedom(StrEnum):
+class PlacementFreedom(StrEnum):
     """What may change about a placement when the model does: nothing, or what a rule makes of it.
 
     A search may answer any change with another placement altogether.
@@ -70,7 +79,7 @@ class Layout:
     """A placement of the step of today, and how free whatever made it was."""
 
     placement: Placement
-    freedom: Freedom
+    freedom: PlacementFreedom
 
 
 class DoesNotFitError(PlacementError):
@@ -108,7 +117,7 @@ def lay_out(
     if configured.endswith(FILE_SUFFIX):
         placement = _from_file(root / configured, graph, cluster, locked)
         placement.check(graph, cluster.place_names())
-        return Layout(placement=placement, freedom=Freedom.NONE)
+        return Layout(placement=placement, freedom=PlacementFreedom.NONE)
     if configured in SPLITS:
         raise AdvisorError(
             f"placement {configured!r} splits the batch, which is another graph than that of the "
@@ -117,7 +126,7 @@ def lay_out(
         )
     if configured in (AUTO, SEARCHED):
         placement = _searched(graph, costs, cluster)
-        return Layout(placement=placement, freedom=Freedom.SEARCH)
+        return Layout(placement=placement, freedom=PlacementFreedom.SEARCH)
     if configured not in FAMILIES:
         known = [AS_WRITTEN, AUTO, *NAMES]
         raise AdvisorError(
@@ -127,17 +136,19 @@ def lay_out(
     found = FAMILIES[configured](graph, costs, cluster)
     if isinstance(found, NotApplicable):
         raise no_longer_applies(configured, found.reason, graph, locked)
-    return Layout(placement=found, freedom=Freedom.RULE)
+    return Layout(placement=found, freedom=PlacementFreedom.RULE)
 
 
 def no_longer_applies(
     rule: str, reason: str, graph: OpGraph, locked: Mapping[str, LayerRecord]
 ) -> DoesNotFitError:
     """Return that a rule does not apply, with what became of the layers that it went by."""
-    layers = _layers(graph)
+    layers = _layer_names(graph)
     gone = [layer for layer in locked if layer not in layers]
     new = [layer for layer in layers if locked and layer not in locked]
-    since = [f"{some(names)} {how}" for names, how in ((gone, "gone"), (new, "new")) if names]
+    since = [
+        f"{some_layers(names)} {how}" for names, how in ((gone, "gone"), (new, "new")) if names
+    ]
     changed = f"; since it was locked: {', '.join(since)}" if since else ""
     return DoesNotFitError(
         f"{rule} does not apply to this model: {reason}{changed}",
@@ -183,7 +194,7 @@ def _as_written(
     placement = as_written(graph, requested_device_of, cluster)
     if placement is None:
         placement = references.on_device(graph, there[0])
-    return Layout(placement=placement, freedom=Freedom.NONE)
+    return Layout(placement=placement, freedom=PlacementFreedom.NONE)
 
 
 def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Placement:
@@ -210,11 +221,11 @@ def _from_file(
         gone = [name for name in written.by_layer if name not in former.values()]
     else:
         former = {name: name for name in file.by_layer}
-    new = [layer for layer in _layers(graph) if layer not in former]
+    new = [layer for layer in _layer_names(graph) if layer not in former]
     if new:
         raise DoesNotFitError(
-            f"{path.name} has no device for {some(new)}"
-            + (f"; it places {some(gone)}, which are gone" if gone else ""),
+            f"{path.name} has no device for {some_layers(new)}"
+            + (f"; it places {some_layers(gone)}, which are gone" if gone else ""),
             hint="place the new layers in the file, or write it anew with advisor analyze",
             ops=_ops_of(new, graph),
         )
@@ -232,7 +243,7 @@ def _from_file(
     )
 
 
-def _layers(graph: OpGraph) -> list[str]:
+def _layer_names(graph: OpGraph) -> list[str]:
     return list(dict.fromkeys(op.layer or NO_LAYER for op in placed_ops(graph)))
 
 
@@ -283,6 +294,106 @@ def _former_names(
         was_made_of = {name: layer.fingerprint for name, layer in locked.items()}
     same = same_layers(
         {name: was_made_of.get(name) for name in file.by_layer},
-        {name: made_of[name] for name in _layers(graph)},
+        {name: made_of[name] for name in _layer_names(graph)},
     )
     return {now: then for then, now in same.items()}
+
+
+class BatchSplit(NamedTuple):
+    """A step whose batch is split, and the samples of each replica."""
+
+    step: SplitGraph
+    samples: tuple[int, ...]
+
+
+def split_for_check(
+    family: str, traced: Traced, devices: int, loader: Child, time_limit_s: float
+) -> BatchSplit:
+    """Return the step that ``loader`` has traced with its batch split over so many devices.
+
+    Raises:
+        AdvisorError: it cannot be split so.
+    """
+    per_pair = family in PER_PAIR
+    replicas = devices // towers.GROUP if per_pair else devices
+    if replicas <= 1:
+        groups = "pairs of devices" if per_pair else "devices"
+        raise AdvisorError(
+            f"placement {family!r} splits the batch over {groups}, and the hardware has "
+            f"{'one' if replicas else 'none'}",
+            hint="name hardware with more devices, or another placement",
+        )
+    if traced.batch_size is None:
+        raise BatchSplitError("its inputs hold no batch that could be split")
+    samples = shares_of(traced.batch_size, [1.0] * replicas)
+    answer = split_among(loader, samples, None, time_limit_s)
+    if isinstance(answer, BatchSplitError):
+        raise answer
+    split = answer.graphs.get(BATCH if per_pair else graph_of(family))
+    if split is None:
+        raise BatchSplitError(
+            f"{family} wants the same samples on each device, and a batch of {traced.batch_size} "
+            f"cannot be shared evenly by {devices}",
+            hint="take a batch that can, or placement = 'batch'",
+        )
+    return BatchSplit(replace(split, family=family), samples)
+
+
+def lay_out_split(
+    family: str,
+    graph: OpGraph,
+    split: BatchSplit,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    locked: Mapping[str, LayerRecord],
+) -> Layout:
+    """Return the placement of a step that is the ``split`` of ``graph``, whose ops have ``costs``.
+
+    Raises:
+        DoesNotFitError: pairs of devices have no towers to share any more.
+        AdvisorError: the devices have no place for its variables.
+    """
+    devices, host = cluster.device_names(), cluster.devices[0].host
+    if family in PER_PAIR:
+        within = towers.within_a_pair(graph, costs, cluster)
+        if isinstance(within, NotApplicable):
+            raise no_longer_applies(family, within.reason, split.step.graph, locked)
+        placed = towers.on_pairs(split.step, within, devices, split.samples)
+        return Layout(placement=placed, freedom=PlacementFreedom.RULE)
+    found = placed_on_devices(family, split.step, devices, host, "the batch is shared evenly")
+    if isinstance(found, NotApplicable):
+        raise AdvisorError(
+            f"placement {family!r} {found.reason}",
+            hint="name hardware whose devices have one, such as 2xT4, or another placement",
+        )
+    return Layout(placement=found, freedom=PlacementFreedom.RULE)
+
+
+def lines_of_split(lines: CodeLines, graph: OpGraph, split: SplitGraph) -> CodeLines:
+    """Return the lines of a split step, whose ops are copies of those of ``graph``."""
+    sources = {
+        op.name: split.source[op.name][1] for op in split.graph.ops if op.name in split.source
+    }
+    layers = {
+        split.graph.op(name).layer or NO_LAYER: graph.op(source).layer or NO_LAYER
+        for name, source in sources.items()
+    }
+    return replace(
+        lines,
+        sharers={
+            part: {
+                place: {layer for layer, source in layers.items() if source in known}
+                for place, known in of_part.items()
+            }
+            for part, of_part in lines.sharers.items()
+        },
+        stacks={
+            (layer, part): lines.stacks[source, part]
+            for layer, source in layers.items()
+            for part in Part
+            if (source, part) in lines.stacks
+        },
+        of_op={
+            name: lines.of_op[source] for name, source in sources.items() if source in lines.of_op
+        },
+    )

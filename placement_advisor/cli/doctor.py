@@ -24,7 +24,7 @@ from placement_advisor.cli.source_options import OpenPorts  # noqa: TC001 - type
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.analysis.hosts import HostOptions
 
 CHECK_FAILED = 1
 _BUNDLE = "advisor-acceptance"
@@ -94,10 +94,9 @@ def _this_machine(*, as_json: bool) -> bool:
     return not any(check.blocks for check in check_all(facts))
 
 
-def _hosts(asked: HostsAsked, as_json: bool) -> bool:
+def _hosts(asked: HostOptions, as_json: bool) -> bool:
     """Report what hosts are like; return whether an analysis can work there."""
-    from placement_advisor.analysis.examine_hosts import examine_hosts
-    from placement_advisor.analysis.host_checks import all_checks
+    from placement_advisor.analysis.host_doctor import all_checks, examine_hosts
     from placement_advisor.cli.progress import progress
 
     with progress(quiet=as_json) as watcher:
@@ -114,9 +113,9 @@ def _hosts(asked: HostsAsked, as_json: bool) -> bool:
     return not any(check.blocks for check in all_checks(found))
 
 
-def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_json: bool) -> bool:
+def _known_step(asked: HostOptions | None, bundle: Path, open_ports: bool, as_json: bool) -> bool:
     """Report what a known step shows, and leave a bundle; return whether to trust profiles."""
-    from placement_advisor.analysis.acceptance import accept
+    from placement_advisor.analysis.acceptance import run_acceptance
     from placement_advisor.cli.progress import progress
     from placement_advisor.files.contract import plain
     from placement_advisor.files.output import output_file
@@ -131,7 +130,7 @@ def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_jso
         watcher = stack.enter_context(progress(quiet=as_json))
         put = stack.enter_context(output_file(bundle, option="--bundle"))
         scratch = stack.enter_context(scratch_folder())
-        seen = accept(asked, open_ports, scratch, watcher)
+        seen = run_acceptance(asked, open_ports, scratch, watcher)
         found, facts = Acceptance.of(seen, bundle), examine()
         put(lambda path: write_bundle(path, found, seen, facts))
     if as_json:

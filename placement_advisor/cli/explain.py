@@ -36,14 +36,14 @@ def explain(
 
 def _list() -> None:
     from placement_advisor.analysis.findings.rules import RULES
-    from placement_advisor.check.explanations import EXPLANATIONS
+    from placement_advisor.check.problems import EXPLANATIONS
 
-    findings = {rule.CODE for rule in RULES}
+    findings = {rule.code for rule in RULES}
     problems = {code: told for code, told in EXPLANATIONS.items() if code not in findings}
     width = max(map(len, problems))
     print("Findings of advisor analyze:")
     for rule in RULES:
-        print(f"  {rule.CODE}  {rule.NAME}")
+        print(f"  {rule.code}  {rule.name}")
     print("\nProblems of advisor check, where findings count too:")
     for code, told in problems.items():
         print(f"  {code:<{width}}  {told.title}")
@@ -55,19 +55,19 @@ def _page(code: str) -> str:
     Raises:
         AdvisorError: nothing is called so.
     """
-    from placement_advisor.analysis.findings import explanations
+    from placement_advisor.analysis.findings import rules
     from placement_advisor.analysis.findings.rules import RULES
-    from placement_advisor.check.explanations import EXPLANATIONS, page
+    from placement_advisor.check.problems import EXPLANATIONS, problem_page
 
-    if code.upper() in {rule.CODE for rule in RULES}:
-        return explanations.page(code)
+    if code.upper() in {rule.code for rule in RULES}:
+        return rules.finding_page(code)
     word = code.lower()
     # A problem of a check may be called as the finding that it is about.
-    pages = [page(word)] if word in EXPLANATIONS else []
-    pages += [explanations.page(rule.CODE) for rule in RULES if word == rule.NAME]
+    pages = [problem_page(word)] if word in EXPLANATIONS else []
+    pages += [rules.finding_page(rule.code) for rule in RULES if word == rule.name]
     if pages:
         return "\n".join(pages)
-    known = [*(rule.CODE for rule in RULES), *(name for name in EXPLANATIONS if name.islower())]
+    known = [*(rule.code for rule in RULES), *(name for name in EXPLANATIONS if name.islower())]
     raise AdvisorError(
         f"no finding and no problem of a check is called {code!r}; there are {', '.join(known)}",
         hint="`advisor explain` lists them with their names",

@@ -14,7 +14,7 @@ from placement_advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.analysis.hosts import HostOptions
     from placement_advisor.remote_hosts.host_requests import HostRequest
 
 _FEWEST_DEVICES = 2
@@ -75,7 +75,7 @@ def hosts_asked(
     launch: str | None,
     link: LinkChoice | None,
     secret: Path | None,
-) -> HostsAsked | None:
+) -> HostOptions | None:
     """Return the hosts that are asked for, None if there are none.
 
     Raises:
@@ -86,8 +86,7 @@ def hosts_asked(
             if value is not None:
                 raise AdvisorError(f"{option} needs --hosts or --hostfile")
         return None
-    from placement_advisor.analysis.host_sources import Source, hosts_of
-    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.analysis.hosts import HostOptions, HostSource, hosts_from_environment
     from placement_advisor.machine import testbed_plan
     from placement_advisor.remote_hosts.host_requests import parse_hosts, read_hostfile
 
@@ -95,12 +94,12 @@ def hosts_asked(
         raise AdvisorError("--hosts and --hostfile cannot be used together")
     if hostfile is not None:
         requests = read_hostfile(hostfile)
-    elif hosts in (Source.SLURM, Source.TF_CONFIG):
-        requests = hosts_of(Source(hosts))
+    elif hosts in (HostSource.SLURM, HostSource.TF_CONFIG):
+        requests = hosts_from_environment(HostSource(hosts))
     else:
         requests = parse_hosts(hosts or "")
     _check_secret(requests, secret)
-    asked = HostsAsked(
+    asked = HostOptions(
         requests=requests,
         launch=launch or defaults.LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
@@ -128,7 +127,7 @@ def _check_secret(requests: tuple[HostRequest, ...], secret: Path | None) -> Non
         )
 
 
-def refuse_beside_hosts(asked: HostsAsked | None, others: Mapping[str, bool]) -> None:
+def refuse_beside_hosts(asked: HostOptions | None, others: Mapping[str, bool]) -> None:
     """Refuse options that hosts leave no room for; ``others`` says which are given.
 
     Raises:

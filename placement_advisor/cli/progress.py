@@ -16,17 +16,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from placement_advisor.analysis.course import Onlooker
-    from placement_advisor.analysis.durations import Ahead
+    from placement_advisor.analysis.progress import ProgressListener, TimeAhead
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Onlooker]:
+def progress(*, quiet: bool) -> Iterator[ProgressListener]:
     """Show progress while the block runs."""
     if quiet:
-        from placement_advisor.analysis.course import SilentOnlooker
+        from placement_advisor.analysis.progress import SilentListener
 
-        yield SilentOnlooker()
+        yield SilentListener()
         return
     from rich.console import Console
 
@@ -52,7 +51,7 @@ class _Lines:
             say(what + self._left.text())
         self._last = what
 
-    def expect(self, ahead: Ahead) -> None:
+    def expect(self, ahead: TimeAhead) -> None:
         """Keep it for the next line."""
         self._left.expect(ahead)
 
@@ -85,7 +84,7 @@ class _Live:
             left_s = (now - self._since) / done * (total - done)
             self._counted = f", about {format_duration(left_s)} left"
 
-    def expect(self, ahead: Ahead) -> None:
+    def expect(self, ahead: TimeAhead) -> None:
         """Show what is left of it from now on."""
         self._left.expect(ahead)
 

@@ -50,7 +50,7 @@ def search(
     ] = False,
 ) -> None:
     """Search for the best placement of a graph file, with a bound that none can beat."""
-    from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+    from placement_advisor.analysis.target_costs import read_target_hardware
     from placement_advisor.candidates.searched import search_step
     from placement_advisor.clock import Clock
     from placement_advisor.cost.links import assumed_cluster
@@ -75,7 +75,7 @@ def search(
     cluster = (
         assumed_cluster(devices or _DEVICES)
         if hardware is None
-        else read_elsewhere(hardware, None).cluster
+        else read_target_hardware(hardware, None).cluster
     )
     costs = roofline_by_place(graph, cluster)
     allowed = Effort(units=effort, seed=seed, time_limit_s=time_limit)

@@ -9,7 +9,7 @@ import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.files.output import output_file
@@ -36,7 +36,7 @@ def simulate_file(
         put = None
         if trace_file is not None:
             put = stack.enter_context(output_file(trace_file, option="--trace", read=graph_file))
-        cluster = None if hardware is None else read_elsewhere(hardware, None).cluster
+        cluster = None if hardware is None else read_target_hardware(hardware, None).cluster
         graph, _, traced_as = load_graph(graph_file)
         placement, file = read_placement(placement_file, graph, traced_as)
         cluster = cluster or assumed_cluster(len(file.devices))

@@ -50,7 +50,7 @@ def trace(
     capture_timeout: CaptureTimeout = CAPTURE_TIMEOUT_S,
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
-    from placement_advisor.analysis.traced_model import trace_model
+    from placement_advisor.analysis.tracing import trace_model
     from placement_advisor.files.output import output_file
     from placement_advisor.tf.load.model_source import source_kind
 

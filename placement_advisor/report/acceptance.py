@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.acceptance import Outcome
+from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.files.contract import plain
 from placement_advisor.files.without_names import WithoutNames
 from placement_advisor.profile.saved_profiles import scrubbed
@@ -67,12 +67,12 @@ def _row(found: Finding) -> tuple[str, str]:
 def _verdict(found: Acceptance) -> list[str]:
     words = []
     for pair in found.pairs:
-        off = [each.name for each in pair.findings if each.outcome is Outcome.OFF]
+        off = [each.name for each in pair.findings if each.outcome is CheckOutcome.OFF]
         words += [f"off: {', '.join(off)} ({pair.near} and {pair.far})"] if off else []
     if words:
         return [*words, f"do not trust what is measured here; attach {found.bundle} to an issue"]
     every = (each for pair in found.pairs for each in pair.findings)
-    unknown = dict.fromkeys(each.name for each in every if each.outcome is Outcome.UNKNOWN)
+    unknown = dict.fromkeys(each.name for each in every if each.outcome is CheckOutcome.UNKNOWN)
     rest = f"; unknown: {', '.join(unknown)}" if unknown else ""
     return [f"trust: all that can be known here is as it must be{rest}"]
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analyze import analyze
-from placement_advisor.analysis.course import Course
-from placement_advisor.analysis.durations import Stage
-from placement_advisor.analysis.kept import write_kept
+from placement_advisor.analysis.progress import AnalysisProgress, Stage
+from placement_advisor.analysis.recording import write_resume_state
 from placement_advisor.files.contract import json_text, like
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output import output_folder
@@ -38,10 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.course import Onlooker
-    from placement_advisor.analysis.kept import Kept
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.analysis.recorder import SoFar
+    from placement_advisor.analysis.progress import ProgressListener
+    from placement_advisor.analysis.recording import AnalysisSnapshot, ResumeState
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -51,13 +49,13 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
 
 
-def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
+def analyze_into_folder(options: AnalyzeOptions, watcher: ProgressListener) -> Analysis:
     """Analyse a model and write the reports.
 
     Raises:
         AdvisorError: anything that the user can fix; nothing is written then.
     """
-    course = Course(watcher, options)
+    course = AnalysisProgress(watcher, options)
     with output_folder(options.folder) as staging:
         keep = TextFolder if options.quick else AnalysisFolder
         analysis = analyze(options, lambda traced: keep(staging, traced), course)
@@ -109,9 +107,9 @@ class TextFolder:
         """Write the graph that the bound is about."""
         graph.save(self._folder / GRAPH, traced_as=self._traced_as)
 
-    def rounds(self, kept: Kept) -> None:
+    def rounds(self, kept: ResumeState) -> None:
         """Write what `--resume` goes on from."""
-        write_kept(kept, self._folder)
+        write_resume_state(kept, self._folder)
 
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Copy profiles to where TensorBoard looks, all on the command's clock."""
@@ -121,7 +119,7 @@ class TextFolder:
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
-    def show(self, told: Analysis | SoFar) -> None:
+    def show(self, told: Analysis | AnalysisSnapshot) -> None:
         """Show nothing."""
 
 
@@ -133,7 +131,7 @@ class AnalysisFolder(TextFolder):
         super().__init__(folder, traced)
         self._tab = Tab(folder / LOG_FOLDER, traced.graph)
 
-    def show(self, told: Analysis | SoFar) -> None:
+    def show(self, told: Analysis | AnalysisSnapshot) -> None:
         """Write what the tab shows."""
         self._tab.show(told)
 

@@ -11,7 +11,7 @@ from placement_advisor.report.document import Facts, Section, as_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.examine_hosts import HostsExamined
+    from placement_advisor.analysis.host_doctor import HostsExamined
     from placement_advisor.machine.doctor.facts import Facts as MachineFacts
     from placement_advisor.machine.doctor.finding import Check
     from placement_advisor.report.document import Part
@@ -30,7 +30,7 @@ def render_doctor(facts: MachineFacts) -> str:
 
 def render_hosts(found: HostsExamined) -> str:
     """Return the text: a part for each host, one for what is between, what to do next."""
-    from placement_advisor.analysis.host_checks import (
+    from placement_advisor.analysis.host_doctor import (
         all_checks,
         between_checks,
         host_checks,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.report.time_left import TimeLeft
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.durations import Ahead
+    from placement_advisor.analysis.progress import TimeAhead
 
 # A notebook draws each change anew; more of them nobody can read.
 _LEAST_S = 0.2
@@ -44,7 +44,7 @@ class NotebookBar:
         counted = f" {done + 1}/{total}" if total > 1 else ""
         self._show(what + counted + (f", {candidate}" if candidate else ""))
 
-    def expect(self, ahead: Ahead) -> None:
+    def expect(self, ahead: TimeAhead) -> None:
         """Let the bar grow by what is ahead from now on."""
         self._left.expect(ahead)
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from placement_advisor.units import format_duration
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.durations import Ahead
+    from placement_advisor.analysis.progress import TimeAhead
 
 
 class TimeLeft:
     """What was last expected to be ahead, and what is left of it."""
 
     def __init__(self) -> None:
-        self._ahead: Ahead | None = None
+        self._ahead: TimeAhead | None = None
         self._since = 0.0
 
-    def expect(self, ahead: Ahead) -> None:
+    def expect(self, ahead: TimeAhead) -> None:
         """Begin to count it down."""
         self._ahead, self._since = ahead, time.monotonic()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from placement_advisor import __version__
-from placement_advisor.analysis.acceptance import Outcome
+from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.files.contract import STRICT, Rows, Text, like
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Finding:
 
     name: Text
     """What was looked at."""
-    outcome: Outcome
+    outcome: CheckOutcome
     """As it must be, not so, or not to be told here."""
     finding: Text
     """The figures in words."""
@@ -79,7 +79,7 @@ class Acceptance:
             schema_version=2,
             advisor_version=__version__,
             tensorflow_version=version("tensorflow"),
-            trusted=not any(f.outcome is Outcome.OFF for pair in pairs for f in pair.findings),
+            trusted=not any(f.outcome is CheckOutcome.OFF for pair in pairs for f in pair.findings),
             untried_on_gpus=acceptance.plan.on_gpus,
             testbed=acceptance.plan.kind.value,
             bundle=str(bundle),

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from placement_advisor import __version__
-from placement_advisor.check.check_result import Status
-from placement_advisor.check.problem import Code
-from placement_advisor.check.record import Part, Standing
+from placement_advisor.check.problems import ProblemCode, Status
+from placement_advisor.check.record import Part, PredictedVerdict
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Positive, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
-    from placement_advisor.check import difference, problem, record
-    from placement_advisor.check.check_result import CheckResult, ModelResult
+    from placement_advisor.check import problems, record
+    from placement_advisor.check.problems import CheckResult, ModelResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Effect:
 class Problem:
     """What is not as it is to be."""
 
-    code: Code
+    code: ProblemCode
     """Stable name of the cause, or of the first effect where no cause is known; `advisor explain
     CODE` tells what it means.
     """
@@ -101,7 +100,7 @@ class Record:
     """Bytes that they carry; those of unknown size are left out."""
     peak_memory_bytes: ByName[Count]
     """Peak memory by device, simulated, to three digits for each thing that it is held for."""
-    verdict: Standing
+    verdict: PredictedVerdict
     """Whether the placement is predicted to be faster than one device, no faster, or within doubt.
     """
 
@@ -246,7 +245,7 @@ def _model(model: ModelResult) -> ModelCheck:
     )
 
 
-def _problem(found: problem.Problem) -> Problem:
+def _problem(found: problems.Problem) -> Problem:
     return like(
         Problem,
         found,
@@ -276,7 +275,7 @@ def _record(found: record.Record) -> Record:
     )
 
 
-def _difference(found: difference.Difference) -> Difference:
+def _difference(found: record.Difference) -> Difference:
     return Difference(
         renamed=dict(sorted(found.renamed.items())),
         gone=tuple(found.gone),

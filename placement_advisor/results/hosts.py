@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Ge, Le, MinLen
 
 from placement_advisor import __version__
-from placement_advisor.analysis.host_checks import (
+from placement_advisor.analysis.host_doctor import (
     all_checks,
     between_checks,
     host_checks,
@@ -27,7 +27,7 @@ from placement_advisor.files.contract import (
 from placement_advisor.results.doctor import Check
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.examine_hosts import HostExamined, HostsExamined
+    from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

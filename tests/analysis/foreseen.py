@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from placed_steps import HALF_EACH, edge, op, pair, price
 
-from placement_advisor.analysis.predict import Forecast, predict
-from placement_advisor.analysis.price import Priced
-from placement_advisor.analysis.prices_elsewhere import Prices
-from placement_advisor.analysis.propose import propose_all
+from placement_advisor.analysis.predictions import Predictions, predict, propose_all
+from placement_advisor.analysis.step_costs import AllCosts
+from placement_advisor.analysis.target_costs import StepCosts
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.simulator.sensitivity import CostUncertainty
@@ -17,7 +16,7 @@ DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
 EFFORT = Effort(units=0.01, seed=0)
 
 
-def forecast(*, op_ns: int, doubt: CostUncertainty = DOUBT) -> Forecast:
+def forecast(*, op_ns: int, doubt: CostUncertainty = DOUBT) -> Predictions:
     names = [f"op{i}" for i in range(8)]
     graph = OpGraph(
         [op("root", *[4] * 8), *(op(name, 4) for name in names)],
@@ -25,6 +24,6 @@ def forecast(*, op_ns: int, doubt: CostUncertainty = DOUBT) -> Forecast:
     )
     cluster = pair(latency_ns=20, work=HALF_EACH)
     costs = price({"root": 10, **dict.fromkeys(names, op_ns)}).everywhere(cluster)
-    prices = Prices(cluster=cluster, costs=costs, source=CostSource.ASSUMED, doubt=doubt)
-    priced = Priced(prices=prices, splits={})
+    prices = StepCosts(cluster=cluster, costs=costs, source=CostSource.ASSUMED, doubt=doubt)
+    priced = AllCosts(prices=prices, splits={})
     return predict(propose_all(graph, priced, ("single", "alternating-ops"), EFFORT))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from op_graphs import edge
 
-from placement_advisor.analysis.batch_times import Splits, memory_of, with_every_device
+from placement_advisor.analysis.balance import SplitSearch, memory_of, with_every_device
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -66,9 +66,9 @@ def fake_split(samples: tuple[int, ...]) -> Any:
     return SimpleNamespace(graphs={"batch": split}), "folder"
 
 
-def splits_of(testbed: FakeTestbed, *most: int | None) -> Splits:
+def splits_of(testbed: FakeTestbed, *most: int | None) -> SplitSearch:
     limits = most or (None,) * len(testbed.plan.devices)
-    return Splits(testbed, fake_split, limits, Silent())  # type: ignore[arg-type]
+    return SplitSearch(testbed, fake_split, limits, Silent())  # type: ignore[arg-type]
 
 
 def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():

@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT, RECORDED_DOUBT, assumed_doubt
+from placement_advisor.analysis.target_costs import (
+    ASSUMED_UNCERTAINTY,
+    RECORDED_UNCERTAINTY,
+    assumed_uncertainty,
+)
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.machine.devices import Cluster, Device
 
@@ -23,12 +27,12 @@ def doubt(*within: float | None) -> CostUncertainty:
         CostTable(costs={"x": OpCost(time_ns=10, basis=CostBasis.KERNEL, within=each)})
         for each in within
     ]
-    return assumed_doubt(dict(zip(("GPU:0", "GPU:1"), tables, strict=True)), CLUSTER)
+    return assumed_uncertainty(dict(zip(("GPU:0", "GPU:1"), tables, strict=True)), CLUSTER)
 
 
 def test_without_a_record_the_blanket_factor_stays_and_exact_ops_are_like_recorded_ones() -> None:
-    assert doubt(None, None) == ASSUMED_DOUBT
-    assert doubt(1.0, 1.0) == RECORDED_DOUBT
+    assert doubt(None, None) == ASSUMED_UNCERTAINTY
+    assert doubt(1.0, 1.0) == RECORDED_UNCERTAINTY
 
 
 def test_ops_that_are_half_as_doubtful_by_hand() -> None:
@@ -40,4 +44,4 @@ def test_ops_that_are_half_as_doubtful_by_hand() -> None:
 
 
 def test_the_device_that_is_known_least_decides() -> None:
-    assert doubt(1.0, None) == doubt(None, 1.0) == ASSUMED_DOUBT
+    assert doubt(1.0, None) == doubt(None, 1.0) == ASSUMED_UNCERTAINTY

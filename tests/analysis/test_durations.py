@@ -10,24 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_analysis import OPTIONS
 
-from placement_advisor.analysis.durations import (
-    Ahead,
-    Known,
-    Stage,
-    again,
-    ahead,
-    known_at_first,
-    no_rounds_ahead,
-    rounds_ahead,
-    rounds_left,
-    usual_s,
-)
 from placement_advisor.analysis.options import effort_of
+from placement_advisor.analysis.progress import (
+    ProgressFacts,
+    Stage,
+    TimeAhead,
+    initial_facts,
+    rerun_estimate,
+    rounds_left,
+    time_after_rounds,
+    time_ahead,
+    time_ahead_in_rounds,
+    usual_stage_s,
+)
 from placement_advisor.measurement.measurement import least_samples
 from placement_advisor.testbed.benchmark import TIMING_BUDGET_S
 
 MS = 1_000_000
-RUNS = Known(
+RUNS = ProgressFacts(
     is_run=True,
     is_calibrated=True,
     effort=5.0,
@@ -44,36 +44,36 @@ LEAST = least_samples(len(RUNS.steps_ns) - 1)
 
 
 def test_who_may_join_is_searched_for_and_prepared_among_the_rounds() -> None:
-    none, two = (usual_s(replace(RUNS, joining=joining)) for joining in (0, 2))
+    none, two = (usual_stage_s(replace(RUNS, joining=joining)) for joining in (0, 2))
     changed = {stage for stage in two if two[stage] != none[stage]}
     assert changed == {Stage.RUN}
-    a_search, one_prepared = 2.0, usual_s(RUNS)[Stage.PREPARE] / len(RUNS.steps_ns)
+    a_search, one_prepared = 2.0, usual_stage_s(RUNS)[Stage.PREPARE] / len(RUNS.steps_ns)
     assert two[Stage.RUN] - none[Stage.RUN] == pytest.approx(2 * (a_search + one_prepared))
 
 
 def test_ahead_is_the_stage_that_begins_and_all_that_come_later() -> None:
-    usual = usual_s(PREDICTED)
+    usual = usual_stage_s(PREDICTED)
     last, before = usual[Stage.REPORT], usual[Stage.CONCLUDE]
-    assert ahead(PREDICTED, Stage.REPORT) == Ahead(stage_s=last, later_s=0.0)
-    assert ahead(PREDICTED, Stage.CONCLUDE) == Ahead(stage_s=before, later_s=last)
+    assert time_ahead(PREDICTED, Stage.REPORT) == TimeAhead(stage_s=last, later_s=0.0)
+    assert time_ahead(PREDICTED, Stage.CONCLUDE) == TimeAhead(stage_s=before, later_s=last)
     # Nobody expected it to take any time.
-    assert ahead(PREDICTED, Stage.PROFILE) == Ahead(stage_s=0.0, later_s=before + last)
+    assert time_ahead(PREDICTED, Stage.PROFILE) == TimeAhead(stage_s=0.0, later_s=before + last)
 
 
 def test_what_is_ahead_on_a_busy_machine_is_known_to_be() -> None:
-    assert ahead(replace(RUNS, is_busy=True), Stage.IMPORT).is_busy
-    assert rounds_ahead(replace(RUNS, is_busy=True), 3, 3.0).is_busy
-    assert not ahead(RUNS, Stage.IMPORT).is_busy
+    assert time_ahead(replace(RUNS, is_busy=True), Stage.IMPORT).is_busy
+    assert time_ahead_in_rounds(replace(RUNS, is_busy=True), 3, 3.0).is_busy
+    assert not time_ahead(RUNS, Stage.IMPORT).is_busy
 
 
 def test_rounds_that_may_be_added_are_told_from_the_beginning_until_rounds_are_over() -> None:
-    assert ahead(RUNS, Stage.IMPORT).doubt_s == ahead(RUNS, Stage.RUN).doubt_s > 0
-    assert no_rounds_ahead(RUNS).doubt_s == ahead(RUNS, Stage.PROFILE).doubt_s == 0
-    assert no_rounds_ahead(RUNS).later_s == ahead(RUNS, Stage.RUN).later_s
+    assert time_ahead(RUNS, Stage.IMPORT).doubt_s == time_ahead(RUNS, Stage.RUN).doubt_s > 0
+    assert time_after_rounds(RUNS).doubt_s == time_ahead(RUNS, Stage.PROFILE).doubt_s == 0
+    assert time_after_rounds(RUNS).later_s == time_ahead(RUNS, Stage.RUN).later_s
 
 
 def test_what_is_left_shrinks_with_the_time_until_a_stage_is_overdue() -> None:
-    before = Ahead(stage_s=20.0, later_s=3.0)
+    before = TimeAhead(stage_s=20.0, later_s=3.0)
     assert before.left_s(0) == 23
     assert before.left_s(15) == 8
     # A stage of 20 s that has taken 60 may well take another 6.
@@ -103,8 +103,8 @@ def test_rounds_to_come_take_what_rounds_have_taken(
     assert TIMING_BUDGET_S == 90
     left = rounds_left(replace(RUNS, rounds=asked), done, round_s)
     assert (left.stage_s, left.doubt_s) == (sure_s, doubt_s)
-    whole = rounds_ahead(replace(RUNS, rounds=asked), done, done * round_s)
-    assert whole.stage_s == pytest.approx(sure_s + no_rounds_ahead(RUNS).stage_s)
+    whole = time_ahead_in_rounds(replace(RUNS, rounds=asked), done, done * round_s)
+    assert whole.stage_s == pytest.approx(sure_s + time_after_rounds(RUNS).stage_s)
     assert whole.doubt_s == pytest.approx(doubt_s)
 
 
@@ -117,36 +117,38 @@ def test_a_round_is_a_turn_of_each_candidate_and_the_step_as_it_is() -> None:
 
 def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own() -> None:
     briefly = replace(RUNS, steps_ns=(1_000 * MS,), brief_ns=2_000 * MS)
-    alone, both = usual_s(replace(briefly, brief_ns=None)), usual_s(briefly)
+    alone, both = usual_stage_s(replace(briefly, brief_ns=None)), usual_stage_s(briefly)
     assert both[Stage.PREPARE] == 2 * alone[Stage.PREPARE]
     assert both[Stage.PROFILE] == 2 * alone[Stage.PROFILE]
     # Five steps of either in eight rounds, four of the untouched step, and little between turns.
     assert both[Stage.RUN] - alone[Stage.RUN] == pytest.approx(8 * (5 * 3 + 4), abs=0.5)
-    left_s = [rounds_ahead(known, 15, 15.0).stage_s for known in (RUNS, replace(RUNS, brief_ns=0))]
+    left_s = [
+        time_ahead_in_rounds(known, 15, 15.0).stage_s for known in (RUNS, replace(RUNS, brief_ns=0))
+    ]
     assert left_s[0] < left_s[1]
     assert briefly.round_s == replace(briefly, brief_ns=None).round_s
 
 
 def test_what_does_not_run_takes_no_time_for_runs() -> None:
-    predicted = usual_s(PREDICTED)
+    predicted = usual_stage_s(PREDICTED)
     assert not set(OF_A_RUN).intersection(predicted)
-    assert [*usual_s(RUNS)] == [*Stage]
+    assert [*usual_stage_s(RUNS)] == [*Stage]
 
 
 def test_a_calibration_that_is_not_kept_is_expected_to_take_its_time() -> None:
-    kept, anew = usual_s(RUNS), usual_s(replace(RUNS, is_calibrated=False))
+    kept, anew = usual_stage_s(RUNS), usual_stage_s(replace(RUNS, is_calibrated=False))
     assert anew[Stage.CALIBRATE] > kept[Stage.CALIBRATE] + 5
     assert {**anew, Stage.CALIBRATE: 0} == {**kept, Stage.CALIBRATE: 0}
 
 
 def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
     usual = replace(RUNS, steps_ns=(15 * MS,) * 7, brief_ns=15 * MS)
-    assert known_at_first(OPTIONS) == usual
-    assert known_at_first(replace(OPTIONS, devices=4)).splits == 2
-    assert not known_at_first(replace(OPTIONS, hardware="2xV100-NVLink")).is_run
+    assert initial_facts(OPTIONS) == usual
+    assert initial_facts(replace(OPTIONS, devices=4)).splits == 2
+    assert not initial_facts(replace(OPTIONS, hardware="2xV100-NVLink")).is_run
     quick = replace(OPTIONS, run=False, quick=True, effort=effort_of(None, 0, quick=True))
-    assert (known_at_first(quick).splits, known_at_first(quick).is_run) == (0, False)
-    named = known_at_first(replace(OPTIONS, candidates=("towers", "alternating")))
+    assert (initial_facts(quick).splits, initial_facts(quick).is_run) == (0, False)
+    named = initial_facts(replace(OPTIONS, candidates=("towers", "alternating")))
     # The single device always runs.
     assert (named.splits, named.searches, len(named.steps_ns)) == (0, 0, 3)
     assert named.brief_ns is None
@@ -154,7 +156,7 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
 
 @given(
     st.builds(
-        Known,
+        ProgressFacts,
         is_run=st.booleans(),
         is_calibrated=st.booleans(),
         effort=st.floats(0, 100),
@@ -166,9 +168,9 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
         steps_ns=st.lists(st.integers(1, 10**10), min_size=1).map(tuple),
     )
 )
-def test_the_later_it_is_the_less_is_ahead(known: Known) -> None:
-    expected = usual_s(known)
-    totals = [ahead(known, stage).left_s(0) for stage in expected]
+def test_the_later_it_is_the_less_is_ahead(known: ProgressFacts) -> None:
+    expected = usual_stage_s(known)
+    totals = [time_ahead(known, stage).left_s(0) for stage in expected]
     # To rounding.
     assert all(after <= before + 1e-9 * before for before, after in pairwise(totals))
     assert all(seconds >= 0 for seconds in expected.values())
@@ -177,8 +179,8 @@ def test_the_later_it_is_the_less_is_ahead(known: Known) -> None:
 def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
     seen_ns = dict.fromkeys(Stage, 10 * 1_000 * MS)
     del seen_ns[Stage.REPORT]
-    usual = usual_s(RUNS)
-    found = again(RUNS, seen_ns, 2.5, None)
+    usual = usual_stage_s(RUNS)
+    found = rerun_estimate(RUNS, seen_ns, 2.5, None)
     beside_s = usual[Stage.RUN] - rounds_left(RUNS, 0, RUNS.round_s).stage_s
     others_s = usual[Stage.CALIBRATE] + usual[Stage.REPORT] + beside_s
     assert (found.round_s, found.left_out) == (2.5, None)
@@ -187,13 +189,13 @@ def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
 
 def test_without_what_kept_it_short_an_analysis_takes_the_import_and_trace_that_were_seen() -> None:
     seen_ns = {Stage.IMPORT: 3_000 * MS, Stage.SEARCH: 1, Stage.SPLIT: 1}
-    found = again(RUNS, seen_ns, None, "--quick")
-    usual = usual_s(RUNS)
+    found = rerun_estimate(RUNS, seen_ns, None, "--quick")
+    usual = usual_stage_s(RUNS)
     assert found.left_out == "--quick"
     assert found.takes_s(15) == pytest.approx(sum(usual.values()) - usual[Stage.IMPORT] + 3)
 
 
 def test_where_no_step_can_run_there_is_no_round() -> None:
-    found = again(PREDICTED, {}, None, "--quick")
+    found = rerun_estimate(PREDICTED, {}, None, "--quick")
     assert found.round_s is None
-    assert found.takes_s(15) == sum(usual_s(PREDICTED).values())
+    assert found.takes_s(15) == sum(usual_stage_s(PREDICTED).values())

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from split_steps import split_training, split_updates, training, two_updates
 
-from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.analysis.scaled_steps import simulated, simulator_of
+from placement_advisor.analysis.scaled_steps import FoldedSteps, simulated, simulator_of
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices

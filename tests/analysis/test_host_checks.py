@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 from examined_hosts import two_hosts
 
-from placement_advisor.analysis.examine_hosts import Between
-from placement_advisor.analysis.host_checks import all_checks, next_step
+from placement_advisor.analysis.host_doctor import RouteResult, all_checks, next_step
 from placement_advisor.errors import TestbedError
 from placement_advisor.files.contract import plain
 from placement_advisor.machine.clock_range import ClockRange
@@ -23,7 +22,7 @@ from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.hosts import Hosts
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.examine_hosts import HostsExamined
+    from placement_advisor.analysis.host_doctor import HostsExamined
     from placement_advisor.machine.doctor.finding import Check
 
 DAY_NS = 24 * 60 * 60 * 10**9
@@ -181,7 +180,7 @@ def test_frames_that_differ_are_a_note() -> None:
 )
 def test_a_way_that_does_not_carry_names_both_ends(tried: WayTried, finding: str) -> None:
     found = two_hosts()
-    found.ways = (Between(source="a", target="b", tried=tried),)
+    found.ways = (RouteResult(source="a", target="b", tried=tried),)
     way = wrong(found)["a → b"]
     assert finding in way.finding
     assert way.blocks

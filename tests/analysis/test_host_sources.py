@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from placement_advisor.analysis.host_sources import (
-    Source,
-    hosts_of,
-    is_here,
+from placement_advisor.analysis.hosts import (
+    HostSource,
+    hosts_from_environment,
+    is_this_machine,
     requests_of_tasks,
     slurm_variables,
 )
@@ -43,15 +43,15 @@ def hosts(*found: tuple[str, int]) -> tuple[HostRequest, ...]:
 
 def test_a_host_has_as_many_devices_as_it_has_tasks() -> None:
     tasks = ["n1:8888", "n1:8889", "n2:8888"]
-    assert requests_of_tasks(Source.SLURM, tasks) == hosts(("n1", 2), ("n2", 1))
+    assert requests_of_tasks(HostSource.SLURM, tasks) == hosts(("n1", 2), ("n2", 1))
 
 
 def test_this_machine_among_them_needs_no_launcher() -> None:
     tasks = [f"{socket.gethostname()}:2222", "elsewhere.example.org:2222"]
-    found = requests_of_tasks(Source.TF_CONFIG, tasks)
+    found = requests_of_tasks(HostSource.TF_CONFIG, tasks)
     assert found == hosts(("localhost", 1), ("elsewhere.example.org", 1))
-    assert is_here("127.0.0.1")
-    assert not is_here("192.0.2.7")
+    assert is_this_machine("127.0.0.1")
+    assert not is_this_machine("192.0.2.7")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_this_machine_among_them_needs_no_launcher() -> None:
 )
 def test_tasks_on_no_host_are_refused(tasks: list[str], problem: str) -> None:
     with pytest.raises(AdvisorError, match=problem):
-        requests_of_tasks(Source.TF_CONFIG, tasks)
+        requests_of_tasks(HostSource.TF_CONFIG, tasks)
 
 
 def test_a_job_stands_in_for_a_step_that_there_is_not() -> None:
@@ -87,7 +87,7 @@ def test_a_variable_that_is_missing_is_named(name: str) -> None:
 
 def test_no_tf_config_is_told_before_anything_starts(environment: pytest.MonkeyPatch) -> None:
     with pytest.raises(AdvisorError, match="--hosts tf-config: TF_CONFIG is not set"):
-        hosts_of(Source.TF_CONFIG)
+        hosts_from_environment(HostSource.TF_CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_the_resolver_reads_what_slurm_says(
 ) -> None:
     for name, value in variables.items():
         environment.setenv(name, value)
-    assert hosts_of(Source.SLURM) == found
+    assert hosts_from_environment(HostSource.SLURM) == found
 
 
 def test_lists_that_contradict_each_other_are_told(environment: pytest.MonkeyPatch) -> None:
     for name, value in (JOB | {"SLURM_NTASKS": "9"}).items():
         environment.setenv(name, value)
     with pytest.raises(AdvisorError, match="SLURM variables: Requested 9 tasks but only 5"):
-        hosts_of(Source.SLURM)
+        hosts_from_environment(HostSource.SLURM)
 
 
 def test_tasks_that_compute_are_taken_from_tf_config(environment: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,9 @@ def test_tasks_that_compute_are_taken_from_tf_config(environment: pytest.MonkeyP
         "ps": ["c.example.org:2222"],
     }
     environment.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker"}}))
-    assert hosts_of(Source.TF_CONFIG) == hosts(("a.example.org", 1), ("b.example.org", 2))
+    assert hosts_from_environment(HostSource.TF_CONFIG) == hosts(
+        ("a.example.org", 1), ("b.example.org", 2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,4 +140,4 @@ def test_what_the_resolver_cannot_read_is_told(
 ) -> None:
     environment.setenv("TF_CONFIG", text)
     with pytest.raises(AdvisorError, match=problem):
-        hosts_of(Source.TF_CONFIG)
+        hosts_from_environment(HostSource.TF_CONFIG)

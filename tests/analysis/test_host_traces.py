@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from split_steps import split_towers, two_towers
 
-from placement_advisor.analysis.host_traces import HostTraces
+from placement_advisor.analysis.compare_hardware import HostTraces
 from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.errors import BatchSplitError
 

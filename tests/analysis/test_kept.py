@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sample_analysis import OPTIONS
 
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.analysis.kept import (
-    FILE,
-    Kept,
-    check_same,
-    check_there,
+from placement_advisor.analysis.recording import (
+    ROUNDS_FILE,
+    ResumeState,
+    check_candidates_exist,
+    check_same_conditions,
     conditions_of,
-    read_kept,
-    read_searched,
-    write_kept,
+    read_resume_state,
+    read_searched_placements,
+    write_resume_state,
 )
-from placement_advisor.analysis.price import MeasuredCosts
-from placement_advisor.analysis.run import Beside
+from placement_advisor.analysis.runs import ReferenceTimings
+from placement_advisor.analysis.step_costs import MeasuredCosts
+from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
@@ -73,7 +73,7 @@ CLUSTER = Cluster(
     dispatch=Dispatch(step_overhead_ns=9, asleep_ns=4),
     sharing=Sharing(split_ratio=1.1),
 )
-KEPT = Kept(
+KEPT = ResumeState(
     conditions={"--steps": "4", "testbed": "two"},
     traced={"graph": "0123"},
     sessions=2,
@@ -99,22 +99,26 @@ KEPT = Kept(
             is_brief=True,
         ),
     },
-    beside=Beside(as_is_ns=(4, 4, 4, 5), weak_ns=(7,), without_as_is=False, warnings=("so",)),
+    beside=ReferenceTimings(
+        as_is_ns=(4, 4, 4, 5), weak_ns=(7,), without_as_is=False, warnings=("so",)
+    ),
     after_runs={
-        "searched-2": PredictedRatio(ratio=0.9, low=0.8, high=1.1, doubt=MEASURED_DOUBT, runs=3)
+        "searched-2": PredictedRatio(
+            ratio=0.9, low=0.8, high=1.1, doubt=MEASURED_UNCERTAINTY, runs=3
+        )
     },
 )
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    write_kept(KEPT, tmp_path)
-    assert read_kept(tmp_path) == KEPT
+    write_resume_state(KEPT, tmp_path)
+    assert read_resume_state(tmp_path) == KEPT
 
 
 def test_why_shares_of_a_batch_did_not_run_is_kept_too(tmp_path: Path) -> None:
     without = replace(KEPT.costs, shares={"batch": "it does not run"}, collectives=None)
-    write_kept(replace(KEPT, costs=without), tmp_path)
-    found = read_kept(tmp_path).costs
+    write_resume_state(replace(KEPT, costs=without), tmp_path)
+    found = read_resume_state(tmp_path).costs
     assert found == without
 
 
@@ -133,13 +137,13 @@ def damaged(document: Any) -> Iterator[Any]:
 
 
 def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path: Path) -> None:
-    write_kept(KEPT, tmp_path)
-    file, refusals = tmp_path / FILE, list[str]()
+    write_resume_state(KEPT, tmp_path)
+    file, refusals = tmp_path / ROUNDS_FILE, list[str]()
     documents = list(damaged(json.loads(file.read_text())))
     for document in documents:
         file.write_text(json.dumps(document))
         try:
-            read_kept(tmp_path)
+            read_resume_state(tmp_path)
         except AdvisorError as error:
             refusals.append(error.message)
     assert all(message.startswith(str(file)) for message in refusals)
@@ -149,29 +153,31 @@ def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path: Path) -> None
 
 def test_without_rounds_there_is_nothing_to_resume(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match="nothing to resume: it holds no analysis of which"):
-        read_kept(tmp_path)
+        read_resume_state(tmp_path)
     none = {"single": replace(KEPT.candidates["single"], rounds=())}
-    write_kept(replace(KEPT, candidates=none), tmp_path)
+    write_resume_state(replace(KEPT, candidates=none), tmp_path)
     with pytest.raises(AdvisorError, match=r"rounds.json: .* candidates: no round was timed"):
-        read_kept(tmp_path)
+        read_resume_state(tmp_path)
 
 
 def test_a_placement_that_a_search_found_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match=r"placements/searched-2.json: cannot be read"):
-        read_searched(tmp_path, KEPT, OpGraph([], []))
+        read_searched_placements(tmp_path, KEPT, OpGraph([], []))
 
 
 def test_a_candidate_that_is_not_there_any_more_is_named() -> None:
-    check_there(KEPT, ["single", "searched-2", "alternating", "towers"], Path("out"))
+    check_candidates_exist(KEPT, ["single", "searched-2", "alternating", "towers"], Path("out"))
     with pytest.raises(AdvisorError, match=r"rounds.json: .* there is no candidate 'searched-2'"):
-        check_there(KEPT, ["single", "alternating"], Path("out"))
+        check_candidates_exist(KEPT, ["single", "alternating"], Path("out"))
 
 
 def test_what_differs_is_said_and_nothing_else() -> None:
     then = {"testbed": "two", "--steps": "4", "--ratios": "3:2"}
-    check_same(then, then, Path("out"))
+    check_same_conditions(then, then, Path("out"))
     with pytest.raises(AdvisorError) as refused:
-        check_same(then, {"testbed": "two", "--steps": "8", "--mode": "infer"}, Path("out"))
+        check_same_conditions(
+            then, {"testbed": "two", "--steps": "8", "--mode": "infer"}, Path("out")
+        )
     assert refused.value.message == (
         "out: cannot be resumed, its rounds ran under other conditions: --steps: 4 then, 8 now; "
         "--ratios: 3:2 then, not given now; --mode: not given then, infer now"

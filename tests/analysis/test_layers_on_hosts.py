@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from split_steps import split_towers, two_towers
 
-from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.analysis.scaled_steps import simulated, simulator_of
+from placement_advisor.analysis.scaled_steps import FoldedSteps, simulated, simulator_of
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_graph import unsplit

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from examined_hosts import host
 
-from placement_advisor.analysis.hosts import share_of
-from placement_advisor.analysis.lent_devices import lend_gpus, lent_slots
+from placement_advisor.analysis.hosts import host_share, host_slots, uses_gpus
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.slots import core_slots, gpu_slots
@@ -47,7 +46,7 @@ def asked(**hosts: tuple[int, int]) -> dict[HostRequest, HostFacts]:
 def test_devices_are_gpus_where_all_hosts_have_enough_and_cores_where_none_has_any(
     hosts: dict[str, tuple[int, int]], gpus: bool
 ) -> None:
-    assert lend_gpus(asked(**hosts)) is gpus
+    assert uses_gpus(asked(**hosts)) is gpus
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_a_mixture_says_who_has_how_many_and_what_to_ask_for(
     hosts: dict[str, tuple[int, int]], says: str, there: str | None
 ) -> None:
     with pytest.raises(TestbedError) as raised:
-        lend_gpus(asked(**hosts))
+        uses_gpus(asked(**hosts))
     assert raised.value.message == (
         f"--hosts: devices are GPUs on all hosts, or cores on all; of GPUs {says}"
     )
@@ -77,19 +76,19 @@ def test_a_mixture_says_who_has_how_many_and_what_to_ask_for(
 
 def test_a_host_lends_its_first_gpus_or_cores() -> None:
     request = HostRequest(name="a", devices=2)
-    assert lent_slots(request, facts(4, cores=1), gpus=True) == gpu_slots(2)
-    assert lent_slots(request, facts(0, cores=3), gpus=False) == core_slots((0, 1))
+    assert host_slots(request, facts(4, cores=1), gpus=True) == gpu_slots(2)
+    assert host_slots(request, facts(0, cores=3), gpus=False) == core_slots((0, 1))
     with pytest.raises(TestbedError, match="2 devices need a core of their own each; it lets us"):
-        lent_slots(request, facts(0, cores=1), gpus=False)
+        host_slots(request, facts(0, cores=1), gpus=False)
 
 
 def test_figures_of_gpus_are_not_taken_for_those_of_cores_or_of_other_gpus() -> None:
     request, on_gpus = HostRequest(name="a", devices=2), facts(2)
     other = replace(on_gpus, gpus=replace(GPUS, driver="560.35.03"))
-    cores = share_of(request, on_gpus, "10.0.0.1", core_slots((0, 1)))
-    cards = share_of(request, on_gpus, "10.0.0.1", gpu_slots(2))
+    cores = host_share(request, on_gpus, "10.0.0.1", core_slots((0, 1)))
+    cards = host_share(request, on_gpus, "10.0.0.1", gpu_slots(2))
     assert cores.fingerprint == on_gpus.fingerprint
-    newer = share_of(request, other, "10.0.0.1", gpu_slots(2))
+    newer = host_share(request, other, "10.0.0.1", gpu_slots(2))
     assert len({cores.fingerprint, cards.fingerprint, newer.fingerprint}) == 3
     # A relay beside GPUs takes no device's core.
     assert cores.lends_all

@@ -8,7 +8,6 @@ import jsonschema
 import pytest
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT
 from placement_advisor.analysis.machine_scaling import (
     Excess,
     FamilyMemory,
@@ -21,6 +20,7 @@ from placement_advisor.analysis.machine_scaling import (
     SimulatedStep,
 )
 from placement_advisor.analysis.scaled_steps import Limit
+from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY
 from placement_advisor.files.contract import plain
 from placement_advisor.report.pictures.scaling_plot import draw_scaling
 from placement_advisor.report.scaling_text import render_hardware_comparison
@@ -67,7 +67,10 @@ def scaled(
         samples=samples,
         step_ns=step_ns,
         ratio=PredictedRatio(
-            ratio=1 / speedup, low=1 / speedup / high, high=1 / speedup / low, doubt=ASSUMED_DOUBT
+            ratio=1 / speedup,
+            low=1 / speedup / high,
+            high=1 / speedup / low,
+            doubt=ASSUMED_UNCERTAINTY,
         ),
         without_launches=1 / (without_launches or speedup),
         limit=limit,
@@ -79,7 +82,7 @@ MACHINE = MachineScaling(
     label="8xV100",
     answer="split: mirrored at 2.40×",
     verdict=AdviceVerdict.SPLIT,
-    doubt=ASSUMED_DOUBT,
+    doubt=ASSUMED_UNCERTAINTY,
     rows=(
         ONE,
         scaled(2, 1.94, limit=None),

@@ -11,7 +11,7 @@ import pytest
 from sample_analysis import OPTIONS
 
 import placement_advisor.cli.analyze as analyze_command
-from placement_advisor.analysis.hosts import HostsAsked
+from placement_advisor.analysis.hosts import HostOptions
 from placement_advisor.cli.app import app
 from placement_advisor.machine.testbed_plan import HostLink, TestbedKind
 from placement_advisor.remote_hosts.host_requests import parse_hosts
@@ -22,7 +22,7 @@ from placement_advisor.tf.load.model_source import ModelSource
 if TYPE_CHECKING:
     from placement_advisor.analysis.options import AnalyzeOptions
 
-HOSTS = HostsAsked(requests=parse_hosts("a:2,b:1"), launch="ssh {host}", link=HostLink.TLS)
+HOSTS = HostOptions(requests=parse_hosts("a:2,b:1"), launch="ssh {host}", link=HostLink.TLS)
 
 
 def asked(path: str = "net.py", name: str | None = None, **options: Any) -> AnalyzeOptions:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from op_graphs import chain
 
-from placement_advisor.analysis import own_process
-from placement_advisor.analysis.own_process import own_op_ns, own_plan, recorded_here
+from placement_advisor.analysis import runs
+from placement_advisor.analysis.runs import own_op_ns, own_process_plan, record_in_own_process
 from placement_advisor.cost.table import CostBasis, CostSource
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op_graph import OpGraph
@@ -68,10 +68,10 @@ def test_a_call_within_a_loop_belongs_to_the_loop() -> None:
 
 def recorded(
     monkeypatch: pytest.MonkeyPatch, *step_us: int, gpus: int = 0
-) -> tuple[own_process.Prices, own_process.Results] | None:
+) -> tuple[runs.StepCosts, runs.RunResults] | None:
     """Return what is made of `PROFILE` and of steps that take so long."""
-    monkeypatch.setattr(own_process, "gpu_count", lambda: gpus)
-    monkeypatch.setattr(own_process, "read_recorded", lambda folder, shares_core: PROFILE)
+    monkeypatch.setattr(runs, "gpu_count", lambda: gpus)
+    monkeypatch.setattr(runs, "read_recorded", lambda folder, shares_core: PROFILE)
     steps = OwnSteps(warmup_ns=(9_000 * US,), step_ns=tuple(each * US for each in step_us))
     loader: Any = SimpleNamespace(call=lambda *asked, time_limit_s: steps)
     subject: Any = SimpleNamespace(
@@ -80,7 +80,7 @@ def recorded(
         traced=SimpleNamespace(members={}),
         options=SimpleNamespace(source=SimpleNamespace(time_limit_s=1.0)),
     )
-    return recorded_here(subject, loader, Path("profile"), SilentProgress())
+    return record_in_own_process(subject, loader, Path("profile"), SilentProgress())
 
 
 def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(
@@ -114,14 +114,14 @@ def test_a_step_that_starts_sooner_than_assumed_has_ops_as_recorded(
 
 def test_nothing_is_recorded_beside_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recorded(monkeypatch, 1_500, gpus=2) is None
-    plan = own_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert plan.not_run is not None
     assert plan.not_run.endswith("the process that made it; all times are assumed")
 
 
 def test_the_plan_says_why_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_process, "gpu_count", lambda: 0)
-    plan = own_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    monkeypatch.setattr(runs, "gpu_count", lambda: 0)
+    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert (plan.kind, plan.slots) == (TestbedKind.NONE, ())
     assert plan.not_run == (
         "no candidate ran: `EagerPyFunc` at train.py:12 calls Python, which stays with the process "
@@ -134,4 +134,4 @@ def test_no_host_is_given_such_a_step() -> None:
         name="far", address="far", slots=core_slots([0, 1]), fingerprint="f", is_here=False
     )
     with pytest.raises(ModelError, match="no host can run this step: `EagerPyFunc`"):
-        own_plan(plan_hosts((host,), HostLink.TLS), CALL)
+        own_process_plan(plan_hosts((host,), HostLink.TLS), CALL)

@@ -8,7 +8,7 @@ import pytest
 from foreseen import DOUBT, EFFORT, forecast
 
 from placement_advisor.analysis.analysis_result import Candidate
-from placement_advisor.analysis.predict import _corrections, bound_of, break_even_of
+from placement_advisor.analysis.predictions import _corrections, bound_of, break_even_of
 from placement_advisor.cost.table import CostSource
 from placement_advisor.measurement.measurement import (
     CandidateFailure,

@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from placement_advisor.analysis.advice.reasons import simulated_reasons
-from placement_advisor.analysis.advice.recommend import recommend
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
     Bound,
     Candidate,
     TestbedSummary,
 )
+from placement_advisor.analysis.reasons import simulated_reasons
+from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device

@@ -9,9 +9,8 @@ import pytest
 from finding_evidence import measured_as
 from foreseen import EFFORT, forecast
 
-from placement_advisor.analysis.predict import Forecast, predict
-from placement_advisor.analysis.refine import learned, refine
-from placement_advisor.analysis.run import Outcome, Results
+from placement_advisor.analysis.predictions import Predictions, predict
+from placement_advisor.analysis.runs import CandidateRun, RunResults, corrected_predictions, refine
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
@@ -25,7 +24,7 @@ SPLIT = "alternating-ops"
 LONG_NS, SHORT_NS = 2_000, 1
 
 
-def known(op_ns: int, *further: Placement, is_searched: bool = True) -> Forecast:
+def known(op_ns: int, *further: Placement, is_searched: bool = True) -> Predictions:
     """Foresee the single device, a split that is bad on purpose, and further ones."""
     found = forecast(op_ns=op_ns)
     answers = {**found.proposals.answers, **{each.label: each for each in further}}
@@ -34,7 +33,7 @@ def known(op_ns: int, *further: Placement, is_searched: bool = True) -> Forecast
     return predict(replace(found.proposals, answers=answers))
 
 
-def without(found: Forecast, label: str) -> Forecast:
+def without(found: Predictions, label: str) -> Predictions:
     answers = {name: each for name, each in found.proposals.answers.items() if name != label}
     return predict(replace(found.proposals, answers=answers))
 
@@ -45,17 +44,17 @@ def half(label: str = "towers") -> Placement:
     return Placement(label=label, family="towers", device_of=device_of, rationale="")
 
 
-def ran(ratios: Mapping[str, float], failed: Mapping[str, float] | None = None) -> Results:
+def ran(ratios: Mapping[str, float], failed: Mapping[str, float] | None = None) -> RunResults:
     """Return results of splits that took so many times as long as the single device."""
 
-    def outcome(ratio: float, failure: CandidateFailure | None) -> Outcome:
+    def outcome(ratio: float, failure: CandidateFailure | None) -> CandidateRun:
         measured = replace(
             measured_as(round(ratio * ALONE_NS)), rounds=((round(ratio * ALONE_NS),),) * 5
         )
-        return Outcome(measured=measured, comparison=None, failure=failure, files=None)
+        return CandidateRun(measured=measured, comparison=None, failure=failure, files=None)
 
     wrong = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="differs")
-    return Results(
+    return RunResults(
         outcomes={
             "single": outcome(1.0, None),
             **{label: outcome(ratio, None) for label, ratio in ratios.items()},
@@ -105,9 +104,9 @@ def test_what_a_search_finds_joins_under_a_name_of_its_own() -> None:
 
 def test_without_a_run_of_a_split_nothing_is_learned() -> None:
     before = known(LONG_NS, half())
-    for results in (Results(), ran({}), ran({}, failed={SPLIT: 0.1})):
+    for results in (RunResults(), ran({}), ran({}, failed={SPLIT: 0.1})):
         assert refine(before, results, EFFORT) is None
-        assert learned(before, results) == before
+        assert corrected_predictions(before, results) == before
 
 
 def test_a_split_that_fails_neither_teaches_nor_has_to_be_beaten() -> None:
@@ -115,7 +114,7 @@ def test_a_split_that_fails_neither_teaches_nor_has_to_be_beaten() -> None:
     found = refine(before, ran({SPLIT: 1.1}, failed={"searched": 0.01}), EFFORT)
     assert found is not None
     assert found.forecast.predicted["towers"].after_runs == (
-        learned(before, ran({SPLIT: 1.1})).predicted["towers"].after_runs
+        corrected_predictions(before, ran({SPLIT: 1.1})).predicted["towers"].after_runs
     )
 
 
@@ -129,7 +128,7 @@ def test_what_does_not_fit_does_not_run() -> None:
 
 def test_in_the_end_all_that_has_not_run_is_predicted_by_what_has() -> None:
     before = known(LONG_NS, half())
-    after = learned(before, ran({SPLIT: 2.0}))
+    after = corrected_predictions(before, ran({SPLIT: 2.0}))
     assert after.predicted["single"] == before.predicted["single"]
     assert after.predicted[SPLIT] == before.predicted[SPLIT]
     ratio, expected = before.predicted["towers"].ratio, after.predicted["towers"].after_runs

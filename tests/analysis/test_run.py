@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sample_analysis import OPTIONS
 
-from placement_advisor.analysis.apparatus import Apparatus
-from placement_advisor.analysis.course import Course, SilentOnlooker
-from placement_advisor.analysis.run import Beside, Results, run
+from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
+from placement_advisor.analysis.runs import ReferenceTimings, RunResults, run
+from placement_advisor.analysis.step_costs import TestbedSession
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.testbed.benchmark import BRIEF_ROUNDS
@@ -20,8 +20,7 @@ from placement_advisor.testbed.benchmark import BRIEF_ROUNDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from placement_advisor.analysis.course import Onlooker
-    from placement_advisor.analysis.durations import Ahead
+    from placement_advisor.analysis.progress import ProgressListener, TimeAhead
     from placement_advisor.graph.placement import Placement
 
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
@@ -75,18 +74,18 @@ class Mirrored:
 def ran(
     cues: Mapping[tuple[str, int], Any] | None = None,
     mirrored: Mirrored | None = None,
-    show: Callable[[str, Results], None] = lambda doing, results: None,
-    onlooker: Onlooker | None = None,
+    show: Callable[[str, RunResults], None] = lambda doing, results: None,
+    onlooker: ProgressListener | None = None,
     ended: str | None = None,
     refine: int = 0,
-    joining: Callable[[Results], Placement | None] = lambda results: None,
+    joining: Callable[[RunResults], Placement | None] = lambda results: None,
     enter: Callable[..., None] = lambda placement, **how: None,
     runs_as_is: bool = True,
     brief: Any = None,
     before: int = 0,
-    beside: Beside | None = None,
-    advise: Callable[[Results], Any] = lambda results: [],
-) -> tuple[Results, Loader]:
+    beside: ReferenceTimings | None = None,
+    advise: Callable[[RunResults], Any] = lambda results: [],
+) -> tuple[RunResults, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
     entries = {}
@@ -118,7 +117,7 @@ def ran(
         ),
         traced=SimpleNamespace(batch_size=8),
     )
-    apparatus: Any = Apparatus(
+    apparatus: Any = TestbedSession(
         testbed=SimpleNamespace(  # type: ignore[arg-type]
             close=lambda: None, plan=SimpleNamespace(runs_as_is=runs_as_is)
         ),
@@ -127,18 +126,26 @@ def ran(
         loader=loader,  # type: ignore[arg-type]
         bundles=Path(),
     )
-    course = Course(onlooker or SilentOnlooker(), replace(OPTIONS, rounds=ROUNDS))
+    course = AnalysisProgress(onlooker or SilentListener(), replace(OPTIONS, rounds=ROUNDS))
     found = run(
-        subject, (), brief, apparatus, course, show, joining, advise, beside=beside or Beside()
+        subject,
+        (),
+        brief,
+        apparatus,
+        course,
+        show,
+        joining,
+        advise,
+        beside=beside or ReferenceTimings(),
     )  # type: ignore[arg-type]
     assert loader.is_closed
     return found, loader
 
 
 def test_what_is_advised_is_timed_once_all_rounds_have_shown_what_to_advise() -> None:
-    seen: list[Results] = []
+    seen: list[RunResults] = []
 
-    def advise(results: Results) -> list[str]:
+    def advise(results: RunResults) -> list[str]:
         seen.append(results)
         return ["a split", "a split with a move"]
 
@@ -207,11 +214,11 @@ def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why() -
     assert found.warnings == ("host b is lost; what was measured by then is all there is",)
 
 
-class Expecting(SilentOnlooker):
+class Expecting(SilentListener):
     def __init__(self) -> None:
-        self.told: list[Ahead] = []
+        self.told: list[TimeAhead] = []
 
-    def expect(self, ahead: Ahead) -> None:
+    def expect(self, ahead: TimeAhead) -> None:
         self.told.append(ahead)
 
 
@@ -236,7 +243,7 @@ def test_after_rounds_with_others_to_come_a_candidate_may_join(
     seen: list[int] = []
     entered: list[object] = []
 
-    def joining(results: Results) -> Any:
+    def joining(results: RunResults) -> Any:
         seen.append(len(results.beside.as_is_ns) // STEPS)
         return SimpleNamespace(family="towers") if len(seen) == 1 else None
 
@@ -271,7 +278,7 @@ def test_after_a_host_is_lost_nothing_runs_briefly() -> None:
 
 def test_rounds_that_are_added_go_on_from_those_before() -> None:
     shown: list[str] = []
-    earlier = Beside(as_is_ns=(7, 8, 9, 10), weak_ns=(11,), warnings=("said before",))
+    earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), weak_ns=(11,), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
     assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
     assert (found.beside.weak_ns, found.warnings) == ((11,), ("said before",))
@@ -281,7 +288,7 @@ def test_rounds_that_are_added_go_on_from_those_before() -> None:
 def test_looks_for_who_may_join_count_the_rounds_that_are_added() -> None:
     seen: list[int] = []
 
-    def joining(results: Results) -> None:
+    def joining(results: RunResults) -> None:
         seen.append(len(results.beside.as_is_ns) // STEPS)
 
     ran(before=40, refine=1, joining=joining)
@@ -289,12 +296,14 @@ def test_looks_for_who_may_join_count_the_rounds_that_are_added() -> None:
 
 
 def test_a_step_as_it_is_that_failed_before_is_not_timed_in_added_rounds() -> None:
-    failed = Beside(without_as_is=True, warnings=("as-is was not timed: it crashed",))
+    failed = ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: it crashed",))
     found, loader = ran(before=2, beside=failed)
     assert "run_as_is" not in loader.calls
     assert found.warnings == failed.warnings
 
 
 def test_a_step_as_it_is_that_fails_in_added_rounds_leaves_no_times_of_some_rounds() -> None:
-    found, _ = ran({("run_as_is", 0): FAILED}, before=2, beside=Beside(as_is_ns=(7, 8, 9, 10)))
+    found, _ = ran(
+        {("run_as_is", 0): FAILED}, before=2, beside=ReferenceTimings(as_is_ns=(7, 8, 9, 10))
+    )
     assert found.beside.as_is_ns == ()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from split_steps import split_towers, two_towers
 
-from placement_advisor.analysis.host_traces import HostTraces
+from placement_advisor.analysis.compare_hardware import HostTraces, scaled_machine
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
-from placement_advisor.analysis.scaled_machine import scaled_machine
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.machine.hierarchy import read_machine

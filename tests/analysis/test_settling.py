@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from placement_advisor import defaults
-from placement_advisor.analysis.advice.settling import (
-    Again,
+from placement_advisor.analysis.analysis_result import NextRun
+from placement_advisor.analysis.verdict import (
     MoreRounds,
+    NextExperiment,
     RealRun,
+    RerunEstimate,
     RunElsewhere,
-    Settling,
     WithoutPython,
-    in_words,
+    next_experiment_text,
     next_run,
 )
-from placement_advisor.analysis.analysis_result import NextRun
 
 # 40 s beside rounds of 2 s.
-RAN = Again(fixed_s=40.0, round_s=2.0)
-NOT_RUN = Again(fixed_s=40.0, round_s=2.0, left_out="--quick")
-ELSEWHERE = Again(fixed_s=30.0, round_s=None, left_out="--quick")
+RAN = RerunEstimate(fixed_s=40.0, round_s=2.0)
+NOT_RUN = RerunEstimate(fixed_s=40.0, round_s=2.0, left_out="--quick")
+ELSEWHERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
 S = 1_000_000_000
 
 
@@ -61,9 +61,9 @@ S = 1_000_000_000
     ],
 )
 def test_what_settles_it_is_said_with_how_long_it_takes(
-    settling: Settling | None, again: Again | None, words: str
+    settling: NextExperiment | None, again: RerunEstimate | None, words: str
 ) -> None:
-    assert in_words(settling, again) == words
+    assert next_experiment_text(settling, again) == words
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_settles_it_is_said_with_how_long_it_takes(
     ],
 )
 def test_the_next_run_is_one_that_would_tell_more(
-    settling: Settling | None, again: Again | None, run: NextRun | None
+    settling: NextExperiment | None, again: RerunEstimate | None, run: NextRun | None
 ) -> None:
     assert defaults.ROUNDS == 15
     assert next_run(settling, again) == run

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from split_steps import split_towers
 
-from placement_advisor.analysis.doubts import RECORDED_DOUBT
-from placement_advisor.analysis.price import priced_as_unsplit
-from placement_advisor.analysis.prices_elsewhere import Prices
+from placement_advisor.analysis.step_costs import split_costs_from_unsplit
+from placement_advisor.analysis.target_costs import RECORDED_UNCERTAINTY, StepCosts
 from placement_advisor.candidates.batch_split.split_graph import split_graph
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostSource, CostTable, OpCost
@@ -23,11 +22,11 @@ REPLICAS = ("replica_0/left/product", "replica_1/left/product")
 def priced(recorded_ns: dict[str, int]):
     costs = {n: OpCost(time_ns=ns, basis=CostBasis.MEASURED) for n, ns in recorded_ns.items()}
     table = CostTable(costs={**FIGURES["GPU:0"].costs, **costs})
-    prices = Prices(
+    prices = StepCosts(
         cluster=CLUSTER,
         costs=FIGURES | dict.fromkeys(CLUSTER.device_names(), table),
         source=CostSource.RECORDED,
-        doubt=RECORDED_DOUBT,
+        doubt=RECORDED_UNCERTAINTY,
     )
     parts = (TRACES.whole, TRACES.replicas, TRACES.wiring, TRACES.outputs, TRACES.targets)
     alike = TRACES.weak(2)
@@ -39,7 +38,7 @@ def priced(recorded_ns: dict[str, int]):
         shares={},
         own=(),
     )
-    return priced_as_unsplit(split, prices, TRACES.whole)
+    return split_costs_from_unsplit(split, prices, TRACES.whole)
 
 
 def test_of_what_was_recorded_a_share_costs_the_part_that_figures_tell() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from placement_advisor.analysis.traced_model import load_model
+from placement_advisor.analysis.tracing import load_model
 from placement_advisor.errors import ModelError
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.testbed.benchmark import SilentProgress

@@ -8,9 +8,13 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.analysis.advice.instructions import how_to_split
-from placement_advisor.analysis.advice.listing import looked_up, scope_devices
-from placement_advisor.analysis.advice.words import layer_devices, placement_in_words
+from placement_advisor.analysis.instructions import (
+    device_by_scope,
+    how_to_split,
+    layer_devices,
+    placement_in_words,
+    scope_devices,
+)
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -168,7 +172,7 @@ def test_the_listing_reproduces_any_placement_op_by_op(
     scopes = scope_devices(graph, placement)
     for op in graph.ops:
         if op.role in (Role.FORWARD, Role.BACKWARD):
-            assert looked_up(op.name, scopes) == placed[op.name]
+            assert device_by_scope(op.name, scopes) == placed[op.name]
 
 
 def test_names_from_models_cannot_leave_the_listings_text_and_comments() -> None:

@@ -21,7 +21,7 @@ from followed_advice import analysed, drawn_scopes
 from random_models import random_model
 
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
-from placement_advisor.analysis.run import ADVICE_BUDGET_S
+from placement_advisor.analysis.runs import ADVICE_BUDGET_S
 from placement_advisor.candidates import references
 from placement_advisor.processes.children import preload
 from placement_advisor.units import NS_PER_S

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from record_runs import ELSEWHERE, Recording
 
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.analysis.refine import middle
+from placement_advisor.analysis.runs import median_and_deviation
+from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates.families import ALWAYS_RUN
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import paired_ratios
@@ -65,9 +65,11 @@ def model(recording: Recording) -> Model:
     seen = {}
     for label, split in recording.splits.items():
         if label not in (BASELINE, ELSEWHERE):
-            ratio, deviation = middle(paired_ratios(alone.rounds, split.rounds))
+            ratio, deviation = median_and_deviation(paired_ratios(alone.rounds, split.rounds))
             seen[label] = MeasuredRatio(placement=split.placement, ratio=ratio, deviation=deviation)
-    return Model(seen=seen, sensitivity=Sensitivity(simulator, alone.placement, MEASURED_DOUBT))
+    return Model(
+        seen=seen, sensitivity=Sensitivity(simulator, alone.placement, MEASURED_UNCERTAINTY)
+    )
 
 
 def most_likely(models: Sequence[Model]) -> tuple[float, float]:

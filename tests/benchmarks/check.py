@@ -31,8 +31,8 @@ HARDWARE = "2xV100-NVLink"
 def one_run(folder: Path, began_s: float, *, update: bool) -> dict[str, float]:
     """Check the project in a folder; return the seconds of each stage."""
     import placement_advisor.cli.app  # noqa: F401 - the command imports it
-    from placement_advisor.check import check_models, check_step, predicted
-    from placement_advisor.check.config import read_config
+    from placement_advisor.check import check_models, check_step
+    from placement_advisor.check.project_files import read_config
     from placement_advisor.report.check.check_text import check_as_text
 
     spans = {"python": time.monotonic() - began_s, "trace": 0.0}
@@ -53,7 +53,7 @@ def one_run(folder: Path, began_s: float, *, update: bool) -> dict[str, float]:
     timed(check_models, "read_lock", "read_lock")
     for name in ("roofline_by_place", "lay_out", "judge"):
         timed(check_step, name, name)
-    timed(predicted.Predictor, "predict", "predict")
+    timed(check_step.Predictor, "predict", "predict")
     options = check_models.CheckOptions(update=update)
     result = check_models.check_models(read_config(folder / "pyproject.toml"), options, Silent())
     check_as_text(result)

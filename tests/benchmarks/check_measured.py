@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from silent import Silent
 
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.candidates.families import FAMILIES
-from placement_advisor.check.check_measured import Measured, measure
+from placement_advisor.check.check_measured import MeasuredCheck, measure
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.processes.children import Child, preload
@@ -58,7 +58,7 @@ def load(wanted: bool) -> Iterator[None]:
             process.join()
 
 
-def outcome(told: Measured) -> str:
+def outcome(told: MeasuredCheck) -> str:
     if told.failure or told.unknown:
         return f"not run: {told.failure or told.unknown}"
     return "failed" if told.is_slower else "inconclusive" if told.is_inconclusive else "passed"
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--slower", default="towers-forward-only")
     asked = parser.parse_args()
     path = str(SAMPLES / f"{asked.model}.py")
-    cluster = read_elsewhere("2xV100-NVLink", None).cluster
+    cluster = read_target_hardware("2xV100-NVLink", None).cluster
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         bundle.mkdir()

@@ -19,12 +19,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.analysis.findings.explanations import page
+from placement_advisor.analysis.findings.rules import finding_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CODE = re.findall(r"```python\n(.*?)```", page("PA306"), re.DOTALL)[0]
+_CODE = re.findall(r"```python\n(.*?)```", finding_page("PA306"), re.DOTALL)[0]
 _BATCH, _STEPS, _ROUNDS = 32, 20, 9
 
 

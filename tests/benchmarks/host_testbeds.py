@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from silent import Silent
 
-from placement_advisor.analysis.hosts import HostsAsked, connect
+from placement_advisor.analysis.hosts import HostOptions, connect
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.host_requests import parse_hosts
 from placement_advisor.testbed.testbed import Testbed
@@ -30,7 +30,7 @@ def host_testbed(
 ) -> Iterator[Testbed]:
     """Connect hosts and make their testbed, which is not started yet."""
     with contextlib.ExitStack() as stack:
-        asked = HostsAsked(requests=parse_hosts(hosts), launch=launch, link=link)
+        asked = HostOptions(requests=parse_hosts(hosts), launch=launch, link=link)
         connected = connect(asked, stack, Silent())
         testbed = Testbed(connected.plan, scratch=scratch, site=connected.site(scratch, stack))
         stack.callback(testbed.close)

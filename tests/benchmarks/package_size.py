@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 PACKAGE = "placement_advisor"
 # They check JSON and TOML that anyone may have written; a folder stands for all that is in it.
 READERS = (
-    "analysis/kept.py",
-    "check/config.py",
-    "check/lock_file.py",
+    "analysis/recording.py",
+    "check/project_files.py",
+    "check/project_files.py",
     "files/",
     "graph/graph_file.py",
     "graph/graph_file.py",

@@ -12,7 +12,7 @@ from model_tracing import traced_model
 from proposals import proposals
 from silent import Silent
 
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
+from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates import references, towers
 from placement_advisor.defaults import BASELINE
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -125,7 +125,7 @@ def _compared(
     folder = AnalysisFolder(scratch, traced)
     alone_there = trial.entries[BASELINE].placement
     placements = [alone_there, *proposals(graph, costing, simulator, _FAMILIES)]
-    sensitivity = Sensitivity(simulator, alone_there, MEASURED_DOUBT)
+    sensitivity = Sensitivity(simulator, alone_there, MEASURED_UNCERTAINTY)
     predicted: dict[str, Schedule] = {}
     ranges: dict[str, PredictedRatio] = {}
     for placement in placements:

@@ -24,15 +24,12 @@ from public_model_file import public_model_file
 
 from placement_advisor import defaults
 from placement_advisor.analysis.assemble import assemble, candidates_of
-from placement_advisor.analysis.batch_splits import split_batch
 from placement_advisor.analysis.options import AnalyzeOptions, effort_of
-from placement_advisor.analysis.predict import bound_of, predict
-from placement_advisor.analysis.price import assume_prices
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
-from placement_advisor.analysis.propose import propose_all
-from placement_advisor.analysis.run import Results
-from placement_advisor.analysis.subject import Subject
-from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.analysis.predictions import bound_of, predict, propose_all
+from placement_advisor.analysis.runs import RunResults
+from placement_advisor.analysis.step_costs import assume_costs
+from placement_advisor.analysis.target_costs import read_target_hardware
+from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.families import NAMES, WORST_CASE_FAMILIES
 from placement_advisor.machine.presets import hardware_figures
@@ -43,7 +40,7 @@ from placement_advisor.tf.load.model_source import ModelSource
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.propose import Proposals
+    from placement_advisor.analysis.predictions import Proposals
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 DEVICES = 2
@@ -124,7 +121,7 @@ def main() -> None:
         print(end="", flush=True)
 
 
-def traced(model: str, effort: float) -> Subject:
+def traced(model: str, effort: float) -> AnalysisRequest:
     """Return a model, traced with its batch split."""
     if (SAMPLES / f"{model}.py").exists():
         return traced_file(SAMPLES / f"{model}.py", effort)
@@ -132,7 +129,7 @@ def traced(model: str, effort: float) -> Subject:
         return traced_file(public_model_file(model, Path(folder)), effort)
 
 
-def traced_file(path: Path, effort: float) -> Subject:
+def traced_file(path: Path, effort: float) -> AnalysisRequest:
     """Return the model of a file, traced with its batch split."""
     source = ModelSource(
         path=str(path),
@@ -163,18 +160,18 @@ def traced_file(path: Path, effort: float) -> Subject:
     with Child("loader") as loader:
         model = traced_model(source, None, loader, watcher)
         splits = split_batch(options, DEVICES, model, None, loader, watcher)
-    plan = read_elsewhere("2xV100", None).plan()
-    return Subject(options=options, plan=plan, traced=model, splits=splits)
+    plan = read_target_hardware("2xV100", None).plan()
+    return AnalysisRequest(options=options, plan=plan, traced=model, splits=splits)
 
 
-def row(subject: Subject, preset: str) -> Row:
+def row(subject: AnalysisRequest, preset: str) -> Row:
     """Return what is predicted for two of a preset."""
-    elsewhere = read_elsewhere(f"{DEVICES}x{preset}", None)
-    priced = assume_prices(subject, elsewhere)
+    elsewhere = read_target_hardware(f"{DEVICES}x{preset}", None)
+    priced = assume_costs(subject, elsewhere)
     proposals = propose_all(subject.graph, priced, NAMES, subject.options.effort)
     forecast = predict(proposals)
-    candidates = candidates_of(forecast, Results())
-    analysis = assemble(subject, forecast, Results(), candidates, bound_of(forecast), None, None)
+    candidates = candidates_of(forecast, RunResults())
+    analysis = assemble(subject, forecast, RunResults(), candidates, bound_of(forecast), None, None)
     answer = analysis.recommendation
     told = answer.verdict.value
     if answer.candidate is not None:
@@ -190,7 +187,7 @@ def row(subject: Subject, preset: str) -> Row:
     )
 
 
-def slower_over_faster_links(subject: Subject, preset: str) -> list[tuple[str, str]]:
+def slower_over_faster_links(subject: AnalysisRequest, preset: str) -> list[tuple[str, str]]:
     """Return which candidates take longer over a faster link of the preset's."""
     links, names = hardware_figures()["links"], hardware_figures()["devices"][preset]["links"]
     if any(name.endswith(STAGED) for name in names):
@@ -200,7 +197,7 @@ def slower_over_faster_links(subject: Subject, preset: str) -> list[tuple[str, s
     before: dict[str, int] = {}
     found = []
     for link in names:
-        priced = assume_prices(subject, read_elsewhere(f"{DEVICES}x{preset}-{link}", None))
+        priced = assume_costs(subject, read_target_hardware(f"{DEVICES}x{preset}-{link}", None))
         proposals = propose_all(subject.graph, priced, SAME_ON_ALL_LINKS, subject.options.effort)
         now = steps_ns(proposals)
         found += [

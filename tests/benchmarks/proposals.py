@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from more_cuts import MORE_CUTS
 
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
+from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates import families, searched
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -38,7 +38,7 @@ def proposals(
     costs = costing.costs.everywhere(cluster)
     found = families.propose(tuple(names), graph, costs, cluster)
     if effort is not None:
-        dearer = MEASURED_DOUBT.copies
+        dearer = MEASURED_UNCERTAINTY.copies
         found[SEARCHED] = searched.propose_searched(found, costs, simulator, effort, dearer=dearer)
     devices = cluster.device_names()
     found |= {label: cut(graph, costing.costs, devices) for label, cut in MORE_CUTS.items()}

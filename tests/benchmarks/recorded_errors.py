@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from record_runs import ELSEWHERE, Recording
 
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT, MEASURED_DOUBT
+from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY, MEASURED_UNCERTAINTY
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import BASELINE
@@ -57,10 +57,10 @@ def outcomes(recording: Recording) -> list[Outcome]:
     graph, cluster = recording.traced.graph, recording.costing.cluster
     alone = recording.splits[BASELINE].placement
     costs = recording.costing.costs.everywhere(cluster)
-    measured = Sensitivity(Simulator(graph, costs, cluster), alone, MEASURED_DOUBT)
+    measured = Sensitivity(Simulator(graph, costs, cluster), alone, MEASURED_UNCERTAINTY)
     stand_ins = assumed_cluster(len(cluster.devices))
     roofline = Simulator(graph, roofline_by_place(graph, stand_ins), stand_ins)
-    assumed = Sensitivity(roofline, alone, ASSUMED_DOUBT)
+    assumed = Sensitivity(roofline, alone, ASSUMED_UNCERTAINTY)
     return [
         Outcome(
             model=recording.name,

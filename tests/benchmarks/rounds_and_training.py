@@ -31,17 +31,21 @@ from machine_facts import machine_facts
 from random_models import random_model
 
 from placement_advisor import defaults
-from placement_advisor.analysis.apparatus import set_up
-from placement_advisor.analysis.batch_splits import split_batch
-from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.options import AnalyzeOptions, effort_of
-from placement_advisor.analysis.predict import predict
-from placement_advisor.analysis.price import measure_prices, priced_by
-from placement_advisor.analysis.propose import propose_all
-from placement_advisor.analysis.refine import refine
-from placement_advisor.analysis.run import run, to_be_run
-from placement_advisor.analysis.subject import Subject
-from placement_advisor.analysis.traced_model import load_model, trace_loaded
+from placement_advisor.analysis.predictions import predict, propose_all
+from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
+from placement_advisor.analysis.runs import candidates_to_run, refine, run
+from placement_advisor.analysis.step_costs import (
+    costs_from_measured,
+    make_testbed_session,
+    measure_costs_of_step,
+)
+from placement_advisor.analysis.tracing import (
+    AnalysisRequest,
+    load_model,
+    split_batch,
+    trace_loaded,
+)
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import (
@@ -65,9 +69,9 @@ from placement_advisor.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from placement_advisor.analysis.apparatus import Apparatus
-    from placement_advisor.analysis.predict import Forecast
-    from placement_advisor.analysis.run import Results
+    from placement_advisor.analysis.predictions import Predictions
+    from placement_advisor.analysis.runs import RunResults
+    from placement_advisor.analysis.step_costs import TestbedSession
     from placement_advisor.graph.placement import Placement
     from placement_advisor.testbed.benchmark import BenchmarkEntry
 
@@ -125,25 +129,27 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
         bundle.mkdir()
         scratch.mkdir()
         options = usual_options(path, "train" if model.training else "infer")
-        course = Course(SilentOnlooker(), options)
+        course = AnalysisProgress(SilentListener(), options)
         loader = stack.enter_context(Child("loader"))
         load_model(options.source, loader, course.watcher)
         traced = trace_loaded(options.source, bundle, loader, course.watcher)
         plan = plan_testbed(options.testbed, options.devices)
         splits = split_batch(options, options.devices, traced, bundle, loader, course.watcher)
-        subject = Subject(options=options, plan=plan, traced=traced, splits=splits, growth=None)
-        apparatus = set_up(subject, loader, bundle, scratch, course.watcher, None)
+        subject = AnalysisRequest(
+            options=options, plan=plan, traced=traced, splits=splits, growth=None
+        )
+        apparatus = make_testbed_session(subject, loader, bundle, scratch, course.watcher, None)
         stack.callback(apparatus.close)
         forecast = predict(
             propose_all(
                 subject.graph,
-                priced_by(subject, measure_prices(subject, apparatus, course)),
+                costs_from_measured(subject, measure_costs_of_step(subject, apparatus, course)),
                 options.families,
                 options.effort,
             )
         )
 
-        def look(results: Results) -> Placement | None:
+        def look(results: RunResults) -> Placement | None:
             nonlocal forecast
             refined = refine(forecast, results, options.effort)
             if refined is None:
@@ -151,7 +157,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
             forecast = refined.forecast
             return refined.placement
 
-        def show(doing: str, results: Results) -> None:
+        def show(doing: str, results: RunResults) -> None:
             if doing == "profiling":
                 _train(seed, seconds, apparatus, forecast, kept, deadline)
                 raise _NotProfiledError
@@ -159,7 +165,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
         with suppress(_NotProfiledError):
             run(
                 subject,
-                to_be_run(forecast, options),
+                candidates_to_run(forecast, options),
                 None,
                 apparatus,
                 course,
@@ -200,8 +206,8 @@ def usual_options(path: Path, mode: str) -> AnalyzeOptions:
 def _train(
     seed: int,
     seconds: float,
-    apparatus: Apparatus,
-    forecast: Forecast,
+    apparatus: TestbedSession,
+    forecast: Predictions,
     kept: Kept,
     deadline: float,
 ) -> None:
@@ -243,7 +249,7 @@ def _train(
 
 
 def _in_longer_turns(
-    apparatus: Apparatus, entries: Mapping[str, BenchmarkEntry]
+    apparatus: TestbedSession, entries: Mapping[str, BenchmarkEntry]
 ) -> dict[str, dict[str, list[tuple[int, ...]]]]:
     """Return the rounds of each candidate, by how long turns are.
 

@@ -26,8 +26,8 @@ from model_tracing import answered, called
 from random_models import random_model
 from replayed_steps import replayed
 
-from placement_advisor.analysis.batch_splits import split_among
-from placement_advisor.analysis.folded_steps import FoldedSteps
+from placement_advisor.analysis.scaled_steps import FoldedSteps
+from placement_advisor.analysis.tracing import split_among
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.plan import SPLIT, shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH

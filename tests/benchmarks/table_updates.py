@@ -23,8 +23,8 @@ from finding_evidence import evidence_of
 from model_tracing import traced_model
 from silent import Silent
 
-from placement_advisor.analysis.findings import table_updated_whole
-from placement_advisor.analysis.findings.explanations import page
+from placement_advisor.analysis.findings import step_rules
+from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.measured_costs import dispatch_overhead_ns, measured_costs
 from placement_advisor.machine.devices import Cluster, Device
@@ -35,7 +35,7 @@ from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.units import format_ns
 
-LAZY_ADAM = re.findall(r"```python\n(.*?)```", page("PA307"), re.DOTALL)[0]
+LAZY_ADAM = re.findall(r"```python\n(.*?)```", finding_page("PA307"), re.DOTALL)[0]
 _MODEL = """
 import numpy as np
 {code}
@@ -146,7 +146,7 @@ def _simulated(graph: Any, name: str, op_ns: dict[str, int], step_ns: int) -> fl
     evidence = evidence_of(graph, costs.everywhere(cluster), cluster=cluster)
     savings_ns = [
         finding.saving.saving_ns if finding.saving else 0
-        for finding in table_updated_whole.find(evidence)
+        for finding in step_rules.find_table_updated_whole(evidence)
     ]
     assert evidence.alone is not None
     assert evidence.alone.predicted is not None

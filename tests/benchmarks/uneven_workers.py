@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from silent import Silent
 
-from placement_advisor.analysis.batch_times import Splits, memory_of, time_devices
+from placement_advisor.analysis.balance import SplitSearch, memory_of, time_devices
 from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder, shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch import split_step
@@ -72,7 +72,7 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
             with _slowed(testbed.worker_ids["worker:1"], asked.quota):
                 bundles = {samples: scratch / share_folder(samples) for samples in shares}
                 speeds = time_devices(testbed, shares, bundles, Silent())
-                splits = Splits(
+                splits = SplitSearch(
                     testbed,
                     lambda samples: _split(loader, samples, scratch),
                     _NO_LIMITS,
@@ -107,7 +107,7 @@ def _told(
     batch: int,
     speeds: tuple[DeviceSpeed, ...],
     memory: BatchMemory,
-    splits: Splits,
+    splits: SplitSearch,
     advised: tuple[int, ...],
 ) -> str:
     """Return what `advisor balance` would say."""

@@ -13,11 +13,11 @@ CORE = Subject(
         Area(
             modules=(
                 "measurement/*.py",
-                "analysis/advice/ruling.py",
-                "check/judge.py",
-                "check/effects.py",
+                "analysis/verdict.py",
+                "check/check_step.py",
                 "check/causes.py",
-                "check/changed_layers.py",
+                "check/causes.py",
+                "check/causes.py",
             ),
             tests=(
                 "tests/measurement",

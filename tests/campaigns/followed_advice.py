@@ -35,20 +35,35 @@ from rounds_and_training import usual_options
 from table_updates import LAZY_ADAM
 
 from placement_advisor import defaults
-from placement_advisor.analysis.apparatus import set_up
 from placement_advisor.analysis.assemble import candidates_of
-from placement_advisor.analysis.batch_splits import growth_of
-from placement_advisor.analysis.course import Course, SilentOnlooker
-from placement_advisor.analysis.findings.backward_on_default_device import CURE, left_behind
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, gather
-from placement_advisor.analysis.findings.moves import Move, layer_ops, moved, with_variables
-from placement_advisor.analysis.findings.rules import find_all, what_to_time
-from placement_advisor.analysis.predict import predict
-from placement_advisor.analysis.price import measure_prices, priced_by
-from placement_advisor.analysis.propose import propose_all
-from placement_advisor.analysis.run import ADVICE_BUDGET_S, Results, run
-from placement_advisor.analysis.subject import Subject
-from placement_advisor.analysis.traced_model import load_model, trace_loaded, traced_model
+from placement_advisor.analysis.findings.evidence import (
+    YOUR_SPLIT,
+    SplitMove,
+    apply_move,
+    gather_evidence,
+    layer_ops,
+    with_variables,
+)
+from placement_advisor.analysis.findings.rules import find_all, placements_to_time
+from placement_advisor.analysis.findings.scope_rules import (
+    BACKWARD_ACTION,
+    backward_ops_left_behind,
+)
+from placement_advisor.analysis.predictions import predict, propose_all
+from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
+from placement_advisor.analysis.runs import ADVICE_BUDGET_S, RunResults, run
+from placement_advisor.analysis.step_costs import (
+    costs_from_measured,
+    make_testbed_session,
+    measure_costs_of_step,
+)
+from placement_advisor.analysis.tracing import (
+    AnalysisRequest,
+    growth_of,
+    load_model,
+    trace_loaded,
+    traced_model,
+)
 from placement_advisor.candidates import references
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Role
@@ -65,9 +80,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.analysis.predict import Forecast
+    from placement_advisor.analysis.predictions import Predictions
+    from placement_advisor.analysis.step_costs import TestbedSession
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
 
@@ -96,16 +111,16 @@ class _Analysed:
 
     path: Path
     text: str
-    subject: Subject
-    apparatus: Apparatus
-    forecast: Forecast
-    results: Results
+    subject: AnalysisRequest
+    apparatus: TestbedSession
+    forecast: Predictions
+    results: RunResults
 
     def evidence(self, requested_device_of: Mapping[str, str]) -> Evidence:
         """Return what rules look at, were these scopes in the user's program."""
         traced, prices = self.subject.traced, self.forecast.proposals.prices
         growing = self.subject.growing(prices)
-        return gather(
+        return gather_evidence(
             graph=self.subject.graph,
             cluster=prices.cluster,
             costs=prices.costs,
@@ -149,7 +164,7 @@ def examine(case: str) -> dict[str, Any]:
 
 def analysed(path: Path, text: str, stack: ExitStack) -> _Analysed:
     options = usual_options(path, "train")
-    course = Course(SilentOnlooker(), options)
+    course = AnalysisProgress(SilentListener(), options)
     bundle, scratch = path.parent / "bundle", path.parent / "scratch"
     bundle.mkdir()
     scratch.mkdir()
@@ -158,14 +173,14 @@ def analysed(path: Path, text: str, stack: ExitStack) -> _Analysed:
     traced = trace_loaded(options.source, bundle, loader, course.watcher)
     growth = growth_of(loader, traced, options.source.time_limit_s)
     plan = plan_testbed(TestbedKind.WORKERS, defaults.DEVICES)
-    subject = Subject(options=options, plan=plan, traced=traced, splits={}, growth=growth)
-    apparatus = set_up(subject, loader, bundle, scratch, course.watcher, None)
+    subject = AnalysisRequest(options=options, plan=plan, traced=traced, splits={}, growth=growth)
+    apparatus = make_testbed_session(subject, loader, bundle, scratch, course.watcher, None)
     stack.callback(apparatus.close)
-    priced = priced_by(subject, measure_prices(subject, apparatus, course))
+    priced = costs_from_measured(subject, measure_costs_of_step(subject, apparatus, course))
     forecast = predict(propose_all(subject.graph, priced, (defaults.BASELINE,), options.effort))
-    last = Results()
+    last = RunResults()
 
-    def show(doing: str, results: Results) -> None:
+    def show(doing: str, results: RunResults) -> None:
         nonlocal last
         if doing == "profiling":
             last = results
@@ -196,7 +211,7 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
         own = next((split for split in evidence.splits if split.name == YOUR_SPLIT), None)
         if own is None:
             continue
-        timed = trial.time_apart(what_to_time(evidence), ADVICE_BUDGET_S)
+        timed = trial.time_apart(placements_to_time(evidence), ADVICE_BUDGET_S)
         evidence = replace(evidence, timed=timed)
         before = replace(own.placement, label=f"own-{number}")
         told = [f for f in find_all(evidence) if f.code in _OF_A_SPLIT and f.saving]
@@ -258,9 +273,11 @@ def _moved_as_told(
     graph: OpGraph, asked: Mapping[str, str], placement: Placement, finding: Finding
 ) -> Placement | None:
     """Return the placement that somebody makes who reads what to do; None if it says no move."""
-    if CURE in finding.action:
-        ops = [op for each in left_behind(graph, asked).values() for op in each]
-        return moved(graph, placement, Move(finding.action, finding.where, gradients=tuple(ops)))
+    if BACKWARD_ACTION in finding.action:
+        ops = [op for each in backward_ops_left_behind(graph, asked).values() for op in each]
+        return apply_move(
+            graph, placement, SplitMove(finding.action, finding.where, gradients=tuple(ops))
+        )
     put = _PUT.search(finding.action)
     if put is None:
         return None
@@ -273,7 +290,7 @@ def _moved_as_told(
         case _:
             ops = [name] if put["more"] is None else list(_readers(graph, placement, finding))
     there = with_variables(graph, ops, device)
-    return moved(graph, placement, Move(finding.action, finding.where, there))
+    return apply_move(graph, placement, SplitMove(finding.action, finding.where, there))
 
 
 def _readers(graph: OpGraph, placement: Placement, finding: Finding) -> Iterator[str]:

@@ -42,19 +42,17 @@ from typing import TYPE_CHECKING, Any
 from campaign import ROOT, run_campaign
 from silent import Silent
 
-from placement_advisor.analysis.doubts import assumed_doubt
-from placement_advisor.analysis.traced_model import trace_model
+from placement_advisor.analysis.target_costs import assumed_uncertainty
+from placement_advisor.analysis.tracing import trace_model
 from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import FAMILIES
 from placement_advisor.candidates.references import as_written
-from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import code_lines
-from placement_advisor.check.config import ModelConfig
-from placement_advisor.check.lock_file import lock_text, read_lock
 from placement_advisor.check.placements import lay_out
-from placement_advisor.check.problem import Place
+from placement_advisor.check.problems import CodePlace, ModelResult, Status
+from placement_advisor.check.project_files import ModelConfig, lock_text, read_lock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import Role
@@ -456,7 +454,7 @@ def figures(graph: OpGraph, placement: Placement) -> Figures:
     alone = references.on_device(graph, CLUSTER.device_names()[0])
     standing = 0
     if alone.device_of != placement.device_of:
-        doubt = assumed_doubt(costs, CLUSTER)
+        doubt = assumed_uncertainty(costs, CLUSTER)
         ratio = Sensitivity(simulator, alone, doubt).ratio(placement, None)
         standing = 0 if ratio.low > WORTHWHILE_RATIO else 2 if ratio.high < WORTHWHILE_RATIO else 1
     crossing = [copy for copy in schedule.transfers if not copy.is_control]
@@ -622,7 +620,7 @@ class Workplace:
         self, sample: Sample, traced: Traced, placement: str, before: Record | None
     ) -> ModelResult:
         """Check a traced model."""
-        place = Place("pyproject.toml", 1)
+        place = CodePlace("pyproject.toml", 1)
         path = sample.path.name
         return check_step(
             ModelResult(

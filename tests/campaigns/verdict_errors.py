@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
 
-from placement_advisor.analysis.run import looks
+from placement_advisor.analysis.runs import rounds_to_refine_after
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, Verdict, overall_verdict
@@ -190,7 +190,7 @@ def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
         trial.enter(placement, bench=_Bench([each[0], *each[done:]]))  # type: ignore[arg-type]
 
     def end_round(number: int) -> None:
-        if number + 1 in looks(None, joining):
+        if number + 1 in rounds_to_refine_after(None, joining):
             enter(number + 1)
 
     while len(waiting) > joining:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement_advisor.check.record import Cut, LayerRecord, Record, Standing, Versions
+from placement_advisor.check.record import Cut, LayerRecord, PredictedVerdict, Record, Versions
 
 ONE, TWO = "GPU:0", "GPU:1"
 ALIKE = [[ONE, TWO]]
@@ -40,7 +40,7 @@ def record(**changes: Any) -> Record:
         "step_us": 1_000,
         "single_step_us": 1_500,
         "memory_bytes": {ONE: {"variables": 900_000_000}, TWO: {"variables": 800_000_000}},
-        "standing": Standing.SPLIT,
+        "standing": PredictedVerdict.SPLIT,
     }
     return Record(**{**values, **changes})
 
@@ -80,5 +80,5 @@ records = st.builds(
     step_us=_counts,
     single_step_us=_counts,
     memory_bytes=st.dictionaries(_texts, st.dictionaries(_texts, _counts, max_size=2), max_size=2),
-    standing=st.sampled_from(Standing),
+    standing=st.sampled_from(PredictedVerdict),
 )  # fmt: skip

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.check_result import ModelResult, Status
-from placement_advisor.check.config import read_config
-from placement_advisor.check.problem import Code
+from placement_advisor.check.problems import ModelResult, ProblemCode, Status
+from placement_advisor.check.project_files import read_config
 from placement_advisor.check.record import Part
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def test_a_split_of_the_batch_is_locked_and_checked(tmp_path: Path, placement: s
     )
     worse = checked(tmp_path, placement, model=MODEL.replace("64, 64", "64, 65_536"))
     assert worse.status is Status.FAILED
-    assert Code.SLOWER in {code for problem in worse.problems for code in problem.codes}
+    assert ProblemCode.SLOWER in {code for problem in worse.problems for code in problem.codes}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +115,6 @@ def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(
 ) -> None:
     checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
     (problem,) = checked(tmp_path, "batch-towers", "4xT4", MODEL).problems
-    assert problem.code is Code.DOES_NOT_FIT
+    assert problem.code is ProblemCode.DOES_NOT_FIT
     assert problem.what.startswith("batch-towers does not apply to this model: ")
     assert "replica_0/left" in problem.what

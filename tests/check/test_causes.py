@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.check.causes import Scopes, read_scopes, said_moves
+from placement_advisor.check.causes import Scopes, move_texts, read_scopes
 from placement_advisor.check.code_lines import CodeLines, from_stacks
-from placement_advisor.check.difference import Move
-from placement_advisor.check.problem import Place
-from placement_advisor.check.record import Part
+from placement_advisor.check.problems import CodePlace
+from placement_advisor.check.record import Move, Part
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
@@ -58,7 +57,7 @@ def move(layer: str, part: Part, before: str = "GPU:1", after: str = "GPU:0") ->
 def test_what_moved_alike_is_one_phrase() -> None:
     moves = [move(layer, part) for layer in ("a", "b") for part in Part]
     moves += [move("c", Part.BACKWARD), move("", Part.VARIABLES)]
-    assert list(said_moves(moves, CodeLines())) == [
+    assert list(move_texts(moves, CodeLines())) == [
         "a, b: GPU:1 -> GPU:0",
         "backward pass of c: GPU:1 -> GPU:0",
         "variables of ops of no layer: GPU:1 -> GPU:0",
@@ -69,11 +68,11 @@ def test_layers_that_moved_have_the_line_that_tells_them_from_those_that_stayed(
     stacks = {"a": (2, 7), "b": (2, 7), "c": (2, 8), "stayed": (2, 6)}
     lines = from_stacks(
         {
-            (layer, Part.FORWARD): [tuple(Place("m.py", line) for line in stack)]
+            (layer, Part.FORWARD): [tuple(CodePlace("m.py", line) for line in stack)]
             for layer, stack in stacks.items()
         }
     )
-    assert list(said_moves([move(layer, Part.FORWARD) for layer in "abc"], lines)) == [
+    assert list(move_texts([move(layer, Part.FORWARD) for layer in "abc"], lines)) == [
         "a, b: GPU:1 -> GPU:0 (m.py:7)",
         "c: GPU:1 -> GPU:0 (m.py:8)",
     ]

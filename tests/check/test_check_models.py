@@ -8,8 +8,8 @@ import pytest
 
 from placement_advisor.candidates import references
 from placement_advisor.check.check_models import CheckOptions, _compile, check_models
-from placement_advisor.check.config import read_config
-from placement_advisor.check.problem import Code
+from placement_advisor.check.problems import ProblemCode
+from placement_advisor.check.project_files import read_config
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
@@ -31,10 +31,13 @@ class Silent:
 
 @pytest.mark.parametrize(
     ("hardware", "codes"),
-    [("2xV100-NVLink", set()), ("GTX1080Ti+GTX1080", {Code.PLACEMENT_CHANGED, Code.SLOWER})],
+    [
+        ("2xV100-NVLink", set()),
+        ("GTX1080Ti+GTX1080", {ProblemCode.PLACEMENT_CHANGED, ProblemCode.SLOWER}),
+    ],
 )
 def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
-    tmp_path: Path, hardware: str, codes: set[Code]
+    tmp_path: Path, hardware: str, codes: set[ProblemCode]
 ) -> None:
     kinds = frozenset({"CPU", "GPU"})
     product = Op(name="product", kind="MatMul", layer="dense", flops=10**11, device_kinds=kinds)

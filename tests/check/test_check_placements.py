@@ -12,7 +12,7 @@ from layer_models import model
 from record_cases import layer
 
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.check.placements import DoesNotFitError, Freedom, Layout, lay_out
+from placement_advisor.check.placements import DoesNotFitError, Layout, PlacementFreedom, lay_out
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
@@ -104,7 +104,7 @@ def device_of(found: Layout) -> dict[str, str]:
 
 def test_a_file_places_layers_and_leaves_no_freedom(project: Project) -> None:
     found = project.lay_out()
-    assert found.freedom is Freedom.NONE
+    assert found.freedom is PlacementFreedom.NONE
     assert device_of(found) == {
         "in": "GPU:0", "in2": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0",
     }  # fmt: skip
@@ -293,9 +293,12 @@ def test_a_rule_that_does_not_apply_does_not_fit(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("configured", "freedom"), [("alternating", Freedom.RULE), ("auto", Freedom.SEARCH)]
+    ("configured", "freedom"),
+    [("alternating", PlacementFreedom.RULE), ("auto", PlacementFreedom.SEARCH)],
 )
-def test_rules_and_searches_are_free(project: Project, configured: str, freedom: Freedom) -> None:
+def test_rules_and_searches_are_free(
+    project: Project, configured: str, freedom: PlacementFreedom
+) -> None:
     found = project.lay_out(TOWERS, configured)
     assert found.freedom is freedom
     found.placement.check(TOWERS, DEVICES)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_cases import ONE, TWO, cut, layer, record
 
-from placement_advisor.check.device_pairs import one_to_one, renamed_devices, with_devices
+from placement_advisor.check.record import one_to_one, renamed_devices, with_devices
 
 if TYPE_CHECKING:
     from placement_advisor.check.record import Record

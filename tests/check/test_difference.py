@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_cases import ALIKE, ONE, TWO, cut, layer, record, records
 
-from placement_advisor.check.difference import Growth, Move, difference
-from placement_advisor.check.record import LayerRecord, Part, Record
+from placement_advisor.check.record import Growth, LayerRecord, Move, Part, Record, difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

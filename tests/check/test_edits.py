@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 from edits import HARMFUL, HARMLESS, Edit
 
+from placement_advisor.check.causes import MEMORY_TOLERANCE, STEP_TOLERANCE
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.check_result import CheckResult, ModelResult, Status
-from placement_advisor.check.config import read_config
-from placement_advisor.check.effects import MEMORY_TOLERANCE, STEP_TOLERANCE
-from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.problem import Code
+from placement_advisor.check.problems import CheckResult, ModelResult, ProblemCode, Status
+from placement_advisor.check.project_files import lock_text, read_config, read_lock
 from placement_advisor.report.check.check_text import check_as_text
 
 MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
@@ -118,9 +116,9 @@ def test_a_harmful_edit_points_at_the_model(checked: dict[str, ModelResult], edi
 
 def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) -> None:
     named = {
-        "tape-for-gradients-ranker": (Code.BACKWARD_LEFT, "gradients = tape.gradient("),
-        "tape-in-a-scope-ranker": (Code.BACKWARD_LEFT, "with tf.device(FIRST):"),
-        "scope-removed-ranker": (Code.SCOPE_CHANGED, "item = through(item_tower"),
+        "tape-for-gradients-ranker": (ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
+        "tape-in-a-scope-ranker": (ProblemCode.BACKWARD_LEFT, "with tf.device(FIRST):"),
+        "scope-removed-ranker": (ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
     }
     found = results_of([edit for edit in HARMFUL if str(edit) in named], tmp_path)
     assert found.keys() == named.keys()
@@ -143,19 +141,31 @@ def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "code", "source"),
     [
-        ("tape-for-gradients-ranker", Code.BACKWARD_LEFT, "gradients = tape.gradient("),
-        ("tape-for-gradients-transformer", Code.BACKWARD_LEFT, "gradients = tape.gradient("),
-        ("scopes-in-a-tf-function-deep_mnist", Code.BACKWARD_LEFT, "gradients = tf.gradients("),
-        ("layer-moved-deepconn", Code.SCOPE_CHANGED, 'with tf.device(FIRST), tf.name_scope("item'),
-        ("layer-moved-transformer", Code.SCOPE_CHANGED, "with tf.device(FIRST):"),
-        ("variable-elsewhere-ranker", Code.SCOPE_CHANGED, "with tf.device(FIRST):"),
-        ("cpu-only-op-pinned-ranker", Code.NO_KERNEL, "video = tf.strings.to_hash_bucket_fast("),
-        ("scope-removed-ranker", Code.SCOPE_CHANGED, "item = through(item_tower"),
-        ("all-scopes-removed-ranker", Code.SCOPE_CHANGED, "item = through(item_tower"),
+        ("tape-for-gradients-ranker", ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
+        ("tape-for-gradients-transformer", ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
+        (
+            "scopes-in-a-tf-function-deep_mnist",
+            ProblemCode.BACKWARD_LEFT,
+            "gradients = tf.gradients(",
+        ),
+        (
+            "layer-moved-deepconn",
+            ProblemCode.SCOPE_CHANGED,
+            'with tf.device(FIRST), tf.name_scope("item',
+        ),
+        ("layer-moved-transformer", ProblemCode.SCOPE_CHANGED, "with tf.device(FIRST):"),
+        ("variable-elsewhere-ranker", ProblemCode.SCOPE_CHANGED, "with tf.device(FIRST):"),
+        (
+            "cpu-only-op-pinned-ranker",
+            ProblemCode.NO_KERNEL,
+            "video = tf.strings.to_hash_bucket_fast(",
+        ),
+        ("scope-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
+        ("all-scopes-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
     ],
 )
 def test_an_edit_is_named_by_its_rule_and_its_line(
-    checked: dict[str, ModelResult], name: str, code: Code, source: str
+    checked: dict[str, ModelResult], name: str, code: ProblemCode, source: str
 ) -> None:
     first = checked[name].problems[0]
     assert first.code is code
@@ -179,7 +189,7 @@ def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(
     slower = []
     for edit in HARMFUL:
         result = checked[str(edit)]
-        if any(Code.SLOWER in problem.codes for problem in result.problems):
+        if any(ProblemCode.SLOWER in problem.codes for problem in result.problems):
             assert result.before is not None
             assert result.after is not None
             slower.append(result.after.step_us / result.before.step_us - 1)

@@ -10,21 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_cases import ALIKE, ONE, TWO, VERSIONS, cut, layer, record, records
 
-from placement_advisor.check.causes import Scopes
+from placement_advisor.check.causes import Limits, Scopes
+from placement_advisor.check.check_step import JudgeContext, Judgement, Predicted, judge
 from placement_advisor.check.code_lines import from_stacks
-from placement_advisor.check.device_pairs import with_devices
-from placement_advisor.check.effects import Limits
-from placement_advisor.check.judge import Judgement, Setting, judge
-from placement_advisor.check.placements import Freedom
-from placement_advisor.check.predicted import Predicted
-from placement_advisor.check.problem import MAX_CULPRITS, Code, Place
-from placement_advisor.check.record import LayerRecord, Part, Standing
+from placement_advisor.check.placements import PlacementFreedom
+from placement_advisor.check.problems import MAX_CULPRITS, CodePlace, ProblemCode
+from placement_advisor.check.record import LayerRecord, Part, PredictedVerdict, with_devices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.check.difference import Move
-    from placement_advisor.check.record import Record
+    from placement_advisor.check.record import Move, Record
 
 MOVED = record(
     placed="c0",
@@ -38,22 +34,22 @@ OTHER_VERSIONS = {
     "other figures of the hardware": replace(VERSIONS, devices="11ff"),
 }
 HERE, READ, BACK, SETTINGS = (
-    Place("m.py", 7),
-    Place("m.py", 3),
-    Place("m.py", 9),
-    Place("pyproject.toml", 4),
+    CodePlace("m.py", 7),
+    CodePlace("m.py", 3),
+    CodePlace("m.py", 9),
+    CodePlace("pyproject.toml", 4),
 )
 LINES = replace(
     from_stacks(
         {
-            ("lower", Part.FORWARD): [(Place("m.py", 2),)],
+            ("lower", Part.FORWARD): [(CodePlace("m.py", 2),)],
             ("upper", Part.FORWARD): [(HERE,)],
             ("upper", Part.BACKWARD): [(BACK,)],
         }
     ),
     readers=({("lower/Relu:0", TWO): READ},),
     on_host={("upper", "AsString"): HERE},
-    largest={ONE: Place("m.py", 5)},
+    largest={ONE: CodePlace("m.py", 5)},
 )
 IN_SCOPES = Scopes(
     device_of={"lower": ONE, "upper": TWO}, gradients_on={}, left_behind=frozenset(), is_split=True
@@ -64,7 +60,7 @@ def judged(
     after: Record,
     before: Record | None = record(),  # noqa: B008 - it is frozen
     *,
-    freedom: Freedom = Freedom.NONE,
+    freedom: PlacementFreedom = PlacementFreedom.NONE,
     shortages: dict[str, str] | None = None,
     scopes: Scopes | None = IN_SCOPES,
     put_back: dict[tuple[str, Part], Record] | None = None,
@@ -77,7 +73,7 @@ def judged(
         assert there is not None
         return Predicted(record=there, shortages={})
 
-    setting = Setting(
+    setting = JudgeContext(
         limits=Limits(**limits),
         devices=[ONE, TWO],
         alike=ALIKE,
@@ -86,7 +82,7 @@ def judged(
         lines=LINES,
         put_back=without,
         configured_at=SETTINGS,
-        placed_at=lambda layer: Place("placement.json", len(layer)),
+        placed_at=lambda layer: CodePlace("placement.json", len(layer)),
     )
     return judge(before, Predicted(record=after, shortages=shortages or {}), setting)
 
@@ -96,7 +92,7 @@ def changed(**changes: Any) -> Record:
     return record(placed="c0", graph="c1", **changes)
 
 
-def codes(found: Judgement) -> list[Code]:
+def codes(found: Judgement) -> list[ProblemCode]:
     """Return the codes of problems, each followed by those of its effects."""
     return [code for problem in found.problems for code in problem.codes]
 
@@ -122,13 +118,17 @@ def test_a_graph_that_changed_within_all_tolerances_passes() -> None:
 
 def test_a_model_that_is_not_locked_says_how_to_lock_it() -> None:
     found = judged(record(), None)
-    assert codes(found) == [Code.NOT_LOCKED]
+    assert codes(found) == [ProblemCode.NOT_LOCKED]
     assert "advisor check --update" in found.problems[0].action
 
 
 def test_a_model_that_is_not_locked_is_held_to_its_budgets() -> None:
     found = judged(record(), None, max_transfer_bytes=999_999, shortages={ONE: "GPU:0 is full"})
-    assert codes(found) == [Code.OUT_OF_MEMORY, Code.OVER_BUDGET, Code.NOT_LOCKED]
+    assert codes(found) == [
+        ProblemCode.OUT_OF_MEMORY,
+        ProblemCode.OVER_BUDGET,
+        ProblemCode.NOT_LOCKED,
+    ]
 
 
 def test_layers_on_devices_of_other_names_have_not_moved_and_one_of_them_has() -> None:
@@ -171,7 +171,7 @@ def test_a_backward_pass_in_a_scope_of_its_own_is_not_said_to_have_no_device() -
 
 def test_a_backward_pass_that_a_scope_put_elsewhere_is_not_the_finding() -> None:
     (problem,) = judged(MOVED).problems
-    assert problem.code is Code.MOVED
+    assert problem.code is ProblemCode.MOVED
     assert problem.what == "1 layer runs on another device than before"
 
 
@@ -191,7 +191,7 @@ def test_a_forward_pass_that_moved_has_lost_its_scope_or_got_another(
     after = replace(MOVED, layers={"lower": layer("11", ONE), "upper": layer("22", ONE)})
     scopes = Scopes(device_of=asked, gradients_on={}, left_behind=frozenset(), is_split=True)
     (problem,) = judged(after, scopes=scopes).problems
-    assert problem.code is Code.SCOPE_CHANGED
+    assert problem.code is ProblemCode.SCOPE_CHANGED
     assert problem.what.startswith(said)
     assert problem.culprits == ("upper: GPU:1 -> GPU:0 (m.py:7)",)
     assert problem.place == HERE
@@ -210,7 +210,7 @@ def test_a_backward_pass_whose_forward_pass_stays_at_its_variable_moved_with_its
         is_split=True,
     )
     (problem,) = judged(after, before, scopes=scopes).problems
-    assert problem.code is Code.SCOPE_CHANGED
+    assert problem.code is ProblemCode.SCOPE_CHANGED
     assert problem.what == (
         "1 layer stands in another tf.device scope: it runs on GPU:0, not on GPU:1"
     )
@@ -224,7 +224,7 @@ def test_variables_alone_that_moved_were_created_in_another_scope() -> None:
 
     before = replace(with_variables(TWO), placed="b0", step_us=1_000)
     (problem,) = judged(with_variables(ONE), before).problems
-    assert problem.code is Code.SCOPE_CHANGED
+    assert problem.code is ProblemCode.SCOPE_CHANGED
     assert problem.what == "the variables of 1 layer are created for GPU:0, not for GPU:1"
 
 
@@ -249,16 +249,16 @@ def test_a_layer_that_follows_its_variable_has_kept_its_scope() -> None:
 
 def test_a_layer_that_a_placement_file_has_elsewhere_points_at_the_file() -> None:
     (problem,) = judged(MOVED, scopes=None).problems
-    assert problem.code is Code.PLACEMENT_CHANGED
-    assert problem.place == Place("placement.json", len("upper"))
+    assert problem.code is ProblemCode.PLACEMENT_CHANGED
+    assert problem.place == CodePlace("placement.json", len("upper"))
     (other,) = judged(replace(MOVED, graph="c1"), scopes=None).problems
-    assert other.code is Code.MOVED
+    assert other.code is ProblemCode.MOVED
 
 
 def test_effects_stand_under_the_cause_without_which_they_are_gone() -> None:
     after = replace(MOVED, copies=3, step_us=1_200)
     (problem,) = judged(after, put_back={}).problems
-    assert codes(judged(after)) == [Code.MOVED, Code.SLOWER, Code.COPIES]
+    assert codes(judged(after)) == [ProblemCode.MOVED, ProblemCode.SLOWER, ProblemCode.COPIES]
     assert [effect.what for effect in problem.effects] == [
         "the predicted step takes 20.0% longer (1.00 ms -> 1.20 ms, 5% are allowed)",
         "+2 copies per step (1 -> 3)",
@@ -271,8 +271,8 @@ def test_an_effect_is_gone_where_less_than_half_of_it_is_left(left: int, is_gone
     after = replace(MOVED, graph="c1", layers=layers, copies=1 + 4)
     without = record(copies=1 + left)
     found = judged(after, put_back={("upper", Part.BACKWARD): without})
-    has_it = next(each.code for each in found.problems if Code.COPIES in each.codes)
-    assert has_it is (Code.MOVED if is_gone else Code.LAYERS_CHANGED)
+    has_it = next(each.code for each in found.problems if ProblemCode.COPIES in each.codes)
+    assert has_it is (ProblemCode.MOVED if is_gone else ProblemCode.LAYERS_CHANGED)
 
 
 def test_an_effect_that_stays_with_layers_put_back_comes_from_layers_that_changed() -> None:
@@ -280,11 +280,11 @@ def test_an_effect_that_stays_with_layers_put_back_comes_from_layers_that_change
     after = replace(MOVED, graph="c1", layers=layers, copies=3, step_us=1_200)
     slower = record(step_us=1_190)
     moved, heavier = judged(after, put_back={("upper", Part.BACKWARD): slower}).problems
-    assert moved.codes == (Code.MOVED, Code.COPIES)
-    assert heavier.codes == (Code.LAYERS_CHANGED, Code.SLOWER)
+    assert moved.codes == (ProblemCode.MOVED, ProblemCode.COPIES)
+    assert heavier.codes == (ProblemCode.LAYERS_CHANGED, ProblemCode.SLOWER)
     assert heavier.what == "lower is made of other ops or sizes"
     assert heavier.culprits == ("lower +200 µs (m.py:2)",)
-    assert heavier.place == Place("m.py", 2)
+    assert heavier.place == CodePlace("m.py", 2)
 
 
 def test_of_two_causes_each_has_the_effects_that_it_makes_most_of() -> None:
@@ -297,15 +297,17 @@ def test_of_two_causes_each_has_the_effects_that_it_makes_most_of() -> None:
     first = replace(before, copies=4, step_us=1_010)
     found = judged(after, before, scopes=left, put_back={("lower", Part.BACKWARD): first})
     assert [problem.codes for problem in found.problems] == [
-        (Code.SCOPE_CHANGED, Code.SLOWER),
-        (Code.BACKWARD_LEFT, Code.COPIES),
+        (ProblemCode.SCOPE_CHANGED, ProblemCode.SLOWER),
+        (ProblemCode.BACKWARD_LEFT, ProblemCode.COPIES),
     ]
 
 
 def test_an_effect_that_nothing_else_explains_is_of_the_layers_that_moved() -> None:
     after = replace(MOVED, copies=3)
     found = judged(after, put_back={("upper", Part.BACKWARD): after})
-    assert [problem.codes for problem in found.problems] == [(Code.MOVED, Code.COPIES)]
+    assert [problem.codes for problem in found.problems] == [
+        (ProblemCode.MOVED, ProblemCode.COPIES)
+    ]
 
 
 def test_two_layers_that_moved_are_counted() -> None:
@@ -323,43 +325,48 @@ def test_a_move_for_the_better_is_only_told() -> None:
 def test_a_move_that_saves_time_and_costs_memory_is_blamed_for_that() -> None:
     held = {**record().memory_bytes, ONE: {"variables": 990_000_000}}
     found = judged(replace(MOVED, step_us=900, memory_bytes=held))
-    assert codes(found) == [Code.MOVED, Code.MEMORY]
+    assert codes(found) == [ProblemCode.MOVED, ProblemCode.MEMORY]
 
 
 def test_a_move_that_costs_a_copy_is_not_for_the_better() -> None:
-    assert codes(judged(replace(MOVED, step_us=900, copies=2))) == [Code.MOVED, Code.COPIES]
+    assert codes(judged(replace(MOVED, step_us=900, copies=2))) == [
+        ProblemCode.MOVED,
+        ProblemCode.COPIES,
+    ]
 
 
 def test_a_move_that_costs_nothing_is_only_told() -> None:
     assert judged(replace(MOVED, step_us=1_000)).problems == ()
 
 
-@pytest.mark.parametrize("freedom", [Freedom.RULE, Freedom.SEARCH])
-def test_a_rule_or_a_search_may_move_layers(freedom: Freedom) -> None:
+@pytest.mark.parametrize("freedom", [PlacementFreedom.RULE, PlacementFreedom.SEARCH])
+def test_a_rule_or_a_search_may_move_layers(freedom: PlacementFreedom) -> None:
     found = judged(replace(MOVED, graph="c1"), freedom=freedom)
     assert found.problems == ()
     assert found.notes
 
 
 def test_an_unchanged_graph_is_compared_unless_it_was_searched() -> None:
-    assert judged(replace(MOVED, copies=9), freedom=Freedom.SEARCH).difference is None
+    assert judged(replace(MOVED, copies=9), freedom=PlacementFreedom.SEARCH).difference is None
     # A rule that goes by names can place the same ops worse where only names have changed.
-    assert codes(judged(replace(MOVED, copies=9, step_us=1_200), freedom=Freedom.RULE)) == [
-        Code.SLOWER,
-        Code.COPIES,
+    assert codes(
+        judged(replace(MOVED, copies=9, step_us=1_200), freedom=PlacementFreedom.RULE)
+    ) == [
+        ProblemCode.SLOWER,
+        ProblemCode.COPIES,
     ]
-    assert codes(judged(replace(MOVED, copies=9), freedom=Freedom.NONE)) == [
-        Code.MOVED,
-        Code.COPIES,
+    assert codes(judged(replace(MOVED, copies=9), freedom=PlacementFreedom.NONE)) == [
+        ProblemCode.MOVED,
+        ProblemCode.COPIES,
     ]
 
 
 def test_the_same_ops_in_other_layers_are_not_said_to_be_other_ops() -> None:
     regrouped = {"lower": layer("12", ONE), "upper": layer("21", TWO)}
     (problem,) = judged(
-        record(placed="b1", layers=regrouped, copies=9), freedom=Freedom.RULE
+        record(placed="b1", layers=regrouped, copies=9), freedom=PlacementFreedom.RULE
     ).problems
-    assert problem.codes == (Code.LAYERS_CHANGED, Code.COPIES)
+    assert problem.codes == (ProblemCode.LAYERS_CHANGED, ProblemCode.COPIES)
     assert problem.what == (
         "the step has the same ops, grouped into other layers; lower, upper are cut otherwise"
     )
@@ -369,11 +376,13 @@ def test_another_placement_in_the_settings_is_compared() -> None:
     assert judged(record(placement="towers")).difference is not None
 
 
-@pytest.mark.parametrize("freedom", [Freedom.NONE, Freedom.RULE])
-def test_another_placement_in_the_settings_that_is_worse_is_the_cause(freedom: Freedom) -> None:
+@pytest.mark.parametrize("freedom", [PlacementFreedom.NONE, PlacementFreedom.RULE])
+def test_another_placement_in_the_settings_that_is_worse_is_the_cause(
+    freedom: PlacementFreedom,
+) -> None:
     after = replace(MOVED, placement="towers", step_us=1_200)
     (problem,) = judged(after, freedom=freedom).problems
-    assert problem.codes == (Code.PLACEMENT_CHANGED, Code.SLOWER)
+    assert problem.codes == (ProblemCode.PLACEMENT_CHANGED, ProblemCode.SLOWER)
     assert problem.what == "the placement is towers, and was as-written"
     assert problem.place == SETTINGS
 
@@ -381,7 +390,7 @@ def test_another_placement_in_the_settings_that_is_worse_is_the_cause(freedom: F
 def test_more_copies_fail_and_fewer_are_told() -> None:
     more = changed(copies=3, cuts=(cut("lower/Relu:0", 1_000_000), cut("lower/Relu:0", 500)))
     (problem,) = judged(more).problems
-    assert problem.code is Code.COPIES
+    assert problem.code is ProblemCode.COPIES
     assert problem.what == "+2 copies per step (1 -> 3)"
     assert problem.culprits == ("lower/Relu:0 GPU:0 -> GPU:1 +500 B (m.py:3)",)
     assert problem.place == READ
@@ -392,14 +401,14 @@ def test_more_copies_fail_and_fewer_are_told() -> None:
 def test_bytes_across_have_a_tolerance() -> None:
     assert codes(judged(changed(bytes_across=1_010_000))) == []
     (problem,) = judged(changed(bytes_across=1_010_001)).problems
-    assert problem.code is Code.BYTES
+    assert problem.code is ProblemCode.BYTES
     assert problem.what == "+10.0 kB across devices per step (1.00 MB -> 1.01 MB)"
     assert judged(changed(bytes_across=500_000)).notes == ("better: -500 kB across per step",)
 
 
 def test_bytes_where_none_crossed_fail() -> None:
     before = record(cuts=(), copies=0, bytes_across=0)
-    assert codes(judged(changed(), before)) == [Code.COPIES, Code.BYTES]
+    assert codes(judged(changed(), before)) == [ProblemCode.COPIES, ProblemCode.BYTES]
 
 
 def test_a_tensor_of_unknown_size_is_said_to_be_one() -> None:
@@ -411,7 +420,7 @@ def test_a_slower_step_fails_beyond_its_tolerance_and_names_what_grew() -> None:
     layers = {"lower": layer("11", ONE), "upper": layer("23", TWO, busy_us=160)}
     assert codes(judged(changed(step_us=1_050))) == []
     (problem,) = judged(changed(step_us=1_060, layers=layers)).problems
-    assert problem.codes == (Code.LAYERS_CHANGED, Code.SLOWER)
+    assert problem.codes == (ProblemCode.LAYERS_CHANGED, ProblemCode.SLOWER)
     assert problem.effects[0].what == (
         "the predicted step takes 6.0% longer (1.00 ms -> 1.06 ms, 5% are allowed)"
     )
@@ -435,7 +444,9 @@ def test_a_change_of_all_layers_is_told_as_one() -> None:
 
 def test_a_rule_is_blamed_on_names_only_where_a_name_is_gone() -> None:
     renamed = {"low": layer("11", ONE), "upper": layer("23", TWO, busy_us=300)}
-    (problem,) = judged(changed(step_us=1_200, layers=renamed), freedom=Freedom.RULE).problems
+    (problem,) = judged(
+        changed(step_us=1_200, layers=renamed), freedom=PlacementFreedom.RULE
+    ).problems
     assert problem.what == "upper is made of other ops or sizes"
     assert "name scope" not in problem.action
 
@@ -445,14 +456,14 @@ def test_what_crosses_is_to_blame_where_layers_hardly_take_longer() -> None:
     cuts = (cut("lower/Relu:0", 9_000_000),)
     after = changed(step_us=1_200, layers=layers, cuts=cuts, bytes_across=9_000_000)
     (problem,) = judged(after).problems
-    assert problem.codes == (Code.LAYERS_CHANGED, Code.SLOWER, Code.BYTES)
+    assert problem.codes == (ProblemCode.LAYERS_CHANGED, ProblemCode.SLOWER, ProblemCode.BYTES)
     assert problem.place == READ
 
 
 def test_a_name_scope_that_is_gone_is_the_cause_where_a_rule_goes_by_names() -> None:
     after = changed(step_us=1_658, layers={"lower": layer("11", ONE), "": layer("22", ONE)})
-    (problem,) = judged(after, freedom=Freedom.RULE).problems
-    assert problem.codes == (Code.LAYERS_CHANGED, Code.SLOWER)
+    (problem,) = judged(after, freedom=PlacementFreedom.RULE).problems
+    assert problem.codes == (ProblemCode.LAYERS_CHANGED, ProblemCode.SLOWER)
     assert problem.what == "upper is in no name scope any more"
     assert problem.culprits[0] == "ops of no layer: GPU:1 -> GPU:0"
     assert "name scope" in problem.action
@@ -461,30 +472,30 @@ def test_a_name_scope_that_is_gone_is_the_cause_where_a_rule_goes_by_names() -> 
 def test_several_effects_without_a_known_cause_are_one_problem() -> None:
     found = judged(changed(copies=2, bytes_across=9_000_000, step_us=1_200))
     (problem,) = found.problems
-    assert problem.codes == (Code.SLOWER, Code.COPIES, Code.BYTES)
+    assert problem.codes == (ProblemCode.SLOWER, ProblemCode.COPIES, ProblemCode.BYTES)
 
 
 def test_the_tolerance_of_the_settings_may_be_none_at_all() -> None:
-    assert codes(judged(changed(step_us=1_001), max_step_regression=0.0)) == [Code.SLOWER]
+    assert codes(judged(changed(step_us=1_001), max_step_regression=0.0)) == [ProblemCode.SLOWER]
     assert codes(judged(changed(step_us=1_000), max_step_regression=0.0)) == []
 
 
 def test_more_memory_fails_on_the_device_that_needs_it() -> None:
     held = {"variables": 900_000_000, "activations": 50_000_000}
     (problem,) = judged(changed(memory_bytes={**record().memory_bytes, ONE: held})).problems
-    assert problem.code is Code.MEMORY
+    assert problem.code is ProblemCode.MEMORY
     assert problem.what == (
         "GPU:0: +50.0 MB of peak memory (900 MB -> 950 MB), above all activations"
     )
     assert problem.culprits == ("+50.0 MB activations",)
-    assert problem.place == Place("m.py", 5)
+    assert problem.place == CodePlace("m.py", 5)
     less = judged(changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}))
     assert less.notes == ("better: GPU:0 has a peak of 1 B, not 900 MB",)
 
 
 def test_an_op_without_a_kernel_fails() -> None:
     (problem,) = judged(changed(on_host={"upper": ("AsString",)})).problems
-    assert problem.code is Code.NO_KERNEL
+    assert problem.code is ProblemCode.NO_KERNEL
     assert problem.what == (
         "AsString in upper is placed on a GPU, which has no kernel for it: it runs on the host"
     )
@@ -494,34 +505,34 @@ def test_an_op_without_a_kernel_fails() -> None:
 def test_what_an_op_without_a_kernel_costs_stands_under_it() -> None:
     after = changed(on_host={"upper": ("AsString", "Hash")}, copies=3, step_us=1_100)
     (problem,) = judged(after).problems
-    assert problem.codes == (Code.NO_KERNEL, Code.SLOWER, Code.COPIES)
+    assert problem.codes == (ProblemCode.NO_KERNEL, ProblemCode.SLOWER, ProblemCode.COPIES)
     assert problem.what.startswith("AsString, Hash in upper are placed on a GPU")
 
 
 def test_a_verdict_that_fell_fails_and_one_that_rose_is_told() -> None:
-    fell = changed(standing=Standing.SINGLE, single_step_us=1_000)
+    fell = changed(standing=PredictedVerdict.SINGLE, single_step_us=1_000)
     (problem,) = judged(fell).problems
-    assert problem.code is Code.STANDING
+    assert problem.code is ProblemCode.STANDING
     assert problem.what == (
         "the placement was predicted to be faster than one device, now no faster than one "
         "device: 1.00 ms against 1.00 ms on one device"
     )
-    rose = judged(changed(), record(standing=Standing.CANNOT_TELL))
+    rose = judged(changed(), record(standing=PredictedVerdict.CANNOT_TELL))
     assert rose.problems == ()
     assert "now faster than one device" in rose.notes[0]
 
 
 def test_a_verdict_that_fell_by_a_hair_is_told() -> None:
-    found = judged(changed(standing=Standing.CANNOT_TELL, single_step_us=1_490))
+    found = judged(changed(standing=PredictedVerdict.CANNOT_TELL, single_step_us=1_490))
     assert found.problems == ()
     assert "within doubt of one device" in found.notes[0]
 
 
 def test_memory_that_does_not_suffice_fails_whatever_was_locked() -> None:
     found = judged(record(), shortages={ONE: "GPU:0 needs 20 GB, has 16"})
-    assert codes(found) == [Code.OUT_OF_MEMORY]
+    assert codes(found) == [ProblemCode.OUT_OF_MEMORY]
     assert found.problems[0].what == "GPU:0 needs 20 GB, has 16"
-    assert found.problems[0].place == Place("m.py", 5)
+    assert found.problems[0].place == CodePlace("m.py", 5)
 
 
 def test_a_limit_that_an_edit_breaks_is_its_effect_and_one_that_was_broken_is_not() -> None:
@@ -529,8 +540,8 @@ def test_a_limit_that_an_edit_breaks_is_its_effect_and_one_that_was_broken_is_no
     after = replace(MOVED, memory_bytes=more)
     limits: dict[str, Any] = {"shortages": {ONE: "GPU:0 is full"}, "max_transfer_bytes": 5}
     moved, budget = judged(after, **limits).problems
-    assert budget.codes == (Code.OVER_BUDGET,)
-    assert moved.codes == (Code.MOVED, Code.MEMORY, Code.OUT_OF_MEMORY)
+    assert budget.codes == (ProblemCode.OVER_BUDGET,)
+    assert moved.codes == (ProblemCode.MOVED, ProblemCode.MEMORY, ProblemCode.OUT_OF_MEMORY)
 
 
 def test_budgets_hold_to_the_byte_whatever_was_locked() -> None:
@@ -544,14 +555,14 @@ def test_budgets_hold_to_the_byte_whatever_was_locked() -> None:
 
 
 def test_a_budget_of_nothing_lets_nothing_cross() -> None:
-    assert codes(judged(record(), max_transfer_bytes=0)) == [Code.OVER_BUDGET]
+    assert codes(judged(record(), max_transfer_bytes=0)) == [ProblemCode.OVER_BUDGET]
     assert codes(judged(record(copies=0, cuts=(), bytes_across=0), max_transfer_bytes=0)) == []
 
 
 @pytest.mark.parametrize("what", OTHER_VERSIONS)
 def test_times_of_other_versions_are_not_compared_and_all_else_is(what: str) -> None:
     versions = asdict(OTHER_VERSIONS[what])
-    slower = changed(**versions, step_us=9_000, standing=Standing.SINGLE)
+    slower = changed(**versions, step_us=9_000, standing=PredictedVerdict.SINGLE)
     found = judged(slower)
     assert found.problems == ()
     assert found.notes[0].startswith("predicted times are not comparable: locked with ")
@@ -561,13 +572,18 @@ def test_times_of_other_versions_are_not_compared_and_all_else_is(what: str) -> 
         MOVED, **versions, copies=2, bytes_across=9_000_000,
         memory_bytes={ONE: {"variables": 9_000_000_000}, TWO: {}},
     )  # fmt: skip
-    assert codes(judged(worse)) == [Code.MOVED, Code.COPIES, Code.BYTES, Code.MEMORY]
-    assert codes(judged(record(**versions), max_transfer_bytes=5)) == [Code.OVER_BUDGET]
+    assert codes(judged(worse)) == [
+        ProblemCode.MOVED,
+        ProblemCode.COPIES,
+        ProblemCode.BYTES,
+        ProblemCode.MEMORY,
+    ]
+    assert codes(judged(record(**versions), max_transfer_bytes=5)) == [ProblemCode.OVER_BUDGET]
 
 
 def test_a_move_between_versions_is_for_the_better_if_less_crosses() -> None:
     moved = replace(MOVED, tensorflow="2.22.0", step_us=900)
-    assert codes(judged(moved)) == [Code.MOVED]
+    assert codes(judged(moved)) == [ProblemCode.MOVED]
     assert judged(replace(moved, bytes_across=999_999)).problems == ()
 
 
@@ -578,14 +594,17 @@ def test_what_is_not_comparable_is_told_with_the_locked_version_first() -> None:
 
 def test_a_search_is_held_to_copies_where_times_do_not_compare() -> None:
     after = changed(copies=2)
-    assert judged(after, freedom=Freedom.SEARCH).problems == ()
+    assert judged(after, freedom=PlacementFreedom.SEARCH).problems == ()
     other = replace(after, tensorflow="2.22.0")
-    assert codes(judged(other, freedom=Freedom.SEARCH)) == [Code.COPIES]
+    assert codes(judged(other, freedom=PlacementFreedom.SEARCH)) == [ProblemCode.COPIES]
 
 
 def test_a_search_that_found_a_slower_step_is_told_why() -> None:
     after = changed(copies=2, step_us=2_000)
-    assert codes(judged(after, freedom=Freedom.SEARCH)) == [Code.SLOWER, Code.COPIES]
+    assert codes(judged(after, freedom=PlacementFreedom.SEARCH)) == [
+        ProblemCode.SLOWER,
+        ProblemCode.COPIES,
+    ]
 
 
 def test_no_more_culprits_are_named_than_anyone_reads() -> None:
@@ -600,14 +619,16 @@ def test_renamed_layers_are_told() -> None:
     assert judged(after).notes == ("renamed, which is no change: lower is below now",)
 
 
-@given(records, records, st.sampled_from(Freedom))
-def test_any_two_records_can_be_judged(before: Record, after: Record, freedom: Freedom) -> None:
+@given(records, records, st.sampled_from(PlacementFreedom))
+def test_any_two_records_can_be_judged(
+    before: Record, after: Record, freedom: PlacementFreedom
+) -> None:
     found = judged(after, before, freedom=freedom)
     assert all(problem.what and problem.action for problem in found.problems)
 
 
-@given(records, st.sampled_from(Freedom))
-def test_no_step_fails_against_itself(found: Record, freedom: Freedom) -> None:
+@given(records, st.sampled_from(PlacementFreedom))
+def test_no_step_fails_against_itself(found: Record, freedom: PlacementFreedom) -> None:
     assert judged(found, found, freedom=freedom).problems == ()
     # Nor as another graph of which nothing is known but that all else is the same.
     assert judged(replace(found, placed="?", graph="?"), found, freedom=freedom).problems == ()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_cases import ONE, TWO, cut, layer, record, records
 
-from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.project_files import lock_text, read_lock
 from placement_advisor.check.record import MAX_CUTS, LayerRecord, Record
 from placement_advisor.errors import AdvisorError
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.check_result import ModelResult, Status
-from placement_advisor.check.config import read_config
-from placement_advisor.check.problem import Code
+from placement_advisor.check.problems import ModelResult, ProblemCode, Status
+from placement_advisor.check.project_files import read_config
 
 MODEL = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
 SETTINGS = """
@@ -43,4 +42,4 @@ def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(t
 
     worse = checked(tmp_path, "alternating", CheckOptions(measure=True))
     codes = {code for problem in worse.problems for code in problem.codes}
-    assert Code.MEASURED_SLOWER in codes, worse.notes
+    assert ProblemCode.MEASURED_SLOWER in codes, worse.notes

@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from placement_advisor.check.check_measured import MAX_ROUNDS, ROUNDS, Measured, with_measured
-from placement_advisor.check.check_result import ModelResult, Status
-from placement_advisor.check.problem import Code, Place, Problem
-from placement_advisor.check.race import Pace, Race, race
+from placement_advisor.check.check_measured import (
+    MAX_ROUNDS,
+    ROUNDS,
+    MeasuredCheck,
+    Slowdown,
+    SlowdownTest,
+    slowdown_test,
+    with_measured,
+)
+from placement_advisor.check.problems import CodePlace, ModelResult, Problem, ProblemCode, Status
 from placement_advisor.measurement.measurement import Interval
 
 STEP_NS = 20_000_000
@@ -17,7 +23,7 @@ TOLERANCE = 0.05
 PASSED = ModelResult(
     model="ranker.py",
     placement="as-written",
-    place=Place("pyproject.toml", 3),
+    place=CodePlace("pyproject.toml", 3),
     status=Status.PASSED,
 )
 
@@ -37,12 +43,12 @@ def rounds(seed: int, *, slower: float = 1.0, noise: float = 0.05, count: int = 
     return found
 
 
-def pace(seed: int, **drawn: float) -> Pace:
+def pace(seed: int, **drawn: float) -> Slowdown:
     """Return what a race says that is run until it tells."""
     runs = rounds(seed, count=MAX_ROUNDS, **drawn)
     for count in range(ROUNDS, MAX_ROUNDS):
-        found = race(*(run[:count] for run in runs), TOLERANCE)
-        if found.pace is not Pace.CANNOT_TELL:
+        found = slowdown_test(*(run[:count] for run in runs), TOLERANCE)
+        if found.pace is not Slowdown.CANNOT_TELL:
             break
     return found.pace
 
@@ -50,76 +56,83 @@ def pace(seed: int, **drawn: float) -> Pace:
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.2])
 def test_the_same_placement_is_never_slower(noise):
     paces = [pace(seed, noise=noise) for seed in range(100)]
-    assert Pace.SLOWER not in paces
-    assert noise > 0.1 or set(paces) == {Pace.NO_SLOWER}
+    assert Slowdown.SLOWER not in paces
+    assert noise > 0.1 or set(paces) == {Slowdown.NO_SLOWER}
 
 
 def test_a_placement_at_the_tolerance_itself_is_seldom_called_either():
     paces = Counter(pace(seed, slower=1 + TOLERANCE) for seed in range(100))
     # One race in twenty may be wrong, however many rounds it looked at.
-    assert paces[Pace.SLOWER] + paces[Pace.NO_SLOWER] <= 5
+    assert paces[Slowdown.SLOWER] + paces[Slowdown.NO_SLOWER] <= 5
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05])
 def test_a_placement_that_takes_a_sixth_longer_is_slower_though_the_machine_drifts(noise):
     paces = [pace(seed, slower=1.16, noise=noise) for seed in range(50)]
-    assert paces.count(Pace.SLOWER) >= 49
+    assert paces.count(Slowdown.SLOWER) >= 49
 
 
 def test_within_the_tolerance_it_is_no_slower():
-    assert race(*rounds(1, slower=1.03, noise=0.005), TOLERANCE).pace is Pace.NO_SLOWER
-    assert race(*rounds(1, slower=1.08, noise=0.005), TOLERANCE).pace is Pace.SLOWER
-    assert race(*rounds(1, slower=1.08, noise=0.005), 0.1).pace is Pace.NO_SLOWER
+    assert slowdown_test(*rounds(1, slower=1.03, noise=0.005), TOLERANCE).pace is Slowdown.NO_SLOWER
+    assert slowdown_test(*rounds(1, slower=1.08, noise=0.005), TOLERANCE).pace is Slowdown.SLOWER
+    assert slowdown_test(*rounds(1, slower=1.08, noise=0.005), 0.1).pace is Slowdown.NO_SLOWER
 
 
 def test_noise_keeps_a_placement_from_being_no_slower():
-    assert race(*rounds(1, noise=0.3), TOLERANCE).pace is Pace.CANNOT_TELL
+    assert slowdown_test(*rounds(1, noise=0.3), TOLERANCE).pace is Slowdown.CANNOT_TELL
 
 
 def test_what_differs_less_than_the_locked_one_from_itself_is_not_told():
     today, locked, _ = rounds(2, slower=1.12, noise=0.01)
     again = [tuple(step * 5 // 4 for step in steps) for steps in locked]
-    found = race(today, locked, again, TOLERANCE)
+    found = slowdown_test(today, locked, again, TOLERANCE)
     assert found.noise == pytest.approx(0.25, abs=0.01)
-    assert found.pace is not Pace.SLOWER
+    assert found.pace is not Slowdown.SLOWER
 
 
 def test_rounds_that_are_not_complete_do_not_count():
     today, locked, again = rounds(3)
-    assert race([], locked, again, TOLERANCE) is None
-    assert race(today[:7], locked, again, TOLERANCE) is None
-    assert race([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE).rounds == 15
+    assert slowdown_test([], locked, again, TOLERANCE) is None
+    assert slowdown_test(today[:7], locked, again, TOLERANCE) is None
+    assert (
+        slowdown_test([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE).rounds
+        == 15
+    )
 
 
 def test_a_race_is_told_by_how_much_longer_steps_are():
-    found = Race(
-        pace=Pace.SLOWER, ratio=Interval(median=1.12, low=1.05, high=1.2), noise=0.04, rounds=15
+    found = SlowdownTest(
+        pace=Slowdown.SLOWER, ratio=Interval(median=1.12, low=1.05, high=1.2), noise=0.04, rounds=15
     )
     assert str(found) == (
         "steps +12 % against the locked placement (+5 % to +20 % in 15 rounds, noise 4 %)"
     )
 
 
-SAME = Race(
-    pace=Pace.NO_SLOWER, ratio=Interval(median=1.0, low=0.99, high=1.01), noise=0.02, rounds=15
+SAME = SlowdownTest(
+    pace=Slowdown.NO_SLOWER, ratio=Interval(median=1.0, low=0.99, high=1.01), noise=0.02, rounds=15
 )
-SLOWER = replace(SAME, pace=Pace.SLOWER, ratio=Interval(median=1.4, low=1.3, high=1.5))
-UNCLEAR = replace(SAME, pace=Pace.CANNOT_TELL, ratio=Interval(median=1.1, low=0.9, high=1.3))
+SLOWER = replace(SAME, pace=Slowdown.SLOWER, ratio=Interval(median=1.4, low=1.3, high=1.5))
+UNCLEAR = replace(SAME, pace=Slowdown.CANNOT_TELL, ratio=Interval(median=1.1, low=0.9, high=1.3))
 
 
 @pytest.mark.parametrize(
     ("told", "status", "codes"),
     [
-        (Measured(devices="2 workers", first=SAME), Status.PASSED, []),
+        (MeasuredCheck(devices="2 workers", first=SAME), Status.PASSED, []),
         (
-            Measured(devices="2 workers", first=SLOWER, second=SLOWER),
+            MeasuredCheck(devices="2 workers", first=SLOWER, second=SLOWER),
             Status.FAILED,
-            [Code.MEASURED_SLOWER],
+            [ProblemCode.MEASURED_SLOWER],
         ),
-        (Measured(devices="2 workers", first=SLOWER, second=SAME), Status.INCONCLUSIVE, []),
-        (Measured(devices="2 workers", first=UNCLEAR), Status.INCONCLUSIVE, []),
-        (Measured(devices="2 workers", failure="it broke"), Status.FAILED, [Code.DOES_NOT_RUN]),
-        (Measured(devices="", unknown="8 devices need 8 cores"), Status.INCONCLUSIVE, []),
+        (MeasuredCheck(devices="2 workers", first=SLOWER, second=SAME), Status.INCONCLUSIVE, []),
+        (MeasuredCheck(devices="2 workers", first=UNCLEAR), Status.INCONCLUSIVE, []),
+        (
+            MeasuredCheck(devices="2 workers", failure="it broke"),
+            Status.FAILED,
+            [ProblemCode.DOES_NOT_RUN],
+        ),
+        (MeasuredCheck(devices="", unknown="8 devices need 8 cores"), Status.INCONCLUSIVE, []),
     ],
 )
 def test_a_check_fails_only_on_two_races_or_where_nothing_runs(told, status, codes):
@@ -131,19 +144,20 @@ def test_a_check_fails_only_on_two_races_or_where_nothing_runs(told, status, cod
 def test_what_was_measured_never_makes_a_failed_check_pass():
     failed = replace(PASSED, status=Status.FAILED)
     for told in (SAME, UNCLEAR):
-        found = with_measured(failed, Measured(devices="2 workers", first=told))
+        found = with_measured(failed, MeasuredCheck(devices="2 workers", first=told))
         assert found.status is Status.FAILED
 
 
 def test_what_was_measured_of_layers_that_moved_is_an_effect_of_why_they_did():
     moved, other = (
-        Problem(code=code, what="w", action="a") for code in (Code.SCOPE_CHANGED, Code.NO_KERNEL)
+        Problem(code=code, what="w", action="a")
+        for code in (ProblemCode.SCOPE_CHANGED, ProblemCode.NO_KERNEL)
     )
     failed = replace(PASSED, status=Status.FAILED, problems=(other, moved))
-    told = Measured(devices="2 workers", first=SLOWER, second=SLOWER)
+    told = MeasuredCheck(devices="2 workers", first=SLOWER, second=SLOWER)
     found = with_measured(failed, told).problems
     assert [problem.codes for problem in found] == [
-        (Code.NO_KERNEL,),
-        (Code.SCOPE_CHANGED, Code.MEASURED_SLOWER),
+        (ProblemCode.NO_KERNEL,),
+        (ProblemCode.SCOPE_CHANGED, ProblemCode.MEASURED_SLOWER),
     ]
     assert "measured on 2 workers: " in found[1].effects[0].what

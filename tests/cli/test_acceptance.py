@@ -15,7 +15,12 @@ from command_runs import Command, children_left, run_here
 from real_runs import needs_workers
 
 from placement_advisor.analysis import acceptance
-from placement_advisor.analysis.acceptance import Acceptance, Finding, Outcome, Pair
+from placement_advisor.analysis.acceptance import (
+    Acceptance,
+    AcceptanceCheck,
+    CheckOutcome,
+    DevicePair,
+)
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -86,8 +91,10 @@ def test_nothing_is_left_of_a_run_that_is_killed(tmp_path: Path) -> None:
     assert list(temp.iterdir()) == []
 
 
-def found(*findings: Finding) -> Acceptance:
-    pair = Pair(near="worker:0", far="worker:1", expected={}, peer_access=None, findings=findings)
+def found(*findings: AcceptanceCheck) -> Acceptance:
+    pair = DevicePair(
+        near="worker:0", far="worker:1", expected={}, peer_access=None, findings=findings
+    )
     return Acceptance(plan_testbed(TestbedKind.WORKERS, 2), OpGraph((), ()), (pair,), {})
 
 
@@ -95,7 +102,7 @@ def found(*findings: Finding) -> Acceptance:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty current folder; nothing is run, and all is well."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(acceptance, "accept", lambda *_: found())
+    monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found())
     return tmp_path
 
 
@@ -115,8 +122,8 @@ def test_a_bundle_goes_where_it_is_told(here: Path) -> None:
 
 
 def test_what_is_off_is_a_failed_check(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed = Finding("run", Outcome.OFF, "worker:1 was killed")
-    monkeypatch.setattr(acceptance, "accept", lambda *_: found(killed))
+    killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
+    monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
     ran = run_here("doctor", "--run")
     assert ran.code == 1
     assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
@@ -128,7 +135,7 @@ def test_what_cannot_be_set_up_is_an_error_and_leaves_no_bundle(
     def refuse(*_: object) -> Acceptance:
         raise TestbedError("nothing to run on")
 
-    monkeypatch.setattr(acceptance, "accept", refuse)
+    monkeypatch.setattr(acceptance, "run_acceptance", refuse)
     ran = run_here("doctor", "--run")
     assert (ran.code, ran.out) == (2, "")
     assert list(here.iterdir()) == []

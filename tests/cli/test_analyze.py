@@ -17,10 +17,10 @@ from real_runs import needs_workers
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
 from placement_advisor.analysis import analyze as analyze_stages
-from placement_advisor.analysis import apparatus
-from placement_advisor.analysis import refine as refining
-from placement_advisor.analysis import run as run_stage
-from placement_advisor.analysis.refine import Refined
+from placement_advisor.analysis import runs as refining
+from placement_advisor.analysis import runs as run_stage
+from placement_advisor.analysis import step_costs
+from placement_advisor.analysis.runs import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.machine import testbed_plan
@@ -34,8 +34,8 @@ from placement_advisor.tf.calls import runner
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.analysis.predict import Forecast
-    from placement_advisor.analysis.run import Results
+    from placement_advisor.analysis.predictions import Predictions
+    from placement_advisor.analysis.runs import RunResults
     from placement_advisor.solvers.effort import Effort
 
 NAMES = ["single", "towers", "alternating"]
@@ -75,7 +75,7 @@ def analysed(
     watch = Watch(output=folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        patch.setattr(apparatus, "Testbed", WatchedTestbed)
+        patch.setattr(step_costs, "Testbed", WatchedTestbed)
         ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW)
     return Analysed(ran=ran, folder=folder, calls=watch.calls)
 
@@ -96,7 +96,7 @@ def broken_run(
         folder = tmp_path / "out"
         watch = Watch(output=folder, before=before)
         monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        monkeypatch.setattr(apparatus, "Testbed", WatchedTestbed)
+        monkeypatch.setattr(step_costs, "Testbed", WatchedTestbed)
         ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "--json", *words)
         return Analysed(ran=ran, folder=folder, calls=watch.calls)
 
@@ -353,7 +353,7 @@ class TestAResumedRun:
 
         watch = Watch(output=folder, before=interrupt)
         monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        monkeypatch.setattr(apparatus, "Testbed", WatchedTestbed)
+        monkeypatch.setattr(step_costs, "Testbed", WatchedTestbed)
         ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW, "--resume")
         assert ran.code == 130
         assert content_of(folder) == before
@@ -467,8 +467,8 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
 def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predicted(
     advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def join(forecast: Forecast, results: Results, effort: Effort) -> Refined | None:
-        believed = refining.believed(forecast, results)
+    def join(forecast: Predictions, results: RunResults, effort: Effort) -> Refined | None:
+        believed = refining.prediction_correction(forecast, results)
         if "searched-2" in forecast.predicted or believed is None:
             return None
         towers = forecast.proposals.placements["towers"]
@@ -594,7 +594,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
     monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(apparatus, "Testbed", NoTestbed)
+    monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
     folder = tmp_path / "out"
     ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *QUICK, *words)
     assert ran.code == 0, ran.err
@@ -624,7 +624,7 @@ def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so
 ) -> None:
     monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(apparatus, "Testbed", NoTestbed)
+    monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
     folder = tmp_path / "out"
     ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quick", "-q")
     assert (ran.code, ran.err) == (0, "")

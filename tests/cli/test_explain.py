@@ -6,14 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import LAUNCH, Ran, run_here
 
-from placement_advisor.analysis.findings.rules import RULES, Rule
-from placement_advisor.check.check_result import Status
-from placement_advisor.check.explanations import EXPLANATIONS
-from placement_advisor.check.problem import Code
+from placement_advisor.analysis.findings.rules import RULES
+from placement_advisor.check.problems import EXPLANATIONS, ProblemCode, Status
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.findings.evidence import Rule
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,15 +43,15 @@ def test_every_code_of_a_check_says_what_it_means_when_it_is_found_and_what_to_d
     assert "## What to do\n\n" in ran.out
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.NAME)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_finding_goes_by_its_name_as_by_its_code(rule: Rule) -> None:
-    told = explain(rule.CODE).out
-    assert told.startswith(f"# {rule.CODE} {rule.NAME}\n")
-    assert explain(rule.CODE.lower()).out == told
-    assert explain(rule.NAME.upper()).out == explain(rule.NAME).out
+    told = explain(rule.code).out
+    assert told.startswith(f"# {rule.code} {rule.name}\n")
+    assert explain(rule.code.lower()).out == told
+    assert explain(rule.name.upper()).out == explain(rule.name).out
     # A problem of a check that is called the same stands before it.
-    assert explain(rule.NAME).out.endswith(told)
-    assert (explain(rule.NAME).out == told) is (rule.NAME not in EXPLANATIONS)
+    assert explain(rule.name).out.endswith(told)
+    assert (explain(rule.name).out == told) is (rule.name not in EXPLANATIONS)
 
 
 def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:
@@ -58,16 +60,16 @@ def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:
     lines = ran.out.splitlines()
     assert lines[:2] == ["Findings of advisor analyze:", "  PA101  backward-on-default-device"]
     codes = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert codes == [*(rule.CODE for rule in RULES), *(c for c in EXPLANATIONS if c != "PA101")]
+    assert codes == [*(rule.code for rule in RULES), *(c for c in EXPLANATIONS if c != "PA101")]
     (slower,) = (line for line in lines if "slower-step" in line)
     assert slower.split(maxsplit=1)[1] == "The simulated step takes longer"
 
 
 def test_codes_are_explained_and_in_the_page_on_ci() -> None:
-    assert list(EXPLANATIONS) == [*Code, Status.COULD_NOT_RUN, Status.INCONCLUSIVE]
+    assert list(EXPLANATIONS) == [*ProblemCode, Status.COULD_NOT_RUN, Status.INCONCLUSIVE]
     page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     table = page[page.index("## What fails") : page.index("## The same answer everywhere")]
-    assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(Code)
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(ProblemCode)
 
 
 def test_an_unknown_code_is_an_error_with_the_list() -> None:

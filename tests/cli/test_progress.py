@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.durations import Ahead
+from placement_advisor.analysis.progress import TimeAhead
 from placement_advisor.cli import progress as progress_module
 from placement_advisor.cli.progress import progress
 from placement_advisor.report import time_left
@@ -60,9 +60,9 @@ def test_a_line_says_what_is_left_in_all_from_there_on(monkeypatch: pytest.Monke
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=False) as watcher:
-        watcher.expect(Ahead(stage_s=20, later_s=25))
+        watcher.expect(TimeAhead(stage_s=20, later_s=25))
         watcher.working("tracing", 0, 1)
-        watcher.expect(Ahead(stage_s=10, later_s=15, doubt_s=95))
+        watcher.expect(TimeAhead(stage_s=10, later_s=15, doubt_s=95))
         watcher.working("timing rounds", 0, 15)
         watcher.working("timing rounds", 1, 15)
     assert stderr.getvalue() == (
@@ -77,7 +77,7 @@ def test_on_a_busy_machine_what_is_left_is_said_to_be_longer(
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=False) as watcher:
-        watcher.expect(Ahead(stage_s=20, later_s=25, is_busy=True))
+        watcher.expect(TimeAhead(stage_s=20, later_s=25, is_busy=True))
         watcher.working("tracing", 0, 1)
     assert stderr.getvalue() == "advisor: tracing, about 45 s left, longer while other work runs\n"
 
@@ -90,7 +90,7 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
     for module in (progress_module, time_left):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with progress(quiet=False) as watcher:
-        watcher.expect(Ahead(stage_s=50, later_s=30))
+        watcher.expect(TimeAhead(stage_s=50, later_s=30))
         watcher.working("searching placements", 0, 1)
         assert line_of(watcher) == "searching placements, about 80 s left"
         now[0] = 41.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from recorded_profiles import gpu, host, kernel, mark, write
 
-from placement_advisor.analysis.prices_elsewhere import Elsewhere
+from placement_advisor.analysis.target_costs import TargetHardware
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
@@ -36,7 +36,7 @@ def notes_of(logdir: Path, graph: OpGraph) -> tuple[str, ...]:
         tensorflow_version="",
     )
     recorded = read_recorded(logdir)
-    elsewhere = Elsewhere(label="2xV100", cluster=read_hardware("2xV100"), recorded=recorded)
+    elsewhere = TargetHardware(label="2xV100", cluster=read_hardware("2xV100"), recorded=recorded)
     return elsewhere.prices(traced).notes
 
 

@@ -7,10 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from placement_advisor.check.check_result import CheckResult, ModelResult, Status
-from placement_advisor.check.difference import Difference, Move, difference
-from placement_advisor.check.problem import Code, Effect, Place, Problem
-from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing
+from placement_advisor.check.problems import (
+    CheckResult,
+    CodePlace,
+    Effect,
+    ModelResult,
+    Problem,
+    ProblemCode,
+    Status,
+)
+from placement_advisor.check.record import (
+    Cut,
+    Difference,
+    LayerRecord,
+    Move,
+    Part,
+    PredictedVerdict,
+    Record,
+    difference,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +67,7 @@ BEFORE = Record(
         "GPU:0": {"variables": 2_000_000_000, "activations": 400_000_000},
         "GPU:1": {"variables": 1_000_000_000},
     },
-    standing=Standing.SPLIT,
+    standing=PredictedVerdict.SPLIT,
 )
 AFTER = replace(
     BEFORE,
@@ -80,14 +95,14 @@ AFTER = replace(
 )
 DIFFERENCE = difference(BEFORE, AFTER, [GPUS])
 COPIES = Problem(
-    code=Code.COPIES,
+    code=ProblemCode.COPIES,
     what="+4 copies per step (4 -> 8)",
     culprits=("dense_2/kernel GPU:0 -> GPU:1 +2.10 MB (models/ranker.py:41)", "2 more"),
     action="compute what is read there on that side, or send one tensor for several",
-    place=Place("models/ranker.py", 41),
+    place=CodePlace("models/ranker.py", 41),
 )
 LEFT = Problem(
-    code=Code.BACKWARD_LEFT,
+    code=ProblemCode.BACKWARD_LEFT,
     what="the backward pass of 1 layer has left GPU:1: its ops have no device and run on GPU:0",
     culprits=(
         "backward pass of dense_2: GPU:1 -> GPU:0 (models/ranker.py:41)",
@@ -96,17 +111,17 @@ LEFT = Problem(
     ),
     effects=(
         Effect(
-            code=Code.SLOWER,
+            code=ProblemCode.SLOWER,
             what="the predicted step takes 10.4% longer (9.96 ms -> 11.0 ms, 5% are allowed)",
         ),
-        Effect(code=Code.COPIES, what="+4 copies per step (4 -> 8)"),
+        Effect(code=ProblemCode.COPIES, what="+4 copies per step (4 -> 8)"),
     ),
     action="compute gradients with tf.gradients(loss, variables) inside the tf.function",
-    place=Place("models/ranker.py", 41),
+    place=CodePlace("models/ranker.py", 41),
     source="gradients = tape.gradient(loss, variables)",
 )
 BUDGET = Problem(
-    code=Code.OVER_BUDGET,
+    code=ProblemCode.OVER_BUDGET,
     what="GPU:0 needs 2.90 GB of memory, max_peak_memory is 2.50 GB",
     culprits=("2.00 GB variables", "900 MB activations"),
     action="make the batch smaller, move layers, or raise the budget in pyproject.toml",
@@ -117,7 +132,7 @@ def passed(name: str = "models/deepconn.py", notes: Iterable[str] = ()) -> Model
     return ModelResult(
         model=name,
         placement="towers",
-        place=Place("pyproject.toml", 20),
+        place=CodePlace("pyproject.toml", 20),
         status=Status.PASSED,
         notes=tuple(notes),
         before=BEFORE,
@@ -129,7 +144,7 @@ def failed(**changes: Any) -> ModelResult:
     values: dict[str, Any] = {
         "model": "models/ranker.py:train_step",
         "placement": "placements/ranker.json",
-        "place": Place("pyproject.toml", 12),
+        "place": CodePlace("pyproject.toml", 12),
         "status": Status.FAILED,
         "problems": (LEFT, BUDGET),
         "notes": ("renamed, which is no change: keys is names now",),
@@ -145,7 +160,7 @@ def inconclusive(
 ) -> ModelResult:
     return replace(
         passed("models/words.py", notes),
-        place=Place("pyproject.toml", 28),
+        place=CodePlace("pyproject.toml", 28),
         status=Status.INCONCLUSIVE,
     )
 
@@ -154,7 +169,7 @@ def could_not_run() -> ModelResult:
     return ModelResult(
         model="models/gone.py",
         placement="auto",
-        place=Place("pyproject.toml", 24),
+        place=CodePlace("pyproject.toml", 24),
         status=Status.COULD_NOT_RUN,
         error="models/gone.py: no such file",
         hint="correct path in pyproject.toml",
@@ -194,7 +209,7 @@ hostile_names = names.filter(lambda name: bool(name.split()))
 
 def hostile(name: str) -> CheckResult:
     """Return a check of models in which everything is called so."""
-    there, here = Place(f"{name}.py", 1), Place(name, 2)
+    there, here = CodePlace(f"{name}.py", 1), CodePlace(name, 2)
     device = f"{name}:0"
     before = replace(
         BEFORE, memory_bytes={device: {name: 1_000}}, layers={name: BEFORE.layers["head"]}
@@ -213,10 +228,10 @@ def hostile(name: str) -> CheckResult:
         on_host_added=((name, name),),
     )
     problem = Problem(
-        code=Code.MEMORY,
+        code=ProblemCode.MEMORY,
         what=name,
         culprits=(name, name),
-        effects=(Effect(code=Code.COPIES, what=name),),
+        effects=(Effect(code=ProblemCode.COPIES, what=name),),
         action=name,
         place=here,
         source=name,

@@ -11,7 +11,7 @@ from sample_analysis import sample
 from sample_break_even import FOUND
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, HowToSplit
-from placement_advisor.analysis.recorder import SoFar
+from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.files.contract import like
 from placement_advisor.graph.op import Edge, Op
@@ -98,7 +98,7 @@ def write_sample(
         ),
         break_even=FOUND,
     )
-    Tab(logdir, graph).show(like(SoFar, analysis, doing=doing) if doing else analysis)
+    Tab(logdir, graph).show(like(AnalysisSnapshot, analysis, doing=doing) if doing else analysis)
 
 
 def _graph(layers: Sequence[str]) -> OpGraph:

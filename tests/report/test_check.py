@@ -32,7 +32,7 @@ from sample_check import (
     passed,
 )
 
-from placement_advisor.check.problem import Code, Place, Problem
+from placement_advisor.check.problems import CodePlace, Problem, ProblemCode
 from placement_advisor.report.check.check_formats import (
     MAX_ANNOTATIONS,
     check_as_github,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from markdown_it.token import Token
 
-    from placement_advisor.check.check_result import CheckResult
+    from placement_advisor.check.problems import CheckResult
 
 GOLDEN = Path(__file__).parent / "golden"
 SARIF = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def test_each_symptom_is_told_once() -> None:
 
 def test_a_model_that_is_not_locked_has_its_figures() -> None:
     problem = Problem(
-        code=Code.NOT_LOCKED,
+        code=ProblemCode.NOT_LOCKED,
         what="the lock file does not have this model",
         action="advisor check --update, and commit what it writes",
     )
@@ -279,7 +279,9 @@ def commands(text: str) -> list[Command]:
 
 
 def test_percent_signs_commas_and_colons_are_escaped() -> None:
-    model = failed(model="a,b:c%", place=Place("p,q.toml", 3), problems=(), notes=("5 %\nmore",))
+    model = failed(
+        model="a,b:c%", place=CodePlace("p,q.toml", 3), problems=(), notes=("5 %\nmore",)
+    )
     assert check_as_github(check(model)) == (
         "::error file=p%2Cq.toml,line=3,title=a%2Cb%3Ac%25%3A failed::5 %25 more%0A"
         "where: p,q.toml:3\n"
@@ -331,7 +333,7 @@ def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code(
     content = run(sample_check.sample())
     driver = content["tool"]["driver"]
     rules = [rule["id"] for rule in driver.pop("rules")]
-    assert rules == [*Code, "could-not-run", "inconclusive"]
+    assert rules == [*ProblemCode, "could-not-run", "inconclusive"]
     for found in content["results"]:
         assert rules[found["ruleIndex"]] == found["ruleId"]
     del driver["version"]
@@ -364,7 +366,7 @@ def test_a_run_in_which_a_model_could_not_be_checked_was_not_successful() -> Non
 
 
 def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise() -> None:
-    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=Place("b.py", 7))
+    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=CodePlace("b.py", 7))
     first = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET))))
     assert len(set(first)) == 3
     assert fingerprints(check(failed(problems=(moved, BUDGET, BUDGET)))) == first
@@ -373,10 +375,10 @@ def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise
 
 
 def test_a_path_is_a_uri_from_the_root_of_the_repository() -> None:
-    blanks = replace(COPIES, place=Place("my models/ä.py", 1))
+    blanks = replace(COPIES, place=CodePlace("my models/ä.py", 1))
     (found,) = run(check(failed(problems=(blanks,))))["results"]
     assert location(found) == "my%20models/%C3%A4.py"
-    placed = replace(COPIES, place=Place("../placements/p.json", 1))
+    placed = replace(COPIES, place=CodePlace("../placements/p.json", 1))
     result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
     found = run(result)["results"]
     assert [*map(location, found)] == ["models/here/models/ranker.py", "models/placements/p.json"]

@@ -25,9 +25,8 @@ from sample_hosts import summary_of_hosts
 from simulated_steps import towers
 from summary_graphs import op, training_step
 
-from placement_advisor.check.check_result import Status
-from placement_advisor.check.problem import ACTIONS, Code
-from placement_advisor.check.record import Part, Standing
+from placement_advisor.check.problems import ACTIONS, ProblemCode, Status
+from placement_advisor.check.record import Part, PredictedVerdict
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.files.contract import json_text, plain
 from placement_advisor.graph.graph_summary import LARGEST_TENSORS, summarize
@@ -257,11 +256,11 @@ def test_schemas_know_every_name_that_there_is() -> None:
     trace = load_schema("trace")["properties"]
     tensors, loops = trace["largest_tensors"], trace["control_flow"]["items"]["properties"]
     for named, kinds in (
-        (problem["code"]["enum"], Code),
+        (problem["code"]["enum"], ProblemCode),
         (problem["effects"]["items"]["properties"]["code"]["enum"], ACTIONS),
         (results["status"]["enum"], Status),
         (move["part"]["enum"], Part),
-        (record["verdict"]["enum"], Standing),
+        (record["verdict"]["enum"], PredictedVerdict),
         (step["cost_shares"]["properties"], CostBasis),
         (step["path"]["items"]["properties"]["kind"]["enum"], PathKind),
         (step["path_ns"]["properties"], PathKind),

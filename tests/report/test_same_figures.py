@@ -16,7 +16,7 @@ from drawn_pictures import words
 from sample_analysis import published
 from simulated_steps import towers_graph
 
-from placement_advisor.analysis.advice.recommend import recommend
+from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.pictures.bars import busy_ns, steps_of

@@ -12,7 +12,7 @@ from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
 from tab_samples import write_sample
 
-from placement_advisor.analysis.recorder import SoFar
+from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import like
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
@@ -179,7 +179,7 @@ def test_what_was_not_measured_and_layers_of_a_split_of_the_batch_are_left_out()
 
 def test_before_anything_is_known_there_is_the_model_and_what_is_done(tmp_path: Path) -> None:
     model = sample().model
-    early = SoFar(doing="measuring costs", model=model, testbed=None, candidates=())
+    early = AnalysisSnapshot(doing="measuring costs", model=model, testbed=None, candidates=())
     Tab(tmp_path, towers_graph()).show(early)
     overview = read_overview(tmp_path / OVERVIEW)
     assert overview.headline == "Running: measuring costs"
@@ -192,7 +192,7 @@ def test_details_are_written_again_only_when_there_is_more(tmp_path: Path) -> No
     analysis = sample()
     tab = Tab(tmp_path, towers_graph())
     unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
-    early = like(SoFar, analysis, candidates=unmeasured, doing="timing")
+    early = like(AnalysisSnapshot, analysis, candidates=unmeasured, doing="timing")
     tab.show(early)
     file = tmp_path / DETAILS / "towers.json"
     first = file.stat()

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from placement_advisor.analysis.hosts import HostsAsked, connect
+from placement_advisor.analysis.hosts import HostOptions, connect
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.processes.calls import CallFailure
@@ -64,7 +64,7 @@ def _answer(asked: Asked, name: str) -> Any:
 def _main(words: str, launch: str) -> None:
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         preload()
-        asked = HostsAsked(requests=parse_hosts(words), launch=launch, link=HostLink.TLS)
+        asked = HostOptions(requests=parse_hosts(words), launch=launch, link=HostLink.TLS)
         connected = connect(asked, stack, SilentProgress())
         site = RemoteLauncher(connected.plan, connected.hosts, Path(scratch))
         stack.callback(site.close)

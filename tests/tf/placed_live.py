@@ -16,7 +16,7 @@ from tensorflow.python.eager import context
 from traced_models import at_random
 
 import placement_advisor
-from placement_advisor.analysis.advice.instructions import how_to_split
+from placement_advisor.analysis.instructions import how_to_split
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.tf.own_step.place import live_step

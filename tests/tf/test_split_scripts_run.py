@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from split_scripts import split_script
 
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.candidates.references import as_written
 from placement_advisor.graph.op import Role
 from placement_advisor.tf.answers import Traced
@@ -35,7 +35,7 @@ def is_split(child: Child, folder: Path, seed: int) -> None:
     assert traced.batch_size == script.batch
     assert traced.mode == "train"
 
-    cluster = read_elsewhere("2xV100-NVLink", None).cluster
+    cluster = read_target_hardware("2xV100-NVLink", None).cluster
     own = as_written(traced.graph, traced.requested_device_of, cluster)
     assert own is not None
     first, second = cluster.device_names()

@@ -10,8 +10,8 @@ import pytest
 from finding_evidence import evidence_of
 from traced_models import trace
 
-from placement_advisor.analysis.findings import table_updated_whole
-from placement_advisor.analysis.findings.explanations import page
+from placement_advisor.analysis.findings import step_rules
+from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Finding
 
-CODE = re.findall(r"```python\n(.*?)```", page("PA307"), re.DOTALL)[0]
+CODE = re.findall(r"```python\n(.*?)```", finding_page("PA307"), re.DOTALL)[0]
 _MODEL = """
 import numpy as np
 {code}
@@ -46,7 +46,7 @@ def _found(
     graph = trace(path, folder, run=False).graph
     cluster = assumed_cluster(2)
     costs = roofline_by_place(graph, cluster)
-    return table_updated_whole.find(evidence_of(graph, costs, cluster=cluster))
+    return step_rules.find_table_updated_whole(evidence_of(graph, costs, cluster=cluster))
 
 
 @pytest.mark.parametrize("optimizer", ["Adam()", "AdamW()", "SGD(0.1, momentum=0.9)", "Ftrl()"])

@@ -1,36 +1,26 @@
-"""All rules, and their findings in the order of what they save.
+"""All rules of findings: their findings in the order of what they save, and their pages.
 
-What rules find in one split is made to go together (`moves`), and keeps its order.
+Findings about one split are combined and keep their order (`combined`). The page of a finding is
+a file in `pages/`, which the documentation links to.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from importlib import resources
+from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED
-from placement_advisor.analysis.findings import (
-    backward_on_default_device,
-    batch_too_small,
-    device_waits_for_host,
-    does_not_fit,
-    idle_device,
-    input_without_overlap,
-    memory_on_first_device,
-    moved_by_tensorflow,
-    no_gpu_kernel,
-    one_step_per_call,
-    plain_float32,
-    replicas_differ,
-    scope_without_effect,
-    step_waits_for_transfers,
-    table_updated_whole,
-    uneven_load,
-    unfused_elementwise,
-    variable_read_across,
+from placement_advisor.analysis.findings import scope_rules, split_rules, step_rules
+from placement_advisor.analysis.findings.evidence import (
+    Rule,
+    SplitFinding,
+    combined,
+    split_placements_to_time,
 )
-from placement_advisor.analysis.findings.moves import InSplit, to_be_timed, together
+from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,35 +30,25 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
 
 
-class Rule(Protocol):
-    """A module with one rule."""
-
-    CODE: str
-    NAME: str
-
-    def find(self, evidence: Evidence) -> tuple[Finding | InSplit, ...]:
-        """Return what the rule has found, nothing if all is well."""
-
-
 RULES: tuple[Rule, ...] = (
-    backward_on_default_device,
-    no_gpu_kernel,
-    variable_read_across,
-    moved_by_tensorflow,
-    scope_without_effect,
-    step_waits_for_transfers,
-    uneven_load,
-    idle_device,
-    device_waits_for_host,
-    batch_too_small,
-    input_without_overlap,
-    replicas_differ,
-    plain_float32,
-    unfused_elementwise,
-    table_updated_whole,
-    one_step_per_call,
-    does_not_fit,
-    memory_on_first_device,
+    scope_rules.BACKWARD_ON_DEFAULT_DEVICE,
+    scope_rules.NO_GPU_KERNEL,
+    scope_rules.VARIABLE_READ_ACROSS,
+    scope_rules.MOVED_BY_TENSORFLOW,
+    scope_rules.SCOPE_WITHOUT_EFFECT,
+    split_rules.STEP_WAITS_FOR_TRANSFERS,
+    split_rules.UNEVEN_LOAD,
+    split_rules.IDLE_DEVICE,
+    step_rules.DEVICE_WAITS_FOR_HOST,
+    step_rules.BATCH_TOO_SMALL,
+    step_rules.INPUT_WITHOUT_OVERLAP,
+    step_rules.REPLICAS_DIFFER,
+    step_rules.PLAIN_FLOAT32,
+    step_rules.UNFUSED_ELEMENTWISE,
+    step_rules.TABLE_UPDATED_WHOLE,
+    step_rules.ONE_STEP_PER_CALL,
+    split_rules.DOES_NOT_FIT,
+    split_rules.MEMORY_ON_FIRST_DEVICE,
 )
 
 
@@ -81,27 +61,31 @@ def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     has what it would save.
     """
     ranked: list[tuple[tuple[bool, bool, bool, float], Finding]] = []
-    for group in settled(evidence, [each for rule in RULES for each in rule.find(evidence)]):
+    for group in combine_findings(
+        evidence, [each for rule in RULES for each in rule.find(evidence)]
+    ):
         least_ns = math.inf  # What builds on another finding comes behind it.
         for finding in group:
             shown = replace(finding, saving=None) if finding.is_hypothetical else finding
             least_ns = min(least_ns, shown.saving.saving_ns if shown.saving else 0)
-            fits = shown.code != does_not_fit.CODE
+            fits = shown.code != split_rules.DOES_NOT_FIT_CODE
             is_far = shown.saving is not None and shown.saving.basis == EXTRAPOLATED
             ranked.append(((shown.is_hypothetical, fits, is_far, -least_ns), shown))
     ranked.sort(key=lambda each: each[0])
     return tuple(finding for _, finding in ranked)
 
 
-def settled(evidence: Evidence, found: Sequence[Finding | InSplit]) -> list[tuple[Finding, ...]]:
+def combine_findings(
+    evidence: Evidence, found: Sequence[Finding | SplitFinding]
+) -> list[tuple[Finding, ...]]:
     """Return the findings: each alone, or with the others about its split, in their order."""
     return [
-        *((each,) for each in found if not isinstance(each, InSplit)),
-        *(together(evidence, group) for group in _by_split(found)),
+        *((each,) for each in found if not isinstance(each, SplitFinding)),
+        *(combined(evidence, group) for group in _by_split(found)),
     ]
 
 
-def what_to_time(evidence: Evidence) -> list[Placement]:
+def placements_to_time(evidence: Evidence) -> list[Placement]:
     """Return the splits to run, as they are and with what would be moved in them.
 
     Of a split that nobody has or is told to make nothing is shown that it would save.
@@ -113,13 +97,34 @@ def what_to_time(evidence: Evidence) -> list[Placement]:
         placement
         for group in groups
         if not group[0].split.is_hypothetical
-        for placement in to_be_timed(evidence, group)
+        for placement in split_placements_to_time(evidence, group)
     ]
 
 
-def _by_split(found: Sequence[Finding | InSplit]) -> list[list[InSplit]]:
-    about: dict[str, list[InSplit]] = {}
+def _by_split(found: Sequence[Finding | SplitFinding]) -> list[list[SplitFinding]]:
+    about: dict[str, list[SplitFinding]] = {}
     for each in found:
-        if isinstance(each, InSplit):
+        if isinstance(each, SplitFinding):
             about.setdefault(each.split.name, []).append(each)
     return [*about.values()]
+
+
+_LINK = re.compile(r"\[(PA\d+)\]\(PA\d+\.md\)")
+
+
+def finding_page(code: str) -> str:
+    """Return the page of a finding as Markdown, other findings in it by their codes, not as links.
+
+    The case of the code does not matter.
+
+    Raises:
+        AdvisorError: no such code.
+    """
+    known = [rule.code for rule in RULES]
+    if code.upper() not in known:
+        raise AdvisorError(
+            f"no finding is called {code!r}; there are {', '.join(known)}",
+            hint="`advisor explain` lists them with their names",
+        )
+    folder = resources.files("placement_advisor.analysis.findings") / "pages"
+    return _LINK.sub(r"\1", (folder / f"{code.upper()}.md").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
 from placement_advisor.units import counted, format_bandwidth, format_ns
 

@@ -19,16 +19,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from placement_advisor import __version__
-from placement_advisor.check.check_result import Status
-from placement_advisor.check.explanations import EXPLANATIONS
+from placement_advisor.check.problems import EXPLANATIONS, Status
 from placement_advisor.report.check.check_words import Level, sentences, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from placement_advisor.check.check_result import CheckResult
-    from placement_advisor.check.explanations import Explanation
-    from placement_advisor.check.problem import Place
+    from placement_advisor.check.problems import CheckResult, CodePlace, Explanation
     from placement_advisor.report.check.check_words import Event, Told
 
 MAX_ANNOTATIONS = 10
@@ -65,7 +62,7 @@ def _notes(told: Told) -> str:
     return _command("notice", told.place, told.model, told.notes)
 
 
-def _command(name: str, place: Place, title: str, lines: Iterable[str]) -> str:
+def _command(name: str, place: CodePlace, title: str, lines: Iterable[str]) -> str:
     file = _property(place.file)
     text = _data("\n".join(lines))
     return f"::{name} file={file},line={place.line},title={_property(title)}::{text}"
@@ -130,7 +127,7 @@ def _results(told: Told) -> Iterator[dict[str, Any]]:
         }
 
 
-def _at(place: Place, level: Level, text: str) -> dict[str, Any]:
+def _at(place: CodePlace, level: Level, text: str) -> dict[str, Any]:
     # Without the space, text in brackets before text in parentheses would be a link.
     return {
         "level": level.value,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.check.check_result import Status
+from placement_advisor.check.problems import Status
 from placement_advisor.report.check.check_words import (
     BYTES,
     COPIES,
@@ -26,7 +26,7 @@ from placement_advisor.report.document import NOTHING, code_block, escape, markd
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.check.check_result import CheckResult
+    from placement_advisor.check.problems import CheckResult
     from placement_advisor.report.check.check_words import Figure, Told
 
 # GitHub takes comments of 65,536 characters; what posts them may add a line of its own. Its

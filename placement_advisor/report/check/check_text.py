@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.check.check_result import Status
+from placement_advisor.check.problems import Status
 from placement_advisor.report.check.check_words import (
     details,
     has_changed,
@@ -23,7 +23,7 @@ from placement_advisor.report.document import Table, text_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.check.check_result import CheckResult
+    from placement_advisor.check.problems import CheckResult
     from placement_advisor.report.check.check_words import Event, Told
 
 _COLUMN = max(map(len, Status)) + 2

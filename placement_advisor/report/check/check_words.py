@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.check.check_result import Status
-from placement_advisor.check.problem import LASTING, Place
+from placement_advisor.check.problems import LASTING, CodePlace, Status
 from placement_advisor.check.record import Part
 from placement_advisor.report.document import NOTHING, one_line
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
@@ -22,9 +21,8 @@ from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from placement_advisor.check.check_result import CheckResult, ModelResult
-    from placement_advisor.check.difference import Difference
-    from placement_advisor.check.record import Cut, LayerRecord, Record
+    from placement_advisor.check.problems import CheckResult, ModelResult
+    from placement_advisor.check.record import Cut, Difference, LayerRecord, Record
 
 # Of each sort of change. Whoever wants all of them reads the diff of the lock file.
 MAX_CHANGES = 8
@@ -56,7 +54,7 @@ class Event:
 
     code: str
     what: str
-    place: Place
+    place: CodePlace
     culprits: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
     action: str | None = None
@@ -79,7 +77,7 @@ class Told:
 
     model: str
     placement: str
-    place: Place
+    place: CodePlace
     status: Status
     level: Level
     events: tuple[Event, ...]
@@ -97,7 +95,7 @@ def tell(result: CheckResult) -> tuple[Told, ...]:
 def verdict(result: CheckResult) -> str:
     """Return what the check comes to in one line.
 
-    >>> from placement_advisor.check.check_result import CheckResult
+    >>> from placement_advisor.check.problems import CheckResult
     >>> verdict(CheckResult(lock_file="placements.lock.json", results=()))
     'no models to check'
     """
@@ -206,7 +204,7 @@ def _event(model: ModelResult, status: Status, what: str, action: str | None = N
     return Event(code=status.value, what=what, place=_clean(model.place), action=action)
 
 
-def _clean(place: Place) -> Place:
+def _clean(place: CodePlace) -> CodePlace:
     return place._replace(file=plain(place.file))
 
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Le, MaxLen
 from pydantic import AfterValidator
 
-from placement_advisor.analysis.advice.reasons import speedup_of
-from placement_advisor.analysis.findings.explanations import page
-from placement_advisor.analysis.recorder import SoFar
+from placement_advisor.analysis.findings.rules import finding_page
+from placement_advisor.analysis.reasons import speedup_of
+from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, plain, read
 from placement_advisor.files.foreign_json import MisfitError, shown
@@ -262,7 +262,7 @@ class Overview:
             raise MisfitError("not a figure for each column", "candidates")
 
     @classmethod
-    def so_far(cls, told: SoFar, layers: LayerMap) -> Overview:
+    def so_far(cls, told: AnalysisSnapshot, layers: LayerMap) -> Overview:
         """Return what is shown of an analysis that goes on."""
         testbed, rows = told.testbed, scaling(told.candidates)
         hosts: dict[str, tuple[str, ...]] = {}
@@ -286,7 +286,7 @@ class Overview:
     @classmethod
     def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
-        before = cls.so_far(like(SoFar, told, doing=""), layers)
+        before = cls.so_far(like(AnalysisSnapshot, told, doing=""), layers)
         answer, as_is = told.recommendation, figures.as_is_interval(told)
         others = Part(items=answer.others, folded="The other candidates")
         own = f"{figures.AS_IS}: your own step, unmodified, with all of the machine."
@@ -323,7 +323,7 @@ def _finding(finding: found.Finding) -> Section:
     saves = f"Saves {statements.saving_text(finding.saving)}." if finding.saving else ""
     where = statements.where_text(finding)
     texts = Part(other, is_hint=True), Part(finding.action), Part(where, is_hint=True), Part(saves)
-    means = Part(markdown=page(finding.code), folded=f"What {finding.code} means")
+    means = Part(markdown=finding_page(finding.code), folded=f"What {finding.code} means")
     parts = (*(each for each in texts if each.text), means)
     return Section(f"{finding.code} {finding.finding}", parts)
 
@@ -566,7 +566,7 @@ class Tab:
         # What has been written of each candidate: its prediction, its profile.
         self._written: dict[str, tuple[object, object]] = {}
 
-    def show(self, told: found.Analysis | SoFar) -> None:
+    def show(self, told: found.Analysis | AnalysisSnapshot) -> None:
         """Write what there is; of candidates, what is new."""
         for candidate in told.candidates:
             content = candidate.predicted, candidate.profile
@@ -575,7 +575,7 @@ class Tab:
                 details = Details.of(candidate, self._graph, self._layers, devices)
                 self._write(f"{DETAILS}/{candidate.name}.json", details)
                 self._written[candidate.name] = content
-        if isinstance(told, SoFar):
+        if isinstance(told, AnalysisSnapshot):
             self._write(OVERVIEW, Overview.so_far(told, self._layers))
         else:
             self._write(OVERVIEW, Overview.of(told, self._layers))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.acceptance import (
     Acceptance,
     Cards,
-    Pair,
-    placed,
+    DevicePair,
+    judge_placement,
+    judge_profile,
+    judge_values,
     planned_pairs,
-    profiled,
-    values,
 )
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
@@ -151,20 +151,20 @@ def run(
     step_us: int = STEP_US,
     steps: int = STEPS,
     prepared: Prepared = PREPARED,
-) -> Pair:
+) -> DevicePair:
     """Return what would be found of steps with these events."""
     path = folder / "gpus.xplane.pb"
     write_planes(path, _planes(kernels, (INPUT, *copies), step_us))
     (pair,) = planned_pairs(PLAN, GRAPH, cards, {})
     findings = (
-        placed(pair, prepared),
-        values(list(outputs().values())),
-        *profiled(pair, read_gpu_steps(path, NUMBERS), steps, STEP_NS),
+        judge_placement(pair, prepared),
+        judge_values(list(outputs().values())),
+        *judge_profile(pair, read_gpu_steps(path, NUMBERS), steps, STEP_NS),
     )
     return replace(pair, findings=findings, files=ProfileFiles(client=path, devices={}))
 
 
-def acceptance(*pairs: Pair) -> Acceptance:
+def acceptance(*pairs: DevicePair) -> Acceptance:
     """Return what would be found of these."""
     return Acceptance(PLAN, GRAPH, pairs, {"ann": "user", "gpu-box": "machine"})
 

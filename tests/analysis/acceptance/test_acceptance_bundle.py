@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from gpu_runs import NUMBERS, acceptance, run
 
-from placement_advisor.analysis.acceptance import Finding, Outcome
+from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.machine.doctor.examine_machine import examine
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.xplane_schema import new_space
@@ -23,7 +23,7 @@ from placement_advisor.results.contracts import load_schema
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis.acceptance import Pair
+    from placement_advisor.analysis.acceptance import DevicePair
 
 PROFILE = "profiles/GPU-0-and-GPU-1/client.xplane.pb"
 # What a profiler may write down of a machine.
@@ -34,7 +34,7 @@ PRIVATE = (
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
+def pair(tmp_path: Path) -> DevicePair:
     """A run on GPUs whose profile holds private texts wherever there is room for one."""
     found = run(tmp_path)
     assert found.files is not None
@@ -62,14 +62,14 @@ def contents(path: Path) -> dict[str, bytes]:
         return {name: bundle.read(name) for name in bundle.namelist()}
 
 
-def bundle_of(pair: Pair, folder: Path) -> dict[str, bytes]:
+def bundle_of(pair: DevicePair, folder: Path) -> dict[str, bytes]:
     path = folder / "it.zip"
     seen = acceptance(pair)
     write_bundle(path, Acceptance.of(seen, folder / "gpu-box" / "it.zip"), seen, examine())
     return contents(path)
 
 
-def test_it_holds_what_it_says_and_nothing_else(pair: Pair, tmp_path: Path) -> None:
+def test_it_holds_what_it_says_and_nothing_else(pair: DevicePair, tmp_path: Path) -> None:
     found = bundle_of(pair, tmp_path)
     assert set(found) == {
         "README.txt",
@@ -82,12 +82,12 @@ def test_it_holds_what_it_says_and_nothing_else(pair: Pair, tmp_path: Path) -> N
         jsonschema.Draft202012Validator(load_schema(schema)).validate(json.loads(found[name]))
 
 
-def test_no_private_text_is_in_any_file_of_it(pair: Pair, tmp_path: Path) -> None:
+def test_no_private_text_is_in_any_file_of_it(pair: DevicePair, tmp_path: Path) -> None:
     assert pair.files is not None
     raw = pair.files.client.read_bytes()
     assert all(text.encode() in raw for text in PRIVATE)
     problem = f"{tmp_path}/p.xplane.pb of ann on gpu-box at 10.1.2.3 cannot be read"
-    findings = (Finding("run", Outcome.OFF, problem),)
+    findings = (AcceptanceCheck("run", CheckOutcome.OFF, problem),)
     found = bundle_of(replace(pair, findings=findings), tmp_path)
     found["graph.json.gz"] = gzip.decompress(found["graph.json.gz"])
     for name, content in found.items():
@@ -99,7 +99,7 @@ def test_no_private_text_is_in_any_file_of_it(pair: Pair, tmp_path: Path) -> Non
     assert findings[0]["finding"] == "PATH of user on machine at ADDRESS cannot be read"
 
 
-def test_its_profile_says_the_same_as_the_raw_one(pair: Pair, tmp_path: Path) -> None:
+def test_its_profile_says_the_same_as_the_raw_one(pair: DevicePair, tmp_path: Path) -> None:
     path = tmp_path / "scrubbed.xplane.pb"
     path.write_bytes(bundle_of(pair, tmp_path)[PROFILE])
     profile = read_gpu_steps(path, NUMBERS)
@@ -107,5 +107,5 @@ def test_its_profile_says_the_same_as_the_raw_one(pair: Pair, tmp_path: Path) ->
     assert profile == read_gpu_steps(pair.files.client, NUMBERS)
 
 
-def test_a_pair_that_did_not_run_has_no_profile(pair: Pair, tmp_path: Path) -> None:
+def test_a_pair_that_did_not_run_has_no_profile(pair: DevicePair, tmp_path: Path) -> None:
     assert PROFILE not in bundle_of(replace(pair, files=None), tmp_path)

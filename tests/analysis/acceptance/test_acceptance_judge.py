@@ -26,11 +26,11 @@ from gpu_runs import (
 )
 
 from placement_advisor.analysis.acceptance import (
+    AcceptanceCheck,
     Cards,
-    Finding,
-    Outcome,
+    CheckOutcome,
+    judge_values,
     planned_pairs,
-    values,
 )
 from placement_advisor.files.contract import plain
 from placement_advisor.machine.devices import Device
@@ -45,19 +45,19 @@ from placement_advisor.tf.acceptance.known_step import outputs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis.acceptance import Pair
+    from placement_advisor.analysis.acceptance import DevicePair
 
 
-def named(pair: Pair, outcome: Outcome) -> set[str]:
+def named(pair: DevicePair, outcome: CheckOutcome) -> set[str]:
     return {each.name for each in pair.findings if each.outcome is outcome}
 
 
-def words(pair: Pair, name: str) -> str:
+def words(pair: DevicePair, name: str) -> str:
     (found,) = (each.finding for each in pair.findings if each.name == name)
     return found
 
 
-def published(tmp_path: Path, *pairs: Pair) -> Acceptance:
+def published(tmp_path: Path, *pairs: DevicePair) -> Acceptance:
     return Acceptance.of(acceptance(*pairs), tmp_path / "it.zip")
 
 
@@ -72,7 +72,7 @@ def copied(producer: str, **changes: Any) -> tuple[Copy, ...]:
 
 def test_a_right_profile_is_trusted(tmp_path: Path) -> None:
     pair = run(tmp_path)
-    assert named(pair, Outcome.OK) == {each.name for each in pair.findings}
+    assert named(pair, CheckOutcome.OK) == {each.name for each in pair.findings}
     assert words(pair, "copies") == "there 3 of 3, back 3 of 3"
     assert words(pair, "bytes") == "there 4,457,472 of 4,457,472, back 4,718,592 of 4,718,592"
     assert words(pair, "ops") == "15 of 15 seen in the profile"
@@ -82,7 +82,7 @@ def test_a_right_profile_is_trusted(tmp_path: Path) -> None:
 
 def test_copies_over_the_host_are_right_where_the_driver_gives_no_access(tmp_path: Path) -> None:
     pair = run(tmp_path, copies=over_host(COPIED), cards=NO_ACCESS)
-    assert named(pair, Outcome.OFF) == set()
+    assert named(pair, CheckOutcome.OFF) == set()
     assert words(pair, "copies") == "there 3 of 3, back 3 of 3"
     assert words(pair, "peer access") == "copies go over the host; the driver says CNS"
 
@@ -134,14 +134,14 @@ LIES: dict[str, tuple[dict[str, Any], set[str]]] = {
 def test_a_profile_that_lies_is_found_out(tmp_path: Path, lie: str) -> None:
     changes, off = LIES[lie]
     pair = run(tmp_path, **changes)
-    assert named(pair, Outcome.OFF) == off
+    assert named(pair, CheckOutcome.OFF) == off
     assert not published(tmp_path, pair).trusted
 
 
 def test_marks_that_leave_out_most_of_a_step_are_found_out(tmp_path: Path) -> None:
     pair = run(tmp_path, step_us=340)
     assert "the profile does not cover the steps" in words(pair, "steps")
-    assert {"steps", "ops", "copies"} <= named(pair, Outcome.OFF)
+    assert {"steps", "ops", "copies"} <= named(pair, CheckOutcome.OFF)
 
 
 def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
         crossings=(*PREPARED.crossings[1:], more),
     )
     pair = run(tmp_path, prepared=prepared)
-    assert named(pair, Outcome.OFF) == {"placed"}
+    assert named(pair, CheckOutcome.OFF) == {"placed"}
     assert words(pair, "placed") == (
         "14 of 15 ops where they were put; 5 of 6 tensors cross; TensorFlow moved "
         "far/large_sum: task 0 GPU:1 → task 0 CPU:0; near/product_2 leaves GPU:0 too; "
@@ -173,13 +173,13 @@ def test_an_output_with_one_wrong_element_is_off() -> None:
     wrong = np.array(total)
     wrong[3, 4] += 1
     told = "1 of 2 outputs are what they must be, to the last bit"
-    assert values([wrong, other]) == Finding("values", Outcome.OFF, told)
+    assert judge_values([wrong, other]) == AcceptanceCheck("values", CheckOutcome.OFF, told)
 
 
 def test_what_nothing_is_known_of_is_unknown(tmp_path: Path) -> None:
     pair = run(tmp_path, cards=Cards("NVIDIA GeForce GT 710"))
-    assert named(pair, Outcome.UNKNOWN) == {"op times", "peer access"}
-    assert named(pair, Outcome.OFF) == set()
+    assert named(pair, CheckOutcome.UNKNOWN) == {"op times", "peer access"}
+    assert named(pair, CheckOutcome.OFF) == set()
 
 
 def test_each_two_gpus_have_what_datasheet_and_driver_say() -> None:
@@ -223,7 +223,7 @@ def test_the_text_ends_with_what_is_off_and_on_which_devices(tmp_path: Path) -> 
 
 def test_the_json_keeps_its_contract(tmp_path: Path) -> None:
     pair = run(tmp_path)
-    failed = replace(pair, findings=(Finding("run", Outcome.OFF, "no"),), files=None)
+    failed = replace(pair, findings=(AcceptanceCheck("run", CheckOutcome.OFF, "no"),), files=None)
     content = plain(published(tmp_path, pair, failed))
     jsonschema.Draft202012Validator(load_schema("acceptance")).validate(content)
     assert (content["trusted"], content["untried_on_gpus"]) == (False, True)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from finding_evidence import evidence_of, graph_of, on, op, two_devices
 
-from placement_advisor.analysis.findings.explanations import page
-from placement_advisor.analysis.findings.rules import RULES, find_all
+from placement_advisor.analysis.findings.rules import RULES, find_all, finding_page
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Role
 
@@ -113,42 +112,42 @@ def test_a_graph_without_ops_has_no_findings():
 
 
 def test_codes_are_unique_and_in_order():
-    codes = [rule.CODE for rule in RULES]
+    codes = [rule.code for rule in RULES]
     assert codes == sorted(set(codes))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.CODE)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_every_finding_has_a_page_with_what_when_and_cure(rule):
-    text = page(rule.CODE)
-    assert text.startswith(f"# {rule.CODE} {rule.NAME}\n\n")
+    text = finding_page(rule.code)
+    assert text.startswith(f"# {rule.code} {rule.name}\n\n")
     assert "\n## When it is found\n" in text
     assert "\n## What to do\n" in text
-    assert page(rule.CODE.lower()) == text
+    assert finding_page(rule.code.lower()) == text
 
 
 @pytest.mark.parametrize("code", ["PA302", "PA305", "PA306", "PA307", "PA308"])
 def test_what_to_do_before_a_split_says_when_it_does_not_hold_and_how_that_was_checked(code):
-    headings = re.findall(r"^## (.*)$", page(code), re.MULTILINE)
+    headings = re.findall(r"^## (.*)$", finding_page(code), re.MULTILINE)
     wanted = ["What it would save", "When it does not hold", "How it was checked"]
     assert headings[-3:] == wanted
 
 
 def test_links_between_pages_lead_somewhere_and_are_codes_in_a_terminal():
     files = {path.name for path in PAGES.glob("*.md")}
-    assert files == {f"{rule.CODE}.md" for rule in RULES}
+    assert files == {f"{rule.code}.md" for rule in RULES}
     for name in files:
         text = (PAGES / name).read_text(encoding="utf-8")
         assert set(re.findall(r"\]\(([^)\s]+)\)", text)) <= files
-        assert "](" not in page(name.removesuffix(".md"))
+        assert "](" not in finding_page(name.removesuffix(".md"))
 
 
 def test_the_documentation_lists_every_finding_with_its_page():
     text = (ROOT / "docs" / "findings" / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(PA\d+)\]\((\S+)\) \| (\S+) \|", text, re.MULTILINE)
-    assert [(code, name) for code, _, name in rows] == [(rule.CODE, rule.NAME) for rule in RULES]
+    assert [(code, name) for code, _, name in rows] == [(rule.code, rule.name) for rule in RULES]
     assert all((ROOT / "docs" / "findings" / path).is_file() for _, path, _ in rows)
 
 
 def test_an_unknown_code_is_answered_with_the_known_ones():
     with pytest.raises(AdvisorError, match="no finding is called 'PA999'; there are PA101, PA102"):
-        page("PA999")
+        finding_page("PA999")

@@ -15,22 +15,14 @@ from finding_evidence import (
     two_devices,
 )
 
-from placement_advisor.analysis.findings import (
-    does_not_fit,
-    idle_device,
-    memory_on_first_device,
-    replicas_differ,
-    step_waits_for_transfers,
-    uneven_load,
-    variable_read_across,
-)
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
-from placement_advisor.analysis.findings.moves import (
-    InSplit,
-    Move,
+from placement_advisor.analysis.findings import scope_rules, split_rules, step_rules
+from placement_advisor.analysis.findings.evidence import (
+    YOUR_SPLIT,
+    SplitFinding,
+    SplitMove,
+    combined,
     layer_moves,
-    to_be_timed,
-    together,
+    split_placements_to_time,
     with_variables,
 )
 from placement_advisor.graph.op import Role
@@ -62,7 +54,7 @@ def test_a_variable_that_crosses_every_step_by_hand():
     # 500 bytes hold the wire, low's 10 after them, which arrive after 520: high ends after 550.
     # With high on a all end after 50.
     assert evidence.splits[0].schedule.step_ns == 550
-    (finding,) = told(variable_read_across, evidence)
+    (finding,) = told(scope_rules.VARIABLE_READ_ACROSS, evidence)
     assert "halves: variable w (500 B) stands on a and is read on b every step" in finding.finding
     assert finding.action == "in halves, put layer high on a"
     assert finding.saving.saving_ns == 550 - 50
@@ -85,7 +77,7 @@ def test_variables_that_one_move_brings_together_are_one_finding():
     )  # fmt: skip
     costs = {"bias/read": 0, "kernel/read": 0, "high": 30, "rest": 1}
     evidence = evidence_of(graph, costs, on(graph, "halves", {"high": "b", "rest": "b"}))
-    (finding,) = told(variable_read_across, evidence)
+    (finding,) = told(scope_rules.VARIABLE_READ_ACROSS, evidence)
     assert "variable kernel (500 B)" in finding.finding
     assert finding.action == "in halves, put layer high on a"
 
@@ -95,7 +87,7 @@ def test_moves_of_one_split_are_simulated_on_top_of_one_another():
     graph, costs = _layers(300, 280, 200, 20)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer3": "b"}), recommended="split")
     first, second, third = (
-        InSplit(
+        SplitFinding(
             code=code,
             name="",
             split=evidence.splits[0],
@@ -106,7 +98,7 @@ def test_moves_of_one_split_are_simulated_on_top_of_one_another():
         )
         for code in ("PA1", "PA2", "PA3")
     )
-    findings = together(evidence, [first, second, third])
+    findings = combined(evidence, [first, second, third])
     # a 780, b 20. With layer0 there 480 and 320; nothing else is worth moving after that.
     assert [(f.code, f.saving.saving_ns) for f in findings] == [("PA1", 780 - 480)]
     assert findings[0].action == "in split, put layer layer0 with its gradients and variables on b"
@@ -122,12 +114,12 @@ def _two_moves(**more):
     split = on(graph, "split", {"layer3": "b"})
     evidence = evidence_of(graph, costs, split, recommended="split", **more)
     found = [
-        InSplit(
+        SplitFinding(
             code=code,
             name="",
             split=evidence.splits[0],
             finding="",
-            moves=(Move(f"move {layer}", {}, {layer: "b"}),),
+            moves=(SplitMove(f"move {layer}", {}, {layer: "b"}),),
             where={},
         )
         for code, layer in (("PA1", "layer1"), ("PA2", "layer2"))
@@ -137,30 +129,30 @@ def _two_moves(**more):
 
 def test_moves_in_a_split_are_timed_one_after_the_other():
     evidence, found = _two_moves()
-    plain, first, second = to_be_timed(evidence, found)
+    plain, first, second = split_placements_to_time(evidence, found)
     assert plain is evidence.splits[0].placement
     assert (first.device_of["layer1"], first.device_of["layer2"]) == ("b", "a")
     assert (second.device_of["layer1"], second.device_of["layer2"]) == ("b", "b")
     assert len({placement.label for placement in (plain, first, second)}) == 3
-    assert to_be_timed(evidence, [replace(each, moves=()) for each in found]) == []
+    assert split_placements_to_time(evidence, [replace(each, moves=()) for each in found]) == []
 
 
 def test_what_moves_save_is_what_they_have_saved_where_they_were_timed():
     evidence, found = _two_moves()
-    plain, first, second = to_be_timed(evidence, found)
+    plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 800))
-    told = together(replace(evidence, timed=timed), found)
+    told = combined(replace(evidence, timed=timed), found)
     savings = [(each.code, each.saving.saving_ns, each.saving.basis) for each in told]
     assert savings == [("PA1", 100, "measured"), ("PA2", 100, "measured")]
 
 
 def test_a_move_that_has_saved_nothing_is_not_told_nor_is_what_builds_on_it():
     evidence, found = _two_moves()
-    plain, first, second = to_be_timed(evidence, found)
+    plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 1_000), _timed(second, 850))
-    assert together(replace(evidence, timed=timed), found) == ()
+    assert combined(replace(evidence, timed=timed), found) == ()
     instead = [replace(found[0], otherwise="do without"), found[1]]
-    (only,) = together(replace(evidence, timed=timed), instead)
+    (only,) = combined(replace(evidence, timed=timed), instead)
     assert (only.action, only.saving) == ("in split, do without", None)
 
 
@@ -168,17 +160,17 @@ def test_one_device_that_was_timed_says_whether_to_give_the_users_split_up():
     evidence, found = _two_moves()
     own = evidence.splits[0]._replace(name=YOUR_SPLIT)
     found = [replace(each, split=own) for each in found]
-    plain, first, second, alone = to_be_timed(evidence, found)
+    plain, first, second, alone = split_placements_to_time(evidence, found)
     assert alone.family == "single"
     timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 800))
-    gives_up, other = together(replace(evidence, timed=(*timed, _timed(alone, 700))), found)
+    gives_up, other = combined(replace(evidence, timed=(*timed, _timed(alone, 700))), found)
     assert gives_up.action.startswith(
         "give your own split up: it takes 1.00 µs for a step, and 800 ns with all that helps here, "
         "one device 700 ns (measured side by side); if you keep it, move layer1"
     )
     assert (gives_up.saving.saving_ns, gives_up.saving.basis) == (300, "measured")
     assert (other.action, other.saving) == ("if you keep your own split, move layer2", None)
-    keeps, _ = together(replace(evidence, timed=(*timed, _timed(alone, 790))), found)
+    keeps, _ = combined(replace(evidence, timed=(*timed, _timed(alone, 790))), found)
     assert keeps.action == "in your own split, move layer1"
 
 
@@ -186,13 +178,13 @@ def test_one_device_is_timed_beside_the_users_split_where_no_move_helps():
     evidence, found = _two_moves()
     own = evidence.splits[0]._replace(name=YOUR_SPLIT)
     helpless = [replace(found[0], split=own, moves=(), otherwise="leave it")]
-    plain, alone = to_be_timed(evidence, helpless)
+    plain, alone = split_placements_to_time(evidence, helpless)
     assert (plain, alone.family) == (own.placement, "single")
     timed = (_timed(plain, 1_000), _timed(alone, 700))
-    (finding,) = together(replace(evidence, timed=timed), helpless)
+    (finding,) = combined(replace(evidence, timed=timed), helpless)
     assert "one device 700 ns (measured side by side); if you keep it, leave it" in finding.action
     # What nothing is said about need not run.
-    assert to_be_timed(evidence, [replace(helpless[0], otherwise=None)]) == []
+    assert split_placements_to_time(evidence, [replace(helpless[0], otherwise=None)]) == []
 
 
 def test_no_move_takes_an_op_elsewhere_than_one_before_it():
@@ -200,16 +192,16 @@ def test_no_move_takes_an_op_elsewhere_than_one_before_it():
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}), recommended="split")
 
     def moving(code, *ways):
-        moves = tuple(Move(f"{op} to {to}", {}, {op: to}) for op, to in ways)
-        return InSplit(
+        moves = tuple(SplitMove(f"{op} to {to}", {}, {op: to}) for op, to in ways)
+        return SplitFinding(
             code=code, name="", split=evidence.splits[0], finding="", moves=moves, where={}
         )
 
     there, back = moving("PA1", ("layer1", "b")), moving("PA2", ("layer1", "a"), ("layer2", "a"))
-    (finding,) = together(evidence, [back, there])
+    (finding,) = combined(evidence, [back, there])
     assert (finding.action, finding.saving.saving_ns) == ("in split, layer1 to b", 200)
     # Only what leaves work on both devices is a split.
-    assert together(evidence, [moving("PA3", ("layer2", "a"))]) == ()
+    assert combined(evidence, [moving("PA3", ("layer2", "a"))]) == ()
 
 
 def test_no_move_has_a_device_run_out_of_memory():
@@ -229,24 +221,27 @@ def test_no_move_has_a_device_run_out_of_memory():
         evidence = evidence_of(
             heavy, costs, split, cluster=replace(cluster, devices=devices), recommended="split"
         )
-        moves = (Move("", {}, with_variables(heavy, ["layer1", "w"], "b")),)
-        about = InSplit(
+        moves = (SplitMove("", {}, with_variables(heavy, ["layer1", "w"], "b")),)
+        about = SplitFinding(
             code="PA1", name="", split=evidence.splits[0], finding="", moves=moves, where={}
         )
-        assert len(together(evidence, [about])) == found
+        assert len(combined(evidence, [about])) == found
 
 
 def test_a_variable_on_its_readers_device_is_not_found():
     graph, costs = _with_variable(500)
     there = dict.fromkeys(("w", "read", "low", "high", "rest"), "b")
-    assert told(variable_read_across, evidence_of(graph, costs, on(graph, "there", there))) == ()
+    assert (
+        told(scope_rules.VARIABLE_READ_ACROSS, evidence_of(graph, costs, on(graph, "there", there)))
+        == ()
+    )
 
 
 def test_a_variable_whose_crossing_hides_behind_work_is_not_found():
     graph, costs = _with_variable(1)
     evidence = evidence_of(graph, costs | {"low": 9_000}, on(graph, "halves", {"high": "b"}))
     assert evidence.splits[0].schedule.transfers
-    assert told(variable_read_across, evidence) == ()
+    assert told(scope_rules.VARIABLE_READ_ACROSS, evidence) == ()
 
 
 def _wide(size_bytes):
@@ -262,7 +257,7 @@ def test_a_step_that_waits_for_a_tensor_by_hand():
     evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
     # right 60, on its way 210, meet 10. With meet on b left's 8 bytes cross: 100, 18, 10.
     assert evidence.splits[0].schedule.step_ns == 280
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     assert finding.finding == (
         "75 % of the step of halves waits for transfers (simulated); costliest: right:0 (b → a, "
         "200 B, step waits 210 ns)"
@@ -281,7 +276,7 @@ def test_a_tensor_of_unknown_size_that_a_step_waits_for_is_not_called_empty():
         on(graph, "halves", {"right": "b"}),
         cluster=two_devices(latency_ns=200),
     )
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     assert "costliest: right:0 (b → a, ?, step waits 200 ns" in finding.finding
 
 
@@ -295,7 +290,7 @@ def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
     cluster = read_hardware("2xV100-NVLink")
     halves = {"made": "GPU:0", "text": "GPU:1", "last": "GPU:1"}
     evidence = evidence_of(graph, dict.fromkeys(halves, 10), halves, cluster=cluster)
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     assert "made:0 (GPU:0 → CPU:0, 100 MB" in finding.finding
 
 
@@ -303,7 +298,7 @@ def test_a_step_whose_copy_hides_behind_work_does_not_wait():
     graph, costs = _wide(20)
     evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
     assert evidence.splits[0].schedule.step_ns == 110
-    assert told(step_waits_for_transfers, evidence) == ()
+    assert told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence) == ()
 
 
 def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
@@ -313,7 +308,7 @@ def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
     # Two tensors cross in opposite directions, side by side; joined to one, the other still takes
     # 10 + 310 + 10. In turn all take 40.
     assert evidence.splits[0].schedule.step_ns == 330
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     assert finding.action == (
         "give your own split up: it takes 330 ns for a step, one device 40 ns (simulated); if you "
         "keep it, take another split, or faster links: joining no single tensor surely helps"
@@ -329,7 +324,7 @@ def test_at_most_five_tensors_are_listed():
     evidence = evidence_of(
         graph, dict.fromkeys([*names, "meet"], 10), on(graph, "cut", {"meet": "b"})
     )
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     assert finding.finding.count("step waits") == 5
 
 
@@ -342,7 +337,7 @@ def test_an_uneven_load_by_hand():
     graph, costs = _layers(300, 200, 100)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
     # a 500, b 100: 1.67 times the mean. With layer1 on b both take 300.
-    (finding,) = told(uneven_load, evidence)
+    (finding,) = told(split_rules.UNEVEN_LOAD, evidence)
     assert "compute per step a 500 ns, b 100 ns" in finding.finding
     assert finding.action == "in split, put layer layer1 with its gradients and variables on b"
     assert finding.where == {"layer": "layer1", "device": "a"}
@@ -352,38 +347,38 @@ def test_an_uneven_load_by_hand():
 def test_an_even_load_is_not_found():
     graph, costs = _layers(300, 200, 100)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b", "layer2": "b"}))
-    assert told(uneven_load, evidence) == ()
+    assert told(split_rules.UNEVEN_LOAD, evidence) == ()
 
 
 def test_a_load_that_cannot_be_more_even_is_not_found():
     graph, costs = _layers(500, 100)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
-    assert told(uneven_load, evidence) == ()
+    assert told(split_rules.UNEVEN_LOAD, evidence) == ()
 
 
 def test_an_idle_device_by_hand():
     graph, costs = _layers(300, 200, 10)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
-    (finding,) = told(idle_device, evidence)
+    (finding,) = told(split_rules.IDLE_DEVICE, evidence)
     # b works for 10 of 500, then has nothing left.
     assert "b computes 10 ns of the 500 ns" in finding.finding
     assert "it has nothing left to do for 98 % of the step" in finding.finding
     # With layer1 there a keeps 300, and b has 210.
     assert (finding.saving.saving_ns, finding.where) == (500 - 300, {"device": "b"})
-    assert told(uneven_load, evidence) == ()  # One finding for one thing.
+    assert told(split_rules.UNEVEN_LOAD, evidence) == ()  # One finding for one thing.
 
 
 def test_a_device_without_an_op_is_idle():
     graph, costs = _layers(300, 200)
     evidence = evidence_of(graph, costs, on(graph, "split", {}))
-    (finding,) = told(idle_device, evidence)
+    (finding,) = told(split_rules.IDLE_DEVICE, evidence)
     assert finding.finding.endswith("no op that takes time is placed there")
 
 
 def test_where_no_single_layer_helps_an_idle_device_several_may():
     graph, costs = _layers(300)
     evidence = evidence_of(graph, costs, on(graph, "split", {}))
-    (finding,) = told(idle_device, evidence)
+    (finding,) = told(split_rules.IDLE_DEVICE, evidence)
     assert finding.action == (
         "in split, try several layers of a on b: no single one is surely better off there"
     )
@@ -392,7 +387,7 @@ def test_where_no_single_layer_helps_an_idle_device_several_may():
 def test_working_devices_are_not_idle():
     graph, costs = _layers(300, 200)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
-    assert told(idle_device, evidence) == ()
+    assert told(split_rules.IDLE_DEVICE, evidence) == ()
 
 
 def _holding(activation_bytes, parameter_bytes):
@@ -414,7 +409,7 @@ def test_a_step_that_does_not_fit_by_hand():
     cluster = two_devices(memory_bytes=700)
     growing = growing_of(lambda n: _holding(100 * n, 300)[0], 6, costs, cluster)
     evidence = evidence_of(graph, costs, split, cluster=cluster, batch_size=6, growing=growing)
-    (finding,) = does_not_fit.find(evidence)
+    (finding,) = split_rules.find_does_not_fit(evidence)
     # 300 always, 601 for batch 6: 400 are left, so 3 samples fit.
     assert finding.finding.startswith("single does not fit: on a the step holds 901 B")
     assert finding.action == (
@@ -429,7 +424,7 @@ def test_the_batch_that_fits_of_pairs_of_samples_is_a_multiple_of_eight_by_hand(
     cluster = two_devices(memory_bytes=3_000)
     growing = growing_of(lambda n: _holding(4 * n**2, 300)[0], 50, costs, cluster)
     evidence = evidence_of(graph, costs, cluster=cluster, batch_size=50, growing=growing)
-    (finding,) = does_not_fit.find(evidence)
+    (finding,) = split_rules.find_does_not_fit(evidence)
     # 4 n² + 301 are at most 3,000 up to 25; a line through nothing and 50 would have it at 13.
     assert finding.action == "take a batch of at most 24 (simulated)"
 
@@ -437,7 +432,9 @@ def test_the_batch_that_fits_of_pairs_of_samples_is_a_multiple_of_eight_by_hand(
 def test_without_traces_at_other_batches_none_is_named():
     graph, costs = _holding(600, 300)
     cluster = two_devices(memory_bytes=700)
-    (finding,) = does_not_fit.find(evidence_of(graph, costs, cluster=cluster, batch_size=6))
+    (finding,) = split_rules.find_does_not_fit(
+        evidence_of(graph, costs, cluster=cluster, batch_size=6)
+    )
     assert finding.action == "take a smaller batch"
     assert finding.batch_size is None
 
@@ -445,15 +442,15 @@ def test_without_traces_at_other_batches_none_is_named():
 def test_variables_too_large_for_a_device_leave_no_batch_to_take():
     graph, costs = _holding(10, 900)
     evidence = evidence_of(graph, costs, cluster=two_devices(memory_bytes=700), batch_size=6)
-    (finding,) = does_not_fit.find(evidence)
+    (finding,) = split_rules.find_does_not_fit(evidence)
     assert finding.action.startswith("900 B are held all the time")
 
 
 def test_what_fits_and_what_has_no_known_limit_is_not_found():
     graph, costs = _holding(600, 300)
-    assert does_not_fit.find(evidence_of(graph, costs)) == ()
+    assert split_rules.find_does_not_fit(evidence_of(graph, costs)) == ()
     roomy = evidence_of(graph, costs, cluster=two_devices(memory_bytes=901))
-    assert does_not_fit.find(roomy) == ()
+    assert split_rules.find_does_not_fit(roomy) == ()
 
 
 def test_memory_piles_up_on_the_first_device():
@@ -461,12 +458,12 @@ def test_memory_piles_up_on_the_first_device():
     split = on(graph, "split", {"use": "b"})
     # a holds 900, b 600 received and 1 of its own.
     roughly_even = evidence_of(graph, costs, split, cluster=two_devices(memory_bytes=1_000))
-    assert memory_on_first_device.find(roughly_even) == ()
+    assert split_rules.find_memory_on_first_device(roughly_even) == ()
     graph, costs = _holding(100, 800)
     tight = evidence_of(
         graph, costs, on(graph, "split", {"use": "b"}), cluster=two_devices(memory_bytes=1_000)
     )
-    (finding,) = memory_on_first_device.find(tight)
+    (finding,) = split_rules.find_memory_on_first_device(tight)
     assert "split: a holds 900 B of its 1.00 kB, no other device more than 101 B" in finding.finding
     assert "w (variable, 800 B)" in finding.action
     # Nobody runs short where half of the memory is free, or its size is unknown.
@@ -477,7 +474,7 @@ def test_memory_piles_up_on_the_first_device():
             on(graph, "split", {"use": "b"}),
             cluster=two_devices(memory_bytes=memory_bytes),
         )
-        assert memory_on_first_device.find(evidence) == ()
+        assert split_rules.find_memory_on_first_device(evidence) == ()
 
 
 def test_a_move_takes_along_all_that_touches_a_variable():
@@ -511,7 +508,7 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
     costs = {each.name: 10 for each in graph.ops}
     own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
     evidence = evidence_of(graph, costs, own_of_replicas=own, line_of={"drop_0": ("model.py", 3)})
-    (finding,) = replicas_differ.find(evidence)
+    (finding,) = step_rules.find_replicas_differ(evidence)
     assert (
         "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "
         "statistics of its own samples in norm" in finding.finding
@@ -522,4 +519,4 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
 
 def test_without_a_split_of_the_batch_nothing_is_said_of_replicas():
     graph = graph_of([op("drop", 8, kind="RandomUniform")])
-    assert replicas_differ.find(evidence_of(graph, {"drop": 10})) == ()
+    assert step_rules.find_replicas_differ(evidence_of(graph, {"drop": 10})) == ()

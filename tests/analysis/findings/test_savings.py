@@ -17,9 +17,14 @@ from finding_evidence import (
 )
 
 from placement_advisor.analysis.analysis_result import Saving
-from placement_advisor.analysis.findings import step_waits_for_transfers
+from placement_advisor.analysis.findings import split_rules
+from placement_advisor.analysis.findings.evidence import (
+    certain_saving,
+    saving_by_ops,
+    saving_by_ratio,
+    saving_by_run,
+)
 from placement_advisor.analysis.findings.rules import find_all
-from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run, sure_saving
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.measurement.measurement import InputTiming, LoopTiming
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
@@ -42,40 +47,40 @@ def of_step(step_ns, saving_ns, low_ns, high_ns):
 
 
 def test_what_may_save_nothing_is_no_saving():
-    assert sure_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
-    assert sure_saving(99, 50, [0.4, 90]) is None
-    assert sure_saving(99, 50, [-10, 90]) is None
+    assert certain_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
+    assert certain_saving(99, 50, [0.4, 90]) is None
+    assert certain_saving(99, 50, [-10, 90]) is None
 
 
 def test_another_placement_saves_what_all_doubts_allow():
     ratio = PredictedRatio(ratio=0.5, low=0.4, high=0.7, doubt=DOUBT)
-    assert by_ratio(100, ratio) == of_step(100, 50, 30, 60)
+    assert saving_by_ratio(100, ratio) == of_step(100, 50, 30, 60)
     doubtful = PredictedRatio(ratio=0.9, low=0.8, high=1.01, doubt=DOUBT)
-    assert by_ratio(100, doubtful) is None
+    assert saving_by_ratio(100, doubtful) is None
 
 
 def test_what_was_measured_is_as_sure_as_its_turns_and_as_another_run():
-    alike = by_run(1_000, 500, (500, 500))
+    alike = saving_by_run(1_000, 500, (500, 500))
     assert alike.basis == "measured"
     # In another run some hundredths of the step more or less are saved.
     assert (alike.step_ns, alike.low_ns, alike.high_ns) == (1_000, 460, 540)
-    turns = by_run(1_000, 500, (400, 700))
+    turns = saving_by_run(1_000, 500, (400, 700))
     assert 390 < turns.low_ns < 395
     assert 702 < turns.high_ns < 710
     # A step saves no more than it takes.
-    assert by_run(1_000, 980, (970, 990)).high_ns == 1_000
+    assert saving_by_run(1_000, 980, (970, 990)).high_ns == 1_000
     # Nor is a saving sure that another run may turn around.
-    assert by_run(1_000, 30, (29, 31)) is None
+    assert saving_by_run(1_000, 30, (29, 31)) is None
 
 
 def test_other_ops_save_no_more_than_the_step():
-    assert by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
-    assert by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
+    assert saving_by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
+    assert saving_by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
 
 
 def test_a_join_is_advised_where_it_wins_whatever_copies_cost():
     evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}))
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     # right 60, its copy 10 + 200, meet 10; or left 100, 10 + 8, meet 10. With copies at 1.5 and
     # 1 / 1.5 times that 385 against 137 and 210 against 122 of what ops take, by a tenth more.
     assert finding.action == "in halves, put op meet on b"
@@ -90,7 +95,7 @@ def test_a_join_that_may_as_well_lose_is_not_advised():
         [op("left", 8), op("right", 50), op("meet")], ("left", "meet"), ("right", "meet")
     )
     evidence = evidence_of(graph, COSTS_NS, on(graph, "halves", {"right": "b"}))
-    (finding,) = told(step_waits_for_transfers, evidence)
+    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
     assert "no single tensor surely helps" in finding.action
     assert finding.saving is None
 
@@ -98,9 +103,9 @@ def test_a_join_that_may_as_well_lose_is_not_advised():
 def test_what_a_split_took_leaves_the_share_that_is_simulated():
     run = {"halves": measured_as(560)}
     halves = on(WIDE, "halves", {"right": "b"})
-    (simulated,) = told(step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves))
+    (simulated,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence_of(WIDE, COSTS_NS, halves))
     (beside_run,) = told(
-        step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves, measured=run)
+        split_rules.STEP_WAITS_FOR_TRANSFERS, evidence_of(WIDE, COSTS_NS, halves, measured=run)
     )
     assert beside_run.saving == simulated.saving
     assert simulated.saving.step_ns == 280

@@ -1,0 +1,341 @@
+"""PA201 to PA203, PA401 and PA402: transfers, load and memory of a split.
+
+PA201: the critical path spends a large part of the step on copies and on queueing for a link.
+PA202: one device computes much longer than the others, and a layer could move. PA203: a device
+does next to nothing. PA401: a step needs more memory than a device has; the batch that fits is
+the largest whose simulated step does. PA402: the first device holds most of the memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.findings.evidence import (
+    Rule,
+    SplitFinding,
+    SplitMove,
+    layer_moves,
+    layer_ops,
+    with_variables,
+)
+from placement_advisor.cost.batch import TILE
+from placement_advisor.simulator.schedule import PathKind, critical_path, device_times, shortages
+from placement_advisor.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.findings.evidence import Evidence, Split
+    from placement_advisor.simulator.schedule import DeviceTime, Shortage, Transfer
+
+
+STEP_WAITS_FOR_TRANSFERS_CODE = "PA201"
+STEP_WAITS_FOR_TRANSFERS_NAME = "step-waits-for-transfers"
+# XProf calls a step bound by communication at 30 %; a change of placement is cheaper to try.
+# By how much sooner is judgement.
+TRANSFER_BOUND_SHARE = 0.2
+MAX_TENSORS = 5
+
+
+def find_step_waits_for_transfers(evidence: Evidence) -> tuple[SplitFinding, ...]:
+    """Return what was found for each split that waits so, with the joins of what it waits for."""
+    return tuple(
+        found
+        for split in evidence.splits
+        if (found := _transfers_found(evidence, split)) is not None
+    )
+
+
+def _transfers_found(evidence: Evidence, split: Split) -> SplitFinding | None:
+    step_ns = split.schedule.step_ns
+    waited_ns = _waited_ns(evidence, split)
+    share = sum(waited_ns.values()) / step_ns if step_ns else 0.0
+    if share < TRANSFER_BOUND_SHARE:
+        return None
+    costliest = sorted(
+        split.schedule.transfers,
+        key=lambda copy: (-waited_ns.get(copy.tensor, 0), copy.set_out_ns - copy.end_ns),
+    )[:MAX_TENSORS]
+    told = "; ".join(
+        f"{copy.tensor} ({copy.source} → {copy.target}, {format_bytes(copy.size_bytes)}, step "
+        f"waits {format_ns(waited_ns.get(copy.tensor, 0))})"
+        for copy in costliest
+    )
+    return SplitFinding(
+        code=STEP_WAITS_FOR_TRANSFERS_CODE,
+        name=STEP_WAITS_FOR_TRANSFERS_NAME,
+        split=split,
+        finding=f"{format_share(share)} of the step of {split.name} waits for transfers "
+        f"(simulated); costliest: {told}",
+        moves=tuple(move for copy in costliest for move in _joins(evidence, split, copy)),
+        otherwise="take another split, or faster links: joining no single tensor surely helps",
+        where=_where_of_transfer(evidence, costliest[0]),
+    )
+
+
+def _where_of_transfer(evidence: Evidence, copy: Transfer) -> dict[str, str | int]:
+    return evidence.where(copy.producer, tensor=copy.tensor, device=copy.target)
+
+
+def _waited_ns(evidence: Evidence, split: Split) -> dict[str, int]:
+    """Return the time that the critical path spends on each tensor."""
+    spent: defaultdict[str, int] = defaultdict(int)
+    for step in critical_path(evidence.graph, split.schedule, evidence.cluster):
+        if step.kind in (PathKind.COPY, PathKind.QUEUEING):
+            spent[step.what] += step.time_ns
+    return spent
+
+
+def _joins(evidence: Evidence, split: Split, copy: Transfer) -> Iterator[SplitMove]:
+    """Yield what brings both ends of a tensor together: their ops alone, or their layers."""
+    graph, device_of = evidence.graph, split.placement.device_of
+    readers = [
+        edge.consumer
+        for edge in graph.outputs_of(copy.producer)
+        if edge.port == copy.port and device_of.get(edge.consumer) == copy.target
+    ]
+    ends = (([copy.producer], copy.target), (readers, copy.source))
+    known, where = set(evidence.cluster.device_names()), _where_of_transfer(evidence, copy)
+    for ops, device in ends:
+        # On the host nothing can be placed; what runs there without a kernel is placed elsewhere.
+        if device not in known or not ops:
+            continue
+        more = f" and {len(ops) - 1} more" if len(ops) > 1 else ""
+        there = with_variables(graph, ops, device)
+        yield SplitMove(f"put op {ops[0]}{more} on {device}", where, there)
+        layers = dict.fromkeys(layer for op in ops if (layer := graph.op(op).layer) is not None)
+        if layers:
+            names = ", ".join(layers)
+            whole = [op for layer in layers for op in layer_ops(graph, layer)]
+            yield SplitMove(
+                f"put layer {names} with its gradients and variables on {device}",
+                where,
+                with_variables(graph, whole, device),
+            )
+
+
+STEP_WAITS_FOR_TRANSFERS = Rule(
+    STEP_WAITS_FOR_TRANSFERS_CODE, STEP_WAITS_FOR_TRANSFERS_NAME, find_step_waits_for_transfers
+)
+
+
+IDLE_DEVICE_CODE = "PA203"
+IDLE_DEVICE_NAME = "idle-device"
+# A device with a tenth of the busiest one's work shortens the step by less than a tenth, before
+# what its copies cost.
+IDLE_SHARE = 0.1
+
+
+def find_idle_device(evidence: Evidence) -> tuple[SplitFinding, ...]:
+    """Return what was found for each idle device of each split, with what may be moved there."""
+    return tuple(
+        _idle_found(evidence, split, time, busiest.device)
+        for split in evidence.splits
+        for times in [_device_times(evidence, split)]
+        for busiest in [max(times, key=lambda time: time.compute_ns)]
+        for time in times
+        if time.compute_ns < IDLE_SHARE * busiest.compute_ns
+    )
+
+
+def _device_times(evidence: Evidence, split: Split) -> list[DeviceTime]:
+    names = evidence.cluster.device_names()
+    return [time for time in device_times(split.schedule) if time.device in names]
+
+
+def _idle_found(evidence: Evidence, split: Split, time: DeviceTime, busiest: str) -> SplitFinding:
+    step_ns, where = split.schedule.step_ns, {"device": time.device}
+    return SplitFinding(
+        code=IDLE_DEVICE_CODE,
+        name=IDLE_DEVICE_NAME,
+        split=split,
+        finding=f"{split.name}: {time.device} computes {format_ns(time.compute_ns)} of the "
+        f"{format_ns(step_ns)} of a step (simulated); {_idle_reason(time, step_ns)}",
+        moves=tuple(
+            move._replace(where=where)
+            for move in layer_moves(evidence, split, busiest, time.device)
+        ),
+        otherwise=f"try several layers of {busiest} on {time.device}: no single one is surely "
+        "better off there",
+        where=where,
+    )
+
+
+def _idle_reason(time: DeviceTime, step_ns: int) -> str:
+    """Return the largest part of its idle time in words."""
+    if time.compute_ns + time.copy_work_ns == 0:
+        return "no op that takes time is placed there"
+    reasons = {
+        "waits for its first tensor": time.before_first_ns,
+        "waits for tensors on their way": time.waits_for_copy_ns,
+        "waits for its host to launch ops": time.waits_for_launch_ns,
+        "waits for other devices to make a tensor": time.waits_for_device_ns,
+        "has nothing left to do": time.after_last_ns,
+    }
+    reason = max(reasons, key=reasons.__getitem__)
+    return f"it {reason} for {format_share(reasons[reason] / step_ns)} of the step"
+
+
+IDLE_DEVICE = Rule(IDLE_DEVICE_CODE, IDLE_DEVICE_NAME, find_idle_device)
+
+
+UNEVEN_LOAD_CODE = "PA202"
+UNEVEN_LOAD_NAME = "uneven-load"
+# At 1.25 times the mean, a fifth of what even devices could gain is lost.
+UNEVEN_RATIO = 1.25
+
+
+def find_uneven_load(evidence: Evidence) -> tuple[SplitFinding, ...]:
+    """Return what was found for each split that is uneven, with what may be moved."""
+    return tuple(
+        found for split in evidence.splits if (found := _uneven_found(evidence, split)) is not None
+    )
+
+
+def _uneven_found(evidence: Evidence, split: Split) -> SplitFinding | None:
+    load_ns = {
+        name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
+    }
+    most_ns = max(load_ns.values())
+    working = {name: ns for name, ns in load_ns.items() if ns > IDLE_SHARE * most_ns}
+    if len(working) <= 1 or most_ns * len(working) < UNEVEN_RATIO * sum(working.values()):
+        return None
+    busiest = max(working, key=working.__getitem__)
+    least = min(working, key=working.__getitem__)
+    loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
+    return SplitFinding(
+        code=UNEVEN_LOAD_CODE,
+        name=UNEVEN_LOAD_NAME,
+        split=split,
+        finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
+        moves=tuple(layer_moves(evidence, split, busiest, least)),
+        where={"device": busiest},
+    )
+
+
+UNEVEN_LOAD = Rule(UNEVEN_LOAD_CODE, UNEVEN_LOAD_NAME, find_uneven_load)
+
+
+DOES_NOT_FIT_CODE = "PA401"
+DOES_NOT_FIT_NAME = "does-not-fit"
+
+
+def find_does_not_fit(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return a finding for each candidate and device that is too small."""
+    fitting = [
+        c.name
+        for c in evidence.candidates
+        if c.predicted and not shortages(c.predicted.peak_memory, evidence.cluster.devices)
+    ]
+    return tuple(
+        _shortage_finding(evidence, candidate, short, fitting)
+        for candidate in evidence.candidates
+        if candidate.predicted
+        for short in shortages(candidate.predicted.peak_memory, evidence.cluster.devices)
+    )
+
+
+def _shortage_finding(
+    evidence: Evidence, candidate: Candidate, short: Shortage, fitting: list[str]
+) -> Finding:
+    ways, name = [], candidate.name
+    if fitting:
+        ways.append(f"use a placement that fits: {', '.join(fitting)}")
+    batch = _fitting_batch(evidence, candidate, short)
+    if batch is not None:
+        ways.append(f"take a batch of at most {batch} (simulated)")
+    memory_bytes = short.device.memory_bytes or 0
+    if not ways and short.peak.resident_bytes <= memory_bytes and evidence.batch_size != 1:
+        ways.append("take a smaller batch")
+    largest = short.peak.contributors[0]
+    return Finding(
+        code=DOES_NOT_FIT_CODE,
+        name=DOES_NOT_FIT_NAME,
+        finding=f"{name} does not fit: {short} (simulated)",
+        action=", or ".join(ways)
+        or f"{format_bytes(short.peak.resident_bytes)} are held all the time: the variables must "
+        "be split over more devices, or be smaller",
+        where=evidence.where(largest.name, device=short.device.name, candidate=name),
+        is_hypothetical=evidence.is_hypothetical(name),
+        batch_size=batch if evidence.takes_batch_size else None,
+    )
+
+
+def _fitting_batch(evidence: Evidence, candidate: Candidate, short: Shortage) -> int | None:
+    """Return the largest batch that fits, None if none is known to; above `TILE` a multiple of it.
+
+    The step of a split batch is not known at other batches.
+    """
+    growing, placement = evidence.growing, candidate.placement
+    memory_bytes = short.device.memory_bytes
+    if (
+        growing is None
+        or placement is None
+        or memory_bytes is None
+        or candidate.samples is not None
+    ):
+        return None
+    if evidence.is_hypothetical(candidate.name):
+        return None
+
+    def held_bytes(samples: int) -> int:
+        schedule = growing.simulator(samples).schedule(placement)
+        return schedule.peak_memory[short.device.name].size_bytes
+
+    batch = growing.growth.batch
+    smaller = [*range(1, min(TILE, batch)), *range(TILE, batch, TILE)]
+    count = bisect_right(smaller, memory_bytes, key=held_bytes)
+    return smaller[count - 1] if count else None
+
+
+DOES_NOT_FIT = Rule(DOES_NOT_FIT_CODE, DOES_NOT_FIT_NAME, find_does_not_fit)
+
+
+MEMORY_ON_FIRST_DEVICE_CODE = "PA402"
+MEMORY_ON_FIRST_DEVICE_NAME = "memory-on-first-device"
+# A device with three times the memory of any other gains little from the others being there.
+PILED_RATIO = 3
+# Below half of the memory there is room to double the batch before it matters.
+TIGHT_SHARE = 0.5
+
+
+def find_memory_on_first_device(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return a finding for each split whose first device fills up; needs a known memory size."""
+    return tuple(
+        finding
+        for split in evidence.splits
+        if (finding := _first_device_finding(evidence, split)) is not None
+    )
+
+
+def _first_device_finding(evidence: Evidence, split: Split) -> Finding | None:
+    first, *others = evidence.cluster.devices
+    peaks = split.schedule.peak_memory
+    here = peaks[first.name]
+    if first.memory_bytes is None or here.size_bytes < TIGHT_SHARE * first.memory_bytes:
+        return None
+    elsewhere_bytes = max((peaks[other.name].size_bytes for other in others), default=None)
+    if elsewhere_bytes is None or here.size_bytes < PILED_RATIO * elsewhere_bytes:
+        return None
+    held = ", ".join(
+        f"{each.name} ({each.held}, {format_bytes(each.size_bytes)})" for each in here.contributors
+    )
+    return Finding(
+        code=MEMORY_ON_FIRST_DEVICE_CODE,
+        name=MEMORY_ON_FIRST_DEVICE_NAME,
+        finding=f"{split.name}: {first.name} holds {format_bytes(here.size_bytes)} of its "
+        f"{format_bytes(first.memory_bytes)}, no other device more than "
+        f"{format_bytes(elsewhere_bytes)} (simulated)",
+        action=f"put the layers of the largest on another device: {held}",
+        where={"device": first.name},
+        is_hypothetical=split.is_hypothetical,
+    )
+
+
+MEMORY_ON_FIRST_DEVICE = Rule(
+    MEMORY_ON_FIRST_DEVICE_CODE, MEMORY_ON_FIRST_DEVICE_NAME, find_memory_on_first_device
+)

@@ -1,0 +1,476 @@
+"""`advisor doctor --hosts`: reaches every host, tries the network between them, and judges both.
+
+The network is tried as an analysis uses it: a worker on each host, in the network that they will
+share, by relays or directly. A failure is a part of the result.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus, waiting_services
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.machine.clock_range import range_of_pings
+from placement_advisor.machine.doctor.checks import ALLOW_NETWORKS, load_check, memory_check
+from placement_advisor.machine.doctor.finding import Check, State, several
+from placement_advisor.machine.nvidia import common_name
+from placement_advisor.machine.slots import core_slots
+from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
+from placement_advisor.processes.calls import expect
+from placement_advisor.processes.children import Child, ChildError, preload
+from placement_advisor.remote_hosts import probe
+from placement_advisor.remote_hosts.remote_host import RemoteHost, way_to
+from placement_advisor.remote_hosts.secret import read_secret
+from placement_advisor.remote_hosts.versions import check_versions
+from placement_advisor.testbed.remote_launcher import RemoteLauncher
+from placement_advisor.units import NS_PER_S, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from placement_advisor.analysis.hosts import HostOptions
+    from placement_advisor.machine.clock_range import ClockRange
+    from placement_advisor.processes.calls import Callee, CallFailure
+    from placement_advisor.remote_hosts.host_facts import HostFacts
+    from placement_advisor.remote_hosts.host_requests import HostRequest
+    from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
+    from placement_advisor.testbed.benchmark import ProgressReporter
+
+
+# The first child of a host waits for the import of TensorFlow, which may come by a slow disk.
+_START_LIMIT_S = 180.0
+# Longer than a try may take itself.
+_TRY_LIMIT_S = 60.0
+_LEAST_HOSTS = 2
+THIS_MACHINE = "this machine"
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(slots=True, kw_only=True)
+class HostExamined:
+    """A host, and what is known of it: ``problem`` is why it is no more, None if nothing failed.
+
+    ``way`` is what reaches it, ``versions`` what it said of itself first, ``answered_ns`` how long
+    that took; ``clock`` is how far its clock is ahead of ours, None if it was set meanwhile.
+    """
+
+    request: HostRequest
+    address: str
+    way: str | None = None
+    problem: AdvisorError | None = None
+    versions: object = None
+    answered_ns: int | None = None
+    facts: HostFacts | None = None
+    clock: ClockRange | None = None
+    place: NetworkPlace | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteResult:
+    """What came of messages from one host to another, by their names."""
+
+    source: str
+    target: str
+    tried: WayTried
+
+
+@dataclass(slots=True, kw_only=True)
+class HostsExamined:
+    """All hosts, and the ways between them; ``problem`` is why these were not tried."""
+
+    link: HostLink
+    hosts: tuple[HostExamined, ...]
+    ways: tuple[RouteResult, ...] = ()
+    problem: AdvisorError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reached:
+    """A host that has been opened, and its one worker."""
+
+    examined: HostExamined
+    host: RemoteHost
+    worker: Callee = field(repr=False)
+
+
+def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamined:
+    """Reach all hosts at once and look at them; nothing is left on them.
+
+    Raises:
+        AdvisorError: an address is not known, or the secret cannot be read.
+    """
+    secret = None if asked.secret is None else read_secret(asked.secret)
+    found = HostsExamined(
+        link=asked.link,
+        hosts=tuple(
+            HostExamined(request=request, address=address)
+            for request, address in zip(asked.requests, addresses_of(asked.requests), strict=True)
+        ),
+    )
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder())
+        watcher.working("reaching hosts", 0, 1)
+        hosts = _reach(found, asked, secret, stack)
+        watcher.working("starting a worker on each", 0, 1)
+        reached = _start_workers(found, hosts)
+        _read_networks(reached)
+        usable = [each for each in reached if each.examined.problem is None]
+        if len(usable) < _LEAST_HOSTS or not all(_has_network(found.link, each) for each in usable):
+            return found
+        watcher.working("trying the ways between them", 0, 1)
+        try:
+            found.ways = _try_routes(found.link, usable, secret, scratch, stack)
+        except AdvisorError as error:
+            found.problem = error
+    return found
+
+
+def _reach(
+    found: HostsExamined, asked: HostOptions, secret: bytes | None, stack: ExitStack
+) -> list[tuple[HostExamined, RemoteHost]]:
+    waiting = waiting_services(asked.requests, secret)
+    begun = []
+    for each in found.hosts:
+        name = each.request.name
+        try:
+            service = way_to(name, asked.launch, waiting.get(name))()
+        except AdvisorError as error:
+            each.problem = error
+            continue
+        each.way = service.command
+        begun.append((each, stack.enter_context(RemoteHost(name, service))))
+    for _, host in begun:
+        stack.callback(host.end)  # All of them, before any is waited for.
+    opened = []
+    for each, host in begun:
+        try:
+            host.open()
+            opened.append((each, host))
+            each.facts = host.facts
+            each.clock = range_of_pings(host.pings(), time.time_ns())
+        except AdvisorError as error:
+            each.problem = error
+        each.versions, each.answered_ns = host.versions, host.answered_ns
+    return [(each, host) for each, host in opened if each.problem is None]
+
+
+def _start_workers(
+    found: HostsExamined, hosts: list[tuple[HostExamined, RemoteHost]]
+) -> list[_Reached]:
+    """Fork a worker on each host, all at once."""
+    if not hosts:
+        return []
+    if not _first_is_here(hosts[0][0]):
+        preload()  # It goes on while those on the hosts start.
+    reached = []
+    for each, host in hosts:
+        try:
+            worker = host.child(f"{host.name}:0")
+        except AdvisorError as error:
+            each.problem = error
+            continue
+        reached.append(_Reached(examined=each, host=host, worker=worker))
+    return reached
+
+
+def _read_networks(reached: list[_Reached]) -> None:
+    """Find out about the network of each host, on all of them at once."""
+    asked = [
+        (each, each.worker.start(probe.network_place, each.examined.address)) for each in reached
+    ]
+    for each, answer in asked:
+        try:
+            place = answer.wait(time_limit_s=_START_LIMIT_S)
+            each.examined.place = expect(place, _no_worker)
+        except (AdvisorError, ChildError) as error:
+            each.examined.problem = _as_advisor_error(error)
+
+
+def _try_routes(
+    link: HostLink,
+    reached: list[_Reached],
+    secret: bytes | None,
+    scratch: Path,
+    stack: ExitStack,
+) -> tuple[RouteResult, ...]:
+    """Send messages from each host to each other one, and from the command to all.
+
+    Raises:
+        AdvisorError: a relay cannot listen, or a worker is lost.
+    """
+    shares = tuple(
+        host_share(
+            each.examined.request,
+            each.host.facts,
+            each.examined.address,
+            core_slots(each.host.facts.cores[:1]),
+        )
+        for each in reached
+    )
+    plan = plan_hosts(shares, link)
+    site = RemoteLauncher(plan, [each.host for each in reached], scratch, secret)
+    stack.callback(site.close)
+    workers = [each.worker for each in reached]
+    client = None if shares[0].is_here else stack.enter_context(Child("client"))
+    joined = site.join(workers, client, _not_started)
+    places = [_host_and_port(address) for address in joined]
+    for worker, place in zip(workers, places, strict=True):
+        answering = worker.call(probe.answer_at, *place, time_limit_s=_TRY_LIMIT_S)
+        expect(answering, _no_worker)
+    names = [share.name for share in shares]
+    found = []
+    for shift in range(1, len(workers)):
+        targets = [(i + shift) % len(workers) for i in range(len(workers))]
+        asked = [w.start(probe.try_way, *places[t]) for w, t in zip(workers, targets, strict=True)]
+        for source, target, answer in zip(names, targets, asked, strict=True):
+            tried = expect(answer.wait(time_limit_s=_TRY_LIMIT_S), _no_worker)
+            found.append(RouteResult(source=source, target=names[target], tried=tried))
+    if client is not None:
+        for name, place in zip(names, places, strict=True):
+            tried = expect(
+                client.call(probe.try_way, *place, time_limit_s=_TRY_LIMIT_S), _no_worker
+            )
+            found.append(RouteResult(source=THIS_MACHINE, target=name, tried=tried))
+    return tuple(found)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Return where to connect for an address of a worker, which may be one of its network."""
+    host, _, port = address.rpartition(":")
+    return (_LOOPBACK if host == "localhost" else host.strip("[]")), int(port)
+
+
+def _first_is_here(first: HostExamined) -> bool:
+    return first.request.name == "localhost" and first.request.port is None
+
+
+def _has_network(link: HostLink, each: _Reached) -> bool:
+    place = each.examined.place
+    return link is HostLink.DIRECT or (place is not None and place.has_private_network)
+
+
+def _not_started(callee: Callee, failure: CallFailure) -> TestbedError:
+    return _no_worker(failure)
+
+
+def _no_worker(failure: CallFailure) -> TestbedError:
+    tail = f"\n{failure.output_tail}" if failure.output_tail else ""
+    return TestbedError(f"{failure.message}{tail}")
+
+
+def _as_advisor_error(error: AdvisorError | ChildError) -> AdvisorError:
+    return error if isinstance(error, AdvisorError) else TestbedError(str(error))
+
+
+# Certificates are good from a day before they are made; see `secret.py`.
+_MOST_APART_NS = 24 * 60 * 60 * NS_PER_S
+_HOSTS_OF_A_WAY = 2
+NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
+
+
+def host_checks(host: HostExamined, link: HostLink) -> tuple[Check, ...]:
+    """Return the findings about one host, in a fixed order."""
+    return tuple(_checks_of_host(host, link))
+
+
+def between_checks(found: HostsExamined) -> tuple[Check, ...]:
+    """Return the findings about what lies between hosts."""
+    return tuple(_checks_between(found))
+
+
+def all_checks(found: HostsExamined) -> tuple[Check, ...]:
+    """Return all findings."""
+    per_host = [check for host in found.hosts for check in host_checks(host, found.link)]
+    return (*per_host, *between_checks(found))
+
+
+def next_step(found: HostsExamined) -> str:
+    """Return what to do next."""
+    blocking = [check for check in all_checks(found) if check.blocks]
+    actions = [check.action for check in blocking if check.action]
+    return actions[0] if actions else "repair what is a problem" if blocking else NEXT_STEP
+
+
+def _checks_of_host(host: HostExamined, link: HostLink) -> Iterator[Check]:
+    if host.answered_ns is None:
+        yield _failed_check("reached", host.problem)
+        return
+    finding = f"in {format_ns(host.answered_ns)}, by `{host.way}`"
+    yield Check(name="reached", state=State.OK, finding=finding)
+    try:
+        check_versions(host.request.name, host.versions)
+    except AdvisorError as error:
+        yield _failed_check("versions", error)
+        return
+    if host.facts is not None:
+        yield _version_check(host.facts)
+        yield _device_check(host.facts, host.request.devices)
+        if host.place is not None:
+            cores = len(host.facts.cores)
+            yield load_check(host.place.load, cores, min(host.request.devices, cores))
+        yield memory_check(host.facts.available_memory_bytes)
+        yield _clock_check(host, link)
+    if host.place is not None:
+        yield _address_check(host, host.place, link)
+        yield _network_check(host.place, link)
+    if host.problem is not None:
+        yield _failed_check("use", host.problem)
+
+
+def _failed_check(name: str, problem: AdvisorError | None) -> Check:
+    message, hint = ("it did not answer", None) if problem is None else _message_and_hint(problem)
+    return Check(name=name, state=State.PROBLEM, finding=message, action=hint, blocks=True)
+
+
+def _message_and_hint(problem: AdvisorError) -> tuple[str, str | None]:
+    return problem.message, problem.hint
+
+
+def _version_check(facts: HostFacts) -> Check:
+    finding = f"advisor {facts.advisor_version}, TensorFlow {facts.tensorflow_version}, as here"
+    own = platform.python_version()
+    same = facts.python_version == own
+    return Check(
+        name="versions",
+        state=State.OK if same else State.NOTE,
+        finding=f"{finding}; Python {facts.python_version}" + ("" if same else f", here {own}"),
+    )
+
+
+def _device_check(facts: HostFacts, devices: int) -> Check:
+    asked = f"{several(devices, 'device')}, one each"
+    if facts.visible_gpus:
+        name = common_name(facts.gpus)
+        called = "" if name is None else f" ({name})"
+        return Check(
+            name="devices",
+            state=State.NOTE,
+            finding=f"{several(facts.visible_gpus, 'GPU')}{called} for {asked}: untried, no "
+            "analysis over hosts has run on GPUs so far",
+        )
+    usable = len(facts.cores)
+    finding = f"{several(usable, 'core')} for {asked}"
+    if devices <= usable:
+        return Check(name="devices", state=State.OK, finding=finding)
+    return Check(
+        name="devices",
+        state=State.PROBLEM,
+        finding=finding,
+        action=f"ask for {usable} of that host, or give its service more cores",
+        blocks=True,
+    )
+
+
+def _clock_check(host: HostExamined, link: HostLink) -> Check:
+    clock = host.clock
+    if clock is None:
+        return Check(
+            name="clock",
+            state=State.NOTE,
+            finding="was set while it was read",
+            action="profiles over hosts need clocks that only run: see what sets it",
+        )
+    offset_ns = clock.offset_ns
+    side = "ahead of this machine's" if offset_ns >= 0 else "behind this machine's"
+    finding = f"{format_ns(abs(offset_ns))} {side}, ± {format_ns(clock.uncertainty_ns)}"
+    if abs(offset_ns) < _MOST_APART_NS or link is HostLink.DIRECT:
+        return Check(name="clock", state=State.OK, finding=finding)
+    return Check(
+        name="clock",
+        state=State.PROBLEM,
+        finding=f"{finding}: certificates of one host are not good on the other",
+        action="set the time of day, as by NTP",
+        blocks=True,
+    )
+
+
+def _address_check(host: HostExamined, place: NetworkPlace, link: HostLink) -> Check:
+    if place.interface is not None:
+        mtu = "" if place.mtu_bytes is None else f", MTU {place.mtu_bytes:,} bytes"
+        finding = f"{host.address} on {place.interface}{mtu}"
+        return Check(name="address", state=State.OK, finding=finding)
+    finding = f"{host.address} is on no interface of that host"
+    if host.request.port is not None:
+        return Check(name="address", state=State.NOTE, finding=f"{finding}: something leads there")
+    return Check(
+        name="address",
+        state=State.PROBLEM,
+        finding=f"{finding}, so that nothing can listen there",
+        action=f"name one that it has: {host.request.name}:{host.request.devices}@ADDRESS",
+        blocks=True,
+    )
+
+
+def _network_check(place: NetworkPlace, link: HostLink) -> Check:
+    if place.has_private_network:
+        finding = "workers can run in one of their own, out of reach"
+        return Check(name="network", state=State.OK, finding=finding)
+    return Check(
+        name="network",
+        state=State.PROBLEM if link is HostLink.TLS else State.NOTE,
+        finding="no private one can be made for workers",
+        action=f"{ALLOW_NETWORKS}, or, where you trust the network, --link direct",
+        blocks=link is HostLink.TLS,
+    )
+
+
+def _checks_between(found: HostsExamined) -> Iterator[Check]:
+    known = {host.request: host.facts for host in found.hosts if host.facts is not None}
+    try:
+        uses_gpus(known)
+    except AdvisorError as error:
+        yield _failed_check("devices", error)
+    if found.problem is not None:
+        yield _failed_check("ways", found.problem)
+    address_of = {host.request.name: host.address for host in found.hosts}
+    for way in found.ways:
+        yield _route_check(way, address_of[way.target])
+    mtu_of = {
+        host.request.name: host.place.mtu_bytes
+        for host in found.hosts
+        if host.place is not None and host.place.mtu_bytes is not None
+    }
+    if len(mtu_of) < _HOSTS_OF_A_WAY:
+        return
+    if len(set(mtu_of.values())) == 1:
+        (mtu_bytes,) = set(mtu_of.values())
+        yield Check(name="MTU", state=State.OK, finding=f"{mtu_bytes:,} bytes on all of them")
+        return
+    finding = ", ".join(f"{mtu_bytes:,} bytes on {name}" for name, mtu_bytes in mtu_of.items())
+    yield Check(
+        name="MTU",
+        state=State.NOTE,
+        finding=f"{finding}: frames of one may not pass to the other",
+        action="give both interfaces the same one (`ip link set dev NAME mtu BYTES`)",
+    )
+
+
+def _route_check(way: RouteResult, address: str) -> Check:
+    name = f"{way.source} → {way.target}"
+    small_ns = way.tried.small_ns
+    if small_ns is None:
+        return Check(
+            name=name,
+            state=State.PROBLEM,
+            finding=f"{way.target} is not reached at {address}",
+            action="see that no firewall is between, or name another address: "
+            f"{way.target}:1@ADDRESS",
+            blocks=True,
+        )
+    finding = f"a small message and its answer take {format_ns(small_ns)}"
+    if way.tried.large_passes:
+        return Check(name=name, state=State.OK, finding=finding)
+    return Check(
+        name=name,
+        state=State.PROBLEM,
+        finding=f"{finding}, but large ones do not arrive",
+        action="a smaller MTU than the interfaces have is on the way: lower theirs "
+        "(`ip link set dev NAME mtu 1400`)",
+        blocks=True,
+    )

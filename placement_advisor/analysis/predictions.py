@@ -1,0 +1,370 @@
+"""The candidates for a step, and what the simulator predicts for each before any of them runs.
+
+Candidates are laid out by a rule, found by a search, or split the batch. A batch split is a step
+of another graph than the one that was traced, so it has a simulator of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import Bound
+from placement_advisor.candidates import searched, towers
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.split_graph import (
+    ON_HOST,
+    SPREAD,
+    graph_of,
+    placed_on_devices,
+)
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.families import (
+    FAMILIES,
+    WORST_CASE_FAMILIES,
+    placements_of,
+    propose,
+)
+from placement_advisor.candidates.references import as_written
+from placement_advisor.candidates.searched import layers_of
+from placement_advisor.defaults import BASELINE
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.measurement.invariants import schedule_violations
+from placement_advisor.measurement.measurement import (
+    WORTHWHILE_RATIO,
+    CandidateFailure,
+    FailureKind,
+)
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
+from placement_advisor.simulator.schedule import shortages
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.solvers.bound_check import verify
+from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
+from placement_advisor.solvers.step_search import least_step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
+    from placement_advisor.analysis.target_costs import StepCosts
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.errors import AdvisorError
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.measurement.measurement import Violation
+    from placement_advisor.simulator.break_even import BreakEven
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.simulator.step_growth import GrowingStep
+    from placement_advisor.solvers.effort import Effort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitCandidate:
+    """A placement of a step whose batch is split, ready to be simulated.
+
+    ``samples`` are those of each replica, ``own`` the ops of the unsplit step that compute
+    something of a replica's own. ``weak_step_ns`` is its simulated step with the whole batch for
+    every replica. ``within`` is the placement of the unsplit step that it repeats on each pair of
+    devices, None if it is by device.
+    """
+
+    placement: Placement
+    samples: tuple[int, ...]
+    own: tuple[str, ...]
+    simulator: Simulator
+    weak_step_ns: int
+    within: Placement | None
+
+
+def split_candidates(
+    graph: OpGraph,
+    prices: StepCosts,
+    families: Sequence[str],
+    split: SplitCosts | BatchSplitError,
+) -> dict[str, SplitCandidate | NotApplicable]:
+    """Return the candidate of each family that a split of the batch is of."""
+    if isinstance(split, BatchSplitError):
+        return {name: NotApplicable(family=name, reason=split.message) for name in families}
+    return {name: _split_candidate(graph, prices, name, split) for name in families}
+
+
+def _split_candidate(
+    graph: OpGraph, prices: StepCosts, family: str, split: SplitCosts
+) -> SplitCandidate | NotApplicable:
+    traced, cluster, graph_key = split.traced, prices.cluster, graph_of(family)
+    if graph_key not in traced.graphs:
+        uneven = (
+            "MirroredStrategy gives all devices the same number of samples, not "
+            f"{_sum_text(traced.samples)}"
+        )
+        return NotApplicable(family=family, reason=uneven)
+    within: Placement | NotApplicable | None = None
+    if family == towers.BATCH_TOWERS:
+        within = towers.within_a_pair(graph, prices.costs, cluster)
+    if isinstance(within, NotApplicable):
+        return within
+    if family == MIRRORED and split.collectives is not None:
+        cluster = split.collectives.on(cluster)
+    step, weak = traced.graphs[graph_key], traced.weak[graph_key]
+    placed = _placed_split(step, family, traced.samples, cluster, within)
+    weakly = _placed_split(weak, family, traced.samples, cluster, within)
+    if isinstance(placed, NotApplicable):
+        return placed
+    assert not isinstance(weakly, NotApplicable)
+    alike = Simulator(weak.graph, split.weak_costs[graph_key], cluster)
+    return SplitCandidate(
+        placement=placed,
+        samples=traced.samples,
+        own=traced.own,
+        simulator=Simulator(
+            step.graph, split.costs[graph_key], cluster, collective_of=step.collective_of
+        ),
+        weak_step_ns=alike.step_ns(weakly),
+        within=within,
+    )
+
+
+def _placed_split(
+    step: SplitGraph,
+    family: str,
+    samples: tuple[int, ...],
+    cluster: Cluster,
+    within: Placement | None,
+) -> Placement | NotApplicable:
+    """Return the placement of a step whose batch is split."""
+    devices, host = cluster.device_names()[: len(samples)], cluster.devices[0].host
+    if within is not None:
+        return towers.on_pairs(step, within, cluster.device_names(), samples)
+    rationales = {
+        BATCH: f"one update of the variables on {devices[0]}",
+        ON_HOST: f"one update of the variables on {host}",
+        SPREAD: f"one update of each variable, spread by size over {', '.join(devices)}",
+        MIRRORED: "variables and updates on every device",
+    }
+    rationale = f"{_sum_text(samples)} samples side by side, {rationales[family]}"
+    return placed_on_devices(family, step, devices, host, rationale)
+
+
+def _sum_text(samples: tuple[int, ...]) -> str:
+    return " + ".join(map(str, samples))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposals:
+    """The candidates for a step, and what simulates them.
+
+    ``answers`` has what each family that was asked for says, by label, the single device first.
+    ``splits`` has the steps with the batch split, by family.
+    """
+
+    graph: OpGraph
+    prices: StepCosts
+    simulator: Simulator
+    answers: Mapping[str, Placement | NotApplicable]
+    splits: Mapping[str, SplitCandidate]
+
+    @property
+    def placements(self) -> dict[str, Placement]:
+        """The candidates that there are, by label, the single device first."""
+        return placements_of(self.answers)
+
+    @property
+    def of_whole_batch(self) -> dict[str, Placement]:
+        """The candidates that place the step as it was traced."""
+        return {n: p for n, p in self.placements.items() if n not in self.splits}
+
+
+def propose_all(
+    graph: OpGraph,
+    priced: AllCosts,
+    families: Sequence[str],
+    effort: Effort,
+    known: Mapping[str, Placement] = MappingProxyType({}),
+    requested_device_of: Mapping[str, str] = MappingProxyType({}),
+) -> Proposals:
+    """Return the candidates of some families; the single device is always among them.
+
+    Those that searches have found before are ``known``, by label, and taken as they are.
+    ``requested_device_of`` has the devices that the user's own scopes ask for.
+    """
+    prices = priced.prices
+    simulator = Simulator(graph, prices.costs, prices.cluster)
+    own = as_written(graph, requested_device_of, prices.cluster)
+    answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster, own)
+    if SEARCHED in families and SEARCHED not in known:
+        dearer = prices.doubt.copies
+        found = searched.propose_searched(answers, prices.costs, simulator, effort, dearer=dearer)
+        answers[SEARCHED] = found
+    answers.update(known)
+    splits: dict[str, SplitCandidate] = {}
+    for of, split in priced.splits.items():
+        for family, step in split_candidates(graph, prices, of, split).items():
+            if isinstance(step, SplitCandidate):
+                splits[family] = step
+            answers[family] = step.placement if isinstance(step, SplitCandidate) else step
+    return Proposals(
+        graph=graph,
+        prices=prices,
+        simulator=simulator,
+        answers={
+            label: answer
+            for label, answer in answers.items()
+            if label == BASELINE or answer.family in families
+        },
+        splits=splits,
+    )
+
+
+# Where copies cost so much of what they cost here, a split is looked for that may win there.
+# Judgement: a link of the next class (10 times), and next to free (1,000 times, as far as the
+# break-even goes), for a unit of effort each, which is about a second. More places between would
+# find splits that win sooner, and lengthen each analysis by as much.
+_FASTER = (0.1, 0.001)
+_UNITS_FOR_FASTER = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What is predicted of a candidate.
+
+    ``ratio`` is None for the single device itself; ``too_large`` says why it does not fit, None if
+    it does. ``weak_step_ns`` is its simulated step with the whole batch for every replica, None
+    where the batch is not split. ``after_runs`` is the ratio as predicted when others had run and
+    it had not, None if that was not.
+    """
+
+    schedule: Schedule
+    ratio: PredictedRatio | None
+    broken_laws: tuple[Violation, ...]
+    too_large: CandidateFailure | None
+    weak_step_ns: int | None
+    after_runs: PredictedRatio | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """What is predicted of each candidate, by label, and how far costs may move it."""
+
+    proposals: Proposals
+    predicted: Mapping[str, Prediction]
+    sensitivity: Sensitivity
+
+
+def predict(proposals: Proposals) -> Predictions:
+    """Simulate all candidates."""
+    alone = proposals.placements[BASELINE]
+    sensitivity = Sensitivity(proposals.simulator, alone, proposals.prices.doubt)
+    predicted = {
+        label: prediction_of(proposals, sensitivity, label) for label in proposals.placements
+    }
+    return Predictions(proposals=proposals, predicted=predicted, sensitivity=sensitivity)
+
+
+def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) -> Prediction:
+    """Simulate one candidate."""
+    placement, split = proposals.placements[label], proposals.splits.get(label)
+    simulator = None if split is None else split.simulator
+    schedule = (simulator or proposals.simulator).schedule(placement)
+    short = shortages(schedule.peak_memory, proposals.prices.cluster.devices)
+    return Prediction(
+        schedule=schedule,
+        ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
+        broken_laws=schedule_violations(schedule),
+        too_large=CandidateFailure(
+            kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short))
+        )
+        if short
+        else None,
+        weak_step_ns=None if split is None else split.weak_step_ns,
+    )
+
+
+def bound_of(forecast: Predictions) -> Bound:
+    """Return what no placement can beat, its arguments checked."""
+    proposals = forecast.proposals
+    graph, prices = proposals.graph, proposals.prices
+    lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
+    verify(lower, graph, prices.costs, prices.cluster)
+    bound = Bound(
+        lower=lower,
+        single_ns=forecast.predicted[BASELINE].schedule.step_ns,
+        source=prices.source,
+        doubt=prices.doubt,
+        ratio_if_wrong=None,
+    )
+    if not bound.proves_single:
+        return bound
+    ratio = least_ratio_if_wrong(graph, prices.costs, forecast.sensitivity)
+    return replace(bound, ratio_if_wrong=ratio)
+
+
+def break_even_of(
+    forecast: Predictions,
+    candidates: Sequence[Candidate],
+    growing: GrowingStep | AdvisorError | None,
+    effort: Effort,
+) -> BreakEven | None:
+    """Sweep what would have to change for a split to win, of those that fit and did not fail.
+
+    ``candidates`` have what was measured, by which predictions are corrected; ``growing`` is the
+    step at other batches, or why it is not known there.
+    """
+    proposals = forecast.proposals
+    own, failed = proposals.of_whole_batch, {c.name for c in candidates if c.failure is not None}
+    if BASELINE in failed or forecast.predicted[BASELINE].too_large is not None:
+        return None
+    splits = [
+        *(
+            placement
+            for name, placement in own.items()
+            if name not in {BASELINE, *failed} and len(set(placement.device_of.values())) > 1
+        ),
+        *_splits_for_faster_links(proposals, effort),
+    ]
+    labels = [split.label for split in splits]
+    return break_even(
+        proposals.simulator,
+        baseline=own[BASELINE],
+        splits=tuple(splits),
+        growing=growing,
+        worthwhile_ratio=WORTHWHILE_RATIO,
+        corrections=_corrections(labels, candidates),
+    )
+
+
+def _splits_for_faster_links(proposals: Proposals, effort: Effort) -> Iterator[Placement]:
+    """Yield what a search finds where copies cost less than here: splits that may win then."""
+    effort = replace(effort, units=min(effort.units, _UNITS_FOR_FASTER))
+    starts, layer_of = tuple(proposals.of_whole_batch.values()), layers_of(proposals.graph)
+    for factor in _FASTER:
+        cluster = proposals.prices.cluster.scaled(copies=factor, launches=1)
+        found = least_step(proposals.simulator.on(cluster), starts, layer_of, effort)
+        if not found.excess_bytes and len(set(found.placement.device_of.values())) > 1:
+            yield replace(found.placement, label=FOR_FASTER_LINKS)
+
+
+def _corrections(labels: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Return the measured over the predicted ratio of each split; nothing if none was measured.
+
+    A split that did not run gets the median of those that did and are not bad on purpose.
+    """
+    seen = {
+        c.name: c.comparison.ratio.median / c.predicted_ratio.ratio
+        for c in candidates
+        if c.name in labels and c.comparison and c.predicted_ratio and c.predicted_ratio.ratio
+    }
+    others = [
+        seen[c.name] for c in candidates if c.name in seen and c.family not in WORST_CASE_FAMILIES
+    ]
+    if not seen:
+        return {}
+    middle = median(others or seen.values())
+    return {label: seen.get(label, middle) for label in labels}

@@ -1,0 +1,366 @@
+"""The recommendation of an analysis: the verdict in words, with its basis and its reasons.
+
+`deciding_reasons` are the few that a reader sees first: what makes the answer odd, where the step
+of the split spends its time (or why there is no split), and the bound, where it covers all that
+is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
+from placement_advisor.analysis.reasons import (
+    as_is_reason,
+    binds_all,
+    bound_reason,
+    failure_reason,
+    faster_device_reason,
+    is_other_side,
+    is_refuted,
+    measured_reasons,
+    order_reason,
+    proof_text,
+    simulated_reasons,
+    speedup_of,
+)
+from placement_advisor.analysis.verdict import (
+    AS_IS,
+    RealRun,
+    RunElsewhere,
+    VerdictDecision,
+    WithoutPython,
+    cannot_tell,
+    is_not_applicable,
+    next_experiment_text,
+    next_run,
+    rule_measured,
+    rule_simulated,
+    rule_unfit,
+    with_as_is,
+)
+from placement_advisor.candidates import references
+from placement_advisor.cost.table import CostSource
+from placement_advisor.defaults import AS_WRITTEN
+from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, FailureKind
+from placement_advisor.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
+    from placement_advisor.analysis.verdict import NextExperiment, RerunEstimate
+
+
+# What is read at a glance.
+MAX_DECIDING = 3
+
+
+def deciding_reasons(
+    candidates: Sequence[Candidate],
+    split: Candidate | None,
+    bound: Bound | None,
+    because: str | None,
+    basis: str,
+) -> tuple[str, ...]:
+    """Return the most important reasons for an answer that is about ``split``.
+
+    ``bound`` is one that binds all candidates, None if there is none. ``because`` is what only this
+    answer has to say for itself, ``basis`` whose figures decide: measured or simulated.
+    """
+    alone = next((c for c in candidates if c.family == references.SINGLE), None)
+
+    failed = [failure_reason(c) for c in candidates if not _is_not_applicable(c)]
+    unfit = [failure_reason(c) for c in candidates if _is_not_applicable(c)]
+
+    def told() -> Iterator[str | None]:
+        yield because
+        if split is None:
+            yield from failed
+        elif alone is not None:
+            yield from (_measured_split if basis == "measured" else _simulated_split)(split, alone)
+        if bound is not None:
+            yield (
+                f"no placement of these ops takes less than {format_ns(bound.lower.step_ns)}; "
+                f"single takes {format_ns(bound.single_ns)} (simulated)"
+            )
+        if split is None:
+            yield from unfit
+
+    return tuple(islice(dict.fromkeys(filter(None, told())), MAX_DECIDING))
+
+
+def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
+    """Yield where the steps of a split and of the single device went, as profiled."""
+    run, base = split.measured, alone.measured
+    if split.broken_laws:
+        what = split.broken_laws[0].what
+        yield f"{split.name}: {what}, which cannot be: its profile says nothing"
+    elif run is not None and run.profile is not None:
+        profile = run.profile
+        yield _copies_text(
+            split.name,
+            profile.transfer_count,
+            profile.exposed_by_device,
+            median(profile.step_ns),
+            "profiled",
+        )
+        if base is not None and base.profile is not None and not alone.broken_laws:
+            yield _compute_text(split.name, profile.compute_ns, base.profile.compute_ns, "profiled")
+    ratio = split.predicted_ratio
+    if ratio is not None and is_other_side(split):
+        yield (
+            f"{split.name} was simulated at {speedup_of(ratio.ratio)}: the answer rests on the "
+            "measurement alone"
+        )
+
+
+def _simulated_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
+    """Yield where the steps of a split and of the single device would go."""
+    ours, theirs = split.predicted, alone.predicted
+    if ours is None or theirs is None:
+        return
+    count = ours.transfer_count
+    yield _copies_text(split.name, count, ours.exposed_by_device, ours.step_ns, "simulated")
+    yield _compute_text(split.name, ours.compute_ns, theirs.compute_ns, "simulated")
+
+
+def _copies_text(
+    name: str,
+    count: int | None,
+    exposed_by_device: Mapping[str, int],
+    step_ns: float,
+    basis: str,
+) -> str:
+    if count is None:
+        return f"{name}: its profile does not show all copies, so what it waits for is unknown"
+    if not count:
+        return f"{name}: no copies ({basis})"
+    waiting = max(exposed_by_device, key=exposed_by_device.__getitem__)
+    waits_ns = exposed_by_device[waiting]
+    share = f", {format_share(waits_ns / step_ns)} of its step" if step_ns else ""
+    return f"{name}: {waiting} waits {format_ns(waits_ns)} for copies{share} ({basis})"
+
+
+def _compute_text(
+    name: str, ours_ns: Mapping[str, int], theirs_ns: Mapping[str, int], basis: str
+) -> str:
+    busiest = max(ours_ns, key=ours_ns.__getitem__)
+    return (
+        f"{name}: {busiest} computes for {format_ns(ours_ns[busiest])} a step, "
+        f"single for {format_ns(max(theirs_ns.values()))} ({basis})"
+    )
+
+
+def _is_not_applicable(candidate: Candidate) -> bool:
+    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
+
+
+# Testbeds whose step times say nothing about a split.
+_UNFIT_TESTBEDS = {
+    "logical-cpus": "logical CPUs share their cores and copy by pointer: they show that a "
+    "placement takes effect, not whether it pays",
+}
+
+_OPENINGS = {
+    AdviceVerdict.SPLIT: "split: ",
+    AdviceVerdict.STAY_SINGLE: "stay single: ",
+    AdviceVerdict.CANNOT_TELL: "cannot tell: ",
+    AdviceVerdict.CANNOT_FIT: "cannot fit on one device: ",
+}
+
+
+def recommend(
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    as_is: Sequence[int] | None,
+    bound: Bound | None = None,
+    again: RerunEstimate | None = None,
+    *,
+    calls_python: bool = False,
+) -> Recommendation:
+    """Return the answer for these candidates.
+
+    ``as_is`` holds the step times of the unmodified step in ns, as many of each round. ``again`` is
+    what a run that tells more would take, None where there can be none. A step that
+    ``calls_python`` does not run.
+    ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
+    that was tried. ``speedup`` is None where nothing was measured.
+    """
+    alone = next((c for c in candidates if c.family == references.SINGLE), None)
+    proof = None
+    if bound is not None and bound.proves_single and not is_refuted(bound, candidates):
+        proof = bound
+    if alone is not None and _does_not_fit(alone):
+        ruling = rule_unfit(alone, _splits(candidates))
+        basis, ground = "simulated", f"simulated for {testbed.description}"
+    elif testbed.not_run is None:
+        ruling = _rule_run(alone, candidates, testbed, as_is, is_proved=proof is not None)
+        basis, ground = "measured", f"measured on {testbed.description}"
+    else:
+        ruling = _rule_not_run(alone, candidates, testbed, bound, calls_python=calls_python)
+        basis, ground = "simulated", f"simulated for {testbed.description}, not run"
+
+    opening = _OPENINGS[ruling.verdict]
+    if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
+        opening = opening.replace("single", f"single, {proof_text(proof, candidates)}")
+    own = next((c for c in candidates if c.family == AS_WRITTEN), None)
+    if own is not None and own is ruling.split and ruling.verdict is AdviceVerdict.SPLIT:
+        ruling = replace(ruling, says=ruling.says.replace(own.name, f"keep your own ({own.name})"))
+    adds = ruling.adds + _about_own(own, ruling) + next_experiment_text(ruling.settling, again)
+    headline = f"{opening}{ruling.says}, {ground}{adds}"
+    caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
+    if as_is:
+        where = " on all cores" if testbed.stand_in else ""
+        headline += f"; {caveat or f'{AS_IS}{where}: {format_ns(median(as_is))}'}"
+
+    tell = measured_reasons if basis == "measured" else simulated_reasons
+    told, others = _of_candidates(candidates, alone, ruling, tell)
+    reasons = [
+        testbed.not_run,
+        ruling.because,
+        order_reason(candidates),
+        bound_reason(bound, candidates) if bound is not None else None,
+        *told,
+    ]
+    shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
+    if as_is and shown is not None:
+        reasons.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
+    elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
+    return Recommendation(
+        verdict=ruling.verdict,
+        candidate=ruling.split.name if ruling.split is not None else None,
+        speedup=ruling.speedup,
+        basis=basis,
+        applies_to=f"{testbed.description}{elsewhere}",
+        answer=f"{opening}{ruling.says}{adds}",
+        headline=headline,
+        caveat=caveat,
+        deciding=deciding_reasons(
+            candidates,
+            ruling.split,
+            bound if bound is not None and binds_all(bound, candidates, as_is) else None,
+            ruling.because,
+            basis,
+        ),
+        reasons=tuple(filter(None, reasons)),
+        others=tuple(filter(None, others)),
+        next_run=next_run(ruling.settling, again),
+    )
+
+
+def _about_own(own: Candidate | None, ruling: VerdictDecision) -> str:
+    """Return what to say of the user's own split beside the answer, if that is another one."""
+    if own is None or own is ruling.split:
+        return ""
+    if own.failure is not None:
+        return f"; your own split has no result: {own.failure.kind.value.replace('-', ' ')}"
+    if own.comparison is not None:
+        speedup = own.comparison.speedup
+        median_, low, high = speedup.median, speedup.low, speedup.high
+    elif own.predicted_ratio is not None and own.predicted_ratio.low > 0:
+        ratio = own.predicted_ratio
+        median_, low, high = 1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low
+    else:
+        return ""
+    if low >= WORTHWHILE_SPEEDUP:
+        means = "it pays, and less" if ruling.verdict is AdviceVerdict.SPLIT else "it pays"
+    elif high < 1:
+        means = "one device is faster"
+    elif high < WORTHWHILE_SPEEDUP:
+        means = "one device is as fast"
+    else:
+        means = "too close to one device to tell"
+    how = "" if own.comparison is not None else ", simulated"
+    return f"; your own split is {median_:.2f}× ({low:.2f}–{high:.2f}{how}): {means}"
+
+
+def _splits(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.family != references.SINGLE]
+
+
+def _hosts(testbed: TestbedSummary) -> set[str]:
+    return {host.name for host in testbed.cluster.hosts}
+
+
+def _rule_run(
+    alone: Candidate | None,
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    as_is: Sequence[int] | None,
+    *,
+    is_proved: bool,
+) -> VerdictDecision:
+    unfit = _UNFIT_TESTBEDS.get(testbed.kind)
+    if unfit:
+        return cannot_tell(unfit)
+    to_beat = None if testbed.stand_in else as_is
+    return rule_measured(alone, _splits(candidates), to_beat, is_proved, _hosts(testbed))
+
+
+def _rule_not_run(
+    alone: Candidate | None,
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    bound: Bound | None,
+    *,
+    calls_python: bool,
+) -> VerdictDecision:
+    is_proved = bound is not None and bound.proves_single_if_wrong
+    is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
+    is_recorded = bound is not None and bound.source is CostSource.RECORDED
+    settling: NextExperiment = RunElsewhere(is_recorded=is_recorded)
+    if is_here:
+        settling = WithoutPython() if calls_python else RealRun()
+    return rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
+
+
+def _of_candidates(
+    candidates: Sequence[Candidate],
+    alone: Candidate | None,
+    ruling: VerdictDecision,
+    tell: Callable[[Candidate, Candidate], Iterable[str | None]],
+) -> tuple[list[str | None], list[str | None]]:
+    """Return reasons that candidates give: those of the answer, and those of the others."""
+    told: list[str | None] = []
+    others: list[str | None] = []
+    for candidate in candidates:
+        is_answer = ruling.split in (None, candidate)
+        if alone is not None and candidate is not alone and candidate.failure is None:
+            if candidate.family == references.SINGLE:
+                told.append(faster_device_reason(candidate, alone))
+            else:
+                (told if is_answer else others).extend(tell(candidate, alone))
+        is_beside = not is_answer and is_not_applicable(candidate)
+        (others if is_beside else told).append(failure_reason(candidate))
+    return told, others
+
+
+def _as_is_caveat(as_is: Sequence[int], ruling: VerdictDecision) -> str | None:
+    """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
+
+    It is said only where the step times that are shown say so, too. Elsewhere a split is
+    recommended only if it beats it.
+    """
+    run = ruling.split.measured if ruling.split is not None else None
+    if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
+        return None
+    comparison = with_as_is(ruling.split, run, as_is, among=1)
+    as_is_ns, split_ns = median(as_is), median(run.step_ns)
+    if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
+        return None
+    is_faster = comparison.ratio.low > 1
+    return (
+        f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
+        f"all cores {format_ns(as_is_ns)}, the split {format_ns(split_ns)}; the "
+        "verdict is about serial devices, like those that the stand-ins stand for"
+    )
+
+
+def _does_not_fit(candidate: Candidate) -> bool:
+    failure = candidate.failure
+    return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT

@@ -1,0 +1,398 @@
+"""The problems of a check: their codes, causes, effects and explanations, and its result.
+
+The code of a problem names its cause where that is known: a finding (`PA101`), or a change of
+scopes, of the placement or of layers. Effects say what the cause does to the step. Without a
+known cause the first effect stands for it. `EXPLANATIONS` are for `advisor explain` and SARIF; a
+finding is explained on its own page.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from placement_advisor.graph.name_patterns import first_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.check.record import Difference, Record
+
+
+# More names than these no reader of a pull request takes in.
+MAX_CULPRITS = 5
+
+
+class ProblemCode(StrEnum):
+    """What is wrong; stable names, as other tools know them."""
+
+    BACKWARD_LEFT = "PA101"
+    SCOPE_CHANGED = "scope-changed"
+    PLACEMENT_CHANGED = "placement-changed"
+    LAYERS_CHANGED = "layers-changed"
+    DOES_NOT_FIT = "placement-does-not-fit"
+    OUT_OF_MEMORY = "out-of-memory"
+    OVER_BUDGET = "over-budget"
+    MOVED = "layer-moved"
+    NO_KERNEL = "no-gpu-kernel"
+    COPIES = "more-copies"
+    BYTES = "more-bytes-across"
+    SLOWER = "slower-step"
+    MEMORY = "more-memory"
+    STANDING = "verdict-changed"
+    NOT_LOCKED = "not-in-lock-file"
+    MEASURED_SLOWER = "measured-slower"
+    DOES_NOT_RUN = "does-not-run"
+
+
+# What a new lock file does not make good: the step does not run, or is over budget, all the same.
+LASTING = frozenset(
+    {
+        ProblemCode.DOES_NOT_FIT,
+        ProblemCode.OUT_OF_MEMORY,
+        ProblemCode.OVER_BUDGET,
+        ProblemCode.DOES_NOT_RUN,
+    }
+)
+# Causes by which layers run elsewhere.
+MOVES = frozenset(
+    {
+        ProblemCode.BACKWARD_LEFT,
+        ProblemCode.SCOPE_CHANGED,
+        ProblemCode.PLACEMENT_CHANGED,
+        ProblemCode.MOVED,
+    }
+)
+# What to do about an effect whose cause is not known.
+ACTIONS = {
+    ProblemCode.OUT_OF_MEMORY: "make the batch smaller, or move layers to where memory is left",
+    ProblemCode.OVER_BUDGET: "let less cross or be held, or raise the budget in pyproject.toml",
+    ProblemCode.COPIES: "compute what is read there on that side, or send one tensor for several",
+    ProblemCode.BYTES: "cut where less crosses: before a layer that widens, after one that narrows",
+    ProblemCode.SLOWER: (
+        "see whether the layers named need to be that heavy, or split the model anew with "
+        "advisor analyze"
+    ),
+    ProblemCode.MEMORY: (
+        "see what is kept longer or is larger than before; a smaller batch needs less"
+    ),
+    ProblemCode.STANDING: "ask advisor analyze which placement pays now",
+    ProblemCode.MEASURED_SLOWER: "put the layers back where they were",
+}
+
+
+class CodePlace(NamedTuple):
+    """A line of the user's code; ``file`` is relative to the project."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What became worse, and by how much (``size``, to compare); of one ``device``, or of the step.
+
+    ``culprits`` say of what it is made, for where no cause stands above it.
+    """
+
+    code: ProblemCode
+    what: str
+    size: float = 1.0
+    device: str = ""
+    culprits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A reason to fail: its cause, what made it happen, what it does to the step, what to do.
+
+    ``place`` is the line of the code that it comes from, where that is known, and ``source`` what
+    stands there.
+    """
+
+    code: ProblemCode
+    what: str
+    culprits: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    action: str
+    place: CodePlace | None = None
+    source: str | None = None
+
+    @property
+    def codes(self) -> tuple[ProblemCode, ...]:
+        """The codes of the problem and of its effects."""
+        return (self.code, *(effect.code for effect in self.effects))
+
+
+def effect_as_problem(effect: Effect, place: CodePlace | None) -> Problem:
+    """Return an effect as a problem of its own."""
+    return Problem(
+        code=effect.code,
+        what=effect.what,
+        culprits=effect.culprits,
+        action=ACTIONS[effect.code],
+        place=place,
+    )
+
+
+def after_update(problem: Problem) -> tuple[tuple[Problem, ...], str | None]:
+    """Return what a new lock file leaves of a problem, and what it accepts, if anything."""
+    if problem.code in LASTING:
+        return (problem,), None
+    lasting = [effect for effect in problem.effects if effect.code in LASTING]
+    rest = [effect.what for effect in problem.effects if effect.code not in LASTING]
+    left = tuple(
+        replace(effect_as_problem(each, problem.place), source=problem.source) for each in lasting
+    )
+    if problem.code is ProblemCode.NOT_LOCKED:
+        return left, None
+    return left, f"accepted: {'; '.join([problem.what, *rest])}"
+
+
+def first_few(phrases: list[str]) -> tuple[str, ...]:
+    """Return as many phrases as anyone reads, the last of them how many more there are."""
+    more = len(phrases) - MAX_CULPRITS
+    return (*phrases[:MAX_CULPRITS], *([f"{more} more"] if more > 0 else []))
+
+
+def some_layers(layers: Sequence[str]) -> str:
+    """Return the first of these layers and how many there are beyond them."""
+    return first_names([layer_text(layer) for layer in layers], MAX_CULPRITS)
+
+
+def layer_text(layer: str) -> str:
+    """Return a layer as people call it."""
+    return layer or "ops of no layer"
+
+
+def with_place(phrase: str, place: CodePlace | None) -> str:
+    """Return a phrase with its line, where that is known."""
+    return phrase if place is None else f"{phrase} ({place})"
+
+
+PASSED, FAILED, COULD_NOT_RUN = 0, 1, 2
+
+
+class Status(StrEnum):
+    """How the check of a model ended; inconclusive is a measurement that does not tell."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    COULD_NOT_RUN = "could-not-run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """The result for one model.
+
+    ``model`` and ``placement`` are as configured, at ``place``. ``before`` is what the lock file
+    has of it, if anything, ``after`` the step of today, None where that could not be told; then
+    ``error`` says why and ``hint`` what to do. ``difference`` is None where both are the same or
+    nothing was compared.
+    """
+
+    model: str
+    placement: str
+    place: CodePlace
+    status: Status
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    before: Record | None = None
+    after: Record | None = None
+    difference: Difference | None = None
+    error: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The results for all models, in the order of their names; ``lock_file`` as the user calls it.
+
+    ``strict`` makes inconclusive a failure.
+    """
+
+    lock_file: str
+    results: tuple[ModelResult, ...]
+    strict: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all passed, 1 if one failed, else 2 if one could not run."""
+        found = {result.status for result in self.results}
+        if Status.FAILED in found or (self.strict and Status.INCONCLUSIVE in found):
+            return FAILED
+        return COULD_NOT_RUN if Status.COULD_NOT_RUN in found else PASSED
+
+    def within(self, folder: Path) -> CheckResult:
+        """Return the result with places as they are seen from outside of ``folder``."""
+
+        def seen(place: CodePlace) -> CodePlace:
+            return place._replace(file=posixpath.normpath(folder / place.file))
+
+        return replace(
+            self,
+            results=tuple(
+                replace(
+                    result,
+                    place=seen(result.place),
+                    problems=tuple(
+                        replace(problem, place=problem.place and seen(problem.place))
+                        for problem in result.problems
+                    ),
+                )
+                for result in self.results
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A code in words: a title, when it is found, what to do."""
+
+    title: str
+    found: str
+    action: str
+
+
+EXPLANATIONS: Mapping[str, Explanation] = {
+    ProblemCode.BACKWARD_LEFT: Explanation(
+        title="The backward pass has left the device of its forward pass",
+        found="Layers still ask for their device, and their backward pass, which ran there, does "
+        "not any more. It has no device and runs on the default one: a tape took the place of "
+        "tf.gradients, or gradients are taken in a tf.function of their own. Or a tape takes them "
+        "in a tf.device scope, whose device all of them have. The line is the one that takes them, "
+        "or that of the scope.",
+        action="Take gradients with tf.gradients(loss, variables) inside the tf.function, which "
+        "puts them beside their forward ops, or use placement_advisor.place(step, placement).",
+    ),
+    ProblemCode.SCOPE_CHANGED: Explanation(
+        title="Layers are in another tf.device scope, or in none",
+        found="The step is placed as written, and most ops of a layer's forward pass, or its "
+        "variables, are on another device than the lock file has. Either no scope holds them any "
+        "more, which puts them on the default device, or another one does. The line is that of "
+        "the scope, or the first that lost its own. Which effects come from it is found by "
+        "simulating the step with these layers put back.",
+        action="Put the lines back into the scope that they had, or accept the move.",
+    ),
+    ProblemCode.PLACEMENT_CHANGED: Explanation(
+        title="The placement that is configured is another one",
+        found="The settings name another placement than the lock file has, or the placement file "
+        "puts layers of the same graph elsewhere.",
+        action="Take the placement back, or accept it.",
+    ),
+    ProblemCode.LAYERS_CHANGED: Explanation(
+        title="Layers are new, gone, or made of other ops or sizes",
+        found="The step became worse than it may, and not by layers that an edit moved. Layers "
+        "are told apart by name, ops and sizes. Rules and searches place by layers: for them a "
+        "name scope that is gone is such a change, too. Named are the layers that take longer and "
+        "the tensors that cross; the line is that of what weighs most. A size that all layers "
+        "share, such as the batch, changes all of them.",
+        action="See whether they need to be so. Else put the layer or the name scope back, or "
+        "split the model anew with advisor analyze.",
+    ),
+    ProblemCode.DOES_NOT_FIT: Explanation(
+        title="The placement no longer fits the model",
+        found="A layer has no device in the placement file, a rule no longer applies, or "
+        "tf.device scopes name more devices than there are.",
+        action="Place the model anew with advisor analyze, or edit the placement file.",
+    ),
+    ProblemCode.OUT_OF_MEMORY: Explanation(
+        title="A device has too little memory for the step",
+        found="The simulated peak of the device is above its memory. No tolerance.",
+        action="Make the batch smaller, or move layers to a device that has memory left.",
+    ),
+    ProblemCode.OVER_BUDGET: Explanation(
+        title="The step costs more than its budget in pyproject.toml",
+        found="More bytes cross than max_transfer_bytes, or a simulated peak is above "
+        "max_peak_memory. No tolerance.",
+        action="Let less cross or be held, or raise the budget that is named.",
+    ),
+    ProblemCode.MOVED: Explanation(
+        title="A layer runs on another device than before",
+        found="Most ops of its forward pass, its backward pass or its variables do, under a "
+        "placement as written or in a file, it is not shown to be better, and no scope or file "
+        "tells why.",
+        action="Put it back where it was, or accept the move.",
+    ),
+    ProblemCode.NO_KERNEL: Explanation(
+        title="An op on a GPU has no kernel there",
+        found="A kind of op is placed on a GPU that has no kernel for it, and was not before. It "
+        "runs on the host, and its tensors are copied there and back. advisor explain PA102 has "
+        "more.",
+        action="Take it out of the device scope, best into the input pipeline.",
+    ),
+    ProblemCode.COPIES: Explanation(
+        title="More tensors cross between devices in a step",
+        found="The simulated step has more copies than the locked one. No tolerance.",
+        action="Compute what is read there on that side, or send one tensor for several.",
+    ),
+    ProblemCode.BYTES: Explanation(
+        title="More bytes cross between devices in a step",
+        found="By more than 1 % of what the lock file has.",
+        action="Cut where less crosses: before a layer that widens, after one that narrows.",
+    ),
+    ProblemCode.SLOWER: Explanation(
+        title="The simulated step takes longer",
+        found="By more than 5 %, or max_step_regression, predicted for the same hardware by the "
+        "same versions of TensorFlow and the advisor.",
+        action="See whether the layers named need to be that heavy, or split the model anew with "
+        "advisor analyze.",
+    ),
+    ProblemCode.MEMORY: Explanation(
+        title="A device needs more memory at its peak",
+        found="The simulated peak is higher by more than 5 % than the lock file has it.",
+        action="See what is kept longer or is larger than before. A smaller batch needs less.",
+    ),
+    ProblemCode.STANDING: Explanation(
+        title="The placement no longer pays as it did",
+        found="Compared with one device alone it was predicted to be faster, and is now within "
+        "doubt or no faster; and its ratio to one device grew by more than the tolerance.",
+        action="Ask advisor analyze which placement pays now.",
+    ),
+    ProblemCode.NOT_LOCKED: Explanation(
+        title="The lock file does not have the model",
+        found="pyproject.toml names a model that placements.lock.json does not have.",
+        action="Write it with advisor check --update, and commit what that writes.",
+    ),
+    ProblemCode.MEASURED_SLOWER: Explanation(
+        title="The placement was measured to be slower than the locked one",
+        found="With --measure both take turns on the same devices: two races say that today's "
+        "takes longer than it may, by the whole interval and by more than the noise.",
+        action="Put the layers back where they were.",
+    ),
+    ProblemCode.DOES_NOT_RUN: Explanation(
+        title="The step does not run under its placement",
+        found="With --measure TensorFlow refused it, or its results are others than those of one "
+        "device.",
+        action="Run advisor analyze on the model, which tells more.",
+    ),
+    Status.COULD_NOT_RUN: Explanation(
+        title="The model could not be checked",
+        found="It cannot be imported or traced, took too long, or what is configured for it is "
+        "not there. The other models are checked all the same.",
+        action="Do what the message says.",
+    ),
+    Status.INCONCLUSIVE: Explanation(
+        title="A measurement does not tell",
+        found="With --measure the machine was too noisy, the difference too small, or there are "
+        "too few devices.",
+        action="Run it again on a quieter machine. With --strict this is a failure.",
+    ),
+}
+
+
+def problem_page(code: str) -> str:
+    """Return what is to be said of a code, as Markdown."""
+    found = EXPLANATIONS[code]
+    return (
+        f"# {code}\n\n{found.title}.\n\n## When it is found\n\n{found.found}\n\n"
+        f"## What to do\n\n{found.action}\n\n"
+        "What can be accepted, and with which tolerance, is in docs/ci.md under *What fails*.\n"
+    )
