@@ -87,8 +87,6 @@ def _kind(schema: dict[str, Any], definitions: dict[str, Any], inner: dict[str, 
     if kind == "object":
         return f"{{{_kind(schema['additionalProperties'], definitions, inner)}}}"
     short = {"integer": "int", "number": "float", "string": "str", "boolean": "bool"}
-    if schema.get("minimum") == schema.get("maximum") is not None:
-        return f"`{schema['minimum']}`"
     return short.get(str(kind), str(kind))
 
 
