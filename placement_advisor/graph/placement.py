@@ -149,7 +149,6 @@ class PlacementFile:
     family: Text
     """Rule that made it."""
     rationale: Text
-    """In words."""
     graph_fingerprint: Fingerprint
     devices: Annotated[Rows[Text], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
     """Hosts with ops last."""

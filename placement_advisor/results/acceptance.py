@@ -23,7 +23,6 @@ class Finding:
     name: Text
     outcome: Outcome
     finding: Text
-    """In words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,6 @@ class Acceptance:
     """Devices are GPUs, never tried yet."""
     testbed: Literal["gpus", "workers", "hosts"]
     description: Text
-    """Devices, in words."""
     bundle: Text
     """As given; without folder in the bundle."""
     pairs: Rows[Pair]

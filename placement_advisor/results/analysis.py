@@ -279,11 +279,10 @@ class Bound:
     alone_ns: ByName[Ns]
     """By device or host."""
     single_ns: Ns
-    """Predicted."""
     most_to_gain: Share
     """Most any placement saves."""
     proves_single: bool
-    """Less than makes a split worthwhile."""
+    """Too little to gain for a split."""
     most_to_gain_if_wrong: Share | None
     """The same, costs wrong as allowed."""
     proves_single_if_wrong: bool
@@ -474,7 +473,7 @@ class ScalingRow:
     """Samples on all devices."""
     predicted_ns: Ns | None
     measured_ns: Ns | None
-    """Median; weak: mirrored only."""
+    """Median; of weak, mirrored steps only."""
 
 
 def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:

@@ -89,9 +89,7 @@ class Balance:
     advisor_version: Text
     model: Text
     testbed: Text
-    """In words."""
     batch: Positive
-    """Global samples."""
     warnings: Rows[Text]
     memory: Memory
     devices: Rows[DeviceAlone]
@@ -99,7 +97,6 @@ class Balance:
     """By device: best tried, else of lines."""
     tried: Rows[Tried]
     best: Shares
-    """Fastest."""
     even: Shares
     other_batches: Rows[Shares]
     """Half, same, twice, four times."""

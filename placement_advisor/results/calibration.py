@@ -31,7 +31,6 @@ class Testbed:
 
     kind: Literal["gpus", "workers", "logical-cpus", "hosts"]
     description: Text
-    """In words."""
     host_link: Literal["tls", "direct"] | None
     """`tls`: relays; None: one machine."""
 
@@ -164,7 +163,7 @@ class Calibration:
     hosts: Rows[Host]
     """Driver first; empty on one machine."""
     links: Rows[Link]
-    """Directed; over hosts, one for all alike."""
+    """Directed; over hosts, one stands for all alike."""
     both_ways: Rows[BothWays]
     at_once: Rows[AtOnce]
     """Between hosts with two devices."""

@@ -42,7 +42,6 @@ class Steps:
     median: Ns
     ci95: tuple[Ns, Ns]
     samples: Filled[Ns]
-    """In order."""
 
     @classmethod
     def of(cls, samples: Sequence[int]) -> Steps:
@@ -139,7 +138,7 @@ class RatioAfterRuns:
     """Other splits measured."""
     ratio: NotNegative
     low: NotNegative
-    """Range meant for nine in ten."""
+    """Range meant for nine ratios in ten."""
     high: NotNegative
 
 
@@ -326,7 +325,7 @@ class Candidate:
     """None if no step was timed."""
     failure: Failure | None
     broken_laws: Rows[BrokenLaw]
-    """Any: the profile is not used."""
+    """If any, its profile is not used."""
 
     @classmethod
     def of(cls, candidate: found.Candidate) -> Candidate:

@@ -45,7 +45,6 @@ class Effect:
         "measured-slower",
     ]
     what: Text
-    """By how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +99,6 @@ class Move:
     layer: Text
     """Empty for ops of none."""
     part: Part
-    """Which ops."""
     before: Rows[Text]
     """Most ops first."""
     after: Rows[Text]

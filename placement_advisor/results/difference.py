@@ -127,7 +127,7 @@ class StepFigures:
     speedup: SpeedupRange | None
     """None without comparison."""
     parts: StepParts | None
-    """None without valid profile."""
+    """None without a valid profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ class Python:
 
     version: Text
     wanted: Text | None
-    """By the advisor; None if not a package."""
+    """For the advisor; None if not a package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Package:
     version: Text | None
     """None if not installed."""
     wanted: Text | None
-    """By the advisor."""
+    """For the advisor."""
     unmet: Rows[Unmet]
     """By other packages."""
 
@@ -87,7 +87,6 @@ class GpuPair:
 
     first: Count
     second: Count
-    """The higher one."""
     code: Text
     """NVIDIA's, such as `NV12`."""
     connection: Connection | None
@@ -175,7 +174,6 @@ class Doctor:
     packages: Rows[Package]
     """Installed or not."""
     tensorboard_profile_plugin: bool
-    """TensorBoard has it."""
     gpus: Gpus
     cores: Cores
     available_memory_bytes: Count

@@ -178,7 +178,6 @@ class Profile:
     schema_version: Literal[1]
     advisor_version: Text
     path: Text
-    """File or run."""
     format: Literal[
         "TensorFlow profile (XSpace)",
         "Chrome trace (TensorBoard's trace viewer)",

@@ -65,7 +65,7 @@ class Memory:
     peak_bytes: Count
     """On the fullest device."""
     largest_batch: Count | None
-    """Samples per device; None: no such limit."""
+    """Samples per device; None: unknown or any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,6 @@ class Machine:
     verdict: AdviceVerdict | None
     """Of `analyze --hardware`, all devices."""
     answer: Text | None
-    """In a sentence."""
     costs_within: CostsWithin
     memory: Rows[Memory]
     """Whole batch each; one alone first."""

@@ -56,7 +56,7 @@ class Search:
     graph_file: Text
     ops: Count
     machine: Text
-    """Simulated, in words if the stand-in."""
+    """As given, or the stand-in."""
     step_ns: Ns
     lower_bound_ns: Ns
     """Under the same costs."""
@@ -75,7 +75,6 @@ class Search:
     devices: Filled[Device]
     """Hosts last."""
     device_of: ByName[Text]
-    """By op."""
 
     @classmethod
     def of(

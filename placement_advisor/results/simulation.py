@@ -53,7 +53,6 @@ class DeviceTime:
     compute_ns: Ns
     """With launches, unless ahead."""
     copy_work_ns: Ns
-    """Working on copies."""
     before_first_ns: Ns
     """Idle; whole step without work."""
     waits_for_copy_ns: Ns
@@ -63,7 +62,6 @@ class DeviceTime:
     waits_for_device_ns: Ns
     """Other devices not done."""
     after_last_ns: Ns
-    """Idle."""
     peak_memory_bytes: Count
     memory_bytes: Count | None
 

@@ -176,7 +176,6 @@ class Trace:
     state_bytes: Sum
     constant_bytes: Sum
     trains: bool
-    """Has a backward pass."""
     activation_bytes: Sum
     largest_tensors: Annotated[Rows[Tensor], MaxLen(20)]
     """Largest first; constants, variables left out."""
