@@ -95,9 +95,6 @@ def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
         found["description"] = " ".join(found["description"].replace("``", "`").split())
     if found.get("maximum", 0) > _MOST:
         del found["maximum"]
-    if found.get("minimum") == found.get("maximum") is not None:
-        found["const"] = found.pop("minimum")
-        del found["maximum"], found["type"]
     for key in ("properties", "items", "additionalProperties", "prefixItems", "anyOf", _NAMES):
         if key == "properties" and key in found:
             required = found.get("required", [])

@@ -56,6 +56,7 @@ def _types(raw: dict[str, Any], title: str) -> Iterator[tuple[str, list[str]]]:
             kind, mark = _kind(value, definitions, inner), ""
             if field not in schema.get("required", ()):  # It is absent, and never null.
                 kind, mark = kind.removesuffix("?"), " *"
+            kind = kind if kind != "int" else ""
             rows.append(f"| `{field}`{mark} | {kind} | {_meaning(value)} |\n")
         waiting = {k: v for k, v in inner.items() if k not in seen} | waiting
         yield title, rows
@@ -87,8 +88,6 @@ def _kind(schema: dict[str, Any], definitions: dict[str, Any], inner: dict[str, 
     if kind == "object":
         return f"{{{_kind(schema['additionalProperties'], definitions, inner)}}}"
     short = {"integer": "int", "number": "float", "string": "str", "boolean": "bool"}
-    if schema.get("minimum") == schema.get("maximum") is not None:
-        return f"`{schema['minimum']}`"
     return short.get(str(kind), str(kind))
 
 

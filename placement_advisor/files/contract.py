@@ -30,7 +30,7 @@ from typing import (
     get_type_hints,
 )
 
-from annotated_types import Ge, Gt, Le, Lt, MaxLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import (
     AfterValidator,
     ConfigDict,
@@ -110,6 +110,7 @@ class _FirstAlone(FailFast):
 
 # Not strict: what is no JSON has lists where JSON has them.
 Rows = Annotated[tuple[T, ...], _FirstAlone(), Strict(False)]
+Filled = Annotated[Rows[T], MinLen(1)]
 ByName = Annotated[Mapping[Text, T], _FirstAlone()]
 
 STRICT = ConfigDict(

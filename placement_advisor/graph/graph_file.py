@@ -55,11 +55,11 @@ class TracedAs:
     """A step's mode, batch, and the types and shapes of what it takes and returns, as text."""
 
     mode: Text
-    """Mode of the step, `train` or `infer`."""
+    """`train` or `infer`."""
     batch_size: Annotated[Count, What("a number of samples")] | None
-    """Samples in a batch; null where the inputs hold none."""
+    """None if inputs carry none."""
     inputs: Rows[Text]
-    """Type and shape of each input, such as `float32 [16, 8]`."""
+    """Such as `float32 [16, 8]`."""
     outputs: Rows[Text]
     """The same of each output."""
 

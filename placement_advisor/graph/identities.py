@@ -154,11 +154,11 @@ class LayerIdentity:
     """A layer of a graph beside its name; ops of no layer are those of the layer ""."""
 
     number: Number
-    """Number of the layer, which names do not change."""
+    """Independent of names."""
     made_of: Fingerprint
-    """Hash of what the layer's ops are."""
+    """Hash of its ops."""
     ops: ByName[Number]
-    """Number of each op of `by_op` that belongs to the layer."""
+    """Its ops of `by_op`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +166,9 @@ class Identities:
     """What some layers and ops of a graph are beside their names."""
 
     fingerprint: Fingerprint
-    """Hash of the op graph without its names."""
+    """Hash of the graph without names."""
     layers: ByName[LayerIdentity]
-    """Each layer of `by_layer`."""
+    """Those of `by_layer`."""
 
     def __post_init__(self) -> None:
         layers = [layer.number for layer in self.layers.values()]

@@ -146,30 +146,21 @@ class PlacementFile:
     __pydantic_config__: ClassVar = STRICT
 
     schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
-    """Version of this format."""
     label: Text
-    """Name of the candidate."""
     family: Text
-    """Rule that the placement was made by."""
+    """Rule that made it."""
     rationale: Text
-    """Why the devices were chosen so, in words."""
     graph_fingerprint: Fingerprint
-    """Hash of the op graph that the placement fits."""
     devices: Annotated[Rows[Text], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
-    """Devices in order, then hosts that hold ops; every device named below is one of them."""
+    """Hosts with ops last."""
     by_layer: ByName[Text]
-    """Device of each layer: the one that holds most of its ops. The key "" stands for ops of no
-    layer."""
+    """Key "": ops of no layer."""
     by_op: ByName[Text]
-    """Device of each op that differs from its layer's."""
+    """Where not its layer's."""
     structure: Identities | None = None
-    """What the names above stand for, so that they are found in a graph that computes the same
-    under other names. A file without it, of an older advisor, is read and holds for its own names
-    alone."""
+    """Identities of these names."""
     traced_as: TracedAs | None = None
-    """How the step was traced that the placement is for, so that a graph that it does not fit can
-    be told in the user's words what differs. Absent in files of an older advisor, and for a step
-    that was not traced."""
+    """For messages; absent if untraced."""
 
     def __post_init__(self) -> None:
         if len(set(self.devices)) < len(self.devices):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.analysis.acceptance import CheckOutcome
@@ -23,11 +21,8 @@ class Finding:
     """What was looked at, and what came of it."""
 
     name: Text
-    """What was looked at."""
     outcome: CheckOutcome
-    """As it must be, not so, or not to be told here."""
     finding: Text
-    """The figures in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +30,8 @@ class Pair:
     """Two devices that ran the step."""
 
     near: Text
-    """Device of the ops that are called near."""
     far: Text
-    """Device of the ops that are called far."""
     findings: Rows[Finding]
-    """What was held against what it must be, in a fixed order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +40,18 @@ class Acceptance:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(2), Le(2)]
+    schema_version: Literal[2]
     advisor_version: Text
-    """Version of placement-advisor that looked."""
     tensorflow_version: Text
-    """Version of TensorFlow that ran the step."""
     trusted: bool
-    """Whether nothing is off; the exit code is 1 if not."""
+    """Nothing is off; exit code 1 if not."""
     untried_on_gpus: bool
-    """Whether devices are GPUs, on which none of this has been tried."""
+    """Devices are GPUs, never tried yet."""
     testbed: Literal["gpus", "workers", "hosts"]
-    """What the step ran on."""
     description: Text
-    """The devices in words."""
     bundle: Text
-    """File of the bundle, as it was named; in the bundle itself without its folder."""
+    """As given; without folder in the bundle."""
     pairs: Rows[Pair]
-    """Each two devices on which the step ran."""
 
     @classmethod
     def of(cls, acceptance: seen.Acceptance, bundle: Path) -> Acceptance:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Le, MaxLen
 from pydantic import StringConstraints
 
 from placement_advisor.analysis.analysis_result import (
@@ -26,6 +26,7 @@ from placement_advisor.files.contract import (
     STRICT,
     ByName,
     Count,
+    Filled,
     NotNegative,
     Ns,
     Positive,
@@ -65,33 +66,29 @@ class Options:
     """What was asked for; None where nothing was, and the advisor chose."""
 
     name: Text | None
-    """What to take from the model file."""
     mode: Literal["train", "infer"] | None
     batch_size: Positive | None
     outputs: Rows[Text]
-    """What a frozen graph should compute."""
+    """What a frozen graph computes."""
     devices: Positive
-    """How many devices to split over."""
     hardware: Text | None
-    """Devices that are not here: a specification, or a cluster file."""
+    """Simulated: a specification or cluster file."""
     costs: Text | None
-    """Profile that op times are taken from."""
+    """Profile with op times."""
     testbed: Text | None
     hosts: Text | None
-    """Hosts to run on, with how many devices of each."""
     candidates: Rows[Text] | None
     ratios: Rows[NotNegative] | None
-    """Samples per device where the batch is split, as ratios."""
+    """Samples by device, as ratios."""
     effort: NotNegative
-    """How long to search, in units of about a second."""
+    """In units of about a second."""
     seed: Count
-    """Seed of the search."""
     steps: Positive
-    """Timed steps per candidate and round."""
+    """Per candidate and round."""
     rounds: Positive | None
-    """Rounds, however long they take; None for as many as the verdict needs."""
+    """None: as many as needed."""
     refine: Count
-    """Candidates that might join once others had run."""
+    """Candidates added after runs."""
     run: bool
     quick: bool
 
@@ -133,25 +130,24 @@ class Model:
     """What was analysed."""
 
     path: Text
-    """Model file, as the user gave it."""
     mode: Literal["train", "infer"]
     chosen: Prose
-    """What was taken of the user's program, and where its batches come from."""
+    """What was traced; source of batches."""
     captured: CapturedStep | None
     """None if no script ran."""
     batch_size: Positive | None
-    """Samples per step; None if the inputs carry no batch."""
+    """None if inputs carry none."""
     batch_is_made_up: bool
-    """Whether the batch is none of the user's."""
+    """The batch is not the user's."""
     ops: Count
     edges: Count
     """Control edges included."""
     parameter_bytes: Count
     edge_bytes_known_share: Share
-    """Share of data edges whose size is known."""
+    """Of data edges."""
     graph_fingerprint: Text
     left_out: Rows[Prose]
-    """What of the user's program the step is without, such as jit_compile, and why."""
+    """What the step lacks, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,16 +178,16 @@ class Testbed:
     kind: Text
     """Such as `workers` or `gpus`."""
     stand_in: bool
-    """Whether CPU cores stand in for accelerators."""
+    """CPU cores stand in for accelerators."""
     description: Text
     not_run: Text | None
-    """Why no candidate ran; None if some did."""
+    """Why no candidate ran."""
     host_link: Literal["tls", "direct"] | None
-    """How hosts reach one another; None on one machine."""
+    """None on one machine."""
     devices: Rows[Device]
     links: Rows[Link]
     fingerprint: Text
-    """Equal for testbeds whose times may be compared."""
+    """Equal: times compare."""
 
     @classmethod
     def of(cls, testbed: found.TestbedSummary) -> Testbed:
@@ -233,26 +229,24 @@ class Recommendation:
 
     verdict: AdviceVerdict
     candidate: Text | None
-    """Candidate that the verdict is about; None if it is about none."""
+    """Whom the verdict is about."""
     speedup: Speedup | None
     basis: Basis
-    """Where the speed-up comes from."""
     applies_to: Text
-    """Devices for which the answer holds."""
+    """Devices for which it holds."""
     answer: Prose
-    """The verdict in a sentence, without the devices that it is about."""
+    """The verdict in a sentence."""
     caveat: Prose | None
-    """Where this machine does better as it is than the answer."""
+    """Where this machine does better."""
     how: Prose | None
-    """The split to make, in a line; None if none is recommended."""
+    """The split, in a line."""
     deciding: Annotated[Rows[Prose], MaxLen(3)]
-    """The reasons that decide, in short."""
+    """Reasons that decide."""
     reasons: Rows[Prose]
-    """All of them, most important first."""
+    """All, most important first."""
     others: Rows[Prose]
-    """What was seen of the candidates that the answer is not about."""
+    """About other candidates."""
     next_run: NextRun | None
-    """None where no run is known that would tell more."""
 
     @classmethod
     def of(cls, analysis: found.Analysis) -> Recommendation:
@@ -279,26 +273,24 @@ class Bound:
     """What no placement of the model's ops can beat, under the costs of the prediction."""
 
     step_ns: Ns
-    """No placement takes less: the least of `split_ns` and `alone_ns`."""
+    """Least of `split_ns`, `alone_ns`."""
     split_ns: Ns
-    """No placement on several devices takes less."""
+    """On several devices."""
     alone_ns: ByName[Ns]
-    """By device or host: what the step takes at least with all ops placed there."""
+    """By device or host."""
     single_ns: Ns
-    """Predicted step of `single`."""
     most_to_gain: Share
-    """The most that any placement can save of it."""
+    """Most any placement saves."""
     proves_single: bool
-    """Whether that is less than what makes a split worth it, under these very costs."""
+    """Too little to gain for a split."""
     most_to_gain_if_wrong: Share | None
-    """The most if costs are as wrong as predicted ranges allow for."""
+    """The same, costs wrong as allowed."""
     proves_single_if_wrong: bool
     costs_from: Literal["measured", "recorded", "assumed"]
-    """`recorded` in a profile: links are assumed where it shows none."""
+    """`recorded`: in a profile."""
     reason: Prose
-    """The strongest argument for `split_ns`."""
+    """Strongest argument for `split_ns`."""
     graph_file: Text
-    """The graph that it is about."""
 
     @classmethod
     def of(cls, bound: found.Bound) -> Bound:
@@ -323,9 +315,9 @@ class BestSplit:
     """The fastest split if copies between devices took no time."""
 
     candidate: Text
-    """A candidate, or `searched for faster links`, which is none."""
+    """Or `searched for faster links`."""
     ratio: NotNegative
-    """Its simulated step over that of the baseline."""
+    """To the baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,12 +358,12 @@ class BandwidthSweep:
     outcome: Outcome
     here_bytes_per_s: Count
     wins_from_bytes_per_s: Count | None
-    """Least bandwidth found at which a split wins; None unless the outcome is `crosses`."""
+    """Least that wins; None unless `crosses`."""
     loses_at_bytes_per_s: Count | None
-    """Beside it, where none does."""
+    """Next point, where none wins."""
     changes: Count
-    """How often winning and losing change along the points: more than once means exceptions."""
-    points: Annotated[Rows[BandwidthPoint], MinLen(1)]
+    """Of winner; above 1: exceptions."""
+    points: Filled[BandwidthPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,10 +373,10 @@ class LatencySweep:
     outcome: Outcome
     here_ns: Ns
     wins_from_ns: Ns | None
-    """Largest latency found at which a split wins; None unless the outcome is `crosses`."""
+    """Largest that wins; None unless `crosses`."""
     loses_at_ns: Ns | None
     changes: Count
-    points: Annotated[Rows[LatencyPoint], MinLen(1)]
+    points: Filled[LatencyPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,10 +386,10 @@ class BatchSweep:
     outcome: Outcome
     here_samples: Count
     wins_from_samples: Count | None
-    """Smallest batch found at which a split wins; None unless the outcome is `crosses`."""
+    """Smallest that wins; None unless `crosses`."""
     loses_at_samples: Count | None
     changes: Count
-    points: Annotated[Rows[BatchPoint], MinLen(1)]
+    points: Filled[BatchPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,18 +397,17 @@ class BreakEven:
     """What would have to change for a split to win, simulated."""
 
     baseline: Text
-    """Candidate that splits are compared with."""
     worthwhile_ratio: Ratio
-    """A split wins below this ratio to the baseline."""
+    """Below it a split wins."""
     corrections: ByName[Ratio]
-    """By split: measured ratio over predicted, by which its simulated steps are multiplied here."""
+    """Factor by split: measured over predicted."""
     free_copies: BestSplit
     bandwidth: BandwidthSweep | None
-    """None if it is not known."""
+    """None if unknown."""
     latency: LatencySweep | None
     """None if links have none."""
     batch: BatchSweep | None
-    """None if the inputs carry none."""
+    """None if inputs carry none."""
 
     @classmethod
     def of(cls, told: swept.BreakEven) -> BreakEven:
@@ -455,12 +446,11 @@ def _sweep(kind: Any, point: Any, unit: str, sweep: swept.Sweep | None) -> Any:
 class Input:
     """The user's dataset timed alone, with no step in between."""
 
-    batch_ns: Annotated[Rows[Ns], MinLen(1)]
-    """Time of each batch, warm-up left out."""
+    batch_ns: Filled[Ns]
+    """Warm-up left out."""
     samples_per_s: NotNegative | None
-    """None if the inputs carry no batch."""
     transformations: Rows[Text]
-    """Kinds of the dataset's transformations, source first."""
+    """Source first."""
 
     @classmethod
     def of(cls, timing: InputTiming, batch_size: int | None) -> Input:
@@ -478,13 +468,12 @@ class ScalingRow:
 
     name: Literal["single", "strong scaling", "weak scaling"]
     candidate: Text
-    """Candidate that it is told from."""
     devices: Positive
     batch: Positive
-    """Samples of a step on all of them."""
+    """Samples on all devices."""
     predicted_ns: Ns | None
     measured_ns: Ns | None
-    """Median; of weak scaling, only a mirrored step is run."""
+    """Median; of weak, mirrored steps only."""
 
 
 def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:
@@ -547,11 +536,10 @@ class KernelShare:
 
     family: Literal["linear", "bmm", "conv", "add", "mul", "relu", "tanh", "gelu", "softmax", "ln"]
     basis: Literal["fitted", "transferred"]
-    """Measured on a GPU with the same chip, or on others."""
     mean_error: Annotated[float, Ge(0.0), Le(100.0)]
-    """How far off their times are in the mean, as a share."""
+    """As a share."""
     share: _Part
-    """Of the time of all ops."""
+    """Of op time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -559,14 +547,14 @@ class GpuTimes:
     """What times of ops rest on, on one sort of GPU that is not here."""
 
     gpu: Text
-    """Name of its datasheet."""
+    """Datasheet."""
     launch_share: _Part
     assumed_share: _Part
-    """Of kernels of a kind that was never measured."""
+    """Kernels never measured."""
     roofline_share: _Part
-    """Of what follows from peak and bandwidth alone."""
+    """By peak and bandwidth alone."""
     families: Rows[KernelShare]
-    """Those that take most time first."""
+    """Most time first."""
 
     @classmethod
     def of(cls, times: AssumedTimes) -> GpuTimes:
@@ -587,7 +575,7 @@ class ExpectedErrors:
     """How far off predictions for GPUs that are not here may be."""
 
     published_steps: PublishedSteps
-    gpus: Annotated[Rows[GpuTimes], MinLen(1)]
+    gpus: Filled[GpuTimes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -609,25 +597,23 @@ class Finding:
     """What a rule found; what is known of a saving is there together, or absent."""
 
     code: Annotated[str, StringConstraints(pattern=r"^PA[0-9]{3}$")]
-    """Stable: `advisor explain CODE` tells what it means."""
+    """For `advisor explain`."""
     name: Text
     finding: Prose
-    """What is the case."""
     action: Prose
-    """What to do."""
     where: Where
     hypothetical: bool
-    """Whether it is about a split that the user neither has nor is told to make."""
+    """About a split not in use or advised."""
     saving_ns: Ns | None = None
     """Per step."""
     saving_step_ns: Ns | None = None
-    """How long the step was of which that is saved: in another run, the share of it holds."""
+    """Step it is saved of."""
     saving_low_ns: Ns | None = None
     saving_high_ns: Ns | None = None
     saving_basis: Literal["measured", "simulated", "extrapolated"] | None = None
-    """Extrapolated: from other batches than the one that is advised, which did not run."""
+    """`extrapolated`: advised batch did not run."""
     command: Prose | None = None
-    """Tries the advice, with the options of this analysis."""
+    """Tries the advice."""
 
     def __post_init__(self) -> None:
         _ = self.saving
@@ -678,21 +664,21 @@ class Timings:
     """Wall time by stage, from the first to the last; None for a stage that did not happen."""
 
     import_: Ns | None
-    """Checks of what is asked, and import of TensorFlow."""
+    """Checks, and import of TensorFlow."""
     load: Ns | None
     trace: Ns | None
     split: Ns | None
-    """Tracing of shares of the batch."""
+    """Tracing shares of the batch."""
     calibrate: Ns | None
-    """With the start of the testbed."""
+    """With testbed start."""
     measure: Ns | None
     """Op times on one device."""
     search: Ns | None
     simulate: Ns | None
     prepare: Ns | None
-    """Placing and verifying of the candidates that run."""
+    """Placing and verifying."""
     run: Ns | None
-    """Timing rounds, other batch sizes, the dataset alone."""
+    """Rounds, other batches, dataset alone."""
     profile: Ns | None
     conclude: Ns | None
     report: Ns | None
@@ -715,10 +701,10 @@ class Trial:
     steps: Positive
     """Each way."""
     placed_step_ns: Ns
-    """Median, split."""
+    """Median."""
     own_step_ns: Ns
     speedup: Ratio
-    """The script's own step over the split one: above 1 the split is faster."""
+    """Own over split."""
     ci95: tuple[Ratio, Ratio] | None
     """None after few turns."""
 
@@ -733,12 +719,11 @@ class Training:
 
     candidate: Text
     why_not: Prose | None
-    """Why the script trained as it is; None if it did not."""
+    """Why the script trained unchanged."""
     ready_s: NotNegative
-    """What it took to make the split ready."""
     placed_steps: Count
     own_steps: Count
-    """In the trial, and on batches that the split is not for."""
+    """Batches not for the split included."""
     trial: Trial | None
 
     @classmethod
@@ -770,32 +755,30 @@ class Analysis:
 
     schema_version: Annotated[int, Ge(1), Le(SCHEMA_VERSION)]
     advisor_version: Text
-    """Version of placement-advisor that wrote the file."""
     tensorflow_version: Text
     options: Options
     model: Model
     testbed: Testbed
     sessions: Count
-    """Analyses in which rounds ran: 1, and one more for each `--resume`; 0 if none ran."""
+    """Analyses in which rounds ran."""
     as_is: AsIs | None
-    """None if it was not run."""
+    """None if not run."""
     candidates: Rows[Candidate]
-    """In the order in which they were proposed."""
+    """As proposed."""
     recommendation: Recommendation
     bound: Bound | None
-    """None where nothing was predicted."""
+    """None without predictions."""
     break_even: BreakEven | None
-    """None where there is no split, or no single device, to compare with."""
+    """None without split or single device."""
     input: Input | None
-    """None if the model file has no dataset, or it was not timed."""
+    """None without timed dataset."""
     scaling: Rows[ScalingRow]
-    """Empty where the batch is not split."""
+    """Empty unless the batch is split."""
     expected_errors: ExpectedErrors | None
-    """None where GPUs were measured, recorded or stand for others."""
+    """None unless GPU times are assumed."""
     findings: Rows[Finding]
-    """Most valuable first, those about other splits last."""
+    """Most valuable first."""
     warnings: Rows[Prose]
-    """What to know before the figures are trusted."""
     timings_ns: Timings
     training: Training | None
     """None before `advisor run`."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
@@ -29,9 +27,8 @@ class Memory:
     """What a step holds on one device, simulated: a line over its samples."""
 
     fixed_bytes: Count
-    """What it holds whatever its batch: variables, gradients of them, constants."""
+    """Independent of batch."""
     per_sample_bytes: NotNegative
-    """What each sample adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +36,8 @@ class Timed:
     """Steps of one batch on one device, and how far the line is off."""
 
     samples: Positive
-    """Samples of the batch."""
     step_ns: Ns
-    """Mean step time, without the tenth at either end."""
+    """Mean without outer tenths."""
     residual: float
     """(line - measured) / measured."""
 
@@ -51,15 +47,14 @@ class DeviceAlone:
     """A device alone, and the line through its measurements."""
 
     name: Text
-    """Name of the device."""
     most_samples: Positive | None
-    """Samples that the device's memory holds, by `memory`; None if no limit is known."""
+    """None without known limit."""
     fixed_ns: Ns
-    """What a step takes whatever its batch, by the line through the measurements."""
+    """Independent of batch, fitted."""
     per_sample_ns: NotNegative
-    """What each sample adds."""
+    """Fitted."""
     measured: Rows[Timed]
-    """One entry for each batch size, the largest first."""
+    """Largest batch first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +62,9 @@ class Tried:
     """A split that was run."""
 
     samples: Rows[Positive]
-    """Samples of each device, in the order of `devices`."""
+    """By device."""
     step_ns: Ns
-    """Mean step time, without the tenth at either end."""
+    """Mean without outer tenths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +72,11 @@ class Shares:
     """A split of the batch, by the lines of devices alone."""
 
     samples: Rows[Count]
-    """Samples of each device, in the order of `devices`."""
+    """By device."""
     slowest_ns: Ns
-    """Step of the slowest device, by its line; merging comes on top."""
+    """Slowest device, without merging."""
     most_samples_per_s: NotNegative
-    """Samples per second of all devices, if merging cost nothing."""
+    """Of all devices, without merging."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,35 +85,23 @@ class Balance:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that timed the devices."""
     model: Text
-    """The model as the user gave it."""
     testbed: Text
-    """What was timed, in words."""
     batch: Positive
-    """Samples of the global batch."""
     warnings: Rows[Text]
-    """What the user should know."""
     memory: Memory
     devices: Rows[DeviceAlone]
-    """Each device alone, in order."""
     advised: Rows[Count]
-    """Samples that each device should get: the best split that was run, that of the lines if none
-    was.
-    """
+    """By device: best tried, else of lines."""
     tried: Rows[Tried]
-    """The splits that were run."""
     best: Shares
-    """The split that is done soonest."""
     even: Shares
     other_batches: Rows[Shares]
-    """Best splits of half, the same, twice and four times the batch that fit, by the lines of
-    devices alone.
-    """
+    """Half, same, twice, four times."""
     best_batch: Shares | None
-    """That of most samples per second that fits; None where memory is not known."""
+    """Most samples per second; None: memory unknown."""
 
     @classmethod
     def of(cls, balance: batch_balance.Balance) -> Balance:

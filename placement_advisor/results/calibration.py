@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le, MinLen
-from pydantic import StringConstraints
+from annotated_types import Ge, MinLen
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
     STRICT,
     Count,
+    Filled,
     NotNegative,
     Ns,
     Positive,
@@ -19,6 +19,7 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
+from placement_advisor.graph.identities import Fingerprint
 
 if TYPE_CHECKING:
     from placement_advisor.cost.calibration_summary import CalibrationSummary
@@ -29,13 +30,9 @@ class Testbed:
     """What was measured."""
 
     kind: Literal["gpus", "workers", "logical-cpus", "hosts"]
-    """Sort of testbed."""
     description: Text
-    """The testbed in words."""
     host_link: Literal["tls", "direct"] | None
-    """How several hosts reach one another: `tls` through a relay on each, `direct` without; None on
-    one machine.
-    """
+    """`tls`: relays; None: one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +40,10 @@ class Device:
     """A device, by a step that all of them run."""
 
     name: Text
-    """Name that every other field uses."""
     reference_ns: Ns
-    """Time of the reference product: two 256 by 256 matrices of float32."""
+    """256×256 float32 product."""
     reference_p90_ratio: NotNegative
-    """90th percentile over median of steps made of such products; 1 is a perfectly steady core."""
+    """90th percentile over median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +51,11 @@ class Host:
     """A host."""
 
     name: Text
-    """Name that the user gave it."""
     address: Text
-    """Where the other hosts reach it."""
-    devices: Annotated[Rows[Text], MinLen(1)]
-    """Its devices."""
+    """Reached by other hosts."""
+    devices: Filled[Text]
     remote_ns: Ns | None
-    """What it takes to start a device there and to hear that it has ended; None for the first host.
-    """
+    """To start and end a device; None: first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +63,7 @@ class Work:
     """What a copy takes of a device at its end."""
 
     per_copy_ns: Ns
-    """Part that every tensor costs."""
     ns_per_byte: NotNegative
-    """Part for each byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +71,14 @@ class Copy:
     """Copies of a size, and how far the line is off."""
 
     size_bytes: Count
-    """Size of the tensor."""
     copy_ns: int
-    """Time of a copy between idle devices; a difference, which noise can make negative."""
+    """Between idle devices; noise: negative."""
     send_ns: Ns | None
-    """Core time at the sender; None where devices are no processes."""
+    """Core time; None without processes."""
     receive_ns: Ns | None
-    """Core time at the receiver; None as above."""
+    """Core time, likewise."""
     residual: float | None
-    """(line - measured) / measured; None if the time is not positive."""
+    """(line - measured) / measured; None: `copy_ns` ≤ 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +86,21 @@ class Link:
     """One direction of a link."""
 
     source: Text
-    """Device that sends."""
     target: Text
-    """Device that receives."""
     latency_ns: Ns
-    """Fixed part of the line: the time of an empty copy."""
+    """Of an empty copy, fitted."""
     bandwidth_bytes_per_s: Positive
-    """Slope of the line: bytes per second of a large copy."""
+    """Of large copies, fitted."""
     sender: Work | None
     receiver: Work | None
     request_ns: Ns
-    """How long the target's request for a tensor takes, which nothing leaves without; 0 within a
-    machine, where it is not waited for.
-    """
+    """Target's request; 0 within a machine."""
     wake_ns: Ns
-    """How much longer the receiver works at what reaches it after a rest."""
+    """Receiver's extra work after a rest."""
     channel: Text | None
-    """Name of a wire that it shares with the other links of that channel; None where it has one of
-    its own.
-    """
-    copies: Annotated[Rows[Copy], MinLen(1)]
-    """What the line was fitted to, by size."""
+    """Wire shared; None: its own."""
+    copies: Filled[Copy]
+    """Fitted points, by size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,17 +108,13 @@ class BothWays:
     """Copies in both directions at once, against one."""
 
     between: tuple[Text, Text]
-    """The two devices."""
     size_bytes: Count
-    """Size of each tensor."""
     one_way_ns: int
-    """What one more tensor adds where all go one way, the mean of both directions."""
+    """Per further tensor, one direction."""
     both_ways_ns: int
-    """What one more tensor each way adds where they meet."""
+    """Per further tensor each way."""
     ratio: NotNegative | None
-    """The second over the first: 1 where the directions do not hinder each other, 2 where they take
-    turns; None if noise hid a time.
-    """
+    """1: independent, 2: by turns; None: noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +122,14 @@ class AtOnce:
     """Two pairs of devices that copy at once, against one."""
 
     source: Text
-    """Host that sends."""
     target: Text
-    """Host that receives."""
     size_bytes: Count
-    """Size of each tensor."""
     one_pair_ns: int
-    """What one more tensor adds where one pair of devices sends."""
+    """Per further tensor, one pair."""
     two_pairs_ns: int
-    """What one more tensor of each pair adds where two send."""
+    """Per further tensor of each pair."""
     ratio: NotNegative | None
-    """The second over the first: 1 where the pairs do not hinder each other, 2 where they share one
-    wire; None if noise hid a time.
-    """
+    """1: independent, 2: one wire; None: noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +137,9 @@ class Memory:
     """What devices of one machine share; None where there is one device, and over several hosts."""
 
     bytes_per_s: NotNegative
-    """What one device draws from memory while no other one does."""
+    """One device alone."""
     ratio: Annotated[float, Ge(1.0)]
-    """How many times as long the same takes it beside another device that does it as well."""
+    """Slowdown beside another device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,54 +148,37 @@ class Calibration:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that measured."""
     tensorflow_version: Text
-    """Version of TensorFlow that ran."""
     testbed: Testbed
-    fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-    """Name under which the calibration is kept; it is used where it is equal."""
+    fingerprint: Fingerprint
+    """Key in the cache."""
     kept_in: Text | None
-    """File that keeps it for analyses to come; None if it could not be written."""
+    """Cache file; None if not writable."""
     cluster_file: Text | None
-    """Cluster file that was written, as the user gave it; None if none was asked for."""
+    """Written by `-o`."""
     warnings: Rows[Text]
-    """What else the user should know."""
     devices: Annotated[Rows[Device], MinLen(2)]
-    """Devices in order."""
     hosts: Rows[Host]
-    """Hosts whose devices these are, the one that drives steps first; empty where all are of one
-    machine.
-    """
+    """Driver first; empty on one machine."""
     links: Rows[Link]
-    """Directed links between devices, each with the line that fits its measured copies best; over
-    several hosts one for each two hosts and each way, and two within a host, for all others alike.
-    """
+    """Directed; over hosts, one stands for all alike."""
     both_ways: Rows[BothWays]
-    """Copies in both directions at once, by pair of devices."""
     at_once: Rows[AtOnce]
-    """Copies of two pairs of devices at once, from one host to another; empty where there is one
-    machine, and without hosts that have two devices.
-    """
+    """Between hosts with two devices."""
     step_overhead_ns: Ns
-    """What any step costs beside its ops."""
+    """Beside ops."""
     partition_overhead_ns: Ns
-    """What a further device costs the first one."""
+    """On the first, per further device."""
     remote_ns: Ns
-    """What it takes to start a further device of the first host, or of the only machine, and to
-    hear that it has ended.
-    """
+    """To start and end a further device."""
     quantum_ns: Ns
-    """How long a busy device goes on with ops before it turns to copies; 0 where nothing was seen
-    of it.
-    """
+    """Busy with ops before copies."""
     wake_ns: Ns
-    """How much longer a copy takes to a device that has had nothing to do for a while; 0 where
-    nothing was seen of it.
-    """
+    """Extra for a copy to an idle device."""
     op_ns: Ns
-    """Time of an op that computes next to nothing."""
+    """Of a trivial op."""
     memory: Memory | None
 
     @classmethod

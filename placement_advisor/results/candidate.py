@@ -7,14 +7,13 @@ known, or does not apply; it is never 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
-
-from annotated_types import MinLen
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.files.contract import (
     ByName,
     Count,
+    Filled,
     NotNegative,
     Ns,
     Positive,
@@ -41,8 +40,7 @@ class Steps:
 
     median: Ns
     ci95: tuple[Ns, Ns]
-    samples: Annotated[Rows[Ns], MinLen(1)]
-    """Every timed step, in order."""
+    samples: Filled[Ns]
 
     @classmethod
     def of(cls, samples: Sequence[int]) -> Steps:
@@ -106,20 +104,19 @@ class Prediction:
 
     step_ns: Ns
     ratio_to_single: RatioRange | None
-    """None for `single` itself."""
+    """None for `single`."""
     compute_ns: ByName[Ns]
-    """By device."""
     transfer_ns: Ns
-    """Time in which a copy is under way, summed over pairs of source and target."""
+    """A copy under way, summed over pairs."""
     transfer_count: Count
-    """Copies per step, control signals included; a collective is one on each device."""
+    """Control signals included; collectives by device."""
     transfer_bytes: Count | None
-    """Of the tensors whose size is known; None if none is known."""
+    """Of tensors of known size."""
     exposed_ns: Ns
-    """What the device that waits longest for copies waits, computing nothing."""
+    """Of the device that waits longest."""
     exposed_by_device_ns: ByName[Ns]
     peak_memory_bytes: ByName[Count]
-    """Peak of live bytes by device."""
+    """Live bytes."""
 
     @classmethod
     def of(cls, schedule: Schedule, ratio: PredictedRatio | None) -> Prediction:
@@ -137,10 +134,10 @@ class RatioAfterRuns:
     """A ratio to `single`, predicted when other splits had run and this one had not."""
 
     runs: Positive
-    """Splits that had run."""
+    """Other splits measured."""
     ratio: NotNegative
     low: NotNegative
-    """The range is one in which nine ratios in ten are meant to lie."""
+    """Range meant for nine ratios in ten."""
     high: NotNegative
 
 
@@ -152,12 +149,11 @@ class Transfers:
     target: Text
     count: Count
     bytes: Count | None
-    """None if the size of any copy is unknown."""
+    """None if any is unknown."""
     bytes_basis: SizeBasis | None
     time_ns: Ns
-    """Time in which at least one of them was under way."""
+    """At least one under way."""
     exposed_ns: Ns
-    """Part of that time during which the target computed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,13 +162,13 @@ class Verification:
 
     steps: Positive
     variables: Count
-    """Variables compared, slots of optimizers among them."""
+    """Compared, optimizer slots included."""
     unverified: Rows[Text]
-    """Variables in whose updates a mistake would not have shown."""
+    """Mistakes would not have shown."""
     largest_difference: NotNegative
-    """Relative to the largest value of the same under `single`."""
+    """Relative to the largest under `single`."""
     held_equal: bool
-    """Whether random numbers, or statistics of the batch, were made the same for both."""
+    """Randomness or batch statistics made equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,37 +177,36 @@ class Measured:
 
     step_ns: Steps
     warmup_ns: Rows[Ns]
-    """No part of the samples."""
     ratio_to_single: RatioInterval | None
-    """Exactly 1 for `single` itself; None where no round is shared."""
+    """1 for `single`; None without shared rounds."""
     compute_ns: ByName[Ns] | None
-    """By device, median of the profiled steps."""
+    """Median profiled step."""
     transfer_ns: Ns | None
-    """Time in which a copy was under way, summed over pairs of source and target."""
+    """A copy under way, summed over pairs."""
     transfer_count: Count | None
-    """None also if the profile does not show all of them."""
+    """None also if some were not seen."""
     transfer_bytes: Count | None
-    """None also if the size of any copy is unknown, or not all were seen."""
+    """None also if any is unknown."""
     bytes_basis: SizeBasis | None
-    """`profile` if all were measured, `shapes` if any follow from the shapes in the graph."""
+    """`shapes`: some from the graph."""
     exposed_ns: Ns | None
-    """What the device that waits longest for copies waits, computing nothing."""
+    """Of the device that waits longest."""
     exposed_by_device_ns: ByName[Ns] | None
     unseen_copies: Rows[Text] | None
-    """Copies that each step makes and the profile does not show."""
+    """Not in the profile."""
     transfers: Rows[Transfers] | None
     step_memory_bytes: ByName[Count] | None
-    """What a step holds at its worst moment above what stands between steps, by device."""
+    """Peak above what stands between steps."""
     clock_uncertainty_ns: Ns | None
-    """How far a device of another host may be from where it belongs in time."""
+    """Between hosts."""
     profiler_overhead: Ratio | None
-    """Median profiled step over median unprofiled step."""
+    """Profiled over unprofiled, medians."""
     moved_ops: Rows[Text]
-    """Ops that TensorFlow ran elsewhere than planned."""
+    """Ran elsewhere than planned."""
     verification: Verification | None
-    """None for `single` itself."""
+    """None for `single`."""
     profile: Text | None
-    """Folder of the TensorBoard profile run."""
+    """TensorBoard run folder."""
 
     @classmethod
     def of(cls, candidate: found.Candidate) -> Measured | None:
@@ -274,7 +269,7 @@ class Failure:
     kind: FailureKind
     message: Prose
     in_full: Text | None
-    """The file beside this one that has all of it; None if there is no more to read."""
+    """File with all of it."""
 
 
 def failure_file(candidate: found.Candidate) -> str | None:
@@ -290,10 +285,10 @@ class Parts:
     device: str
     compute_ns: int
     copies_ns: int
-    """What it waits for copies with nothing to compute."""
+    """Waits for copies, computing nothing."""
     idle_ns: int
     longest_wait_ns: int
-    """What the device waits that waits longest for copies."""
+    """Of any device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,21 +310,21 @@ class Candidate:
     """A placement with its prediction and its measurement."""
 
     name: Text
-    """Unique in the list."""
+    """Unique."""
     family: Text
-    """Rule that the placement was made by."""
+    """Rule that made it."""
     placement_file: Text | None
-    """Relative to this file; None if the family gave no placement, or split the batch."""
+    """Relative; None if without, or batch split."""
     samples: Rows[Positive] | None
-    """Of each replica, in the order of their devices; None if the batch is not split."""
+    """By replica; None unless batch split."""
     predicted: Prediction | None
     predicted_after_runs: RatioAfterRuns | None
-    """Written down before it ran, if it did."""
+    """Written before it ran."""
     measured: Measured | None
-    """None if no step was timed; where no candidate ran, `single` may have one."""
+    """None if no step was timed."""
     failure: Failure | None
     broken_laws: Rows[Violation]
-    """Nothing is concluded from its profile if there are any."""
+    """If any, its profile is not used."""
 
     @classmethod
     def of(cls, candidate: found.Candidate) -> Candidate:

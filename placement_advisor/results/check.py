@@ -7,9 +7,7 @@ out: where each layer runs, which the lock file has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.check.problems import ProblemCode, Status
@@ -27,9 +25,8 @@ class Place:
     """Where it is configured."""
 
     file: Text
-    """File, relative to the project."""
+    """Relative to the project."""
     line: Positive
-    """Line, the first is 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +43,7 @@ class Effect:
         "verdict-changed",
         "measured-slower",
     ]
-    """Stable name of the effect."""
     what: Text
-    """By how much, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +51,15 @@ class Problem:
     """What is not as it is to be."""
 
     code: ProblemCode
-    """Stable name of the cause, or of the first effect where no cause is known; `advisor explain
-    CODE` tells what it means.
-    """
+    """For `advisor explain`."""
     what: Text
-    """What happened."""
     culprits: Rows[Text]
-    """Which layers and tensors it concerns, those that moved first, then the largest."""
+    """Layers and tensors, moved ones first."""
     effects: Rows[Effect]
-    """What became worse by it."""
     action: Text
-    """What to do about it."""
     place: Place | None
     source: Text | None
-    """What stands at that line; None if not known."""
+    """Text of that line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,32 +67,28 @@ class Record:
     """The step as the lock file has it; None if it does not."""
 
     hardware: Text
-    """Machine that was simulated."""
+    """Simulated machine."""
     devices_fingerprint: Text
-    """Hash of all figures of its devices and links."""
+    """Of devices and links."""
     tensorflow_version: Text
-    """Version of TensorFlow that traced the model."""
     advisor_version: Text
-    """Version of placement-advisor that simulated the step."""
     placement: Text
-    """Placement as configured: a family, or a file."""
+    """Family or file."""
     graph_fingerprint: Text
-    """Hash of the graph; names and order do not count."""
+    """Without names and order."""
     placed_fingerprint: Text
-    """Hash of the graph with its devices; their names do not count."""
+    """With devices, without their names."""
     step_ns: Ns
-    """Step time, simulated, to three digits."""
+    """To three digits."""
     single_step_ns: Ns
-    """Step time on one device alone, simulated, to three digits."""
+    """One device, to three digits."""
     transfer_count: Count
-    """Copies between devices."""
     transfer_bytes: Count
-    """Bytes that they carry; those of unknown size are left out."""
+    """Of known size."""
     peak_memory_bytes: ByName[Count]
-    """Peak memory by device, simulated, to three digits for each thing that it is held for."""
+    """To three digits by purpose."""
     verdict: PredictedVerdict
-    """Whether the placement is predicted to be faster than one device, no faster, or within doubt.
-    """
+    """Against one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +96,11 @@ class Move:
     """A part of a layer that runs elsewhere."""
 
     layer: Text
-    """Name of the layer; empty for ops of none."""
+    """Empty for ops of none."""
     part: Part
-    """Which of its ops."""
     before: Rows[Text]
-    """Devices before, those of most ops first."""
+    """Most ops first."""
     after: Rows[Text]
-    """Devices now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +108,9 @@ class Growth:
     """A layer whose work takes longer."""
 
     layer: Text
-    """Name of the layer; empty for ops of none."""
+    """Empty for ops of none."""
     before_ns: Ns
-    """Time of its ops before, simulated."""
     after_ns: Ns
-    """Time of its ops now, simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +118,10 @@ class Cut:
     """A tensor that crosses."""
 
     tensor: Text
-    """Name of the tensor, or of the variable that was read."""
+    """Or variable read."""
     source: Text
-    """Device that it comes from."""
     target: Text
-    """Device that it goes to."""
     size_bytes: Count | None
-    """Its size; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +129,8 @@ class OnHost:
     """A layer with ops that GPUs have no kernel for."""
 
     layer: Text
-    """Name of the layer; empty for ops of none."""
+    """Empty for ops of none."""
     kind: Text
-    """Kind of op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,21 +138,19 @@ class Difference:
     """What differs, with devices named as now; None if nothing does or nothing was compared."""
 
     renamed: ByName[Text]
-    """New names of layers, by their old ones."""
+    """Old to new name."""
     gone: Rows[Text]
-    """Layers that are gone."""
     new: Rows[Text]
-    """Layers that are new."""
     moves: Rows[Move]
-    """Parts of layers of which most ops run on another device."""
+    """Parts mostly on another device."""
     growths: Rows[Growth]
-    """Layers whose ops take longer in a step, or less long, the largest growth first."""
+    """Largest growth first."""
     cuts_added: Rows[Cut]
-    """Tensors that cross between devices and did not; of the 100 largest."""
+    """Of the 100 largest."""
     cuts_removed: Rows[Cut]
-    """Tensors that no longer cross; of the 100 largest."""
+    """Of the 100 largest."""
     on_host_added: Rows[OnHost]
-    """Kinds of ops on a GPU that has no kernel for them, which were not there."""
+    """No GPU kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,20 +158,17 @@ class ModelCheck:
     """A model, held to its record in the lock file."""
 
     model: Text
-    """Model as configured."""
     placement: Text
-    """Placement as configured: a family, or a file."""
+    """Family or file."""
     place: Place
     status: Status
-    """How its check ended; a measurement that does not tell is inconclusive."""
     error: Text | None
-    """Why it could not be checked; None if it was."""
+    """Why not checked."""
     hint: Text | None
-    """What to do about that; None if nothing is known."""
     problems: Rows[Problem]
-    """Reasons to fail, each cause once, with what it does to the step."""
+    """Each cause once."""
     notes: Rows[Text]
-    """What a reader should know, improvements among it; none of it fails."""
+    """Never fail the check."""
     before: Record | None
     after: Record | None
     difference: Difference | None
@@ -207,17 +180,15 @@ class Check:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that checked."""
     lock_file: Text
-    """Lock file, as the user calls it."""
     strict: bool
-    """Whether inconclusive counts as failed."""
+    """Inconclusive counts as failed."""
     exit_code: Literal[0, 1, 2]
-    """0 if all passed, 1 if one failed, else 2 if one could not run."""
+    """0: passed, 1: failed, 2: could not run."""
     results: Rows[ModelCheck]
-    """Models, in the order of their names."""
+    """By name."""
 
     @classmethod
     def of(cls, result: CheckResult) -> Check:

@@ -10,9 +10,7 @@ that an analysis records.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.contract import STRICT, NotNegative, Ns, Prose, Rows, Text, like
@@ -106,7 +104,7 @@ class SpeedupRange:
 
     estimate: NotNegative
     range: tuple[NotNegative, NotNegative]
-    """The 95 % interval where measured, else what it is if costs are as wrong as they may be."""
+    """95 % if measured, else by cost errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +114,8 @@ class StepParts:
     device: Text
     compute_ns: Ns
     copies_ns: Ns
-    """What it waits for copies, computing nothing."""
+    """Waits for copies, computing nothing."""
     idle_ns: Ns
-    """The rest of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +123,11 @@ class StepFigures:
     """A candidate in one of the analyses."""
 
     step_ns: Ns
-    """A median where it was measured."""
+    """Median if measured."""
     speedup: SpeedupRange | None
-    """None for `single` itself where simulated, and where there was nothing to compare with."""
+    """None without comparison."""
     parts: StepParts | None
-    """None without a profile, or if that breaks a law."""
+    """None without a valid profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +136,8 @@ class MovedCandidate:
 
     name: Text
     moved: bool | None
-    """Whether its speed-ups have ranges that do not overlap; None unless there are two."""
+    """Ranges do not overlap."""
     moved_most: Literal["compute", "copies", "idle"] | None
-    """Which part of its step changed most."""
     before: StepFigures | None
     after: StepFigures | None
 
@@ -152,19 +148,18 @@ class Difference:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     before: Answer
     after: Answer
     why: Rows[Prose]
-    """What a change of the verdict rests on, or that figures do not compare."""
+    """Why the verdict changed."""
     changes: Rows[Change]
-    """What an analysis records and is not what it was."""
     layers: Rows[Text] | None
-    """Whose ops differ; None where the graphs are equal, or not both beside the analyses."""
+    """Ops differ; None: equal, or graphs missing."""
     basis: Basis | None
-    """What both have figures of; None where one was measured and the other simulated."""
+    """Of both; None if they differ."""
     candidates: Rows[MovedCandidate]
-    """Those with a result in either; none without a basis."""
+    """Empty without a basis."""
 
     @classmethod
     def of(cls, found: AnalysisDifference) -> Difference:

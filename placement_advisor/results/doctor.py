@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from annotated_types import Ge, Le, MinLen
-
-from placement_advisor.files.contract import STRICT, Count, NotNegative, Ns, Rows, Text, like
+from placement_advisor.files.contract import (
+    STRICT,
+    Count,
+    Filled,
+    NotNegative,
+    Ns,
+    Rows,
+    Text,
+    like,
+)
 from placement_advisor.machine.doctor.checks import check_all, next_command
 from placement_advisor.machine.doctor.finding import State
 from placement_advisor.machine.nvidia import Connection
@@ -22,15 +29,11 @@ class Check:
     """One thing that was looked at."""
 
     name: Text
-    """What was looked at; several findings can be about one thing."""
     state: State
-    """Well, worth knowing, or wrong."""
     finding: Text
-    """What is the case."""
     action: Text | None
-    """What to do about it; None if nothing is to be done."""
     blocks: bool
-    """Whether `advisor analyze` cannot work before it is done."""
+    """`advisor analyze` cannot work."""
 
     @classmethod
     def of(cls, check: found.Check) -> Check:
@@ -43,9 +46,8 @@ class Python:
     """Python."""
 
     version: Text
-    """Its version."""
     wanted: Text | None
-    """Versions that the advisor wants; None if it is not installed as a package."""
+    """For the advisor; None if not a package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,7 @@ class Unmet:
     """Who wants another version."""
 
     by: Text
-    """Package that asks."""
     wanted: Text
-    """Versions that it wants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,12 @@ class Package:
     """A package that the advisor needs."""
 
     name: Text
-    """Name of the package."""
     version: Text | None
-    """Its version; None if it is not installed."""
+    """None if not installed."""
     wanted: Text | None
-    """Versions that the advisor wants; None if it names none."""
+    """For the advisor."""
     unmet: Rows[Unmet]
-    """Who wants another version."""
+    """By other packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +76,9 @@ class Gpu:
     """A GPU."""
 
     index: Count
-    """The driver's number."""
+    """The driver's."""
     name: Text
-    """Name of the card."""
     memory_bytes: Count | None
-    """Its memory; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +86,10 @@ class GpuPair:
     """How two GPUs are connected."""
 
     first: Count
-    """Number of one GPU."""
     second: Count
-    """Number of the other, the higher one."""
     code: Text
-    """NVIDIA's code for what lies between them, such as `NV12` or `PHB`."""
+    """NVIDIA's, such as `NV12`."""
     connection: Connection | None
-    """What that means; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,21 +97,19 @@ class Gpus:
     """GPUs, as NVIDIA's tools tell."""
 
     visible: Count
-    """How many TensorFlow may see."""
+    """To TensorFlow."""
     driver: Text | None
-    """Version of the driver; None if not known."""
     problem: Text | None
-    """Why nvidia-smi told nothing; None if it did, or is not there."""
+    """Why nvidia-smi failed."""
     devices: Rows[Gpu]
-    """What nvidia-smi lists."""
+    """By nvidia-smi."""
     pairs: Rows[GpuPair] | None
-    """Each pair once; None if not known."""
     cuda_packages: bool
-    """Whether cuDNN is installed as a package; it may be on the system instead."""
+    """cuDNN installed as a package."""
     admins_profile: bool | None
-    """Whether the driver lets only administrators profile; None if not known."""
+    """Only administrators may profile."""
     sys_admin: bool | None
-    """Whether this process has CAP_SYS_ADMIN; None if not known."""
+    """CAP_SYS_ADMIN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,27 +117,26 @@ class Cores:
     """CPU cores."""
 
     usable: Count
-    """How many devices can have one of their own."""
+    """Devices with one of their own."""
     machine: Count
-    """Logical CPUs of the machine."""
+    """Logical CPUs."""
     allowed: Count
-    """Logical CPUs that this process may run on."""
+    """Logical CPUs of this process."""
     physical: Count
-    """Physical cores that these belong to."""
+    """Of the allowed."""
     quota: Count | None
-    """Whole cores that the container may use; None without a limit."""
+    """Container's cores; None: no limit."""
     load: NotNegative
-    """Processes that wanted to run, on average in the last minute."""
+    """Mean of a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTime:
-    """Smallest copy that was measured; None if it took no time."""
+    """A copy that was measured; None if it took no time."""
 
     size_bytes: Count
-    """Size of the tensor."""
     copy_ns: int
-    """Time of the copy, median over links."""
+    """Median over links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,19 +144,17 @@ class Calibration:
     """Figures that are kept of a testbed."""
 
     testbed: Literal["gpus", "workers", "logical-cpus"]
-    """Sort of testbed."""
     devices: Rows[Text]
-    """Its devices."""
     age_ns: Ns
-    """Time since it was written."""
+    """Since written."""
     holds: bool
-    """Whether analyses here use it: machine, system and TensorFlow are as they were."""
+    """Used by analyses here."""
     small_copy: CopyTime | None
     large_copy: CopyTime | None
     step_overhead_ns: Ns
-    """What any step costs beside its ops."""
+    """Beside ops."""
     quantum_ns: Ns
-    """How long a busy device goes on with ops before it turns to copies."""
+    """Busy with ops before copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,28 +163,25 @@ class Doctor:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that looked."""
     can_analyze: bool
-    """Whether `advisor analyze` can work here; the exit code is 1 if not."""
+    """Exit code 1 if not."""
     next: Text
-    """What to type or to do next."""
-    checks: Annotated[Rows[Check], MinLen(1)]
-    """Findings, in a fixed order."""
+    """Command or action."""
+    checks: Filled[Check]
     python: Python
     packages: Rows[Package]
-    """Packages that matter, installed or not."""
+    """Installed or not."""
     tensorboard_profile_plugin: bool
-    """Whether TensorBoard finds a plugin for profiles."""
     gpus: Gpus
     cores: Cores
     available_memory_bytes: Count
-    """Memory that is free, or what the container allows if that is less."""
+    """The container's limit applied."""
     private_network: bool
-    """Whether workers can have a network of their own."""
+    """Workers can have one."""
     calibrations: Rows[Calibration]
-    """Calibrations on file, newest first."""
+    """Newest first."""
 
     @classmethod
     def of(cls, facts: Facts) -> Doctor:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import MaxLen, MinLen
 
 from placement_advisor import __version__
 from placement_advisor.cost.gpu.assumed_times import family_bases
-from placement_advisor.files.contract import STRICT, Ns, Positive, Rows, Text, like
+from placement_advisor.files.contract import STRICT, Filled, Ns, Positive, Rows, Text, like
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink
+
+
+# Title, publisher, address.
+_Source = Annotated[Rows[Text], MinLen(3), MaxLen(3)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +40,10 @@ class Kernels:
         "tanh",
         "softmax",
     ]
-    """What they compute."""
     basis: Literal["fitted", "transferred", "assumed"]
-    """Formulas fitted to kernels of this chip, or transferred from other chips; or assumed, as no
-    such kernel was measured.
-    """
+    """`transferred`: from other chips."""
     mean_error: float | None
-    """How far off such times are in the mean, as a share; None if assumed."""
+    """Share; None if assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,36 +51,29 @@ class Gpu:
     """A GPU."""
 
     name: Text
-    """Name of the preset."""
     aliases: Rows[Text]
-    """Other names for it."""
     gpu: Text
-    """Name of its datasheet."""
+    """Datasheet."""
     chip: Text
-    """Its design, which cards share."""
     multiprocessors: Positive
-    """How many it has."""
     peak_flops_per_s: float
-    """Peak in float32 without matrix units, at boost clock."""
+    """float32 without matrix units, boost clock."""
     matrix_flops_per_s: float | None
-    """Peak of products and convolutions, where matrix units do them; None if that is the other one.
-    """
+    """Products, convolutions; None if the same."""
     memory_bandwidth_bytes_per_s: float
-    """Nominal bandwidth of its memory."""
+    """Nominal."""
     memory_bytes: Positive
-    """Nominal size of its memory."""
+    """Nominal."""
     launch_overhead_ns: Ns
-    """What each op takes of the host beside its kernel, the same for all cards."""
+    """Per op, equal for all."""
     launch_overhead_basis: Literal["assumed"]
-    """Where that comes from: it is a judgement."""
-    links: Annotated[Rows[Text], MinLen(1)]
-    """Links that can join such devices, the default first."""
+    links: Filled[Text]
+    """Default first."""
     kernels: Rows[Kernels]
-    """What times of kernels rest on, by family."""
     note: Text | None
-    """Which figures are judgements, and why; None if there is nothing to say."""
-    sources: Rows[Annotated[Rows[Text], MinLen(3), MaxLen(3)]]
-    """Where its figures come from, its datasheet's first: title, publisher, address."""
+    """Which figures are judgements, why."""
+    sources: Rows[_Source]
+    """Title, publisher, address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,21 +81,17 @@ class Link:
     """A link between devices."""
 
     name: Text
-    """Name of the preset."""
     latency_ns: Positive
-    """What the smallest copy takes."""
+    """Smallest copy."""
     latency_basis: Literal["measured", "assumed"]
-    """Whether that was measured."""
     bandwidth_bytes_per_s: float
-    """Bandwidth one way."""
+    """One way."""
     bandwidth_basis: Literal["measured", "assumed"]
-    """Whether that was measured."""
     most_devices: int | None
-    """How many devices a bridge joins; None if it is none."""
+    """Of a bridge."""
     note: Text | None
-    """What the figures are of."""
-    sources: Rows[Annotated[Rows[Text], MinLen(3), MaxLen(3)]]
-    """Where they come from: title, publisher, address."""
+    sources: Rows[_Source]
+    """Title, publisher, address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +100,11 @@ class Hardware:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor."""
     published_steps: PublishedSteps
     devices: Rows[Gpu]
-    """Presets of GPUs."""
     links: Rows[Link]
-    """Presets of links, between devices and between hosts."""
 
     @classmethod
     def of(cls, presets: Collection[str] | None) -> Hardware:

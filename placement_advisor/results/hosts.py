@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le, MinLen
+from annotated_types import Ge, Le
 
 from placement_advisor import __version__
 from placement_advisor.analysis.host_doctor import (
@@ -17,6 +17,7 @@ from placement_advisor.analysis.host_doctor import (
 from placement_advisor.files.contract import (
     STRICT,
     Count,
+    Filled,
     NotNegative,
     Ns,
     Positive,
@@ -35,11 +36,8 @@ class Versions:
     """What it said of itself; None if it did not answer."""
 
     advisor: Text | None
-    """Version of placement-advisor there."""
     tensorflow: Text | None
-    """Version of TensorFlow there; None if there is none."""
     python: Text | None
-    """Version of Python there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +45,9 @@ class Clock:
     """How far a host's clock is ahead of this machine's."""
 
     offset_ns: int
-    """The middle of what is possible; negative if it is behind."""
+    """Ahead is positive."""
     uncertainty_ns: Ns
-    """How far the truth may be from that."""
+    """Either way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,32 +55,28 @@ class Host:
     """A host."""
 
     name: Text
-    """Its name, as in --hosts."""
     devices: Positive
-    """How many devices are asked for."""
+    """Asked for."""
     address: Text
-    """Where the other hosts are to reach it."""
+    """Reached by other hosts."""
     port: Annotated[int, Ge(1), Le(65535)] | None
-    """Where `advisor worker --listen` waits there; None if it is started."""
+    """Of `advisor worker --listen`; None: started."""
     answered_ns: Ns | None
-    """How long it took until a worker there answered; None if none did."""
+    """Until a worker answered."""
     versions: Versions | None
     cores: Count | None
-    """How many devices can have a core of their own there."""
+    """Usable one per device."""
     available_memory_bytes: Count | None
-    """Free memory there."""
     load: NotNegative | None
-    """How many processes wanted to run there, on average in the last minute."""
+    """Mean of a minute."""
     clock: Clock | None
-    """None if it was set while it was read, or not reached."""
     interface: Text | None
-    """The interface there that has the address; None if none has."""
+    """With that address."""
     mtu_bytes: Count | None
-    """The largest frame of that interface."""
+    """Largest frame."""
     private_network: bool | None
-    """Whether workers can have a network of their own there."""
-    checks: Annotated[Rows[Check], MinLen(1)]
-    """Findings about this host, in a fixed order."""
+    """Workers can have one."""
+    checks: Filled[Check]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +84,12 @@ class Way:
     """What one host can send another."""
 
     source: Text
-    """Which host sent; `this machine` is the command's own, where that lends no devices."""
+    """Or `this machine`."""
     target: Text
-    """Which host answered."""
     small_ns: Ns | None
-    """The least time that a small message and its answer took; None if none came."""
+    """Least round trip."""
     large_passes: bool
-    """Whether a message of many frames arrived too."""
+    """Many frames arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,21 +98,18 @@ class Hosts:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that looked."""
     can_analyze: bool
-    """Whether `advisor analyze` can work on these hosts; the exit code is 1 if not."""
+    """Exit code 1 if not."""
     next: Text
-    """What to type or to do next."""
+    """Command or action."""
     link: Literal["tls", "direct"]
-    """How hosts reach one another."""
     hosts: Rows[Host]
-    """The hosts, in the order of --hosts."""
     ways: Rows[Way]
-    """What was tried between them, as an analysis uses it; empty if too few of them work."""
+    """Empty if too few work."""
     checks: Rows[Check]
-    """Findings about what lies between hosts."""
+    """Between hosts."""
 
     @classmethod
     def of(cls, found: HostsExamined) -> Hosts:

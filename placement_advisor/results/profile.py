@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
@@ -31,29 +29,22 @@ class Amounts:
     """What a device did, by use: copies to and from peers and hosts, within it, collectives."""
 
     compute_ns: Ns
-    """Time in kernels and memsets."""
+    """Kernels and memsets."""
     peer_ns: Ns
-    """Time in copies from and to other devices."""
+    """Copies between devices."""
     peer_exposed_ns: Ns | None
-    """The part of it in which the device computed nothing; None if not known."""
     host_ns: Ns
-    """Time in copies from and to the host."""
+    """Copies to and from the host."""
     host_exposed_ns: Ns | None
-    """The part of it in which the device computed nothing; None if not known."""
     within_ns: Ns
-    """Time in copies within the card."""
+    """Copies within the card."""
     within_exposed_ns: Ns | None
-    """The part of it in which the device computed nothing; None if not known."""
     collective_ns: Ns
-    """Time in collectives."""
     collective_exposed_ns: Ns | None
-    """The part of it in which the device computed nothing; None if not known."""
     unclassified_ns: Ns
-    """Time in copies of no known kind."""
+    """Copies of unknown kind."""
     unclassified_exposed_ns: Ns | None
-    """The part of it in which the device computed nothing; None if not known."""
     idle_ns: Ns | None
-    """Time in none of these; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +52,6 @@ class Device:
     """A device."""
 
     name: Text
-    """Name of the device."""
     in_all: Amounts
     per_step: Amounts | None
 
@@ -71,13 +61,12 @@ class RoutePerStep:
     """Copies of a step."""
 
     count: NotNegative
-    """Copies."""
+    """Mean."""
     size_bytes: NotNegative
-    """Bytes of those of known size."""
+    """Of known size."""
     time_ns: NotNegative
-    """Time in which at least one was under way."""
+    """At least one under way."""
     exposed_ns: NotNegative
-    """The part of it in which the device that waits computed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +74,20 @@ class Route:
     """All copies of a sort from one device to another."""
 
     source: Text
-    """Whence: a device, `host`, or `unknown`."""
+    """Device, `host` or `unknown`."""
     target: Text
-    """Whither: a device, `host`, or `unknown`."""
+    """Likewise."""
     kind: Text
-    """Direction, as nvprof writes it."""
+    """As nvprof writes it."""
     count: Count
-    """Copies."""
     of_unknown_size: Count
-    """Copies whose size neither the profile nor the graph says."""
     size_bytes: Count
-    """Bytes of the others."""
+    """Of known size."""
     time_ns: Ns
-    """Time in which at least one was under way."""
+    """At least one under way."""
     exposed_ns: Ns
-    """The part of it in which the device that waits computed nothing."""
     bytes_per_s: NotNegative | None
-    """Bytes over that time; None where a size is not known."""
+    """None unless all sizes are known."""
     per_step: RoutePerStep | None
 
 
@@ -110,15 +96,12 @@ class ByHost:
     """Copies between hosts."""
 
     source: Text
-    """Device whence."""
     target: Text
-    """Device whither."""
     count: Count
-    """Copies, each of two halves."""
+    """Each of two halves."""
     of_unknown_size: Count
-    """Copies whose size neither the profile nor the graph says."""
     size_bytes: Count
-    """Bytes of the others, each counted once."""
+    """Of known size, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,31 +109,26 @@ class Tensor:
     """Copies of a tensor on one route."""
 
     tensor: Text
-    """Edge of the graph, as TensorFlow names it."""
+    """As TensorFlow names edges."""
     source: Text
-    """Whence: a device, `host`, or `unknown`."""
+    """Device, `host` or `unknown`."""
     target: Text
-    """Whither: a device, `host`, or `unknown`."""
+    """Likewise."""
     kind: Text
-    """Direction, as nvprof writes it."""
+    """As nvprof writes it."""
     count: Count
-    """Copies."""
     of_unknown_size: Count
-    """Copies whose size neither the profile nor the graph says."""
     size_bytes: Count
-    """Bytes of the others."""
+    """Of known size."""
     time_ns: Ns
-    """What each took, added up."""
+    """Summed."""
     exposed_ns: Ns
-    """Its part of the time in which the device that waits computed nothing while copies were under
-    way; copies that are exposed at the same moment share it.
-    """
+    """Simultaneous copies share it."""
     op: Text | None
-    """Op of the graph file that makes it; None without a graph, or if it is not there."""
+    """None if not in a graph."""
     layer: Text | None
-    """Layer of that op."""
     tensor_bytes: Count | None
-    """Size of one of it, by the graph."""
+    """Of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,17 +136,13 @@ class Activity:
     """A kernel, or a sort of copies."""
 
     name: Text
-    """Kernel, or kind of copy."""
+    """Kernel or kind of copy."""
     calls: Count
-    """Events."""
     total_ns: Ns
-    """What each took, added up."""
+    """Summed."""
     min_ns: Ns
-    """The shortest."""
     max_ns: Ns
-    """The longest."""
     is_copy: bool
-    """Whether it is a copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,18 +150,13 @@ class Wait:
     """What a device waits for in a step."""
 
     device: Text
-    """Who waited."""
     cause: Literal["copy", "op", "sending", "start", "client", "unexplained"]
-    """`copy`: a tensor was under way to it; `op`: a tensor was not made yet; `sending`: its core
-    sent a tensor; `start`: the executor began an op; `client`: no step, or no word of its end;
-    `unexplained`.
-    """
+    """A tensor under way, or not made (`op`); executor `start`; `client`: between steps."""
     what: Text
-    """Tensor or op; empty for the client and where there is no cause."""
+    """Tensor or op; else empty."""
     where: Text
-    """Device that it comes from, goes to (`sending`) or is of."""
+    """Source, target (`sending`), or the op's device."""
     time_ns: Ns
-    """All of it together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,13 +164,9 @@ class Xprof:
     """What XProf's overview says of the same profile, means over steps."""
 
     step_ns: Ns
-    """Step."""
     compute_ns: Ns
-    """Device compute."""
     device_to_device_ns: Ns
-    """Device to device."""
     collectives_ns: Ns
-    """Collectives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,11 +175,9 @@ class Profile:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that read the profile."""
     path: Text
-    """The file or run that was read."""
     format: Literal[
         "TensorFlow profile (XSpace)",
         "Chrome trace (TensorBoard's trace viewer)",
@@ -225,39 +188,32 @@ class Profile:
         "Nsight Systems summary",
         "Nsight Systems GPU trace",
     ]
-    """What it is, told by its content."""
     steps_from: Text
-    """What told the steps apart: `group_id`, `step marks`, or `none`."""
+    """`group_id`, `step marks` or `none`."""
     step_ns: Rows[Ns]
-    """The steps that count, in order."""
+    """Counted steps, in order."""
     warm_up_steps: Count
-    """Steps that were left out of medians."""
+    """Left out of medians."""
     span_ns: Ns | None
-    """From the first to the last thing that any device did; None if not known."""
+    """First to last event."""
     unclassified_share: NotNegative
-    """Share of the time in which devices did something that is of no known kind."""
+    """Of busy time."""
     devices: Rows[Device]
-    """Each device of the profile."""
     routes: Rows[Route]
-    """Copies by source, target and kind, in all of the profile."""
+    """In all of the profile."""
     by_host: Rows[ByHost]
-    """Copies from a GPU to another by way of the host, joined from a copy to the host and one from
-    it; both are in `routes` as well.
-    """
+    """Via host; also in `routes`."""
     tensors: Rows[Tensor]
-    """Copies by tensor and route, what devices waited longest for first."""
+    """Longest waited for first."""
     activities: Rows[Activity]
-    """Rows of the nvprof-style table, the longest first."""
+    """Longest first."""
     waits: Rows[Wait]
-    """What devices waited for in the steps that count, where the profile shows it."""
+    """In counted steps."""
     explained_shares: ByName[float]
-    """Share of each device's time in steps that has a named cause, by device, where waits are
-    known.
-    """
+    """Of steps, with named cause."""
     xprof: Xprof | None
-    """None if it was not asked, or had no answer."""
+    """None if not asked, or unanswered."""
     notes: Rows[Text]
-    """What a reader should know."""
 
     @classmethod
     def of(cls, read: totals.ReadProfile) -> Profile:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le, MinLen
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.analysis import machine_scaling as found
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.scaled_steps import Limit
-from placement_advisor.files.contract import STRICT, Count, Ns, Positive, Rows, Text, like
+from placement_advisor.files.contract import STRICT, Count, Filled, Ns, Positive, Rows, Text, like
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.machine_scaling import (
@@ -27,13 +25,10 @@ class Model:
     """What was traced."""
 
     name: Text
-    """Name of the model or step."""
     mode: Literal["train", "infer"]
-    """Training or inference."""
     batch_size: Positive
-    """Samples of a step on one device."""
+    """On one device."""
     ops: Count
-    """Ops of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +36,12 @@ class Fastest:
     """The machine of most samples per second; None where the step fits on no single device."""
 
     hardware: Text
-    """The machine as it was given."""
     devices: Positive
-    """On so many of its devices, as many as pay."""
+    """As many as pay."""
     ties: Rows[Text]
-    """Machines that it does not surely beat, costs being as wrong as they may be."""
+    """Not surely beaten."""
     launches_decide: bool
-    """Whether they are level as simulated and would not be if launches cost nothing."""
+    """Level only by launches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +49,10 @@ class CostsWithin:
     """By which factors costs may be wrong, either way; ranges are what follows."""
 
     copies: float
-    """Copies."""
     launches: float
-    """Launches, which may also cost nothing."""
+    """Or free."""
     ops: float
-    """The ops of a split against those of one device."""
+    """Split against one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +60,12 @@ class Memory:
     """What a step of a family holds on the device that holds most."""
 
     family: Text
-    """Who holds variables and updates them."""
+    """Holder of variables."""
     devices: Positive
-    """How many of the machine's devices."""
     peak_bytes: Count
-    """The most that the device holds at one moment that holds most."""
+    """On the fullest device."""
     largest_batch: Count | None
-    """The most samples on each device for which that one has the memory; None where its memory is
-    not known or the batch does not change what it holds.
-    """
+    """Samples per device; None: unknown or any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +73,10 @@ class Speedup:
     """Throughput over that of one device."""
 
     simulated: float
-    """With costs as they are."""
     low: float
-    """The least if costs are as wrong as they may be."""
+    """Costs as wrong as allowed."""
     high: float
-    """The most."""
+    """Likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,41 +84,32 @@ class Row:
     """The best step of a scaling on a number of devices."""
 
     scaling: found.Scaling | None
-    """Whether each device has the whole batch or its share; None for one device."""
+    """None for one device."""
     family: Text
-    """The best split: who holds variables and updates them, or which devices have which layers."""
+    """Holder of variables, or of layers."""
     devices: Positive
-    """How many of the machine's devices there are."""
     devices_used: Positive
-    """How many of these it uses."""
     samples: Positive
-    """Samples of a step, of all devices."""
+    """Of all devices."""
     step_ns: Ns
-    """The simulated step."""
     samples_per_s: float
-    """Throughput of all devices."""
+    """Of all devices."""
     one_device_samples_per_s: float | None
-    """What one device does of as many samples, in one step or in several of its own batch,
-    whichever is faster; None where it holds none.
-    """
+    """As many samples; None if none fit."""
     speedup: Speedup | None
-    """None for one device, where that does not hold the step, and if it is too good to be so."""
+    """None without credible comparison."""
     efficiency: float | None
-    """The speed-up over the number of devices; None if there is none, or more than that number."""
+    """Speed-up over devices; None if above 1."""
     excess: found.Excess | None
-    """Why the speed-up is more than the number of devices: `launches` where it is not if they cost
-    nothing; None where it is not more.
-    """
+    """Why more than `devices`; `launches`: not if they were free."""
     speedup_without_launches: float | None
-    """The speed-up if launches cost nothing; None for one device."""
+    """None for one device."""
     limit: Limit | None
-    """What most of the time is lost to that the devices could have saved; None where next to
-    nothing is lost.
-    """
+    """None if next to nothing."""
     verdict: AdviceVerdict | None
-    """That of `advisor analyze --hardware` on so many devices; None where it gives none."""
+    """Of `analyze --hardware`."""
     price_of_a_million_samples: float | None
-    """In the unit of the price; None without one."""
+    """In the price's unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,17 +117,14 @@ class Simulated:
     """A step of a family that was simulated."""
 
     scaling: found.Scaling
-    """Whether each device has the whole batch or its share."""
     family: Text
-    """Who holds variables and updates them, or which devices have which layers."""
+    """Holder of variables, or of layers."""
     devices: Positive
-    """How many of the machine's devices."""
     samples: Positive
-    """Samples of a step, of all devices."""
+    """Of all devices."""
     step_ns: Ns
-    """The simulated step."""
     fits: bool
-    """Whether every device has the memory for it."""
+    """In memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +132,10 @@ class OneDevice:
     """A step on one device."""
 
     samples: Positive
-    """Samples of a step."""
     step_ns: Ns
-    """The simulated step."""
     samples_per_s: float
-    """Throughput."""
     fits: bool
-    """Whether the device has the memory for it."""
+    """In memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +145,9 @@ class KneeAt:
     devices: Positive
     """As simulated."""
     at_worst: Positive
-    """At the low ends of the speed-ups."""
+    """Low ends."""
     at_best: Positive
-    """At the high ends."""
+    """High ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,31 +163,25 @@ class Machine:
     """What a machine does with the model, by number of devices."""
 
     hardware: Text
-    """The machine as it was given."""
     price_per_hour: float | None
-    """Price of a device and hour as given, in whatever unit; None if none was."""
+    """Per device, any unit."""
     device_memory_bytes: Count | None
-    """What the first device has; None if it is not known."""
+    """First device."""
     verdict: AdviceVerdict | None
-    """That of `advisor analyze --hardware` on all devices; None for machines in levels, and for one
-    device.
-    """
+    """Of `analyze --hardware`, all devices."""
     answer: Text | None
-    """The same in a sentence."""
     costs_within: CostsWithin
     memory: Rows[Memory]
-    """What devices hold with the whole batch on each: one alone, then all of them with each family
-    that was simulated so. Empty where no other batch could be traced.
-    """
+    """Whole batch each; one alone first."""
     best: Rows[Row]
-    """The best step with each scaling on each number of devices, one device first."""
+    """By scaling and devices."""
     steps: Rows[Simulated]
-    """The simulated steps of all families, but for those of `advisor analyze`."""
+    """Other families than `analyze`."""
     one_device: Rows[OneDevice]
-    """What one device does alone with its batch and with multiples of it."""
+    """Own batch and multiples."""
     knee: Knee
     notes: Rows[Text]
-    """What could not be simulated, and why."""
+    """Not simulated, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,16 +190,13 @@ class Scaling:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that simulated the steps."""
     model: Model
     basis: Literal["assumed"]
-    """Where the costs come from."""
     fastest: Fastest | None
     cheapest: Fastest | None
-    machines: Annotated[Rows[Machine], MinLen(1)]
-    """The machines, in the order in which they were given."""
+    machines: Filled[Machine]
 
     @classmethod
     def of(cls, compared: HardwareComparison) -> Scaling:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le, MinLen
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
     Count,
+    Filled,
     NotNegative,
     Ns,
-    Rows,
     Text,
     like,
 )
@@ -39,12 +37,12 @@ class Device:
 
     name: Text
     work_ns: Ns
-    """Time of its ops, launches included."""
+    """Ops, launches included."""
     ops: Count
     held_bytes: Count
-    """Size of its variables and of all that its ops make."""
+    """Variables and op outputs."""
     capacity_bytes: Count | None
-    """Memory that it has; None if not known or without limit."""
+    """None without known limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,35 +51,30 @@ class Search:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(2), Le(2)]
+    schema_version: Literal[2]
     advisor_version: Text
-    """Version of placement-advisor that searched."""
     graph_file: Text
-    """As the user gave it."""
     ops: Count
     machine: Text
-    """Hardware or cluster file as the user gave it, or the stand-in, in words."""
+    """As given, or the stand-in."""
     step_ns: Ns
-    """Simulated step of the placement."""
     lower_bound_ns: Ns
-    """No such placement takes less, under the same costs."""
+    """Under the same costs."""
     proven: bool
-    """Whether the two are equal."""
+    """Step equals bound."""
     stopped_by: Literal["proof", "effort", "clock"]
-    """`effort`: the units were used up; `clock`: the time limit, so that another run may differ."""
+    """`clock`: runs may differ."""
     seconds: NotNegative
-    """Wall time of reading and searching."""
+    """Reading and searching."""
     seed: Count
-    """Where chance began."""
     effort_units: NotNegative | None
-    """Units of effort that were allowed; None without limit."""
+    """None without limit."""
     effort_units_spent: NotNegative
     time_limit_s: NotNegative | None
     """None without limit."""
-    devices: Annotated[Rows[Device], MinLen(1)]
-    """Hosts that run ops last."""
+    devices: Filled[Device]
+    """Hosts last."""
     device_of: ByName[Text]
-    """Device of each op."""
 
     @classmethod
     def of(

@@ -6,16 +6,14 @@ Left out: single ops and copies, which ``--trace`` writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-from annotated_types import Ge, Le, MinLen
-from pydantic import StringConstraints
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
     Count,
+    Filled,
     Ns,
     Positive,
     Rows,
@@ -23,6 +21,7 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
+from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.simulator.schedule import PathKind, time_by_kind
 
 if TYPE_CHECKING:
@@ -34,17 +33,14 @@ class CostShares:
     """Share of the ops' time by where their costs come from."""
 
     measured: Share
-    """Share that was measured."""
     kernel: Share
-    """Share that follows from dimensions of kernels, by formulas fitted to a record of such
-    kernels.
-    """
+    """Formulas of measured kernels."""
     kernel_assumed: Share
-    """Share that follows from the same formulas, for kernels of a kind that the record lacks."""
+    """The same, kernels never measured."""
     roofline: Share
-    """Share that follows from flops and bytes by a formula."""
+    """By flops and bytes."""
     guessed: Share
-    """Share that covers only what is known of an op."""
+    """Partly unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +48,22 @@ class DeviceTime:
     """A device or host; its seven times add up to the step."""
 
     name: Text
-    """Name of the device."""
     kind: Text
-    """Sort of device, such as `CPU` or `GPU`."""
+    """Such as `CPU` or `GPU`."""
     compute_ns: Ns
-    """Time of its ops, with their launch overhead where launches are not ahead."""
+    """With launches, unless ahead."""
     copy_work_ns: Ns
-    """Time in which it works on copies instead."""
     before_first_ns: Ns
-    """Idle time before its first work; the step time if it has none."""
+    """Idle; whole step without work."""
     waits_for_copy_ns: Ns
-    """Idle time in between with a tensor on its way to it."""
+    """A tensor under way to it."""
     waits_for_launch_ns: Ns
-    """Idle time in between with none, while its host launches an op; 0 where launches are not
-    ahead.
-    """
+    """None under way; host launches."""
     waits_for_device_ns: Ns
-    """Other idle time in between: other devices are not done."""
+    """Other devices not done."""
     after_last_ns: Ns
-    """Idle time after its last work."""
     peak_memory_bytes: Count
-    """The most that it holds at one moment."""
     memory_bytes: Count | None
-    """Memory that it has; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +71,13 @@ class Copies:
     """Copies from one device to another."""
 
     source: Text
-    """Device that sends."""
     target: Text
-    """Device that receives."""
     count: Positive
-    """Copies per step, control signals included."""
+    """Control signals included."""
     bytes: Count | None
-    """Bytes per step, of the tensors whose size is known; None if none is known."""
+    """Of known size."""
     unknown: Count
-    """Copies of a tensor of unknown size."""
+    """Of unknown size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +85,13 @@ class PathTimes:
     """Time of the critical path by kind; adds up to the step time."""
 
     compute: Count
-    """Ops, with their launch overhead where launches are not ahead."""
+    """With launches, unless ahead."""
     copy: Count
-    """Copies, with the work of their ends."""
+    """With work of ends."""
     queueing: Count
-    """Copies that wait for a wire that others hold."""
+    """For a wire."""
     overhead: Count
-    """What starts a device, launches ahead of it, and what ends the step."""
+    """Start, launches ahead, end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +99,12 @@ class PathPart:
     """A part of the critical path."""
 
     kind: PathKind
-    """What the part is spent on."""
     what: Text
-    """Op, tensor that crosses (`op:port`, or `^op` for a control signal), or overhead in words."""
+    """Op, `op:port`, `^op`, or overhead."""
     where: Text
-    """Device, or source and target of a copy."""
+    """Device, or source and target."""
     start_ns: Ns
-    """When it begins."""
     end_ns: Ns
-    """When it ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,38 +113,30 @@ class Simulation:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that simulated the step."""
     graph_file: Text
-    """Graph file as the user gave it."""
-    graph_fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-    """Hash of the op graph."""
+    graph_fingerprint: Fingerprint
     placement_file: Text
-    """Placement file as the user gave it."""
     label: Text
-    """Name of the placement."""
     machine: Text
-    """What was simulated: hardware or cluster file as the user gave it, or the stand-in, in words.
-    """
+    """As given, or the stand-in."""
     renamed_devices: ByName[Text]
-    """Name in this file of each device that the placement file calls otherwise; empty if the names
-    are the same.
-    """
+    """Placement's name to this."""
     cost_shares: CostShares
     step_ns: Ns
-    """Step time, from its call to its return."""
-    devices: Annotated[Rows[DeviceTime], MinLen(1)]
-    """Devices in order, hosts last. The seven times of each add up to the step time."""
+    """Call to return."""
+    devices: Filled[DeviceTime]
+    """Hosts last; seven times sum to step."""
     transfers: Rows[Copies]
-    """Copies by direction, that of most bytes first."""
+    """Most bytes first."""
     exposed_ns: Ns
-    """What the device that waits longest for copies waits, computing nothing."""
+    """Of the device that waits longest."""
     hidden_ns: Ns
-    """Time in which copies are on their way to that device and it computes."""
+    """Copies under way while it computes."""
     path_ns: PathTimes
     path: Rows[PathPart]
-    """Parts of the critical path, from 0 to the step time without gaps."""
+    """From 0, no gaps."""
 
     @classmethod
     def of(cls, told: simulator.Simulation) -> Simulation:

@@ -10,19 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le, MaxLen, MinLen
-from pydantic import StringConstraints
+from annotated_types import MaxLen, MinLen
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
     STRICT,
     Count,
+    Filled,
     Positive,
     Rows,
     Share,
     Text,
     like,
 )
+from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
@@ -38,19 +39,14 @@ class Model:
     """What was traced."""
 
     path: Text
-    """Model file as the user gave it."""
     name: Text
-    """Name of the model or of the step."""
     mode: Literal["train", "infer"]
-    """Training step or inference."""
     chosen: Text
-    """What was taken from the file and where its batches come from, in words."""
+    """What was traced; source of batches."""
     batch_size: Positive | None
-    """Samples per step; None if the inputs carry no batch."""
+    """None if inputs carry none."""
     left_out: Rows[Text]
-    """What of the user's program the step is without: such as jit_compile, eager execution,
-    summaries. In words, with the reason or what is done instead.
-    """
+    """What the step lacks, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +54,9 @@ class Sum:
     """A sum of parts, some of which may be unknown."""
 
     amount: Count | None
-    """Sum of the parts that are known, in the unit of the field's name; None if there are parts and
-    none is known.
-    """
+    """Of known parts."""
     parts: Count
-    """Values that belong to the sum."""
     unknown: Count
-    """How many of them are not known, so missing from the amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +64,13 @@ class Tensor:
     """A tensor."""
 
     op: Text
-    """Op that makes it."""
     port: Count
-    """Output of that op, from 0."""
+    """Output, from 0."""
     kind: Text
-    """TensorFlow's op type, such as `MatMul`."""
+    """Op type."""
     role: Role
-    """What the op does in the step."""
     layer: Text | None
-    """Layer of the op; None if it has none."""
     size_bytes: Count
-    """Size of the tensor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +78,14 @@ class Kind:
     """Ops of a kind, and what of the work is theirs."""
 
     kind: Text
-    """TensorFlow's op type."""
+    """Op type."""
     ops: Positive
-    """Number of ops."""
     flops: Sum
     flops_share: Share | None
-    """Share of the step's known flops; None if those of the kind are unknown, or the step has none.
-    """
+    """Of known flops."""
     bytes_accessed: Sum
     bytes_accessed_share: Share | None
-    """Share of the step's known bytes accessed; None as above."""
+    """Of known bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +93,8 @@ class Join:
     """Where towers meet."""
 
     layer: Text
-    """Layer in which they meet."""
-    towers: Annotated[Rows[Annotated[Rows[Text], MinLen(1)]], MinLen(2)]
-    """Towers, each the list of its layers in order; none depends on another."""
+    towers: Annotated[Rows[Filled[Text]], MinLen(2)]
+    """Layers of each, independent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +102,21 @@ class Branches:
     """Branches that could run at once."""
 
     fork: Text
-    """Layer that feeds several."""
+    """Feeds several."""
     join: Text
-    """First layer that all ways go through."""
-    branches: Annotated[Rows[Annotated[Rows[Text], MinLen(1)]], MinLen(1)]
-    """Branches, each the list of its layers in order."""
+    """Where all meet."""
+    branches: Filled[Filled[Text]]
+    """Layers of each."""
     direct: bool
-    """Whether the fork also feeds the join with no layer between, as in a residual unit."""
+    """Fork also feeds join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
     """Blocks that are alike, one behind the other."""
 
-    blocks: Annotated[Rows[Annotated[Rows[Text], MinLen(1)]], MinLen(2)]
-    """Alike blocks, each the list of its layers, fed by the one before."""
+    blocks: Annotated[Rows[Filled[Text]], MinLen(2)]
+    """Layers of each, in sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +124,11 @@ class HostKind:
     """Ops of a kind that GPUs have no kernel for."""
 
     kind: Text
-    """TensorFlow's op type."""
+    """Op type."""
     ops: Positive
-    """Number of ops."""
     layers: Rows[Text]
-    """Their layers."""
     bound_ops: Count
-    """Ops with a GPU kernel that stay on the host all the same, because they share a variable or
-    table with such an op.
-    """
+    """Kept there by shared variables."""
     crossing_bytes: Sum
 
 
@@ -156,19 +137,16 @@ class ControlFlow:
     """A loop or a conditional."""
 
     op: Text
-    """Name of the op."""
     kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
-    """TensorFlow's op type. `While` and `StatelessWhile` are loops, the others branches."""
+    """Op type."""
     role: Role
-    """What the op does in the step."""
     layer: Text | None
-    """Layer of the op; None if it has none."""
     trips: Count | None
-    """Turns of a loop; None if they are not known, or for a branch."""
+    """None: unknown, or a branch."""
     flops_share: Share | None
-    """Share of the step's known flops, all turns counted; None if unknown."""
+    """All turns."""
     bytes_accessed_share: Share | None
-    """Share of the step's known bytes accessed; None if unknown."""
+    """All turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,57 +155,46 @@ class Trace:
 
     __pydantic_config__: ClassVar = STRICT
 
-    schema_version: Annotated[int, Ge(1), Le(1)]
+    schema_version: Literal[1]
     advisor_version: Text
-    """Version of placement-advisor that traced the model."""
     tensorflow_version: Text
-    """Version of TensorFlow that traced the model."""
     model: Model
     graph_file: Text
-    """Graph file that was written, as the user gave it."""
-    graph_fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-    """Hash of the op graph; placement files name the graph that they fit by it."""
+    graph_fingerprint: Fingerprint
+    """Also in placement files."""
     ops: Count
-    """Ops in the step; a loop or branch counts as one."""
+    """Loops and branches count once."""
     ops_by_role: Mapping[Role, Positive]
-    """Ops by what they do in the step; only roles that any op has."""
     layers: Count
-    """Layers, one for each call."""
+    """One for each call."""
     ops_with_layer_share: Share
-    """Share of the ops that compute (forward, backward, update) whose layer is known."""
+    """Of forward, backward, update ops."""
     edge_bytes: Sum
     control_edges: Count
-    """Edges that only order their ends."""
+    """Only order their ends."""
     parameter_bytes: Sum
     state_bytes: Sum
     constant_bytes: Sum
     trains: bool
-    """Whether there is a backward pass."""
     activation_bytes: Sum
     largest_tensors: Annotated[Rows[Tensor], MaxLen(20)]
-    """The 20 largest tensors of known size, largest first; constants, variables and buffers that an
-    op only hands on are left out.
-    """
+    """Largest first; constants, variables left out."""
     flops: Sum
     bytes_accessed: Sum
     flops_known_bytes_share: Share | None
-    """Share of the known `bytes_accessed` that lies in ops of known flops; None if none are known,
-    or if an op of unknown flops has unknown bytes as well.
-    """
+    """In ops of known flops; None if unknown."""
     kinds: Rows[Kind]
-    """Work by TensorFlow's op type, the kind with the larger of its two shares first."""
+    """Larger share first."""
     joins: Rows[Join]
-    """Layers in which towers meet, in layer order."""
+    """In layer order."""
     parallel_branches: Rows[Branches]
-    """Forks whose ways meet again, in layer order; they may nest."""
+    """In layer order; may nest."""
     repeated_blocks: Rows[Blocks]
-    """Groups of layers that repeat, in layer order."""
+    """In layer order."""
     host_only: Rows[HostKind]
-    """Kinds that TensorFlow has no GPU kernel for, those first that most bytes go to or come from;
-    inputs and constants left out.
-    """
+    """No GPU kernel; most bytes first."""
     control_flow: Rows[ControlFlow]
-    """Loops and branches, heaviest first."""
+    """Heaviest first."""
 
     @classmethod
     def of(
