@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.solvers.bound_arguments import LowerBound
-    from placement_advisor.tf.training.split_plan import SplitPlan
+    from placement_advisor.tf.training.trial import SplitPlan
 
 Table: TypeAlias = CostTable | Mapping[str, int]
 Costs: TypeAlias = Table | Mapping[str, CostTable] | Mapping[str, Mapping[str, int]] | None
@@ -305,7 +305,7 @@ def _plan(analysis: str | Path, candidate: str | None) -> SplitPlan | str:
     from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
     from placement_advisor.report.find_analysis import find_analysis
     from placement_advisor.report.split_plan import plan_of_analysis
-    from placement_advisor.tf.training.split_plan import SplitPlan
+    from placement_advisor.tf.training.trial import SplitPlan
 
     found = plan_of_analysis(find_analysis(Path(analysis)), candidate, on_cpus=True)
     if isinstance(found, SplitPlan) and found.family == MIRRORED:
@@ -324,7 +324,7 @@ def _handed_over(
     model: Any, inputs: tuple[Any, ...], mode: str | None, output: str | Path | None
 ) -> str:
     """Write an object of this process as a model file; return its path."""
-    from placement_advisor.tf.own_step.hand_over import hand_over, name_of
+    from placement_advisor.tf.hand_over import hand_over, name_of
 
     name = name_of(model)
     beside = Path(defaults.OUTPUT) / name if output is None else Path(output)

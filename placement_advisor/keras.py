@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.training.keras_callback import PlacementProfiler
+    from placement_advisor.tf.training.recording import PlacementProfiler
 
 __all__ = ["PlacementProfiler"]
 
@@ -16,7 +16,7 @@ __all__ = ["PlacementProfiler"]
 def __getattr__(name: str) -> Any:
     if name != "PlacementProfiler":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from placement_advisor.tf.training.keras_callback import PlacementProfiler
+    from placement_advisor.tf.training.recording import PlacementProfiler
 
     return PlacementProfiler
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.tf.training.own_loop import StepsRecorded
+    from placement_advisor.tf.training.recording import StepsRecorded
 
 
 def place(
@@ -52,11 +52,11 @@ def place(
         AdvisorError: the step cannot be traced; the placement was made for another graph; a
             device is missing; or a variable cannot be moved. Nothing has changed then.
     """
-    from placement_advisor.tf.own_step.place import placed_step
+    from placement_advisor.tf.user_step import place_user_step
 
     if isinstance(placement, str):
         placement = Path(placement)
-    return placed_step(step, placement, inputs, devices or {})
+    return place_user_step(step, placement, inputs, devices or {})
 
 
 def make_parallel(
@@ -105,7 +105,7 @@ def make_parallel(
             Without ``inputs`` the first call raises what is wrong with the step, or that the size
             of its batch is not known.
     """
-    from placement_advisor.tf.own_step.parallel import parallel_step
+    from placement_advisor.tf.user_step import parallel_step
 
     groups = [[each] if isinstance(each, str) else list(each) for each in devices]
     given = [1.0] * len(groups) if ratios is None else list(ratios)
@@ -131,6 +131,6 @@ def record_steps(log_dir: str | Path, steps: tuple[int, int] = (10, 20)) -> Step
     Raises:
         ValueError: there are no such steps.
     """
-    from placement_advisor.tf.training.own_loop import StepsRecorded
+    from placement_advisor.tf.training.recording import StepsRecorded
 
     return StepsRecorded(log_dir, steps)

@@ -47,8 +47,8 @@ from placement_advisor.remote_hosts.host_lock import user_name
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, SilentProgress
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.tf.acceptance.known_step import COPIES, FAR, MODEL, NEAR, OPS, outputs
 from placement_advisor.tf.calls import runner
+from placement_advisor.tf.known_step import COPIES, FAR, MODEL, NEAR, OPS, outputs
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import format_ns
 

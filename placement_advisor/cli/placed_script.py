@@ -28,8 +28,8 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.processes.calls import is_ours
 from placement_advisor.report.split_plan import keep_training
 from placement_advisor.results.analysis import Training
-from placement_advisor.tf.load.run_model_file import execute
-from placement_advisor.tf.training.split_plan import SplitPlan
+from placement_advisor.tf.load.model_source import execute
+from placement_advisor.tf.training.trial import SplitPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -17,7 +17,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.tf.load.model_source import module_path
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.training.split_plan import SplitPlan
+    from placement_advisor.tf.training.trial import SplitPlan
 
 
 def run(

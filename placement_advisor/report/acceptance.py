@@ -16,7 +16,7 @@ from placement_advisor.profile.saved_profiles import scrubbed
 from placement_advisor.report.doctor_text import WIDTH
 from placement_advisor.report.document import Facts, Section, as_text
 from placement_advisor.results.doctor import Doctor
-from placement_advisor.tf.acceptance.known_step import COPIES, OPS
+from placement_advisor.tf.known_step import COPIES, OPS
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:

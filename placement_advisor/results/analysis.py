@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.measurement.measurement import InputTiming
     from placement_advisor.simulator import break_even as swept
-    from placement_advisor.tf.training.bill import Bill
+    from placement_advisor.tf.training.trial import Bill
 
 SCHEMA_VERSION = 2
 # Files beside it, in the same folder.

@@ -15,7 +15,7 @@ from statistics import median
 from placement_advisor.cost.batch import Throughput, fit_batch_time
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.run import as_is
+from placement_advisor.tf.run import native_step
 from placement_advisor.tf.trace import tracer
 from placement_advisor.units import NS_PER_S
 
@@ -32,7 +32,7 @@ def main() -> None:
     tracer.trace_workload(path, None)
     small = [_BATCH // part for part in _PARTS]
     large = [_BATCH * times for times in _TIMES]
-    steps = as_is.run_at_batches((*small, *large), _ROUNDS, _STEPS)
+    steps = native_step.run_at_batches((*small, *large), _ROUNDS, _STEPS)
     if isinstance(steps, CallFailure):
         raise SystemExit(steps.message)
     step_ns = {size: median(times) for size, times in steps.items()}

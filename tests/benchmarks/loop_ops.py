@@ -13,7 +13,7 @@ from placement_advisor.graph.op import CALL_KINDS, LOOP_KINDS, Op
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, handed
-from placement_advisor.tf.trace.signatures import signature_of
+from placement_advisor.tf.trace.nodes import op_signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,7 +45,7 @@ def trace(path: str, folder: str) -> tuple[Traced, list[Op]]:
 def _ops(bodies: Bodies, nodes: list[Node]) -> Iterator[Op]:
     for node in nodes:
         if node.kind not in COMPOSITE_KINDS | CALL_KINDS:
-            work = work_of(signature_of(node))
+            work = work_of(op_signature(node))
             yield Op(
                 name=node.name,
                 kind=node.kind,

@@ -59,8 +59,7 @@ def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     from placement_advisor.processes.calls import is_user_code
     from placement_advisor.tf.load.capture import Capture
     from placement_advisor.tf.load.captured_step import captured
-    from placement_advisor.tf.load.model_source import ModelSource
-    from placement_advisor.tf.load.run_model_file import execute
+    from placement_advisor.tf.load.model_source import ModelSource, execute
     from placement_advisor.tf.trace.tracer import trace_step
 
     def stop(seen: Capture) -> None:
@@ -78,7 +77,7 @@ def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Run the script as it is; keep what variables hold."""
-    from placement_advisor.tf.load.run_model_file import execute
+    from placement_advisor.tf.load.model_source import execute
 
     execute(_MODULE, script, (), None)
     _keep(asked["kept"])
@@ -93,8 +92,8 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
         rounding,
         verify,
     )
+    from placement_advisor.tf.deterministic_graph import ROUNDING_SEED, rounded
     from placement_advisor.tf.training import placed_run
-    from placement_advisor.tf.verify.rounding import ROUNDING_SEED, rounded
 
     found: list[Verification] = []
     batches: list[Any] = []
@@ -195,8 +194,8 @@ def _trial(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int) -> Any:
-    from placement_advisor.tf.load.run_model_file import execute
-    from placement_advisor.tf.training.split_plan import SplitPlan
+    from placement_advisor.tf.load.model_source import execute
+    from placement_advisor.tf.training.trial import SplitPlan
 
     drawn, samples = script.with_name("drawn.json"), asked["samples"]
     plan = SplitPlan(
@@ -222,7 +221,7 @@ def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int
 
 def _over_by_hand(run: Any, batches: list[Any]) -> float:
     """Return what a step takes under the hooks over what it takes in a loop by hand."""
-    from placement_advisor.tf.own_step.place import as_users
+    from placement_advisor.tf.user_step import as_users
 
     placed, live = run._step, run._step.split.live
     given = placed.inputs(batches[-1])

@@ -30,11 +30,15 @@ rested_devices = RemoteModule("rested_devices")
 def measure(rests: tuple[int, ...]) -> list[tuple[float, ...]]:
     """Return the start, and both errands, in µs by rest; runs in the client of a testbed."""
     from placement_advisor.tf.run import runner
-    from placement_advisor.tf.run.bench import Bench
-    from placement_advisor.tf.run.calibration_graphs import errand_after_rest, nothing, products
+    from placement_advisor.tf.run.graph_timing import (
+        GraphTimer,
+        errand_after_rest,
+        nothing,
+        products,
+    )
 
     first, other = tuple(runner._devices)[:2]
-    bench = Bench(runner._runtime, runner._devices, {})
+    bench = GraphTimer(runner._runtime, runner._devices, {})
     rows = []
     for rest in rests:
         alone = {"near": nothing(first), "far": nothing(other)}

@@ -122,7 +122,7 @@ def _run_watched(path: Path, arguments: list[str]) -> None:
     """Run a script under the advisor's hooks, which decide each time, and never stop."""
     from placement_advisor.processes.calls import is_user_code
     from placement_advisor.tf.load.capture import Capture
-    from placement_advisor.tf.load.run_model_file import run_program
+    from placement_advisor.tf.load.model_source import run_program
     from placement_advisor.tf.trace import tracer
 
     class Waiting(Capture):

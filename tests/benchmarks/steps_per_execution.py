@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.measurement.measurement import LoopTiming
-from placement_advisor.tf.run import fit_timer
+from placement_advisor.tf.run import native_step
 from placement_advisor.units import format_ns
 
 _STEPS, _BATCH = 200, 32
@@ -74,8 +74,8 @@ def _times_ns(width: int, rounds: int) -> dict[int, list[float]]:
 def _print_finding(width: int) -> None:
     workload = SimpleNamespace(model=_model(width), mode="train", batches=(_batches(1),))
     began_s = time.monotonic()
-    fit_timer.loaded_workload = lambda: workload  # type: ignore[assignment,return-value]
-    timing = fit_timer.time_fit(5)
+    native_step.loaded_workload = lambda: workload  # type: ignore[assignment,return-value]
+    timing = native_step.time_fit(5)
     assert isinstance(timing, LoopTiming), timing
     print(
         f"    PA308: {format_ns(median(timing.one_ns))}, with {timing.steps_per_call} for each "

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from placement_advisor.graph.op import Role
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.trace import inlining, tracer
+from placement_advisor.tf.trace import flat_step, tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def measure(path: str, size: str | None, graph_file: str | None) -> dict[str, An
     tracer.load_workload(ModelSource(path=path))
     meter = _Meter()
     before = _status_bytes("VmRSS")
-    pass_ = inlining.tf_optimizer
+    pass_ = flat_step.tf_optimizer
     with (
         patch.object(tracer, "traced_function", meter.timed("trace", tracer.traced_function)),
         patch.object(pass_, "OptimizeGraph", meter.timed("inlining", pass_.OptimizeGraph)),

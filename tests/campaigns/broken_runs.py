@@ -28,10 +28,10 @@ from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.step_limit import MOST_LIMIT_S
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.testbed.testbed import STEP
+from placement_advisor.tf import placed_step
 from placement_advisor.tf.load.loader import load
-from placement_advisor.tf.place import placer
 from placement_advisor.tf.run import runner
-from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.trace.tracer import seed_everything, trace_step
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _judged(
     seed = draw.random()
     place = _at_random if program == STEP else _by_replica
     device_of = place(steps.graphs[program], draw)
-    untouched = placer.placed_graph
+    untouched = placed_step.placed_graph
 
     def broken(bundle: Any, wanted: Any, host: str) -> Any:
         graph_def = untouched(bundle, wanted, host)
@@ -201,12 +201,12 @@ def _judged(
             edit(Graph(graph_def), variable, random.Random(seed))
         return graph_def
 
-    placer.placed_graph = broken
+    placed_step.placed_graph = broken
     try:
         _must(runner.prepare("candidate", device_of, program))
         found = _must(runner.verify("candidate", _STEPS))
     finally:
-        placer.placed_graph = untouched
+        placed_step.placed_graph = untouched
         runner.discard("candidate")
         # What this mistake made of the split step on one device is not to be kept.
         folder = str(steps.folder / program)

@@ -20,8 +20,7 @@ from placement_advisor.report.split_plan import (
     plan_of_analysis,
 )
 from placement_advisor.results.analysis import Training
-from placement_advisor.tf.training.bill import Bill
-from placement_advisor.tf.training.split_plan import SplitPlan
+from placement_advisor.tf.training.trial import Bill, SplitPlan
 
 if TYPE_CHECKING:
     from pathlib import Path

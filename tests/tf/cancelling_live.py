@@ -8,10 +8,9 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.tf.own_step.place import live_step
-from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
-from placement_advisor.tf.place.placer import placed_graph
-from placement_advisor.tf.verify.cancelling import find_cancelling
+from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
+from placement_advisor.tf.user_step import live_step
+from placement_advisor.tf.verifier import find_cancelling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

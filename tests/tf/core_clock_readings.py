@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.tf.run import core_clock, runner
-from placement_advisor.tf.run.bench import Bench
-from placement_advisor.tf.run.calibration_graphs import fan
+from placement_advisor.tf.run import graph_timing, runner
+from placement_advisor.tf.run.graph_timing import GraphTimer, fan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
 def own_reading(carriers: tuple[int, ...]) -> tuple[int, int, int]:
     """Return what an op reads of this process and carriers, between two readings without one."""
-    token = core_clock.offer(carriers)
+    token = graph_timing.offer_core_clock(carriers)
     with tf.Graph().as_default() as graph:
-        reading = core_clock.reading(token)
+        reading = graph_timing.read_core_clock(token)
     with tf.compat.v1.Session(graph=graph) as session:
         session.run(reading)
         before_ns = time.process_time_ns() + sum(map(_outside, carriers))
@@ -32,7 +31,7 @@ def copying_by_both_clocks(
 ) -> dict[str, tuple[int, int]]:
     """Return by device what copies cost its core: read by an op, and around that from outside."""
     source, target = tokens
-    bench = Bench(runner._runtime, runner._devices, tokens)
+    bench = GraphTimer(runner._runtime, runner._devices, tokens)
     with tf.Graph().as_default() as graph:
         ends = fan((source, target), 1 << 20, 10)(bench)
         readings = [bench._clock(device) for device in tokens]

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from placement_advisor.measurement.verification import StepResults
-from placement_advisor.tf.trace import captures
+from placement_advisor.tf.trace import bundle
 from placement_advisor.tf.trace.tracer import labels, loaded_workload
 
 
@@ -17,7 +17,7 @@ def results(steps: int) -> StepResults:
     function = tf.function(workload.step, autograph=workload.model is None)
     graph = function.get_concrete_function(workload.batches[0]).graph
     captured = {inner.op.name: outer for outer, inner in graph.captures}
-    names = captures.state_names(labels(graph, workload.model), captured, taken=())
+    names = bundle.state_names(labels(graph, workload.model), captured, taken=())
     variables = {
         label: variable
         for name, label in names.items()
@@ -31,7 +31,7 @@ def results(steps: int) -> StepResults:
     outputs = []
     for i in range(steps):
         answer = function(workload.batches[i % len(workload.batches)])
-        outputs += [captures.array(t) for t in tf.nest.flatten(answer) if t is not None]
-    state = {name: captures.array(v.read_value()) for name, v in variables.items()}
-    before = {name: captures.array(value) for name, value in initial.items()}
+        outputs += [bundle.array(t) for t in tf.nest.flatten(answer) if t is not None]
+    state = {name: bundle.array(v.read_value()) for name, v in variables.items()}
+    before = {name: bundle.array(value) for name, value in initial.items()}
     return StepResults(outputs=tuple(outputs), before=before, state=state, given={})

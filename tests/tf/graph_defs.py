@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.tf.place import placer
+from placement_advisor.tf import placed_step
 from placement_advisor.tf.trace.bundle import Bundle
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def placed(
         tables={},
         batches=(tuple(np.zeros(shape, np.float32) for shape in inputs.values()),),
     )
-    found = placer.placed_graph(bundle, device_of, host="host")
+    found = placed_step.placed_graph(bundle, device_of, host="host")
     return {node.name: (node.op, list(node.input), node.device) for node in found.node}
 
 
@@ -63,13 +63,13 @@ def crossings(
                 else:
                     node.attr[key].s = value.encode()
         graphs.append(found)
-    return placer.crossings(graphs, device_names, size_of)
+    return placed_step.crossings(graphs, device_names, size_of)
 
 
 def moved(executed: Mapping[str, str], planned: Mapping[str, str]) -> tuple[str, ...]:
     """Return the ops that stand elsewhere than planned, from devices by op."""
     graphs = [graph_def(dict.fromkeys(ops, ("NoOp", ())), ops) for ops in (executed, planned)]
-    return placer.moved_ops(graphs[:1], graphs[1])
+    return placed_step.moved_ops(graphs[:1], graphs[1])
 
 
 def saved_and_loaded(folder: str, again: str) -> tuple[bool, list[str]]:

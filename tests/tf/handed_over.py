@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import placement_advisor
-from placement_advisor.tf.own_step.hand_over import hand_over
+from placement_advisor.tf.hand_over import hand_over
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6)
 Y = X[:, :1] ** 2

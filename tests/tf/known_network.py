@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from placement_advisor.machine.copy_timings import CopyTiming
-from placement_advisor.tf.run import measure_hosts
+from placement_advisor.tf.run import calibration
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.run.measure_devices import Effort
+    from placement_advisor.tf.run.calibration import Effort
 
 _ENDS = ("a:0", "b:0")
 
@@ -25,9 +25,9 @@ def sizes_measured(one_way_ns: int, ns_per_byte: float) -> list[tuple[int, Effor
         return CopyTiming(size_bytes=size_bytes, copy_ns=copy_ns, send_ns=None, receive_ns=None)
 
     efforts: dict[int, Effort] = {}
-    with patch.object(measure_hosts, "errand", errand):
-        first = measure_hosts._errands(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
-        again = measure_hosts._errands(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
+    with patch.object(calibration, "errand", errand):
+        first = calibration._errands(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
+        again = calibration._errands(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
     assert first == again
     half = len(asked) // 2
     assert asked[:half] == asked[half:]
@@ -41,11 +41,11 @@ def passes_made(each_s: float) -> int:
     def pass_on() -> None:
         now_s[0] += each_s
 
-    with patch.object(measure_hosts.time, "monotonic", lambda: now_s[0]):
-        return len(measure_hosts._passes(pass_on))
+    with patch.object(calibration.time, "monotonic", lambda: now_s[0]):
+        return len(calibration._passes(pass_on))
 
 
 def second_pair(one: int, other: int) -> tuple[str, str] | None:
     """Return the devices that copy beside the first ones of hosts that have so many."""
     names = [tuple(f"{host}:{i}" for i in range(n)) for host, n in (("a", one), ("b", other))]
-    return measure_hosts._second_pair(*names)
+    return calibration._second_pair(*names)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.tf.load.made_up_batches import make_batches
+from placement_advisor.tf.load.example_batches import make_batches
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
-from placement_advisor.tf.trace.captures import array
+from placement_advisor.tf.trace.bundle import array
 
 
 def load(

@@ -17,12 +17,10 @@ from tensorflow.python.eager import context
 import placement_advisor
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.graph.placement import Placement
-from placement_advisor.tf.own_step.place import live_step
-from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
-from placement_advisor.tf.place.placer import placed_graph
-from placement_advisor.tf.split.split_step import split_step, trace_share
-from placement_advisor.tf.verify.share_by_share import results_of_shares
-from placement_advisor.tf.verify.verifier import Verifier
+from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
+from placement_advisor.tf.split_step import split_step, trace_share
+from placement_advisor.tf.user_step import live_step
+from placement_advisor.tf.verifier import Verifier, results_of_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

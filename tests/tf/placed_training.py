@@ -18,13 +18,12 @@ from placed_live import WORKERS, cpus, random_placement
 
 from placement_advisor.files.contract import plain
 from placement_advisor.results.analysis import Training
+from placement_advisor.tf import placed_step, user_step
 from placement_advisor.tf.load.capture import Capture
-from placement_advisor.tf.load.run_model_file import execute
-from placement_advisor.tf.own_step import variable_devices
-from placement_advisor.tf.place import placer
+from placement_advisor.tf.load.model_source import execute
 from placement_advisor.tf.trace.tracer import traced_step
 from placement_advisor.tf.training import placed_run
-from placement_advisor.tf.training.split_plan import SplitPlan
+from placement_advisor.tf.training.trial import SplitPlan
 
 
 def save_placement(path: str, seed: int | None) -> None:
@@ -107,7 +106,7 @@ def interrupted(script: str, plan: SplitPlan, trial_steps: int) -> dict[str, Any
 
     Those moves are the second ones: the first ones make the split ready.
     """
-    moves = variable_devices.MovedState
+    moves = user_step.MovedState
     pressed = []
 
     def half_way(name: str) -> None:
@@ -148,7 +147,7 @@ def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
     import breakages
 
     edit = {**breakages.PLACED, **breakages.SPLIT}[mistake]
-    untouched = placer.placed_graph
+    untouched = placed_step.placed_graph
     made = []
 
     def broken(bundle: Any, device_of: Any, host: str) -> Any:
@@ -165,6 +164,6 @@ def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
                 return changed
         return graph_def
 
-    placer.placed_graph = broken
+    placed_step.placed_graph = broken
     found = trained(script, plan, 0)
     return {**found, "made": made}

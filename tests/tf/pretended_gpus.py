@@ -9,9 +9,9 @@ from unittest.mock import patch
 import tensorflow as tf
 
 from placement_advisor.machine.this_machine import VISIBLE_GPUS
-from placement_advisor.tf.run import runner, worker
-from placement_advisor.tf.run.bench import Bench
-from placement_advisor.tf.run.measure_devices import reach
+from placement_advisor.tf.run import runner
+from placement_advisor.tf.run.calibration import reach
+from placement_advisor.tf.run.graph_timing import GraphTimer
 
 if TYPE_CHECKING:
     from placement_advisor.machine.host_figures import Reach
@@ -26,7 +26,7 @@ def visible_to(slot: Slot, visible: str, *found: str) -> str:
     """
     os.environ[VISIBLE_GPUS] = visible
     with patch.object(tf.config, "list_physical_devices", return_value=list(found)):
-        worker.become_device(slot)
+        runner.become_device(slot)
     return os.environ[VISIBLE_GPUS]
 
 
@@ -41,4 +41,4 @@ def reach_without_core_clocks() -> Reach:
     """Return what it takes to drive a second device where no device is a core."""
     places = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
     runner.open_runner("", places, places["cpu:0"], len(places))
-    return reach(Bench(runner._runtime, places, {}), *places, product_ns=1_000_000)
+    return reach(GraphTimer(runner._runtime, places, {}), *places, product_ns=1_000_000)

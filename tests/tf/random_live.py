@@ -17,10 +17,10 @@ from traced_models import at_random
 import placement_advisor
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.measurement.verification import NOISE_MARGIN
-from placement_advisor.tf.own_step.place import live_step
-from placement_advisor.tf.split.split_step import split_step
-from placement_advisor.tf.trace.variable_log import VariableLog
-from placement_advisor.tf.verify.rounding import rounded
+from placement_advisor.tf.deterministic_graph import rounded
+from placement_advisor.tf.split_step import split_step
+from placement_advisor.tf.trace.tracer import VariableLog
+from placement_advisor.tf.user_step import live_step
 
 # So many steps from the same state, on batches of their own where the file has several.
 STEPS = 3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from placement_advisor.tf.place import placer
+from placement_advisor.tf import placed_step
 from placement_advisor.tf.trace import device_kinds
 from placement_advisor.tf.trace.bundle import Bundle
 
@@ -139,7 +139,7 @@ def placed_on_a_gpu(gpu: str) -> dict[str, str]:
         batches=((),),
     )
     wanted = {op.name: gpu for op in graph.get_operations()}
-    found = placer.placed_graph(bundle, wanted, host="host")
+    found = placed_step.placed_graph(bundle, wanted, host="host")
     return {node.name: node.device for node in found.node}
 
 

@@ -10,17 +10,13 @@ import tensorflow as tf
 
 from placement_advisor.machine.slots import Slot
 from placement_advisor.testbed.testbed import STEP
-from placement_advisor.tf.run import (
-    measure_testbed as calibration,
-)
+from placement_advisor.tf.run import calibration as calibration
 from placement_advisor.tf.run import (
     mirrored,
     runner,
 )
-from placement_advisor.tf.run import (
-    time_collectives as collectives,
-)
-from placement_advisor.tf.run.measure_devices import Reference, Steps
+from placement_advisor.tf.run import mirrored as collectives
+from placement_advisor.tf.run.calibration import Reference, Steps
 
 
 def start_from_other_values(variable: str) -> None:
@@ -62,7 +58,7 @@ def pairs_copied(*devices: str) -> list[tuple[str, str]]:
 def time_collectives(failure: str) -> Any:
     """Time collectives where TensorFlow fails."""
     error = getattr(tf.errors, failure)(None, None, "connection reset")
-    with patch.object(collectives, "time_collectives", side_effect=error):
+    with patch.object(collectives, "measure_collectives", side_effect=error):
         return mirrored.time_collectives()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.tf.training.bill import Bill, TrainingTrial
+from placement_advisor.tf.training.trial import Bill, TrainingTrial
 
 _MS = 1e-3
 

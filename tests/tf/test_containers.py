@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from small_graphs import nodes_of
 
-from placement_advisor.tf.trace.containers import Part, parts_of
+from placement_advisor.tf.trace.op_layers import Part, parts_of
 
 
 def _parts(ops: dict[str, tuple[str, list[str]]], own: dict[str, str]) -> list[list[str]]:

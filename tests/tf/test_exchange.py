@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placement_advisor.tf.trace.nodes import Node
-from placement_advisor.tf.verify.exchange import unexchanged
+from placement_advisor.tf.watched_step import unexchanged
 
 
 def step(*lines: str) -> list[Node]:

@@ -12,7 +12,7 @@ from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.load.loaded_step import leading_size
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.run.input_timer import (
+from placement_advisor.tf.run.native_step import (
     MAX_BATCHES,
     MAX_FIRST_PASS_NS,
     MAX_TIMED_NS,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import SCALAR, nodes_of
 
 from placement_advisor.graph.op_work.signature import TensorSpec
-from placement_advisor.tf.trace.list_contents import ListContent, after_trips, note_list
+from placement_advisor.tf.trace.constant_values import ListContent, after_trips, note_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable

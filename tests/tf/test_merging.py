@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placement_advisor.candidates.batch_split.split_graph import Merge
-from placement_advisor.tf.split.merging import Repeated, merges
+from placement_advisor.tf.split_merging import Repeated, merges
 
 SHARES = (4, 4)
 

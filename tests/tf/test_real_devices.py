@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.tf.own_step.real_devices import real_devices
+from placement_advisor.tf.user_step import real_devices
 
 TWO_GPUS = ("CPU:0", "GPU:0", "GPU:1")
 TWO_CPUS = ("CPU:0", "CPU:1")

@@ -8,7 +8,7 @@ import pytest
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.measurement.verification import AppliedUpdate, StepResults
-from placement_advisor.tf.verify.results_file import read_results, save_results
+from placement_advisor.tf.verifier import read_results, save_results
 
 if TYPE_CHECKING:
     from pathlib import Path

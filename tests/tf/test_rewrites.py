@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from small_graphs import nodes_of, ops_of
 
-from placement_advisor.tf.trace import rewrites
+from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.trace.nodes import in_order, needed
 
 
@@ -19,7 +19,7 @@ def test_what_constants_wait_for_is_waited_for_by_their_readers() -> None:
             "after": ("NoOp", ["^first", "^write"]),
         }
     )
-    rewrites.lift_control_inputs_of_constants(nodes)
+    flat_step.lift_control_inputs_of_constants(nodes)
     ops = ops_of(nodes)
     assert ops["first"] == ops["second"] == ("Const", [])
     assert ops["sum"] == ("AddV2", ["second", "free", "^write"])
@@ -34,7 +34,7 @@ def test_a_constant_that_is_held_in_a_loop_keeps_what_it_waits_for() -> None:
             "sum": ("AddV2", ["enter", "one"]),
         }
     )
-    rewrites.lift_control_inputs_of_constants(nodes, {id(node) for node in nodes})
+    flat_step.lift_control_inputs_of_constants(nodes, {id(node) for node in nodes})
     assert ops_of(nodes)["one"] == ("Const", ["^enter"])
 
 
@@ -51,7 +51,7 @@ def test_outputs_do_not_wait_for_updates_and_idle_barriers_go() -> None:
             "read_after": ("ReadVariableOp", ["^barrier"]),
         }
     )
-    assert ops_of(rewrites.drop_barriers(nodes, {"output"}, {"update"})) == {
+    assert ops_of(flat_step.drop_barriers(nodes, {"output"}, {"update"})) == {
         "loss": ("Mean", []),
         "update": ("AssignVariableOp", []),
         "output": ("Identity", ["loss"]),
@@ -75,7 +75,7 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given() -> None:
             "kept": ("IdentityN", ["a"]),
         }
     )
-    stay, targets = rewrites.bypass_identities(nodes, {"kept"}, ("all", "write", "after"))
+    stay, targets = flat_step.bypass_identities(nodes, {"kept"}, ("all", "write", "after"))
     assert ops_of(stay) == {
         "a": ("MatMul", []),
         "b": ("TopKV2", []),
@@ -101,9 +101,9 @@ def test_summaries_go_with_their_writer_and_with_what_only_they_read() -> None:
             "output": ("Identity", ["loss"]),
         }
     )
-    found = rewrites.summaries(nodes)
+    found = flat_step.find_summaries(nodes)
     assert found == {"writer", "tag", "passed", "write", "flush"}
-    assert ops_of(rewrites.without(nodes, found)) == {
+    assert ops_of(flat_step.without_nodes(nodes, found)) == {
         "loss": ("Mean", []),
         "all": ("NoOp", ["^loss"]),
         "output": ("Identity", ["loss"]),
@@ -123,7 +123,7 @@ def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays() -> 
             "sum": ("AddV2", ["read"]),
         }
     )
-    assert ops_of(rewrites.drop_unread_reads(nodes, {"output"})) == {
+    assert ops_of(flat_step.drop_unread_reads(nodes, {"output"})) == {
         "variable": ("VarHandleOp", []),
         "write": ("AssignVariableOp", ["variable"]),
         "update": ("AssignAddVariableOp", ["variable", "^write"]),

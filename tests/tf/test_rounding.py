@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement_advisor.tf.verify.rounding import relative_difference, rounded
+from placement_advisor.tf.deterministic_graph import relative_difference, rounded
 
 
 def test_difference_is_relative_to_the_largest_value_by_hand() -> None:

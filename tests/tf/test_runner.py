@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 graph_defs = RemoteModule("graph_defs")
-placed_step = RemoteModule("placement_advisor.tf.place.placed_step")
+placed_step = RemoteModule("placement_advisor.tf.placed_step")
 runner_access = RemoteModule("runner_access")
 _DEVICES = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
 _LIMIT_S = 600.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import Ops, nodes_of
 
-from placement_advisor.tf.trace.trips import Induction, trips_of
+from placement_advisor.tf.trace.loops import Induction, trips_of
 
 _COMPARE = {
     "Less": operator.lt,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_graphs import nodes_of, ops_of
 
-from placement_advisor.tf.trace.v1_loops import Loop, folded, frames
+from placement_advisor.tf.trace.loops import Loop, folded, frames
 
 # for (i = 0; i < 10; i += 3) x = x * scale; the result is used outside.
 _LOOP = {

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS
 from placement_advisor.tf.trace.flat_step import flatten
-from placement_advisor.tf.trace.oprows import composites_of, op_graph
+from placement_advisor.tf.trace.op_graph_builder import composites_of, op_graph
 
 _STATE = tf.Variable(tf.ones((3, 3)))
 

@@ -14,8 +14,8 @@ from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.deterministic_graph import relative_difference
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.verify.rounding import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,10 @@ from pathlib import Path
 import tensorflow as tf
 
 from placement_advisor.errors import BatchSplitError
+from placement_advisor.tf import split_merging
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.split import merge_choice
-from placement_advisor.tf.split.split_workload import split_workload
+from placement_advisor.tf.split_step import split_workload
 from placement_advisor.tf.trace import tracer
 
 v1 = tf.compat.v1
@@ -26,7 +26,7 @@ def write(path: str) -> None:
 
 def split(path: str, limit_s: float) -> str:
     """Return why the batch of that graph is not split, where a step may take so long."""
-    merge_choice.step_limit_s = lambda graph: limit_s
+    split_merging.step_limit_s = lambda graph: limit_s
     tracer.load_workload(ModelSource(path=path))
     traced = tracer.trace_workload(path, None)
     assert isinstance(traced, Traced), traced

@@ -1,20 +1,6 @@
-"""A training program, stopped within its first steps: what it trains, and on which batch.
+"""Stops a training program within its first steps and notes what it trains, and on which batch.
 
-The program runs as `python train.py` would run it. Hooks see its steps at places that public names
-lead to: what Keras' `fit`, `evaluate`, `predict` and `train_on_batch` call for each batch, calls
-of `tf.function`s, and runs of TF1 sessions. A step that assigns trainable variables trains. Once
-one of them is called again, the program stands still in that call for good: what it would do
-afterwards, `finally` and `except` included, never happens, and its variables hold what they held.
-
-Strategies of `tf.distribute` give way to one of a single replica, so that the step is that of one
-replica with that replica's batch.
-
-A step of `fit` is called over and over, so its second call is enough. Other steps may take turns:
-the program goes on until each of them was called twice, for some calls or some seconds at most
-behind the one that was new last.
-
-A loop that runs op by op, without `fit` or a `tf.function`, is seen where it asks for gradients;
-`eager_ops` has what it does.
+Strategies of `tf.distribute` that the program makes are replaced by ones of a single replica.
 """
 
 from __future__ import annotations
@@ -28,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +23,84 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.tf.answers import UPDATES, SourceLine
-from placement_advisor.tf.load import one_replica, session_step
-from placement_advisor.tf.load.eager_ops import Loop, Recording
+from placement_advisor.tf.load import session_step
+from placement_advisor.tf.load.eager_step import EagerLoop, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
+
+
+_NAMES = (
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "OneDeviceStrategy",
+    "ParameterServerStrategy",
+    "TPUStrategy",
+    "experimental.CentralStorageStrategy",
+    "experimental.MultiWorkerMirroredStrategy",
+    "experimental.ParameterServerStrategy",
+    "experimental.TPUStrategy",
+)
+
+
+def distribute_strategies() -> Iterator[tuple[Any, str, type]]:
+    """Yield the classes of strategies: their module, their name in it, and themselves."""
+    for path in _NAMES:
+        *folders, name = path.split(".")
+        owner = tf.distribute
+        for folder in folders:
+            owner = getattr(owner, folder)
+        original = getattr(owner, name, None)
+        if original is not None:
+            yield owner, name, original
+
+
+def one_replica_in_place_of(original: type, note: Callable[[], None]) -> type:
+    """Return a class whose instances are one replica; ``note`` is called when one is made."""
+
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        note()
+        return OneReplica("/cpu:0")
+
+    return type(original.__name__, (original,), {"__new__": new})
+
+
+class OneReplica(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
+    """One replica, wherever it is."""
+
+    def scope(self) -> Any:
+        """Return the scope that is there already."""
+        return nullcontext(self)
+
+    def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        """Call the function."""
+        return fn(*args, **(kwargs or {}))
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Return the value of the only replica, along an axis their sum or mean."""
+        if axis is None:
+            return value
+        op = tf.distribute.ReduceOp(getattr(reduce_op, "value", reduce_op).upper())
+        reduced = tf.reduce_sum if op is tf.distribute.ReduceOp.SUM else tf.reduce_mean
+        return tf.nest.map_structure(lambda each: reduced(each, axis), value)
+
+    def gather(self, value: Any, axis: Any) -> Any:
+        """Return the value of the only replica."""
+        return value
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Return the dataset."""
+        return dataset
+
+    def distribute_datasets_from_function(self, dataset_fn: Any, options: Any = None) -> Any:
+        """Return the dataset of the only worker."""
+        return dataset_fn(tf.distribute.InputContext())
+
+    def experimental_local_results(self, value: Any) -> Any:
+        """Return the value as the only one."""
+        return (value,)
+
 
 # The class of what `tf.function` returns.
 FUNCTION = type(tf.function(lambda: None))
@@ -223,11 +281,11 @@ class Capture:
 
     def _keep_widest_loop(self) -> None:
         """Have the gradients of one turn, as those of a GAN, be those of one step."""
-        turned = [step.target for step in self.steps.values() if isinstance(step.target, Loop)]
+        turned = [step.target for step in self.steps.values() if isinstance(step.target, EagerLoop)]
         widest = max(turned, key=lambda loop: len(loop.step), default=None)
         for key, step in list(self.steps.items()):
             loop = step.target
-            if isinstance(loop, Loop):
+            if isinstance(loop, EagerLoop):
                 is_part = loop is not widest and self._wanted is None
                 if is_part or not loop.step:
                     del self.steps[key]
@@ -446,8 +504,8 @@ class Capture:
             self.strategies.append((name, self._called_from()[1]))
             self._given_way(name)
 
-        for owner, name, original in one_replica.strategies():
-            put(owner, name, one_replica.in_place_of(original, functools.partial(note, name)))
+        for owner, name, original in distribute_strategies():
+            put(owner, name, one_replica_in_place_of(original, functools.partial(note, name)))
 
     def _given_way(self, strategy: str) -> None:
         """Do what there is to do where a strategy has given way to one replica."""

@@ -1,15 +1,16 @@
-"""What was captured of a program -> a step that can be traced, on the batches that it was given.
+"""Turns what was captured of a program into a step that can be traced on the batches it got.
 
-A batch keeps its structure: its tensors are the inputs, those within ragged and sparse ones too,
-and all else that a step was given (flags, models, None) stays as it was.
+A script can also run once more, under a strategy, up to the call of the captured step.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import keras
@@ -19,20 +20,109 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import CapturedCall
 from placement_advisor.tf.load import session_step
-from placement_advisor.tf.load.capture import Again, SessionRun
-from placement_advisor.tf.load.eager_ops import Loop
-from placement_advisor.tf.load.eager_step import Replay
+from placement_advisor.tf.load.capture import (
+    FUNCTION,
+    Again,
+    Capture,
+    SessionRun,
+    Step,
+    called,
+    function_name,
+)
+from placement_advisor.tf.load.eager_step import EagerLoop, Replay
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
-from placement_advisor.tf.load.rerun import REPEATED
-from placement_advisor.tf.load.run_model_file import seen_from_here
+from placement_advisor.tf.load.model_source import seen_from_here
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from placement_advisor.tf.answers import SourceLine
-    from placement_advisor.tf.load.capture import Capture, Step
     from placement_advisor.tf.load.model_source import ModelSource
+
+
+_METHODS = ("fit", "train_on_batch")
+REPEATED = frozenset(f"model.{name}" for name in _METHODS)
+
+
+class Rerun(Capture):
+    """What is seen of a program whose call is known."""
+
+    def __init__(
+        self,
+        is_users: Callable[[str], bool],
+        stop: Callable[[Capture], None],
+        call: CapturedCall,
+        batch: Sequence[Any],
+    ) -> None:
+        """Wait for a call; ``batch`` has the tensors that a model was given then, flat."""
+        super().__init__(is_users, stop)
+        self._call, self._batch = call, batch
+
+    def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
+        for name in _METHODS:
+            put(keras.Model, name, self._method_hook(getattr(keras.Model, name)))
+        put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
+
+    def _method_hook(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def method(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if (where := self._is_there(f"model.{original.__name__}")) is not None:
+                given = self._given()
+                _build(model, given)
+                self._stand_in(model, model.train_step, given, where)
+            return original(model, *args, **kwargs)
+
+        return method
+
+    def _function_hook(self, original: Any) -> Any:
+        rerun = self
+
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            name = function_name(function)
+            if tf.executing_eagerly() and (where := rerun._is_there(name)) is not None:
+                rerun._stand_in(function, called(function.python_function), (args, kwargs), where)
+            return original(function, *args, **kwargs)
+
+        return call
+
+    def _is_there(self, call: str) -> SourceLine | None:
+        """Return the line of a call if it is the one that was captured."""
+        if self._is_elsewhere() or call != self._call.call:
+            return None
+        wanted, where = self._call.where, self._called_from()[1]
+        if wanted is None or where is None:
+            return None
+        # On another host the file lies elsewhere.
+        same = wanted.line == where.line and Path(wanted.file).name == Path(where.file).name
+        return where if same else None
+
+    def _given(self) -> Any:
+        """Return the batch as a model is given it."""
+        left = iter(self._batch)
+        return tf.nest.map_structure(
+            lambda is_tensor: tf.constant(next(left)) if is_tensor else None, self._call.structure
+        )
+
+    def _stand_in(self, target: Any, run: Any, given: Any, where: SourceLine) -> None:
+        step = Step(call=self._call.call, target=target, run=run, trains=True, where=where)
+        step.batches.append(given)
+        step.calls = 1
+        self.steps[id(target)] = step
+        self._stand_still()
+
+
+def _build(model: Any, given: Any) -> None:
+    """Make the variables as `fit` does before it begins, in the order in which a step makes them.
+
+    A step that makes its own fails in replicas of one process.
+    """
+    with suppress(Exception):  # What cannot be called so makes them in its step.
+        features = keras.utils.unpack_x_y_sample_weight(given)[0]
+        model(tf.nest.map_structure(lambda x: keras.KerasTensor(x.shape, x.dtype.name), features))
+        model.optimizer.build(model.trainable_variables)
+        model._symbolic_build(data_batch=given)
+
 
 T = TypeVar("T")
 
@@ -212,7 +302,7 @@ def _loaded(step: Step) -> LoadedStep:
     """Return the step as it was captured."""
     if isinstance(step.target, SessionRun):
         return _of_session(step, step.target)
-    if isinstance(step.target, Loop):
+    if isinstance(step.target, EagerLoop):
         return _of_loop(step, step.target)
     model = step.target if isinstance(step.target, keras.Model) else None
     batches = [_Batch(batch) for batch in step.batches]
@@ -267,7 +357,7 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
     )
 
 
-def _of_loop(step: Step, loop: Loop) -> LoadedStep:
+def _of_loop(step: Step, loop: EagerLoop) -> LoadedStep:
     replay = Replay(loop)
     return LoadedStep(
         name=step.call,

@@ -1,7 +1,6 @@
-"""What a TF1 session was asked to run -> a step: its graph with feeds as inputs, on its variables.
+"""Turns what a TF1 session was asked to run into a step on its variables, fed by its inputs.
 
-What is fed, and what comes out of iterators and queues, is the batch. Variables of the session
-become `tf.Variable`s of the same values; they are resource variables, which `capture` sees to.
+Graphs with TF1's control flow are imported whole, since a `tf.function` cannot hold them inline.
 """
 
 from __future__ import annotations
@@ -15,10 +14,39 @@ from tensorflow.python.framework import ops
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import UPDATES
-from placement_advisor.tf.load import v1_graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+
+_V1_CONTROL_FLOW = frozenset({"Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "RefMerge"})
+
+
+def has_v1_control_flow(graph: Any) -> bool:
+    """Say whether a graph has loops or conditionals made of TF1's ops, outside its functions."""
+    return any(op.type in _V1_CONTROL_FLOW for op in graph.get_operations())
+
+
+def tracer_of(function: Any) -> Callable[[Any], Any]:
+    """Return what traces a concrete function at other specs, its graph imported as it is."""
+    graph = function.graph
+    graph_def = graph.as_graph_def()
+
+    def call(*given: Any) -> Any:
+        inner = ops.get_default_graph()
+        captured = [inner.capture(outer) for outer in function.captured_inputs]
+        feeds = {
+            placeholder.name: value
+            for placeholder, value in zip(function.inputs, [*given, *captured], strict=True)
+        }
+        wanted = [tensor.name for tensor in function.outputs]
+        outputs = tf.graph_util.import_graph_def(
+            graph_def, input_map=feeds, return_elements=wanted, name=""
+        )
+        return tf.nest.pack_sequence_as(function.structured_outputs, outputs)
+
+    return lambda specs: tf.compat.v1.wrap_function(call, tf.nest.flatten(specs))
+
 
 _SOURCES = ("IteratorGetNext", "QueueDequeue", "ReaderRead")
 _UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
@@ -193,7 +221,7 @@ def runner_of(
         function.graph.control_outputs = [op for op in effects if op.type.startswith(UPDATES)]
         return function
 
-    return compute, trace if v1_graphs.has_v1_control_flow(step.graph) else None
+    return compute, trace if has_v1_control_flow(step.graph) else None
 
 
 def with_soft_placement(original: Any) -> Any:

@@ -1,11 +1,8 @@
-"""Runs placed steps: what the client process of a testbed does when it is called.
-
-The same code drives worker processes and the devices of its own process. All candidates start
-from the same state and see the same batches.
-"""
+"""Runs and times placed steps in a testbed's client process, and serves the testbed's workers."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -13,17 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import tensorflow as tf
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine.this_machine import VISIBLE_GPUS
+from placement_advisor.machine.calibration import OP_THREADS
+from placement_advisor.machine.this_machine import VISIBLE_GPUS, visible_gpus
+from placement_advisor.tf import placed_step
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure, step_without_end
-from placement_advisor.tf.place import placer
-from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
-from placement_advisor.tf.run import measure_hosts as hosts
-from placement_advisor.tf.run import measure_testbed as calibration
-from placement_advisor.tf.run.bench import timed
+from placement_advisor.tf.placed_step import PlacedStep, Runtime
+from placement_advisor.tf.run import calibration as calibration
+from placement_advisor.tf.run import calibration as hosts
+from placement_advisor.tf.run import graph_timing
+from placement_advisor.tf.run.graph_timing import timed
 from placement_advisor.tf.trace.bundle import Bundle
-from placement_advisor.tf.verify.results_file import read_results
-from placement_advisor.tf.verify.verifier import Verifier
+from placement_advisor.tf.verifier import Verifier, read_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
     from placement_advisor.machine.host_figures import HostFigures, RouteFigures
+    from placement_advisor.machine.slots import Slot
     from placement_advisor.measurement.verification import StepResults, Verification
     from placement_advisor.processes.calls import CallFailure
 
@@ -62,7 +61,7 @@ def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: i
     if target:  # The GPUs of this machine, if any, are for the processes of devices.
         os.environ[VISIBLE_GPUS] = ""
     _host, _verifier = host, None
-    on_gpus = any(map(placer.is_gpu, devices.values()))
+    on_gpus = any(map(placed_step.is_gpu, devices.values()))
     _runtime = Runtime(address=target, logical_cpus=logical_cpus, on_gpus=on_gpus)
     _devices.update(devices)
 
@@ -89,10 +88,10 @@ def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared 
         sizes |= {output: sizes[name, port] for port, output in enumerate(loop.outputs)}
     names = {device: name for name, device in _devices.items()}
     if _runtime.address:  # Ops that a GPU cannot run are its own process's.
-        names |= {placer.cpu_of(device): name for name, device in _devices.items()}
+        names |= {placed_step.cpu_of(device): name for name, device in _devices.items()}
     return Prepared(
-        moved_ops=placer.moved_ops(partitions, placed),
-        crossings=placer.crossings(partitions, names, sizes),
+        moved_ops=placed_step.moved_ops(partitions, placed),
+        crossings=placed_step.crossings(partitions, names, sizes),
     )
 
 
@@ -151,7 +150,9 @@ def compare(
 
 def _place(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
     devices = {op: _devices[device] for op, device in device_of.items()}
-    return PlacedStep(bundle, placer.placed_graph(bundle, devices, _host), _runtime, _limit_s())
+    return PlacedStep(
+        bundle, placed_step.placed_graph(bundle, devices, _host), _runtime, _limit_s()
+    )
 
 
 def _limit_s() -> float:
@@ -260,3 +261,89 @@ def _measured(measure: Callable[[], T]) -> T | CallFailure:
 def speed() -> dict[str, int]:
     """Return how long a reference product takes on each device now, in ns."""
     return calibration.speed(_runtime, _devices)
+
+
+# Options of glibc's malloc: one heap for all threads, nothing mapped apart, nothing given back.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+_MALLOC_OPTIONS = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, (1 << 31) - 1))
+
+_server: Any = None
+_profiled = Path()
+
+
+def serve(
+    addresses: tuple[str, ...], index: int, slot: Slot, carriers: tuple[int, ...]
+) -> str | None:
+    """Become a device and start its server; return the token of its `core_clock`.
+
+    ``carriers`` are processes whose time counts as its own: they carry what it copies. The time of
+    a GPU's process is not its device's: then there is no token.
+    """
+    global _server
+    become_device(slot)
+    config = tf.compat.v1.ConfigProto()
+    if slot.is_core:
+        config.intra_op_parallelism_threads = 1
+        config.inter_op_parallelism_threads = OP_THREADS
+        # A thread that looks for the next op before it sleeps takes the core from whoever has one.
+        config.experimental.disable_thread_spinning = True
+    _server = tf.distribute.Server(
+        {"worker": list(addresses)},
+        job_name="worker",
+        task_index=index,
+        protocol="grpc",
+        config=config,
+    )
+    return graph_timing.offer_core_clock(carriers) if slot.is_core else None
+
+
+def _keep_freed_memory() -> None:
+    """Let malloc give back nothing, as an accelerator's allocator does.
+
+    Else each large tensor is mapped anew and its pages come from the system one by one, which made
+    copies cost twice the time and their length a matter of chance.
+    """
+    libc = ctypes.CDLL(None)
+    for option, value in _MALLOC_OPTIONS:
+        libc.mallopt(option, value)
+
+
+def become_device(slot: Slot) -> None:
+    """Let this process see its GPU alone; or none, and pin it to its core.
+
+    There it keeps memory as an accelerator does.
+
+    Raises:
+        TestbedError: TensorFlow cannot use the GPU.
+    """
+    if not slot.is_core:
+        os.environ[VISIBLE_GPUS] = visible_gpus()[slot.number]
+        if not tf.config.list_physical_devices("GPU"):
+            raise TestbedError(
+                "TensorFlow finds no GPU, though the system has some",
+                hint="pip install 'tensorflow[and-cuda]' there, or hide GPUs on all hosts: "
+                f"{VISIBLE_GPUS}= before `advisor`",
+            )
+        return
+    os.environ[VISIBLE_GPUS] = ""
+    os.sched_setaffinity(0, {slot.number})
+    _keep_freed_memory()
+    # The allocator of accelerators: it takes memory once, and the profiler sees every piece.
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+
+
+def start_profiler(folder: str) -> None:
+    """Begin to profile this worker into a folder."""
+    global _profiled
+    _profiled = Path(folder)
+    tf.profiler.experimental.start(folder, options=profiler_options())
+
+
+def stop_profiler() -> str:
+    """End the profile and write it; return its file.
+
+    Raises:
+        TestbedError: the profiler wrote nothing.
+    """
+    tf.profiler.experimental.stop()
+    return written_profile(_profiled)

@@ -1,11 +1,8 @@
-"""The work of loops and conditionals: that of their bodies.
+"""Sums the work of loops, conditionals and called functions from their bodies.
 
-A loop takes the work of its body and its condition, times its trips; a conditional that of its
-most expensive branch, since nobody knows which one runs. Work is unknown where the trips are, or
-where any op within is.
-
-What a loop changes the shape of from trip to trip has no shape within it: nobody knows for which
-trip its work would be counted.
+A loop takes the work of its body and condition times its trips; a conditional takes that of
+its most expensive branch. On a GPU TensorFlow places the ops of a body one by one, and what
+crosses between host and card is counted too.
 """
 
 from __future__ import annotations
@@ -13,24 +10,280 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
+import tensorflow as tf
+from tensorflow.python.framework import function_def_to_graph
+
+from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS, Inside
 from placement_advisor.graph.op_work.signature import NO_WORK, Work, WorkBasis
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.answers import UPDATES
-from placement_advisor.tf.trace import inside as insides
-from placement_advisor.tf.trace.body_graphs import imported_body, traced_body
-from placement_advisor.tf.trace.constant_values import constant_values
-from placement_advisor.tf.trace.list_contents import after_trips, hold, note_list
-from placement_advisor.tf.trace.signatures import signature_of
+from placement_advisor.tf.trace.constant_values import (
+    after_trips,
+    constant_values,
+    hold,
+    list_made,
+    note_list,
+)
+from placement_advisor.tf.trace.device_kinds import kernel_placement
+from placement_advisor.tf.trace.loops import Induction, trips_of
+from placement_advisor.tf.trace.nodes import needed, op_signature, read, write_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from placement_advisor.graph.op import Inside
     from placement_advisor.graph.op_work.signature import TensorSpec
-    from placement_advisor.tf.trace.body_graphs import Body
-    from placement_advisor.tf.trace.list_contents import ListContent, Lists
+    from placement_advisor.tf.trace.constant_values import ListContent, Lists
     from placement_advisor.tf.trace.nodes import Node
+
+
+NOTHING_INSIDE = Inside(ops=0, copies=0, copied_bytes=0)
+_STANDING_KINDS = frozenset({"Const", "NoOp"})
+_ARGUMENT_KINDS = frozenset({"Placeholder", "_Arg"})
+
+
+def inside_of(
+    nodes: Collection[Node], returned: Iterable[tuple[Node, int]], opened: Collection[str]
+) -> Inside:
+    """Return what one run of these nodes takes.
+
+    ``returned`` are the tensors that leave them, ``opened`` the names of loops, conditionals and
+    calls among them, which are counted by themselves.
+    """
+    computing = [
+        node
+        for node in nodes
+        if node.kind not in _STANDING_KINDS | _ARGUMENT_KINDS and node.name not in opened
+    ]
+    host_ports: dict[str, tuple[int, ...] | None] = {}
+    for node in computing:
+        if node.source is not None:
+            runs_on = kernel_placement(node.source.definition())
+            host_ports[node.name] = runs_on.host_outputs if "GPU" in runs_on.device_kinds else None
+    on_host = {name for name, ports in host_ports.items() if ports is None}
+
+    def crosses(producer: Node, port: int, *, to_host: bool) -> bool:
+        spec = producer.outputs[port]
+        if producer.kind in _STANDING_KINDS or spec.is_handle or spec.dtype == "string":
+            return False
+        is_on_host = producer.name in on_host
+        return not to_host if is_on_host else to_host and port not in _ports(host_ports, producer)
+
+    crossing = {
+        (producer.name, port): producer.outputs[port].size_bytes
+        for node in computing
+        for producer, port in node.inputs
+        if crosses(producer, port, to_host=node.name in on_host)
+    }
+    crossing |= {
+        (producer.name, port): producer.outputs[port].size_bytes
+        for producer, port in returned
+        if crosses(producer, port, to_host=False)
+    }
+    return Inside(
+        ops=len(computing),
+        copies=len(crossing),
+        copied_bytes=_total_bytes(list(crossing.values())),
+    )
+
+
+def inside_of_parts(parts: Sequence[Inside | None]) -> Inside | None:
+    """Return what all parts take together, None if that of any is not known."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return Inside(
+        ops=sum(part.ops for part in known),
+        copies=sum(part.copies for part in known),
+        copied_bytes=_total_bytes([part.copied_bytes for part in known]),
+    )
+
+
+def inside_of_trips(inside: Inside | None, trips: int | None) -> Inside | None:
+    """Return what so many runs take, None if their number is not known."""
+    if inside is None or trips is None:
+        return None
+    copied = inside.copied_bytes
+    return Inside(
+        ops=inside.ops * trips,
+        copies=inside.copies * trips,
+        copied_bytes=None if copied is None else copied * trips,
+    )
+
+
+def largest_inside(branches: Sequence[Inside | None]) -> Inside | None:
+    """Return the branch with most copies, and most ops among such; None if any is not known."""
+    known = [branch for branch in branches if branch is not None]
+    if len(known) < len(branches):
+        return None
+    return max(known, key=lambda branch: (branch.copies, branch.ops), default=NOTHING_INSIDE)
+
+
+def _ports(host_ports: dict[str, tuple[int, ...] | None], producer: Node) -> tuple[int, ...]:
+    return host_ports.get(producer.name) or ()
+
+
+def _total_bytes(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+class Body:
+    """A function's nodes that run, the names of its arguments and the tensors that it returns.
+
+    TensorFlow runs what a returned tensor or an effect needs; a gradient's body computes more.
+    ``lists`` says what its lists hold: those that it is given, until its work is known.
+    """
+
+    def __init__(
+        self,
+        nodes: list[Node],
+        arguments: Sequence[str],
+        returned: Sequence[tuple[str, int]],
+        effects: Iterable[str],
+        held: Sequence[ListContent | None],
+    ) -> None:
+        by_name = {node.name: node for node in nodes}
+        self.nodes = needed(nodes, {*effects, *[name for name, _ in returned]})
+        self.lists = {
+            (name, 0): content
+            for name, content in zip(arguments, held, strict=True)
+            if content is not None
+        }
+        self._arguments = {name: i for i, name in enumerate(arguments)}
+        self._returned = [(by_name[name], port) for name, port in returned]
+
+    @property
+    def returned(self) -> Sequence[tuple[Node, int]]:
+        """The tensors that it returns, by their producers."""
+        return self._returned
+
+    def returned_spec(self, i: int) -> TensorSpec:
+        """Return the spec of a returned tensor."""
+        node, port = self._returned[i]
+        return node.outputs[port]
+
+    def returned_list(self, i: int) -> ListContent | None:
+        """Return what a returned list holds, as far as it is known by now."""
+        node, port = self._returned[i]
+        return self.lists.get((node.name, port))
+
+    def steps(self, starts: Mapping[int, int]) -> dict[int, int]:
+        """Return by how much the body changes each argument that it changes by a constant.
+
+        ``starts`` gives the first values of arguments, where they are known.
+        """
+        ends = [_passed(node) for node, _ in self._returned]
+        found = {i: 0 for i, end in enumerate(ends) if self._arguments.get(end.name) == i}
+        values = constant_values(self.nodes, self._fixed(starts, found))
+        for i, end in enumerate(ends):
+            if end.kind not in ("Add", "AddV2"):
+                continue
+            for (one, _), (other, port) in (end.inputs, end.inputs[::-1]):
+                step = values.get((_passed(other).name, port))
+                if self._arguments.get(_passed(one).name) == i and step is not None:
+                    found[i] = step
+        return found
+
+    def _fixed(
+        self, starts: Mapping[int, int], steps: Mapping[int, int]
+    ) -> dict[tuple[str, int], int]:
+        """Return the values of the arguments that stay as they are."""
+        return {
+            (name, 0): starts[i]
+            for name, i in self._arguments.items()
+            if i in starts and steps.get(i) == 0
+        }
+
+    def trips(self, starts: Mapping[int, int], steps: Mapping[int, int]) -> int | None:
+        """Return how often a loop runs that goes on while this body, its condition, holds.
+
+        ``starts`` and ``steps`` tell how the arguments begin and change.
+        """
+        constants = constant_values(self.nodes, self._fixed(starts, steps))
+
+        def value(node: Node, port: int) -> Induction | None:
+            node = _passed(node)
+            i = self._arguments.get(node.name, -1)
+            if i in starts and i in steps:
+                return Induction(start=starts[i], step=steps[i])
+            constant = constants.get((node.name, port))
+            return None if constant is None else Induction(start=constant, step=0)
+
+        return trips_of(self._returned[0][0], value)
+
+
+def traced_body(
+    graph: Any, given: Sequence[TensorSpec], held: Sequence[ListContent | None]
+) -> Body | None:
+    """Return the body as it was traced, None if the trace left a shape open."""
+    nodes = read(graph.get_operations())
+    arguments = [tensor.op.name for tensor in graph.inputs]
+    _hand_over(nodes, arguments, given)
+    is_open = any(
+        tensor.shape is None and not tensor.is_handle
+        for node in nodes
+        if node.kind != "Placeholder"
+        for tensor in node.outputs
+    )
+    returned = [(tensor.op.name, tensor.value_index) for tensor in graph.outputs]
+    effects = [op.name for op in graph.control_outputs]
+    return None if is_open else Body(nodes, arguments, returned, effects, held)
+
+
+def imported_body(
+    functions: Mapping[str, Any],
+    name: str,
+    given: Sequence[TensorSpec],
+    held: Sequence[ListContent | None],
+) -> Body:
+    """Return the body with the shapes that follow from what it is given."""
+    function = functions[name]
+    arguments = [argument.name for argument in function.signature.input_arg]
+    graph = tf.Graph()
+    with graph.as_default():
+        library = tf.compat.v1.GraphDef()
+        library.versions.producer = tf.version.GRAPH_DEF_VERSION
+        library.library.function.extend(functions.values())
+        tf.graph_util.import_graph_def(library, name="")  # TensorFlow 1 calls by name.
+        graph_def, flat_names = function_def_to_graph.function_def_to_graph_def(function)
+        handed = dict(zip(arguments, zip(given, held, strict=True), strict=True))
+        for node in list(graph_def.node):
+            if node.name in handed:
+                _hand(graph_def, node, *handed[node.name])
+        tf.graph_util.import_graph_def(graph_def, name="")
+    nodes = read(graph.get_operations())
+    _hand_over(nodes, arguments, given)
+    ends = [flat_names[function.ret[output.name]] for output in function.signature.output_arg]
+    returned = [(end.partition(":")[0], int(end.partition(":")[2] or 0)) for end in ends]
+    return Body(nodes, arguments, returned, function.control_ret.values(), held)
+
+
+def _hand(graph_def: Any, argument: Any, spec: TensorSpec, held: ListContent | None) -> None:
+    """Put what is known of an argument in its place, so that shapes follow from it."""
+    if held is not None and held.element is not None:
+        list_made(graph_def, argument, held)
+    elif spec.shape is not None and spec.dtype != "variant":
+        if spec.is_handle:
+            argument.op = "VarHandleOp"
+        argument.attr.clear()  # Of shapes that it was traced with, too.
+        write_spec(argument, spec.shape, spec.dtype)
+
+
+def _hand_over(
+    nodes: Iterable[Node], arguments: Sequence[str], given: Sequence[TensorSpec]
+) -> None:
+    """Let handles stand for what the variables outside hold."""
+    handles = {name: spec for name, spec in zip(arguments, given, strict=True) if spec.is_handle}
+    for node in nodes:
+        if node.name in handles:
+            node.outputs = (handles[node.name],)
+
+
+def _passed(node: Node) -> Node:
+    while node.kind == "Identity":
+        node = node.inputs[0][0]
+    return node
+
 
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS
 
@@ -96,7 +349,7 @@ class Bodies:
             work=_largest([content.work for content in contents]),
             trips=None,
             members=_members(contents),
-            inside=insides.largest([content.inside for content in contents]),
+            inside=largest_inside([content.inside for content in contents]),
             may_update=any(content.updates for content in contents),
         )
 
@@ -130,7 +383,7 @@ class Bodies:
             work=times(once, trips),
             trips=trips,
             members=_members(contents),
-            inside=insides.times(insides.together([c.inside for c in contents]), trips),
+            inside=inside_of_trips(inside_of_parts([c.inside for c in contents]), trips),
         )
 
     def body(
@@ -159,7 +412,7 @@ class Bodies:
             work=times(content.work, trips),
             trips=trips,
             members=frozenset(node.name for node in nodes),
-            inside=insides.times(content.inside, trips),
+            inside=inside_of_trips(content.inside, trips),
         )
 
     def _content(self, body: Body | None) -> _Content:
@@ -191,9 +444,9 @@ class Bodies:
                 updates = updates or content.updates
                 opened[node.name] = content.inside
             else:
-                works.append(work_of(signature_of(node)))
-        own = insides.inside_of(nodes, returned, opened)
-        inside = insides.together([own, *opened.values()])
+                works.append(work_of(op_signature(node)))
+        own = inside_of(nodes, returned, opened)
+        inside = inside_of_parts([own, *opened.values()])
         return _Content(_sum(works), frozenset(members), inside, updates)
 
 

@@ -1,57 +1,314 @@
-"""Workload -> flat graph (a `Bundle`) and op graph.
+"""Traces a workload to a flat graph (a `Bundle`) and an op graph.
 
-The step is traced at the static shapes of its example batch, what it captured is made part of the
-graph, and function calls are inlined; loops and conditionals stay single ops. No other graph
-optimizer runs: what is traced is what is placed, run and measured.
+It also notes where the program created variables, which device each line asked for, and which
+large tensors are filled in by an op.
 """
 
 from __future__ import annotations
 
 import gc
 import random
+import re
+import sys
+import weakref
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.config import is_op_determinism_enabled
+from tensorflow.python.ops import array_ops
 
 from placement_advisor.errors import ModelError
+from placement_advisor.files.source_files import SourceFiles
 from placement_advisor.graph.graph_file import TracedAs
+from placement_advisor.graph.op import Role
 from placement_advisor.processes import children
-from placement_advisor.tf.answers import AUTO_JIT, LeftOut, Traced
+from placement_advisor.processes.calls import is_user_code
+from placement_advisor.tf.answers import AUTO_JIT, DroppedScope, LeftOut, SourceLine, Traced
+from placement_advisor.tf.load.example_batches import make_batches, resampled
 from placement_advisor.tf.load.loader import load
-from placement_advisor.tf.load.made_up_batches import make_batches, resampled
-from placement_advisor.tf.load.run_model_file import describe, hint_for, seen_from_here
-from placement_advisor.tf.trace import captures, inlining
+from placement_advisor.tf.load.model_source import describe, hint_for, seen_from_here
+from placement_advisor.tf.trace import bundle, flat_step
 from placement_advisor.tf.trace.flat_step import flatten
-from placement_advisor.tf.trace.large_fills import filled_in, large_fills
+from placement_advisor.tf.trace.op_graph_builder import composites_of, op_graph
 from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
-from placement_advisor.tf.trace.oprows import composites_of, op_graph
-from placement_advisor.tf.trace.user_requests import (
-    UserLines,
-    dropped_scopes,
-    requested_devices,
-    scopes,
-    short_device,
-    source_stacks,
-)
-from placement_advisor.tf.trace.variable_log import VariableLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import FrameType
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.tf.answers import SourceLine
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.trace.bodies import Composite
     from placement_advisor.tf.trace.flat_step import FlatStep
+    from placement_advisor.tf.trace.nodes import Node
+
+
+# Bodies of loops and branches have numbers in their names that each trace counts on.
+_COUNTED = re.compile(r"_\d+|_rewritten$")
+
+# A function's name and that of an op in it.
+Fill = tuple[str, str]
+
+
+def large_fills(graph: Any) -> frozenset[Fill]:
+    """Return the tensors that a traced graph, or a function in it, fills in when it runs."""
+    found: dict[str, set[Fill]] = {"Fill": set(), "Const": set()}
+    for each in (graph, *(function.graph for function in graph._functions.values())):
+        for op in each.get_operations():
+            if op.type in found:
+                found[op.type].add((_name(each), op.name))
+    return frozenset(found["Fill"] - found["Const"])
+
+
+@contextmanager
+def filled_in(fills: frozenset[Fill]) -> Iterator[None]:
+    """Trace what is traced within so that it fills in these, however small they are."""
+    own_choice = array_ops._constant_if_small
+
+    def constant_if_small(value: Any, shape: Any, dtype: Any, name: str, layout: Any = None) -> Any:
+        if (_name(ops.get_default_graph()), name.rstrip("/")) in fills:
+            return None
+        return own_choice(value, shape, dtype, name, layout=layout)
+
+    array_ops._constant_if_small = constant_if_small
+    try:
+        yield
+    finally:
+        array_ops._constant_if_small = own_choice
+
+
+def _name(graph: Any) -> str:
+    return _COUNTED.sub("", getattr(graph, "name", ""))
+
+
+class _Created(NamedTuple):
+    """A variable, the device that was asked for, and the files and lines that created it."""
+
+    reference: weakref.ref[Any]
+    device: str
+    frames: tuple[tuple[str, int], ...]
+
+
+class VariableLog:
+    """The variables created within `recording`, in order; those that are gone keep their place."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._created: list[_Created] = []
+        self._built: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what is created within; under a strategy each variable once, not its copies."""
+
+        def create(next_creator: Any, **arguments: Any) -> Any:
+            variable = next_creator(**arguments)
+            device = _scope()
+            frames = tuple(_frames(sys._getframe(1)))
+            self._created.append(_Created(weakref.ref(variable), device, frames))
+            return variable
+
+        original = keras.Layer.symbolic_call
+
+        def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            device = _scope()
+            if device:
+                frames = tuple(_frames(sys._getframe(1)))
+                for part in layer._flatten_layers():  # Of a model, what its layers are called.
+                    self._built[part.name, device] = frames
+            return original(layer, *args, **kwargs)
+
+        keras.Layer.symbolic_call = call
+        try:
+            with tf.variable_creator_scope(create):
+                yield
+        finally:
+            keras.Layer.symbolic_call = original
+
+    def places(self, handles: Mapping[str, Any]) -> dict[str, int]:
+        """Return the place in the order of each variable that was recorded, by its handle."""
+        return {name: place for place, name, _ in self._named(handles)}
+
+    def frames(self, handles: Mapping[str, Any]) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return the files and lines that created each variable, innermost first, by its handle."""
+        return {name: created.frames for _, name, created in self._named(handles)}
+
+    def devices(self, handles: Mapping[str, Any]) -> dict[str, str]:
+        """Return the device that was asked for where each variable was created, by its handle.
+
+        In TensorFlow's spelling; those that were created outside of all scopes lack.
+        """
+        named = self._named(handles)
+        return {name: created.device for _, name, created in named if created.device}
+
+    def built(self) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+        """Return the files and lines that called a layer of a functional model in a device scope.
+
+        By the layer's name and the device, in TensorFlow's spelling.
+        """
+        return dict(self._built)
+
+    def variables(self) -> list[Any | None]:
+        """Return them in order, None for those that are gone."""
+        return [created.reference() for created in self._created]
+
+    def _named(self, handles: Mapping[str, Any]) -> Iterator[tuple[int, str, _Created]]:
+        """Yield place and name of those with a handle among these."""
+        names = {id(handle): name for name, handle in handles.items()}
+        for place, created in enumerate(self._created):
+            name = names.get(id(getattr(created.reference(), "handle", None)))
+            if name is not None:
+                yield place, name, created
+
+
+def _scope() -> str:
+    """Return the device of the scope around eager code, nothing if there is none."""
+    return context.context().device_name or "" if tf.executing_eagerly() else ""
+
+
+def _frames(frame: FrameType | None) -> Iterator[tuple[str, int]]:
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+# What asks for a device: an op, or the call of a layer.
+K = TypeVar("K")
+_HERE = (None, "localhost")
+_NAMED_DEVICE = re.compile(r"""\bdevice\(\s*["']([^"'{}]+)["']\s*\)""")
+
+
+def requested_devices(nodes: Iterable[Node]) -> dict[str, str]:
+    """Return the device that each op was asked to run on, by name; the others are left out."""
+    asked = {node.name: node.source.device() for node in nodes if node.source is not None}
+    return {name: short_device(device) for name, device in asked.items() if device}
+
+
+@cache
+def short_device(device: str) -> str:
+    """Return a device of TensorFlow's as ``GPU:1``; one of another process keeps job and task.
+
+    Without a number it is the first of its type.
+    """
+    spec = tf.DeviceSpec.from_string(device)
+    place = f"{spec.device_type}:{spec.device_index or 0}" if spec.device_type else ""
+    if spec.job in _HERE:
+        return place or device
+    return f"/job:{spec.job}/task:{spec.task or 0}" + (f"/{place}" if place else "")
+
+
+class UserLines:
+    """Which lines of tracebacks are the user's, with files named as reports name them."""
+
+    def __init__(self, model_file: Path) -> None:
+        """Take the file whose folder holds what is theirs."""
+        self._model_file = model_file
+        self._shown_as: dict[str, str | None] = {}
+        self._kept: dict[tuple[SourceLine, ...], tuple[SourceLine, ...]] = {}
+
+    def among(self, frames: Iterable[tuple[str, int]]) -> tuple[SourceLine, ...]:
+        """Return the user's lines of files and lines; equal answers are one object."""
+        named = ((self._name(file), line) for file, line in frames)
+        found = tuple(SourceLine(file, line) for file, line in named if file is not None)
+        return self._kept.setdefault(found, found)
+
+    def _name(self, file: str) -> str | None:
+        """Return the user's file as reports name it, None if it is not theirs."""
+        if file not in self._shown_as:
+            ours, model = is_user_code(file, self._model_file), self._model_file
+            is_model = ours and Path(file).resolve() == model.resolve()
+            self._shown_as[file] = (str(model) if is_model else file) if ours else None
+        return self._shown_as[file]
+
+
+def source_stacks(
+    operations: Mapping[str, Any], names: Iterable[str], lines: UserLines
+) -> dict[str, tuple[SourceLine, ...]]:
+    """Return the user's lines that led to ops of a traced graph, innermost first, where known."""
+
+    @cache
+    def stack(name: str) -> tuple[SourceLine, ...]:
+        operation = operations.get(name)
+        if operation is None:  # Of a function that was inlined: its name begins with the call's.
+            return stack(name.rpartition("/")[0]) if "/" in name else ()
+        if operation.traceback is None:  # It was imported, and nobody's code made it.
+            return ()
+        frames = reversed(operation.traceback.get_user_frames())
+        return lines.among((frame.filename, frame.lineno) for frame in frames)
+
+    found = {name: stack(name) for name in names}
+    return {name: made_by for name, made_by in found.items() if made_by}
+
+
+def scopes(
+    requested_device_of: Mapping[K, str], lines_of: Mapping[K, tuple[SourceLine, ...]]
+) -> dict[K, SourceLine]:
+    """Return the line of the user's scope that makes an op ask for its device, where it is told.
+
+    ``lines_of`` has the lines that led to an op or created a variable, innermost first.
+    """
+    files = SourceFiles(Path())
+
+    @cache
+    def scope(device: str, lines: tuple[SourceLine, ...]) -> SourceLine | None:
+        for file, line in lines:
+            number = files.scope(file, line)
+            named = number and _NAMED_DEVICE.search(files.text(file, number) or "")
+            if number and (not named or _is(named[1], device)):
+                return SourceLine(file, number)
+        return None
+
+    found = {op: scope(device, lines_of.get(op, ())) for op, device in requested_device_of.items()}
+    return {op: line for op, line in found.items() if line is not None}
+
+
+def dropped_scopes(
+    built: Mapping[tuple[str, str], Iterable[tuple[str, int]]],
+    graph: OpGraph,
+    requested_device_of: Mapping[str, str],
+    lines: UserLines,
+) -> tuple[DroppedScope, ...]:
+    """Return the scopes in which layers of the step were called, and in which none of its ops is.
+
+    ``built`` has the lines that called a layer in the scope of a device.
+    """
+    ops_of: defaultdict[str, list[str]] = defaultdict(list)
+    for op in graph.ops:
+        if op.role is not Role.VARIABLE:
+            for part in (op.layer or "").split("/"):  # A second call of a layer is layer@2.
+                ops_of[part.partition("@")[0]].append(op.name)
+    device_of = {
+        (layer, named): short_device(named)
+        for layer, named in built
+        if layer in ops_of
+        and all(requested_device_of.get(op) != short_device(named) for op in ops_of[layer])
+    }
+    line_of = scopes(device_of, {call: lines.among(built[call]) for call in device_of})
+    layers_of: defaultdict[tuple[str, SourceLine | None], list[str]] = defaultdict(list)
+    for call, device in device_of.items():
+        layers_of[device, line_of.get(call)].append(call[0])
+    return tuple(
+        DroppedScope(device, tuple(layers), line) for (device, line), layers in layers_of.items()
+    )
+
+
+def _is(named: str, device: str) -> bool:
+    try:
+        return short_device(named) == device
+    except ValueError:  # TensorFlow reads no device in it.
+        return False
+
 
 SEED = 20_201
 
@@ -243,7 +500,7 @@ def _left_out(step: TracedStep) -> LeftOut:
     """Return what the user's program has and the traced step has not."""
     loaded = step.loaded
     return LeftOut(
-        jit_compile=loaded.is_for_xla or inlining.is_for_xla(step.function.graph),
+        jit_compile=loaded.is_for_xla or flat_step.is_for_xla(step.function.graph),
         run_eagerly=loaded.is_eager,
         steps_per_call=getattr(loaded.model, "steps_per_execution", 1),
         method=_uncalled_method(loaded),
@@ -322,7 +579,7 @@ def traced_function(workload: LoadedStep) -> Any:
     """Trace the workload's step at the shapes of its specs."""
     names = iter(workload.input_names)
     specs = tf.nest.map_structure(
-        lambda spec: tf.TensorSpec(spec.shape, spec.dtype, name=captures.identifier(next(names))),
+        lambda spec: tf.TensorSpec(spec.shape, spec.dtype, name=bundle.identifier(next(names))),
         workload.specs,
     )
     if workload.trace is not None:
@@ -366,14 +623,14 @@ def paused_collection() -> Iterator[None]:
 
 
 def _arrays(batch: Any) -> tuple[Any, ...]:
-    return tuple(captures.array(tensor) for tensor in tf.nest.flatten(batch))
+    return tuple(bundle.array(tensor) for tensor in tf.nest.flatten(batch))
 
 
 def text_bytes(inputs: tuple[str, ...], batch: Any) -> dict[str, int]:
     """Return the characters in text inputs: their shapes alone do not tell."""
     tensors = zip(inputs, tf.nest.flatten(batch), strict=True)
     return {
-        name: sum(map(len, captures.array(tensor).ravel()))
+        name: sum(map(len, bundle.array(tensor).ravel()))
         for name, tensor in tensors
         if tensor.dtype == tf.string
     }

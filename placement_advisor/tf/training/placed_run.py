@@ -29,24 +29,20 @@ from placement_advisor.errors import AdvisorError, ModelError
 from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.load.capture import FUNCTION, Capture, SessionRun, Step, taken
 from placement_advisor.tf.load.captured_step import captured
-from placement_advisor.tf.load.eager_ops import Loop
+from placement_advisor.tf.load.eager_step import EagerLoop
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.own_step.place import Runner, devices_here, packed
-from placement_advisor.tf.own_step.real_devices import real_devices
 from placement_advisor.tf.trace.tracer import trace_step
-from placement_advisor.tf.training.bill import Bill, TrainingTrial
-from placement_advisor.tf.training.live_split import LiveSplit
-from placement_advisor.tf.training.recorder import Recorder
-from placement_advisor.tf.training.session_step import SessionStep, in_tf2, with_all_cpus
-from placement_advisor.tf.training.step_graph import graph_of
-from placement_advisor.tf.training.summary import finish
+from placement_advisor.tf.training.recording import Recorder, finish, graph_of
+from placement_advisor.tf.training.session_step import LiveSplit, SessionStep, in_tf2, with_all_cpus
+from placement_advisor.tf.training.trial import Bill, TrainingTrial
+from placement_advisor.tf.user_step import Runner, devices_here, packed, real_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.load.session_step import Fetched
-    from placement_advisor.tf.training.split_plan import SplitPlan
+    from placement_advisor.tf.training.trial import SplitPlan
 
 # Those of a training that is under way; the first is the one in which the profiler sets itself up.
 _PROFILED = (2, 12)
@@ -293,7 +289,7 @@ class PlacedRun(Capture):
         return ready, found
 
     def _split_of(self, step: Step) -> LiveSplit:
-        if isinstance(step.target, Loop):
+        if isinstance(step.target, EagerLoop):
             raise ModelError(
                 "it runs op by op, so that nothing can run in its place",
                 hint="make a tf.function of the step",

@@ -26,8 +26,8 @@ from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.testbed.testbed import ProfileFiles
-from placement_advisor.tf.acceptance.known_step import COPIES, LARGE_SIDE, OPS, outputs
 from placement_advisor.tf.answers import Prepared
+from placement_advisor.tf.known_step import COPIES, LARGE_SIDE, OPS, outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -40,7 +40,7 @@ from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.report.acceptance import render_acceptance
 from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.tf.acceptance.known_step import outputs
+from placement_advisor.tf.known_step import outputs
 
 if TYPE_CHECKING:
     from pathlib import Path

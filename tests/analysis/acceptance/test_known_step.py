@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement_advisor.tf.acceptance.known_step import (
-    COPIES,
-    LARGE_SIDE,
-    OPS,
-    SIDE,
-    numbers,
-    outputs,
-    shift,
-)
+from placement_advisor.tf.known_step import COPIES, LARGE_SIDE, OPS, SIDE, numbers, outputs, shift
 
 
 def test_results_are_those_of_real_products() -> None:

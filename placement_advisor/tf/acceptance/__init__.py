@@ -1,1 +1,0 @@
-"""The step of `advisor doctor --run`."""

@@ -1,1 +1,0 @@
-"""The user's own step, placed or made parallel in their own process."""

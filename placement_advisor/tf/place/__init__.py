@@ -1,1 +1,0 @@
-"""A placement -> a step that runs so in a session, and the proof of where its ops ran."""

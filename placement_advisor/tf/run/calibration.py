@@ -1,0 +1,573 @@
+"""Measures a testbed's devices, hosts and routes: copies, products, calls to another device."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations, permutations, zip_longest
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
+
+import tensorflow as tf
+
+from placement_advisor.cost.links import MIN_SIZES
+from placement_advisor.machine.calibration import Calibration, MemoryTiming
+from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.machine.host_figures import HostFigures, Reach, RouteFigures, Way
+from placement_advisor.machine.middle import middle
+from placement_advisor.tf.run.graph_timing import (
+    ROUNDS,
+    STEPS,
+    GraphTimer,
+    answered,
+    both,
+    chain,
+    errand_after_rest,
+    errands,
+    fan,
+    nothing,
+    products,
+    sums,
+    tiny_ops,
+)
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from placement_advisor.tf.placed_step import Runtime
+    from placement_advisor.tf.run.graph_timing import Build, Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Few and many copies and hops, of which the slope is taken, and how often.
+
+    Without ``copies`` the core time at their ends is not measured.
+    """
+
+    copies: tuple[int, int] | None
+    hops: tuple[int, int]
+    rounds: int = ROUNDS
+    steps: int = STEPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The time of one product, and how much longer a slow step of products takes than a usual."""
+
+    product_ns: float
+    p90_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What a step of one device takes to start and end, and an op that computes next to nothing."""
+
+    overhead_ns: float
+    op_ns: float
+
+
+SMALL_COPIES = Effort(copies=(4, 24), hops=(2, 12))
+LARGE_COPIES = Effort(copies=(2, 6), hops=(2, 6))
+# Such copies are longer than what disturbs them.
+HUGE_COPIES = Effort(copies=(1, 3), hops=(1, 3), rounds=2, steps=1)
+# By size: from one network packet to tensors that leave no cache alone.
+COPIES = {
+    1 << 10: SMALL_COPIES,
+    1 << 16: SMALL_COPIES,
+    1 << 19: SMALL_COPIES,
+    1 << 22: LARGE_COPIES,
+    1 << 24: HUGE_COPIES,
+    1 << 26: HUGE_COPIES,
+}
+# An activation of medium size, of which the bytes and not the message are what takes time.
+BOTH_WAYS_BYTES = 1 << 19
+BOTH_WAYS = Effort(copies=(4, 12), hops=(4, 12))
+_FEWEST = (1, 2)
+# What two graphs differ in: enough that the difference, of tens of microseconds or more, is larger
+# than what medians of twenty steps wander by. Judgement: larger graphs take longer.
+_TINY_OPS = (0, 200)
+_PRODUCTS = (2, 12)
+# Tensors that no core's own cache holds, and how many sums of them.
+_SUMMAND_BYTES = 1 << 24
+_SUMS = (2, 8)
+# A sum reads two tensors and writes one.
+_PASSES = 3
+# Longer than a scheduler leaves a core to one thread (4 ms at 250 ticks a second, 10 ms at 100).
+_LONG_NS = 15_000_000
+# For so long the other device has nothing to do. Judgement: as long as a layer of a model computes.
+_REST_NS = 4_000_000
+# Steps with an errand: a fifth of a second on a machine at rest. Judgement.
+_ERRANDS = 40
+
+
+def copy(bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort) -> CopyTiming:
+    """Return what one tensor takes between idle devices of one machine, and costs their cores."""
+    source, _ = ends
+    near, far = effort.hops
+    times = bench.times(
+        {
+            **_fans(ends, size_bytes, effort),
+            "near": chain(ends, size_bytes, near),
+            "far": chain(ends, size_bytes, far),
+            "near at home": chain((source, source), size_bytes, near),
+            "far at home": chain((source, source), size_bytes, far),
+        },
+        rounds=effort.rounds,
+        steps=effort.steps,
+    )
+    there = times["far"].step_ns - times["near"].step_ns
+    at_home = times["far at home"].step_ns - times["near at home"].step_ns
+    return _timing(times, ends, size_bytes, effort, (there - at_home) / (far - near))
+
+
+def errand(
+    bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort, message_ns: float
+) -> CopyTiming:
+    """Return what one tensor takes one way between idle devices, and costs their cores.
+
+    What comes back is a message of no bytes, which takes ``message_ns``.
+    """
+    few, many = effort.hops
+    times = bench.times(
+        {
+            **_fans(ends, size_bytes, effort),
+            "few errands": errands(ends, size_bytes, few),
+            "many errands": errands(ends, size_bytes, many),
+        },
+        rounds=effort.rounds,
+        steps=effort.steps,
+    )
+    added_ns = times["many errands"].step_ns - times["few errands"].step_ns
+    return _timing(times, ends, size_bytes, effort, added_ns / (many - few) - message_ns)
+
+
+def message_ns(bench: GraphTimer, ends: tuple[str, str], effort: Effort) -> float:
+    """Return what a message of no bytes takes, the mean of both directions."""
+    return errand(bench, ends, 4, replace(effort, copies=None), 0).copy_ns / 2
+
+
+def both_ways(
+    bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort
+) -> BothWaysTiming:
+    """Return what one more tensor adds one way, and one more each way where they meet."""
+    back = ends[::-1]
+    ways = (ends,), (back,), (ends, back)
+    there_ns, back_ns, both_ns = _added_ns(bench, ways, size_bytes, effort)
+    return BothWaysTiming(
+        size_bytes=size_bytes,
+        one_way_ns=round((there_ns + back_ns) / 2),
+        both_ways_ns=round(both_ns),
+    )
+
+
+def at_once(
+    bench: GraphTimer,
+    one: tuple[str, str],
+    other: tuple[str, str],
+    size_bytes: int,
+    effort: Effort,
+) -> AtOnceTiming:
+    """Return what one more tensor adds that one pair copies, and one more of each of two pairs."""
+    alone_ns, together_ns = _added_ns(bench, ((one,), (one, other)), size_bytes, effort)
+    return AtOnceTiming(
+        size_bytes=size_bytes, one_pair_ns=round(alone_ns), two_pairs_ns=round(together_ns)
+    )
+
+
+def reference(bench: GraphTimer, device: str) -> Reference:
+    """Return what products of matrices take on a device."""
+    few, many = _PRODUCTS
+    times = bench.times({"few": products(device, few), "many": products(device, many)})
+    longer = times["many"]
+    return Reference(
+        product_ns=(longer.step_ns - times["few"].step_ns) / (many - few),
+        p90_ratio=longer.p90_ns / longer.step_ns,
+    )
+
+
+def memory(bench: GraphTimer, one: str, other: str) -> MemoryTiming:
+    """Return what a device draws from memory, and how much longer that takes it beside another."""
+    few, many = _SUMS
+
+    def alone(count: int) -> Build:
+        return sums(one, _SUMMAND_BYTES, count)
+
+    def beside(count: int) -> Build:
+        return both(alone(count), sums(other, _SUMMAND_BYTES, count))
+
+    times = bench.times(
+        {
+            "few": alone(few),
+            "many": alone(many),
+            "few beside": beside(few),
+            "many beside": beside(many),
+        }
+    )
+    alone_ns = max(1.0, times["many"].step_ns - times["few"].step_ns)
+    beside_ns = times["many beside"].step_ns - times["few beside"].step_ns
+    moved_bytes = _PASSES * _SUMMAND_BYTES * (many - few)
+    return MemoryTiming(
+        bytes_per_s=moved_bytes / alone_ns * NS_PER_S, ratio=max(1.0, beside_ns / alone_ns)
+    )
+
+
+def steps_of(bench: GraphTimer, device: str) -> Steps:
+    """Return what steps of a device take beside ops, and what ops take beside computing."""
+    steps = bench.times(
+        {"none": nothing(device)}
+        | {f"tiny {count}": tiny_ops(device, count) for count in _TINY_OPS}
+    )
+    few, many = _TINY_OPS
+    tiny_ns = steps[f"tiny {many}"].step_ns - steps[f"tiny {few}"].step_ns
+    return Steps(overhead_ns=steps["none"].step_ns, op_ns=tiny_ns / (many - few))
+
+
+def reach(
+    bench: GraphTimer,
+    first: str,
+    other: str,
+    product_ns: float,
+    *,
+    longer_than_ns: float = 0,
+    wakes: bool = True,
+) -> Reach:
+    """Return what it takes that the first device of a testbed drives another one.
+
+    ``product_ns`` is what a product takes on the first, which computes for ``longer_than_ns`` at
+    least while the other one starts and ends. Where copies to it are measured between ends that
+    sleep, nothing ``wakes``: no wake is measured. Devices that are no cores have engines that copy,
+    which neither wait for ops nor sleep.
+    """
+    product_ns = max(1.0, product_ns)
+    local = max(_PRODUCTS[1], math.ceil(longer_than_ns / product_ns))
+    long, rest = round(_LONG_NS / product_ns), math.ceil(_REST_NS / product_ns)
+    alone = {"none": nothing(first), "remote": nothing(other)}
+    # A device that is started has rested since the step before.
+    rested = bench.times(alone, before=products(first, rest))
+    together = {
+        "local": products(first, local),
+        "with remote": both(products(first, local), nothing(other)),
+    }
+    if bench.reads_cores:
+        together["from idle"] = answered(first, other, long, 0)
+        together["from busy"] = answered(first, other, long, long)
+    beside = bench.times(together)
+    partition_ns = beside["with remote"].step_ns - beside["local"].step_ns
+    remote_ns = rested["remote"].step_ns - rested["none"].step_ns
+    quantum_ns = wake_ns = 0
+    if bench.reads_cores:
+        quantum_ns = round(beside["from busy"].step_ns - beside["from idle"].step_ns)
+        wake_ns = _wake_ns(bench, first, other, rest) if wakes else 0
+    return Reach(
+        partition_overhead_ns=max(0, round(partition_ns)),
+        remote_ns=max(0, round(remote_ns)),
+        quantum_ns=max(0, quantum_ns),
+        wake_ns=wake_ns,
+    )
+
+
+def _wake_ns(bench: GraphTimer, first: str, other: str, rest: int) -> int:
+    """Return how much longer a small copy takes to a device that has rested for some products.
+
+    Both errands are of one step, so that nothing else differs; what comes back finds its device
+    awake both times.
+    """
+    found = bench.values(errand_after_rest(first, other, rest), _ERRANDS)
+    return max(0, round(median(rested - awake for rested, awake in found) * NS_PER_S))
+
+
+def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, Build]:
+    if effort.copies is None:
+        return {}
+    few, many = effort.copies
+    return {"few": fan(ends, size_bytes, few), "many": fan(ends, size_bytes, many)}
+
+
+def _timing(
+    times: Mapping[str, Timing],
+    ends: tuple[str, str],
+    size_bytes: int,
+    effort: Effort,
+    copy_ns: float,
+) -> CopyTiming:
+    def core_ns(device: str) -> int | None:
+        if effort.copies is None or device not in times["few"].core_ns:
+            return None
+        few, many = effort.copies
+        added = times["many"].core_ns[device] - times["few"].core_ns[device]
+        return max(0, round(added / (many - few)))
+
+    source, target = ends
+    return CopyTiming(
+        size_bytes=size_bytes,
+        copy_ns=round(copy_ns),
+        send_ns=core_ns(source),
+        receive_ns=core_ns(target),
+    )
+
+
+def _added_ns(
+    bench: GraphTimer, ways: Sequence[Sequence[tuple[str, str]]], size_bytes: int, effort: Effort
+) -> list[float]:
+    """Return what one more tensor on each of some ways together adds to a step, for several."""
+    copies = few, many = effort.copies or _FEWEST
+
+    def fans(together: Sequence[tuple[str, str]], count: int) -> Build:
+        return reduce(both, (fan(ends, size_bytes, count) for ends in together))
+
+    times = bench.times(
+        {
+            f"{number} {count}": fans(together, count)
+            for count in copies
+            for number, together in enumerate(ways)
+        },
+        rounds=effort.rounds,
+        steps=effort.steps,
+    )
+    return [
+        (times[f"{number} {many}"].step_ns - times[f"{number} {few}"].step_ns) / (many - few)
+        for number in range(len(ways))
+    ]
+
+
+# Judgement: a pass over two devices takes about 7 s, and three are the fewest of which one can be
+# wrong while the middle one is right. Before there were three, a calibration that other work
+# disturbed for some seconds priced small copies four times too high (docs/cost-model.md). How far
+# passes are apart on a machine is seen by `advisor calibrate`, run twice.
+PASSES = 3
+
+
+def measure(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]) -> Calibration:
+    """Measure a testbed of devices (our name -> TensorFlow's).
+
+    ``clocks`` are the `core_clock` tokens of devices that are processes, empty if they all live in
+    this one: then copies cost no processor time, and a device does not keep another one waiting.
+    """
+    return middle([_pass(runtime, devices, clocks) for _ in range(PASSES)])
+
+
+def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]) -> Calibration:
+    bench = GraphTimer(runtime, devices, clocks)
+
+    def one_way(ends: tuple[str, str]) -> tuple[CopyTiming, ...]:
+        return tuple(copy(bench, ends, *sized) for sized in COPIES.items())
+
+    def meet(ends: tuple[str, str]) -> BothWaysTiming:
+        return both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS)
+
+    pairs = list(combinations(devices, 2))
+    if not clocks and all(map(_is_cpu, devices.values())):
+        # Within a process a copy is a pointer, from wherever to wherever.
+        links = dict.fromkeys(permutations(devices, 2), one_way(pairs[0]))
+        meeting = dict.fromkeys(pairs, meet(pairs[0]))
+    else:
+        links = {ends: one_way(ends) for ends in permutations(devices, 2)}
+        meeting = {ends: meet(ends) for ends in pairs}
+    first, *further = devices
+    references = {name: reference(bench, name) for name in devices}
+    steps = steps_of(bench, first)
+    reached = None
+    if clocks and further:
+        reached = reach(bench, first, further[0], references[first].product_ns)
+    return Calibration(
+        links=links,
+        both_ways=meeting,
+        step_overhead_ns=round(steps.overhead_ns),
+        partition_overhead_ns=reached.partition_overhead_ns if reached else 0,
+        remote_ns=reached.remote_ns if reached else 0,
+        quantum_ns=reached.quantum_ns if reached else 0,
+        wake_ns=reached.wake_ns if reached else 0,
+        op_ns=max(0, round(steps.op_ns)),
+        reference_ns={name: round(found.product_ns) for name, found in references.items()},
+        reference_p90={name: found.p90_ratio for name, found in references.items()},
+        memory=memory(bench, first, further[0]) if clocks and further else None,
+    )
+
+
+def _is_cpu(tensorflow_name: str) -> bool:
+    return bool(tf.DeviceSpec.from_string(tensorflow_name).device_type == "CPU")
+
+
+def speed(runtime: Runtime, devices: Mapping[str, str]) -> dict[str, int]:
+    """Return the time of a reference product on each device as it is now."""
+    bench = GraphTimer(runtime, devices, {})
+    return {name: max(1, round(reference(bench, name).product_ns)) for name in devices}
+
+
+T = TypeVar("T")
+_Ends = tuple[str, str]
+
+# How copies are measured, by what one takes at most. Judgement: those of a millisecond are measured
+# as on one machine, longer ones so much less often that none of these takes more than some seconds
+# one way; a disturbance of a scheduler's length matters less to them.
+_EFFORTS = {
+    2_000_000: SMALL_COPIES,
+    20_000_000: Effort(copies=(2, 6), hops=(1, 4), rounds=3, steps=2),
+    100_000_000: Effort(copies=(1, 3), hops=(1, 3), rounds=2, steps=1),
+    500_000_000: Effort(copies=None, hops=(1, 2), rounds=2, steps=1),
+}
+_SLOWEST = _EFFORTS[max(_EFFORTS)]
+# A few steps, to learn about what a copy takes.
+_FEW = Effort(copies=None, hops=(1, 4), rounds=3, steps=1)
+# Judgement: within a host that many steps over a network begin and end, there are half as many.
+_WITHIN = {
+    size: replace(effort, rounds=min(effort.rounds, 3), steps=min(effort.steps, 2))
+    for size, effort in COPIES.items()
+}
+# Judgement: as many passes as fit into that, but one at least.
+_PASSES_S = 20.0
+
+
+def measure_host(
+    runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str], *, drives: bool
+) -> HostFigures:
+    """Measure the devices of one host; its first one drives all steps if the host ``drives``.
+
+    Devices are our names -> TensorFlow's; ``clocks`` are `core_clock` tokens of those that are
+    cores.
+    """
+    first, *further = devices
+    ends = (first, further[0]) if further else None
+    bench = GraphTimer(runtime, devices, _clocks_of(ends or (), clocks))
+
+    def once() -> HostFigures:
+        references = [reference(bench, name) for name in devices]
+        steps = steps_of(bench, first)
+        within = reached = None
+        if ends is not None:
+            within = Way(
+                there=_copies_within(bench, ends),
+                back=_copies_within(bench, ends[::-1]),
+                both_ways=both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS),
+            )
+            if drives:
+                reached = reach(bench, *ends, references[0].product_ns)
+        return HostFigures(
+            reference_ns=tuple(round(found.product_ns) for found in references),
+            reference_p90=tuple(found.p90_ratio for found in references),
+            op_ns=max(0, round(steps.op_ns)),
+            within=within,
+            step_overhead_ns=round(steps.overhead_ns) if drives else None,
+            reach=reached,
+        )
+
+    return middle(_passes(once))
+
+
+def measure_route(
+    runtime: Runtime,
+    one: Mapping[str, str],
+    other: Mapping[str, str],
+    clocks: Mapping[str, str],
+    *,
+    drives: bool,
+) -> RouteFigures:
+    """Measure what it takes between the devices of two hosts; ``drives`` is as to the one."""
+    ends = next(iter(one)), next(iter(other))
+    bench = GraphTimer(runtime, {**one, **other}, _clocks_of(ends, clocks))
+    second = _second_pair(tuple(one), tuple(other))
+    about_ns = message_ns(bench, ends, _FEW)
+    efforts: dict[_Ends, dict[int, Effort]] = {ends: {}, ends[::-1]: {}}
+
+    def once() -> RouteFigures:
+        one_way_ns = message_ns(bench, ends, _effort(about_ns) or _SLOWEST)
+        there, back = (_errands(bench, each, one_way_ns, efforts[each]) for each in efforts)
+        size_bytes = _together_bytes(efforts[ends])
+        effort = efforts[ends][size_bytes]
+        pairs: list[AtOnceTiming | None] = [None, None]
+        if second is not None:
+            pairs = [
+                at_once(bench, ends, second, size_bytes, effort),
+                at_once(bench, ends[::-1], second[::-1], size_bytes, effort),
+            ]
+        return RouteFigures(
+            way=Way(there=there, back=back, both_ways=both_ways(bench, ends, size_bytes, effort)),
+            at_once_there=pairs[0],
+            at_once_back=pairs[1],
+            reach=None,
+        )
+
+    found = middle(_passes(once))
+    if not drives:
+        return found
+    product_ns = reference(bench, ends[0]).product_ns
+    # Two messages, and as many again: the first device is busy until the other one has ended.
+    busy_ns = 4 * about_ns
+    reached = _passes(lambda: reach(bench, *ends, product_ns, longer_than_ns=busy_ns, wakes=False))
+    return replace(found, reach=middle(reached))
+
+
+def probe_route(
+    runtime: Runtime, one: Mapping[str, str], other: Mapping[str, str], size_bytes: int
+) -> tuple[int, int]:
+    """Return what a copy of one size takes there and back, from a few copies alone, in ns."""
+    ends = next(iter(one)), next(iter(other))
+    bench = GraphTimer(runtime, {**one, **other}, {})
+    one_way_ns = message_ns(bench, ends, _FEW)
+    there, back = (errand(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1]))
+    return there.copy_ns, back.copy_ns
+
+
+def _clocks_of(ends: Sequence[str], clocks: Mapping[str, str]) -> dict[str, str]:
+    return {name: clocks[name] for name in ends if name in clocks}
+
+
+def _passes(measure: Callable[[], T]) -> list[T]:
+    """Return what several passes find, as many as there is time for."""
+    begun_s = time.monotonic()
+    found = [measure()]
+    while len(found) < PASSES:
+        each_s = (time.monotonic() - begun_s) / len(found)
+        if each_s * (len(found) + 1) > _PASSES_S:
+            break
+        found.append(measure())
+    return found
+
+
+def _copies_within(bench: GraphTimer, ends: _Ends) -> tuple[CopyTiming, ...]:
+    return tuple(copy(bench, ends, *sized) for sized in _WITHIN.items())
+
+
+def _errands(
+    bench: GraphTimer, ends: _Ends, one_way_ns: float, efforts: dict[int, Effort]
+) -> tuple[CopyTiming, ...]:
+    """Measure copies one way, of growing sizes until one takes too long.
+
+    ``efforts`` is filled by the first pass, for those to come.
+    """
+    if efforts:
+        return tuple(errand(bench, ends, *sized, one_way_ns) for sized in efforts.items())
+    found: list[CopyTiming] = []
+    expected_ns = one_way_ns
+    for size_bytes, next_bytes in zip_longest(COPIES, list(COPIES)[1:]):
+        effort = _effort(expected_ns)
+        if effort is None and len(found) >= MIN_SIZES:
+            break
+        efforts[size_bytes] = effort = effort or _SLOWEST
+        found.append(errand(bench, ends, size_bytes, effort, one_way_ns))
+        if next_bytes is not None:
+            bytes_ns = max(0.0, found[-1].copy_ns - one_way_ns)
+            expected_ns = one_way_ns + bytes_ns * next_bytes / size_bytes
+    return tuple(found)
+
+
+def _together_bytes(efforts: Mapping[int, Effort]) -> int:
+    """Return the size at which copies meet: medium, and not so long that few of them are made."""
+    sizes = [size for size, effort in efforts.items() if effort.copies is not None]
+    return max((size for size in sizes if size <= BOTH_WAYS_BYTES), default=min(efforts))
+
+
+def _effort(copy_ns: float) -> Effort | None:
+    """Return how to measure copies that take about that long, None if they take too long."""
+    return next((effort for most_ns, effort in _EFFORTS.items() if copy_ns <= most_ns), None)
+
+
+def _second_pair(one: Sequence[str], other: Sequence[str]) -> _Ends | None:
+    """Return devices beside the first of each host, as far as there are; None if there are none."""
+    if len(one) == len(other) == 1:
+        return None
+    return one[len(one) > 1], other[len(other) > 1]

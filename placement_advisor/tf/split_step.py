@@ -1,0 +1,550 @@
+"""Builds the step of a split batch: traces it at its shares and joins the graphs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
+from placement_advisor.candidates.batch_split.plan import (
+    SPLIT,
+    check_alike,
+    check_no_pairs,
+    finished,
+    goes_on,
+    kept_statistics,
+    plan_split,
+    share_folder,
+)
+from placement_advisor.candidates.batch_split.split_graph import (
+    FAMILY,
+    SplitGraph,
+    SplitTraces,
+    Wiring,
+    split_graph,
+)
+from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
+from placement_advisor.graph.op_work import elementwise
+from placement_advisor.tf.answers import TracedShare, TracedSplit
+from placement_advisor.tf.split_merging import (
+    assumed_mergings,
+    batch_axes,
+    found_mergings,
+    node_tensor,
+    tensor_of,
+)
+from placement_advisor.tf.trace.bundle import Split
+from placement_advisor.tf.trace.flat_step import suffix_functions
+from placement_advisor.tf.trace.loops import Loop
+from placement_advisor.tf.trace.tracer import trace_step, traced_step
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping, Sequence
+
+    from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.candidates.batch_split.split_graph import Added
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.load.loaded_step import LoadedStep
+    from placement_advisor.tf.trace.bundle import Bundle, State
+    from placement_advisor.tf.trace.flat_step import FlatStep
+    from placement_advisor.tf.trace.tracer import TracedStep
+
+
+_FRAME, _SHARED_NAME, _SEED = "frame_name", "shared_name", "seed2"
+
+
+def split_graph_def(
+    whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring, ops: Container[str]
+) -> Any:
+    """Return the graph of the split step; ``shares`` has the trace of each replica.
+
+    ``ops`` are the ops of the split step's op graph; no others are written.
+    """
+    written = whole.graph_def()
+    nodes = list(_moved(written, _Names(whole, wiring, None), ops))
+    del written.node[:]
+    written.node.extend(nodes)
+    for replica, share in enumerate(shares):
+        part = share.graph_def()
+        suffix_functions(part, f"_{wiring.prefix}_{replica}")
+        written.node.extend(_moved(part, _Names(share, wiring, replica), ops))
+        written.library.MergeFrom(part.library)
+    types = {node.name: [spec.dtype for spec in node.outputs] for node in whole.ops}
+    for added in wiring.added():
+        if added.name in ops:
+            _append(written, added, types, len(shares))
+    return written
+
+
+def _moved(trace: Any, names: _Names, ops: Container[str]) -> Iterator[Any]:
+    return (names.moved(node) for node in trace.node if names.split_op(node.name) in ops)
+
+
+def split_loops(whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring) -> dict[str, Loop]:
+    """Return what the loops of the split step stand for."""
+    found = {}
+    for replica, step in ((None, whole), *enumerate(shares)):
+        names = _Names(step, wiring, replica)
+        for name, loop in step.loops.items():
+            if (replica is None) != wiring.plan.is_copied(name):
+                found[wiring.copy(name, replica)] = names.loop(loop)
+    return found
+
+
+class _Names:
+    """What the nodes of one trace are called in the split step, and what they read there."""
+
+    def __init__(self, step: FlatStep, wiring: Wiring, replica: int | None) -> None:
+        self._wiring, self._replica = wiring, replica
+        self._loop_of = {
+            member: name for name, loop in step.loops.items() for member in loop.members
+        }
+        self._leaving = {
+            tensor: (name, port)
+            for name, loop in step.loops.items()
+            for port, tensor in enumerate(loop.outputs)
+        }
+
+    def op(self, node: str) -> str:
+        """Return the op of the trace's op graph that a node belongs to."""
+        return self._loop_of.get(node, node)
+
+    def split_op(self, node: str) -> str | None:
+        """Return the op of the split step that a node goes to, None if its copies are elsewhere."""
+        op, plan = self.op(node), self._wiring.plan
+        is_here = op not in plan.replicated if self._replica is None else plan.is_copied(op)
+        return self._wiring.copy(op, self._replica) if is_here else None
+
+    def loop(self, loop: Loop) -> Loop:
+        """Return a loop of the trace as one of the split step."""
+        return Loop(
+            members=tuple(self._copy(member, self._replica) for member in loop.members),
+            outputs=tuple((self._copy(name, self._replica), port) for name, port in loop.outputs),
+        )
+
+    def moved(self, node: Any) -> Any:
+        """Return a node of the trace as a node of the split step."""
+        moved = tf.compat.v1.NodeDef()
+        moved.CopyFrom(node)
+        moved.name = self._copy(node.name, self._replica)
+        del moved.input[:]
+        for reference in node.input:
+            moved.input.extend(self._read(reference, node.name))
+        if self._replica is not None and moved.name != node.name:
+            for attribute in (_FRAME, _SHARED_NAME):
+                if attribute in moved.attr:
+                    scope = f"{self._wiring.prefix}_{self._replica}/".encode()
+                    moved.attr[attribute].s = scope + moved.attr[attribute].s
+            if moved.attr[_SEED].i if _SEED in moved.attr else 0:
+                moved.attr[_SEED].i += self._replica  # Else all draw the same numbers.
+        return moved
+
+    def _copy(self, node: str, replica: int | None) -> str:
+        is_copied = self._wiring.copy(self.op(node), replica) != self.op(node)
+        return f"{self._wiring.prefix}_{replica}/{node}" if is_copied else node
+
+    def _read(self, reference: str, reader: str) -> list[str]:
+        if reference.startswith("^"):
+            befores = self._wiring.befores(self.op(reference[1:]), self._replica)
+            replicas = range(len(befores)) if len(befores) > 1 else [self._replica]
+            return [f"^{self._copy(reference[1:], replica)}" for replica in replicas]
+        name, _, port = reference.partition(":")
+        tensor = name, int(port or 0)
+        leaving = self._leaving.get(tensor)
+        is_within = self.op(name) != name and self.op(name) == self.op(reader)
+        if is_within or (leaving is None and self.op(name) != name):
+            return [_input_reference((self._copy(name, self._replica), tensor[1]))]
+        wanted = leaving or tensor
+        moved = self._wiring.tensor(wanted, self._replica)
+        for replica in (self._replica, 0):
+            if moved == (self._wiring.copy(wanted[0], replica), wanted[1]):
+                moved = self._copy(name, replica), tensor[1]
+                break
+        return [_input_reference(moved)]
+
+
+def _append(written: Any, added: Added, types: Mapping[str, Sequence[str]], replicas: int) -> None:
+    node = written.node.add(name=added.name, op=added.kind)
+    node.input.extend(map(_input_reference, added.inputs))
+    dtype = tf.int32 if added.like is None else tf.as_dtype(types[added.like[0]][added.like[1]])
+    if added.kind == "Const":
+        node.attr["dtype"].type = dtype.as_datatype_enum
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(added.value, dtype=dtype))
+        return
+    node.attr["T"].type = dtype.as_datatype_enum
+    if added.kind in ("AddN", "ConcatV2"):
+        node.attr["N"].i = replicas
+    if added.kind == "ConcatV2":
+        node.attr["Tidx"].type = tf.int32.as_datatype_enum
+    if added.kind == "SplitV":
+        node.attr["num_split"].i = replicas
+        node.attr["Tlen"].type = tf.int32.as_datatype_enum
+
+
+def _input_reference(tensor: Tensor) -> str:
+    name, port = tensor
+    return f"{name}:{port}" if port else name
+
+
+_REASON = re.compile(r"^(?:.*: |\s*)((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStep:
+    """A step whose batch is split, as an op graph and, with its state, as what can be run.
+
+    ``graphs`` and ``weak`` are those of `TracedSplit`; what can be run is that of `FAMILY`. ``own``
+    are ops that compute something of a replica's own.
+    """
+
+    graphs: Mapping[str, SplitGraph]
+    weak: Mapping[str, SplitGraph]
+    wiring: Wiring
+    whole: TracedStep
+    shares: tuple[TracedStep, ...]
+    own: tuple[str, ...]
+
+    def graph_def(self) -> Any:
+        """Return the split step as a GraphDef."""
+        shares = [share.flat for share in self.shares]
+        return split_graph_def(self.whole.flat, shares, self.wiring, self.graphs[FAMILY].graph)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs: those that are not split, and each replica's share of the others."""
+        return tuple(name for name, _, _ in self._columns())
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and type of each input."""
+        traces = (self.whole, *self.shares)
+        specs = [tf.nest.flatten(trace.loaded.specs) for trace in traces]
+        return {name: specs[trace][i] for name, trace, i in self._columns()}
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tensors that the step returns."""
+        return tuple(
+            _reference(self.wiring.tensor(tensor_of(name), None))
+            for name in self.whole.flat.outputs
+        )
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The ops that must run."""
+        return tuple(
+            name for target in self.whole.flat.targets for name in self.wiring.befores(target, None)
+        )
+
+    @property
+    def loops(self) -> dict[str, Loop]:
+        """What loops of the op graph stand for."""
+        return split_loops(self.whole.flat, [share.flat for share in self.shares], self.wiring)
+
+    @property
+    def state(self) -> State:
+        """What the step captured; each replica looks up in a table of its own."""
+        state = self.whole.flat.state
+        return replace(state, tables=self._copied(state.tables))
+
+    def bundle(self) -> Bundle:
+        """Return the split step with the values of its state.
+
+        Raises:
+            ModelError: it calls back into Python.
+        """
+        plain = self.whole.flat.bundle(self.whole.batches())
+        batches = [self.whole.batches(), *(share.batches() for share in self.shares)]
+        return replace(
+            plain,
+            graph_def=self.graph_def(),
+            inputs=self.inputs,
+            outputs=self.outputs,
+            targets=self.targets,
+            tables=self._copied(plain.tables),
+            loops=self.loops,
+            batches=tuple(
+                tuple(batches[trace][number][i] for _, trace, i in self._columns())
+                for number in range(len(self.whole.loaded.batches))
+            ),
+            split=self._split(),
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether replicas draw random numbers of their own."""
+        return bool(self._drawn())
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The variables that only keep statistics of the batch."""
+        return kept_statistics(self.whole.graph, self.wiring.plan)
+
+    def _drawn(self) -> list[str]:
+        graph = self.whole.graph
+        return [name for name in self.own if graph.op(name).kind in elementwise.RANDOM_FORMULAS]
+
+    def _split(self) -> Split:
+        plan, graph = self.wiring.plan, self.whole.graph
+        outputs = [tensor_of(name) for name in self.whole.flat.outputs]
+        sizes = [
+            {
+                (node.name, port): spec.shape
+                for node in trace.flat.ops
+                for port, spec in enumerate(node.outputs)
+            }
+            for trace in (self.whole, self.shares[0])
+        ]
+        return Split(
+            samples=self.wiring.shares,
+            finished=tuple(
+                (node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
+                for tensor in finished(graph, plan, outputs)
+            ),
+            growing=frozenset(
+                node_tensor(tensor, self.whole.flat)
+                for tensor, shape in sizes[0].items()
+                if shape != sizes[1][tensor]
+            ),
+            draws=self.draws,
+            takes_statistics=len(self._drawn()) < len(self.own),
+            goes_on=goes_on(graph, plan),
+            statistics=self.statistics,
+        )
+
+    def divided(self, values: Sequence[Any]) -> list[Any]:
+        """Return the tensors of ``inputs`` for those of the unsplit step."""
+        parts: dict[str, Any] = {}
+        for name, value in zip(self.whole.flat.inputs, values, strict=True):
+            if self.wiring.plan.is_copied(name):
+                shares = tf.split(value, self.wiring.shares)
+                parts |= {self.wiring.copy(name, i): part for i, part in enumerate(shares)}
+            else:
+                parts[name] = value
+        return [parts[name] for name in self.inputs]
+
+    def _copied(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return tables under the names that they have in the split step."""
+        return {
+            self.wiring.copy(name, replica): table
+            for name, table in tables.items()
+            for replica in (None, *range(len(self.shares)))
+            if (replica is None) != self.wiring.plan.is_copied(name)
+        }
+
+    def _columns(self) -> list[tuple[str, int, int]]:
+        """Return each input's name, its trace (0 is the whole batch), and its place there."""
+        found = []
+        for i, name in enumerate(self.whole.flat.inputs):
+            if self.wiring.plan.is_copied(name):
+                found += [(self.wiring.copy(name, r), 1 + r, i) for r in range(len(self.shares))]
+            else:
+                found.append((name, 0, i))
+        return found
+
+
+def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
+    """Trace a step on some samples of its batches.
+
+    Raises:
+        BatchSplitError: it takes no such batch.
+    """
+    return _traced(whole, whole.loaded.part(start, stop))
+
+
+def trace_batch_repeated(whole: TracedStep, times: int) -> OpGraph:
+    """Trace a step on its batch several times over; the graph differs from its own in sizes alone.
+
+    Raises:
+        BatchSplitError: it takes no such batch, or the graph differs in more.
+    """
+    graph = _traced(whole, whole.loaded.repeated(times)).graph
+    check_alike(graph, whole.graph)
+    return graph
+
+
+def _traced(whole: TracedStep, loaded: LoadedStep) -> TracedStep:
+    try:
+        return trace_step(whole.path, loaded, like=whole)
+    except ModelError as error:
+        # The message of an error ends where the user's lines begin; that of one within a traced
+        # function is itself such a stack, and has the reason last.
+        reasons = _REASON.findall(error.message) or error.message.strip().splitlines()
+        raise BatchSplitError(f"it takes no batch of {loaded.batch_size}: {reasons[-1]}") from None
+
+
+def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:
+    """Trace a step at each share of its batch and put the split step together.
+
+    Unless it may ``run``, how tensors are merged is assumed from their sizes and types.
+
+    Raises:
+        BatchSplitError: the batch cannot be split, or not so.
+    """
+    wiring, parts, own = _wired(whole, shares, run=run)
+    traced = [part.graph for part in parts]
+    alike = replace(wiring, shares=(whole.loaded.batch_size or 0,) * len(parts))
+    ends = _ends(whole)
+    wholes = [whole.graph] * len(parts)
+    graphs = {FAMILY: split_graph(whole.graph, traced, wiring, *ends)}
+    weak = {FAMILY: split_graph(whole.graph, wholes, alike, *ends)}
+    if len(set(shares)) == 1:
+        graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
+        weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
+    return SplitStep(
+        graphs=graphs,
+        weak=weak,
+        wiring=wiring,
+        whole=whole,
+        shares=tuple(parts),
+        own=own,
+    )
+
+
+def split_traces(whole: TracedStep, shares: Sequence[int]) -> SplitTraces:
+    """Trace a step at each share of its batch, for whoever puts split steps together; none runs.
+
+    Raises:
+        BatchSplitError: the batch cannot be split, or not so.
+    """
+    wiring, parts, _ = _wired(whole, shares, run=False)
+    outputs, targets = _ends(whole)
+    return SplitTraces(
+        whole=whole.graph,
+        shares={size: part.graph for size, part in zip(shares, parts, strict=True)},
+        wiring=wiring,
+        outputs=tuple(outputs),
+        targets=tuple(targets),
+    )
+
+
+def _wired(
+    whole: TracedStep, shares: Sequence[int], *, run: bool
+) -> tuple[Wiring, list[TracedStep], tuple[str, ...]]:
+    """Return how a split step is wired, its traces by replica, and what is a replica's own."""
+    size = whole.loaded.batch_size
+    if size is None:
+        raise BatchSplitError("the size of its batch is not known")
+    if sum(shares) != size:
+        raise BatchSplitError(f"shares of {sum(shares)} samples do not make its batch of {size}")
+    if not all(0 < share < size for share in shares):
+        raise BatchSplitError(
+            f"a batch of {size} cannot be shared as {', '.join(map(str, shares))}"
+        )
+    traces: dict[int, TracedStep] = {}
+    parts = []
+    start = 0
+    for share in shares:
+        stop = start + share
+        if share not in traces:
+            traces[share] = trace_share(whole, start, stop)
+        parts.append(replace(traces[share], loaded=whole.loaded.part(start, stop)))
+        start = stop
+    outputs, _ = _ends(whole)
+    plan, *others = (plan_split(whole.graph, trace.graph, outputs) for trace in traces.values())
+    if not run:
+        # Whether replicas compute what the whole does is then not seen.
+        for share, trace in traces.items():
+            check_no_pairs(whole.graph, trace.graph, size / share)
+    if any(other != plan for other in others):
+        raise BatchSplitError("what belongs to a sample differs between the sizes of shares")
+    axes = batch_axes(plan, whole.flat, parts[0].flat)
+    mergings, own = (
+        found_mergings(plan, whole, parts, axes) if run else assumed_mergings(plan, whole, axes)
+    )
+    wiring = Wiring(
+        plan=plan,
+        shares=tuple(shares),
+        merges={tensor: merging.merge for tensor, merging in mergings.items()},
+        axes=axes,
+    )
+    return wiring, parts, own
+
+
+def _ends(whole: TracedStep) -> tuple[list[Tensor], Sequence[str]]:
+    """Return the tensors that the step returns, and the ops that must run."""
+    return [tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
+
+
+def _reference(tensor: Tensor) -> str:
+    return f"{tensor[0]}:{tensor[1]}"
+
+
+def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit | BatchSplitError:
+    """Split the batch of the traced workload of this process, or say why that cannot be done.
+
+    Bundles of the split step and of each share go into ``folder``, as `SPLIT` and `share_folder`.
+    Without one no step runs.
+    """
+    try:
+        step = split_step(traced_step(), samples, run=folder is not None)
+        if folder is not None:
+            _save(step.bundle(), Path(folder) / SPLIT)
+            for share in step.shares:
+                bundle = share.flat.bundle(share.batches())
+                _save(bundle, Path(folder) / share_folder(share.loaded.batch_size or 0))
+    except BatchSplitError as error:
+        return error
+    except AdvisorError as error:
+        return BatchSplitError(error.message)
+    return TracedSplit(
+        graphs=step.graphs,
+        weak=step.weak,
+        samples=samples,
+        shares={
+            share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())
+            for share in step.shares
+        },
+        own=step.own,
+        draws=step.draws,
+        statistics=step.statistics,
+    )
+
+
+def trace_split(samples: tuple[int, ...]) -> SplitTraces | BatchSplitError:
+    """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
+    try:
+        return split_traces(traced_step(), samples)
+    except BatchSplitError as error:
+        return error
+    except AdvisorError as error:
+        return BatchSplitError(error.message)
+
+
+def trace_repeated(times: int) -> OpGraph | BatchSplitError:
+    """Trace the workload of this process on its batch several times over, or say why it cannot."""
+    try:
+        return trace_batch_repeated(traced_step(), times)
+    except BatchSplitError as error:
+        return error
+    except AdvisorError as error:
+        return BatchSplitError(error.message)
+
+
+def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare] | BatchSplitError:
+    """Trace the workload of this process at several batch sizes, or say why that cannot be done.
+
+    A bundle of each goes into ``folder``, as `share_folder`.
+    """
+    whole = traced_step()
+    found = {}
+    try:
+        for size in sizes:
+            share = whole if size == whole.loaded.batch_size else trace_share(whole, 0, size)
+            _save(share.flat.bundle(share.batches()), Path(folder) / share_folder(size))
+            found[size] = TracedShare(graph=share.graph, members=share.members())
+    except BatchSplitError as error:
+        return error
+    except AdvisorError as error:
+        return BatchSplitError(error.message)
+    return found
+
+
+def _save(bundle: Bundle, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    bundle.save(folder)
