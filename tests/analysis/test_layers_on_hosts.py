@@ -8,9 +8,10 @@ import pytest
 from split_steps import split_towers, two_towers
 
 from placement_advisor.analysis.scaled_steps import FoldedSteps, simulated, simulator_of
-from placement_advisor.candidates import pipeline, towers
+from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_graph import unsplit
+from placement_advisor.candidates.towers import propose_towers
 from placement_advisor.cost.rings import ALL_DEVICES, between_hosts, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
@@ -21,22 +22,22 @@ from placement_advisor.simulator.simulator import Simulator
 NETWORK = Ring(members=2, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)
 
 
-def within(family, graph, host):
-    found = family.propose(graph, roofline_by_place(graph, host), host)
+def within(propose, graph, host):
+    found = propose(graph, roofline_by_place(graph, host), host)
     assert isinstance(found, Placement)
     return found
 
 
-@pytest.mark.parametrize("family", [towers, pipeline])
+@pytest.mark.parametrize("propose", [propose_towers, pipeline.propose])
 @pytest.mark.parametrize(
     ("hosts", "text", "levels"),
     [(2, "2xV100-NVLink", [2]), (2, "4xT4", [2]), (4, "2xA100", [2, 2]), (3, "2xT4", [3])],
 )
-def test_one_host_steps_as_all_of_them_do(family, hosts, text, levels):
+def test_one_host_steps_as_all_of_them_do(propose, hosts, text, levels):
     host = read_hardware(text)
     rings = [ring_of_devices(host), *(replace(NETWORK, members=units) for units in levels)]
     traces = split_towers(hosts)
-    placement = within(family, traces.whole, host)
+    placement = within(propose, traces.whole, host)
     whole = read_hardware(f"{hosts}x({text})-Ethernet100")
     devices = tuple(replace(d, remote_start_ns=0, remote_end_ns=0) for d in whole.devices)
     whole = replace(whole, devices=devices)
@@ -52,11 +53,11 @@ def test_one_host_steps_as_all_of_them_do(family, hosts, text, levels):
     assert collectives.sum() == 3
 
 
-@pytest.mark.parametrize("family", [towers, pipeline])
-def test_on_one_host_the_step_is_the_placed_one(family):
+@pytest.mark.parametrize("propose", [propose_towers, pipeline.propose])
+def test_on_one_host_the_step_is_the_placed_one(propose):
     host, graph = read_hardware("2xV100-NVLink"), two_towers(4)
     costs = roofline_by_place(graph, host)
-    placement = within(family, graph, host)
+    placement = within(propose, graph, host)
     alike = replace(ring_of_devices(host), members=1)
     found = FoldedSteps(host).laid_out(placement, unsplit(graph, 4), host, [alike])
     assert found.outline.step_ns == Simulator(graph, costs, host).step_ns(placement)
@@ -65,7 +66,7 @@ def test_on_one_host_the_step_is_the_placed_one(family):
 def test_a_device_without_layers_slows_nothing_down():
     graph = two_towers(4)
     pair, host = read_hardware("2xA100"), read_hardware("4xA100")
-    placement = within(towers, graph, pair)
+    placement = within(propose_towers, graph, pair)
     found = [
         FoldedSteps(each).laid_out(placement, unsplit(graph, 4), each, [ring_of_devices(each)])
         for each in (pair, host)
@@ -89,7 +90,7 @@ def test_what_one_device_of_each_host_exchanges_goes_between_hosts_alone():
 
 def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
     host, graph = read_hardware("2xA100"), two_towers(4)
-    placement, rings = within(towers, graph, host), [ring_of_devices(host)]
+    placement, rings = within(propose_towers, graph, host), [ring_of_devices(host)]
     traces = unsplit(graph, 4)
     itself = {name: name for name in host.place_names()}
     proposed = DataParallelSteps(traces).laid_out(placement, [itself], ALL_DEVICES)

@@ -34,10 +34,10 @@ def cluster_of(*devices, hosts=(), latency_ns=10) -> Cluster:
     return Cluster(devices=devices, hosts=tuple(hosts), links=links)
 
 
-def proposed(family, graph, costs, *devices):
+def proposed(propose, graph, costs, *devices):
     """Return what a family proposes for devices on which every op takes the same."""
     cluster = cluster_of(*devices)
-    return family.propose(graph, costs.everywhere(cluster), cluster)
+    return propose(graph, costs.everywhere(cluster), cluster)
 
 
 class _Builder:

@@ -74,7 +74,7 @@ def test_of_what_an_op_makes_only_what_leaves_its_layer_is_copied():
     cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
     costs = CostTable(costs={"apart": cost, "next": cost})
     # 100 ns and a copy of 5 bytes, 15 ns, on either side; 500 bytes stay where they are.
-    found = proposed(pipeline, OpGraph(ops, edges), costs, "d0", "d1")
+    found = proposed(pipeline.propose, OpGraph(ops, edges), costs, "d0", "d1")
     assert found.device_of == {"apart": "d0", "inner": "d0", "next": "d1"}
 
 
@@ -164,7 +164,7 @@ def test_thousands_of_layers_are_cut_in_the_middle_as_well():
     graph = OpGraph(ops, edges)
     cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
     costs = CostTable(costs={op.name: cost for op in ops})
-    found = proposed(pipeline, graph, costs, "a", "b")
+    found = proposed(pipeline.propose, graph, costs, "a", "b")
     devices = [found.device_of[op.name] for op in ops]
     assert devices.count("a") == pytest.approx(count / 2, abs=5)
     assert sum(one != other for one, other in pairwise(devices)) == 1

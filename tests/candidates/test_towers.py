@@ -1,8 +1,8 @@
 import pytest
 from step_graphs import Call, cluster_of, deepconn, proposed, training_step
 
-from placement_advisor.candidates import towers as family
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.towers import propose_towers
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -13,7 +13,7 @@ from placement_advisor.machine.devices import Device
 def split(calls, count=2, *, priced=True):
     graph, costs = training_step(calls)
     devices = tuple(f"d{i}" for i in range(count))
-    placement = proposed(family, graph, costs if priced else CostTable(costs={}), *devices)
+    placement = proposed(propose_towers, graph, costs if priced else CostTable(costs={}), *devices)
     if isinstance(placement, Placement):
         placement.check(graph, devices)
         return placement, placement.by_layer(graph)
@@ -46,7 +46,7 @@ def test_deepconn_is_split_into_its_two_towers_with_all_that_is_shared_in_one_pl
 
 def test_deepconn_gradients_slots_and_updates_follow_their_tower():
     graph, costs = training_step(deepconn())
-    device_of = proposed(family, graph, costs, "d0", "d1").device_of
+    device_of = proposed(propose_towers, graph, costs, "d0", "d1").device_of
     for role in (Role.BACKWARD, Role.UPDATE):
         for op in graph.ops:
             if op.role is role and "user_" in op.name and "rate" not in op.name:
@@ -62,7 +62,7 @@ def test_a_layer_moves_to_its_shared_variable_with_ops_that_do_not_read_it():
     mask = Op(name="embedding@2/mask", kind="NotEqual", layer="embedding@2", output_bytes=(8,))
     of_ids = Edge("lookup@2/op", mask.name, 0, 2_560)
     masked = OpGraph([*graph.ops, mask], [*graph.edges, of_ids])
-    device_of = proposed(family, masked, costs, "d0", "d1").device_of
+    device_of = proposed(propose_towers, masked, costs, "d0", "d1").device_of
     assert {device_of[name] for name in ("words", "embedding@2/op", mask.name)} == {"d0"}
 
 
@@ -213,7 +213,7 @@ def test_of_uneven_devices_the_faster_gets_the_heaviest_tower_and_the_trunk():
     graph, costs = training_step(calls)
     cluster = cluster_of("slow", "fast")
     tables = {"slow": costs.scaled(2), "fast": costs}
-    layers = family.propose_towers(graph, tables, cluster).by_layer(graph)
+    layers = propose_towers(graph, tables, cluster).by_layer(graph)
     # a is done at 400 on fast; b and c at 400 and 600 on slow, but c at 500 on fast.
     assert {layer for layer, device in layers.items() if device == "slow"} == {"b_0", "b_1"}
     assert layers["join"] == layers["loss"] == "fast"
@@ -224,7 +224,7 @@ def test_launches_count_in_what_a_tower_takes():
     calls = joined(chain("few", 1, cost_ns=40), chain("many", 3, cost_ns=0))
     graph, costs = training_step(calls)
     cluster = cluster_of(*(Device(name=n, kind="CPU", launch_overhead_ns=10) for n in ("a", "b")))
-    found = family.propose_towers(graph, costs.everywhere(cluster), cluster)
+    found = propose_towers(graph, costs.everywhere(cluster), cluster)
     assert found.rationale == "2 towers joined by 'join': many_* on a, few_0 on b"
 
 
@@ -236,5 +236,5 @@ def test_what_the_optimizer_does_for_the_trunk_fills_its_device_first():
     update = {"w/total": OpCost(time_ns=200, basis=CostBasis.MEASURED)}
     for more, device in (({}, "d0"), (update, "d1")):
         priced = CostTable(costs={**costs.costs, **more})
-        layers = proposed(family, graph, priced, "d0", "d1").by_layer(graph)
+        layers = proposed(propose_towers, graph, priced, "d0", "d1").by_layer(graph)
         assert layers["c_0"] == device

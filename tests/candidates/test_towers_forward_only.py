@@ -1,8 +1,8 @@
 from hypothesis import given, settings
 from step_graphs import Call, deepconn, models, proposed, training_step
 
-from placement_advisor.candidates import towers
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.towers import propose_towers, propose_towers_forward_only
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -10,7 +10,10 @@ from placement_advisor.graph.placement import Placement
 
 def both(calls):
     graph, costs = training_step(calls)
-    return graph, *(proposed(family, graph, costs, "d0", "d1") for family in (towers, towers))
+    return graph, *(
+        proposed(propose, graph, costs, "d0", "d1")
+        for propose in (propose_towers, propose_towers_forward_only)
+    )
 
 
 def test_the_backward_pass_of_the_second_tower_stays_on_the_first_device():
@@ -39,7 +42,7 @@ def test_a_step_without_a_backward_pass_has_nothing_to_leave_behind():
     kept = [op for op in graph.ops if op.role is not Role.BACKWARD]
     names = {op.name for op in kept}
     edges = [e for e in graph.edges if {e.producer, e.consumer} <= names]
-    found = proposed(towers, OpGraph(kept, edges), costs, "d0", "d1")
+    found = proposed(propose_towers_forward_only, OpGraph(kept, edges), costs, "d0", "d1")
     assert found == NotApplicable(
         family="towers-forward-only", reason="the step has no backward pass"
     )
