@@ -169,7 +169,7 @@ def analyze(
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
     from placement_advisor.analysis.progress import SilentListener
     from placement_advisor.report.analysis_folder import analyze_into_folder
-    from placement_advisor.report.notebook_bar import NotebookBar, notebook_display
+    from placement_advisor.report.progress import NotebookProgressBar, notebook_display
     from placement_advisor.report.python_report import Report
     from placement_advisor.tf.load.model_source import ModelSource, split_name
 
@@ -211,7 +211,7 @@ def analyze(
     display = notebook_display()
     if display is None:
         return Report(analyze_into_folder(options, SilentListener()), options.folder)
-    bar = NotebookBar(display)
+    bar = NotebookProgressBar(display)
     try:
         analysis = analyze_into_folder(options, bar)
     except BaseException:

@@ -50,11 +50,10 @@ def _failures(root: Path, model: str) -> Iterator[str]:
     from placement_advisor.check.check_models import CheckOptions, check_models
     from placement_advisor.check.problems import Status
     from placement_advisor.check.project_files import find_config, read_config
-    from placement_advisor.report.check.check_text import explanation
-    from placement_advisor.report.check.check_words import tell
+    from placement_advisor.report.check_report import explanation, model_reports
 
     config = read_config(find_config(root))
-    for told in tell(check_models(config, CheckOptions(only=(model,)), _Notes())):
+    for told in model_reports(check_models(config, CheckOptions(only=(model,)), _Notes())):
         if told.status is not Status.PASSED:
             yield "\n".join([f"{told.model} ({told.place})", *explanation(told)])
         else:

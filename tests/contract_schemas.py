@@ -13,19 +13,13 @@ from pydantic import TypeAdapter
 
 from placement_advisor.graph.placement import PlacementFile
 from placement_advisor.results import contracts
-from placement_advisor.results.acceptance import Acceptance
 from placement_advisor.results.analysis import Analysis
-from placement_advisor.results.balance import Balance
-from placement_advisor.results.calibration import Calibration
 from placement_advisor.results.check import Check
 from placement_advisor.results.difference import Difference
-from placement_advisor.results.doctor import Doctor
-from placement_advisor.results.hardware import Hardware
-from placement_advisor.results.hosts import Hosts
-from placement_advisor.results.profile import Profile
-from placement_advisor.results.scaling import Scaling
-from placement_advisor.results.search import Search
-from placement_advisor.results.simulation import Simulation
+from placement_advisor.results.doctor import Doctor, Hosts
+from placement_advisor.results.machine import Acceptance, Calibration, Hardware
+from placement_advisor.results.plans import Balance, Scaling, Search
+from placement_advisor.results.steps import Profile, Simulation
 from placement_advisor.results.trace import Trace
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"

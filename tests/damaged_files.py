@@ -22,8 +22,8 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
-from placement_advisor.report.analysis.screen import MOST_LINES, screen
 from placement_advisor.report.find_analysis import read_analysis
+from placement_advisor.report.screen import MOST_LINES, screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.analysis.progress import TimeAhead
-from placement_advisor.report.notebook_bar import NotebookBar, notebook_display
+from placement_advisor.report.progress import NotebookProgressBar, notebook_display
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
@@ -72,7 +72,7 @@ def test_a_bar_grows_and_ends_full(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     shown = Shown()
-    bar = NotebookBar(shown.display)
+    bar = NotebookProgressBar(shown.display)
     bar.expect(TimeAhead(stage_s=20.0, later_s=20.0))
     now[0] += 10.0
     bar.working("running", 1, 4, "towers")

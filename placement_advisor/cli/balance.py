@@ -76,13 +76,13 @@ def balance(
         found = balanced(source, kind, devices, sizes, open_ports, watcher)
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.balance import Balance
+        from placement_advisor.results.plans import Balance
 
         print_json(plain(Balance.of(found)))
         return
     if not quiet:
         for warning in found.warnings:
             say(f"warning: {warning}")
-    from placement_advisor.report.balance_text import render_balance
+    from placement_advisor.report.plans import render_balance
 
     sys.stdout.write(render_balance(found))

@@ -83,11 +83,11 @@ def calibrate(
             say(f"warning: {warning}")
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.calibration import Calibration
+        from placement_advisor.results.machine import Calibration
 
         print_json(plain(Calibration.of(summary)))
         return
-    from placement_advisor.report.calibration_text import render_calibration
+    from placement_advisor.report.machine_texts import render_calibration
 
     sys.stdout.write(render_calibration(summary))
 

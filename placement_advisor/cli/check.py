@@ -174,7 +174,7 @@ def _keep(settings: Path, lock: Path, files: Iterable[Path]) -> None:
 def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) -> str:
     """Return the report in a format."""
     if form is Format.TEXT:
-        from placement_advisor.report.check.check_text import check_as_text
+        from placement_advisor.report.check_report import check_as_text
 
         return check_as_text(result, verbose=verbose)
     if form is Format.JSON:
@@ -183,14 +183,14 @@ def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) ->
 
         return _json(plain(Check.of(result)))
     if form is Format.GITHUB:
-        from placement_advisor.report.check.check_formats import check_as_github
+        from placement_advisor.report.check_report import check_as_github
 
         return check_as_github(_in_repository(result, root))
     if form is Format.SARIF:
-        from placement_advisor.report.check.check_formats import check_as_sarif
+        from placement_advisor.report.check_report import check_as_sarif
 
         return _json(check_as_sarif(_in_repository(result, root)))
-    from placement_advisor.report.check.check_markdown import check_as_markdown
+    from placement_advisor.report.check_report import check_as_markdown
 
     return check_as_markdown(result)
 

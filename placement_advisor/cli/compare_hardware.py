@@ -77,16 +77,16 @@ def compare_hardware(
     if png is not None:
         from placement_advisor.files.output import output_file
         from placement_advisor.report.pictures.canvas import save
-        from placement_advisor.report.pictures.scaling_plot import draw_scaling
+        from placement_advisor.report.pictures.result_plots import draw_scaling
 
         with output_file(png, option="--png", read=Path(source.path)) as put:
             put(lambda path: save(draw_scaling(found), path))
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.scaling import Scaling
+        from placement_advisor.results.plans import Scaling
 
         print_json(plain(Scaling.of(found)))
         return
-    from placement_advisor.report.scaling_text import render_hardware_comparison
+    from placement_advisor.report.plans import render_hardware_comparison
 
     sys.stdout.write(render_hardware_comparison(found))

@@ -25,8 +25,8 @@ def diff(
 ) -> None:
     """Say what changed between two analyses, and why the verdict did."""
     from placement_advisor.files.contract import plain
-    from placement_advisor.report.analysis.difference_text import render_difference
     from placement_advisor.report.find_analysis import find_analysis, read_analysis
+    from placement_advisor.report.screen import render_difference
     from placement_advisor.results.analysis import ANALYSIS
     from placement_advisor.results.difference import Difference, difference
 

@@ -103,7 +103,7 @@ def _hosts(asked: HostOptions, as_json: bool) -> bool:
         found = examine_hosts(asked, watcher)
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.hosts import Hosts
+        from placement_advisor.results.doctor import Hosts
 
         print_json(plain(Hosts.of(found)))
     else:
@@ -121,8 +121,8 @@ def _known_step(asked: HostOptions | None, bundle: Path, open_ports: bool, as_js
     from placement_advisor.files.output import output_file
     from placement_advisor.files.own_folders import scratch_folder
     from placement_advisor.machine.doctor.examine_machine import examine
-    from placement_advisor.report.acceptance import render_acceptance, write_bundle
-    from placement_advisor.results.acceptance import Acceptance
+    from placement_advisor.report.machine_texts import render_acceptance, write_bundle
+    from placement_advisor.results.machine import Acceptance
 
     if bundle.suffix != ".zip":
         raise AdvisorError(f"--bundle {bundle}: not the name of a bundle", hint="end it in .zip")

@@ -50,7 +50,7 @@ def graph(
     else:
         from placement_advisor.graph.graph_summary import summarize
         from placement_advisor.graph.op_graph import OpGraph
-        from placement_advisor.report.trace_summary import render_graph
+        from placement_advisor.report.steps import render_graph
 
         sys.stdout.write(render_graph(summarize(OpGraph.load(file)), graph_file=str(file)))
 

@@ -32,10 +32,10 @@ def hardware(
     presets = None if name is None else named_presets(name)
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.hardware import Hardware
+        from placement_advisor.results.machine import Hardware
 
         print_json(plain(Hardware.of(presets)))
         return
-    from placement_advisor.report.hardware_text import render_hardware
+    from placement_advisor.report.machine_texts import render_hardware
 
     sys.stdout.write(render_hardware(presets))

@@ -62,15 +62,15 @@ def profile(
         read = read_profile(path, graph=ops, ask_xprof=xprof, working=watcher.working)
         if as_json or form is Format.JSON:
             from placement_advisor.files.contract import plain
-            from placement_advisor.results.profile import Profile
+            from placement_advisor.results.steps import Profile
 
             text = json_text(plain(Profile.of(read)))
         elif form is Format.MARKDOWN:
-            from placement_advisor.report.profile_text import profile_as_markdown
+            from placement_advisor.report.steps import profile_as_markdown
 
             text = profile_as_markdown(read)
         else:
-            from placement_advisor.report.profile_text import render_profile
+            from placement_advisor.report.steps import render_profile
 
             text = render_profile(read)
         if put is None:

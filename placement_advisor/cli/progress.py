@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from placement_advisor.cli.output_streams import harmless, say
-from placement_advisor.report.time_left import TimeLeft
+from placement_advisor.report.progress import TimeLeft
 from placement_advisor.units import format_duration
 
 if TYPE_CHECKING:

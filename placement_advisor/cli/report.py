@@ -19,11 +19,11 @@ def report(
 ) -> None:
     """Write the analysis in a folder as one HTML file to pass on."""
     from placement_advisor.files.output import holding, output_file
-    from placement_advisor.report.find_analysis import is_text_alone, nothing_to_see
-    from placement_advisor.report.html.report_file import REPORT_FILE, report_html
+    from placement_advisor.report.find_analysis import is_text_only, text_only_error
+    from placement_advisor.report.html_file import REPORT_FILE, report_html
 
-    if is_text_alone(folder):
-        raise nothing_to_see(folder, shown="no pictures, and so no report.html")
+    if is_text_only(folder):
+        raise text_only_error(folder, shown="no pictures, and so no report.html")
     path = output or folder / REPORT_FILE
     text = report_html(folder)
     with output_file(path, option="-o") as put:

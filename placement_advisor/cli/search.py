@@ -58,7 +58,7 @@ def search(
     from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import placed_ops
-    from placement_advisor.results.search import Search
+    from placement_advisor.results.plans import Search
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.units import NS_PER_S
 
@@ -95,6 +95,6 @@ def search(
 
         print_json(plain(result))
         return
-    from placement_advisor.report.search_text import render_search
+    from placement_advisor.report.plans import render_search
 
     sys.stdout.write(render_search(result))

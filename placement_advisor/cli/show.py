@@ -17,7 +17,7 @@ from placement_advisor.files.log_files import LOG_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from placement_advisor.report.analysis.screen import Line
+    from placement_advisor.report.screen import Line
 
 # A step of a thousand candidates would not fill it.
 _MOST_BYTES = 10_000_000
@@ -59,8 +59,8 @@ def print_analysis(folder: Path, *, verbose: bool) -> None:
         return
     from rich.console import Console
 
-    from placement_advisor.report.analysis.screen import screen
     from placement_advisor.report.find_analysis import read_analysis
+    from placement_advisor.report.screen import screen
     from placement_advisor.results.analysis import ANALYSIS
 
     console = Console()

@@ -38,10 +38,10 @@ def simulate(
     told = simulate_file(graph, placement, hardware, trace)
     if as_json:
         from placement_advisor.files.contract import plain
-        from placement_advisor.results.simulation import Simulation
+        from placement_advisor.results.steps import Simulation
 
         print_json(plain(Simulation.of(told)))
         return
-    from placement_advisor.report.simulation_text import render_simulation
+    from placement_advisor.report.steps import render_simulation
 
     sys.stdout.write(render_simulation(told))

@@ -15,7 +15,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.files.output import output_file
 from placement_advisor.graph.op_graph import load_graph
 from placement_advisor.graph.placement import read_placement
-from placement_advisor.report.chrome_trace import chrome_trace
+from placement_advisor.report.steps import chrome_trace
 from placement_advisor.simulator.simulator import Origin, Simulation, simulation
 
 if TYPE_CHECKING:

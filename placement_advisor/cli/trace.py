@@ -85,6 +85,6 @@ def _print(traced: Traced, source: ModelSource, file: Path, *, as_json: bool) ->
         told = Trace.of(traced, summary, model_path=source.path, graph_file=str(file))
         print_json(plain(told))
         return
-    from placement_advisor.report.trace_summary import render_trace
+    from placement_advisor.report.steps import render_trace
 
     sys.stdout.write(render_trace(traced, summary, model_path=source.path, graph_file=str(file)))

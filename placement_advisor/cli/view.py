@@ -32,23 +32,23 @@ def view(
     """Show analyses in TensorBoard, running ones included, until Ctrl-C."""
     from placement_advisor.report.find_analysis import (
         NO_ANALYSIS,
+        find_runs,
         finished_analyses,
-        is_text_alone,
-        nothing_to_see,
+        is_text_only,
+        text_only_error,
     )
-    from placement_advisor.report.tensorboard.process import tensorboard
-    from placement_advisor.report.tensorboard.runs import find_runs
+    from placement_advisor.report.tensorboard.server import tensorboard
 
     logdir = folder or Path(defaults.OUTPUT)
     if not logdir.is_dir():
         raise AdvisorError(f"{logdir}: no such folder", hint=NO_ANALYSIS)
     root = logdir.resolve()
     quick = [
-        logdir / each.relative_to(root) for each in finished_analyses(root) if is_text_alone(each)
+        logdir / each.relative_to(root) for each in finished_analyses(root) if is_text_only(each)
     ]
     if next(find_runs(root), None) is None:
         if quick:
-            raise nothing_to_see(quick[0], shown="nothing to look at in TensorBoard")
+            raise text_only_error(quick[0], shown="nothing to look at in TensorBoard")
         raise AdvisorError(f"{logdir}: holds no analysis", hint=NO_ANALYSIS)
     for folder in quick:
         say(f"not shown, as it is text alone: {folder}; advisor show {shlex.quote(str(folder))}")

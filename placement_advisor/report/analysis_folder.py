@@ -12,15 +12,13 @@ from placement_advisor.files.contract import json_text, like
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output import output_folder
 from placement_advisor.profile.saved_profiles import CLIENT, keep_profiles
-from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
-from placement_advisor.report.analysis.statements import verdict_is_split
-from placement_advisor.report.html.report_file import REPORT_FILE, report_html
-from placement_advisor.report.pictures.break_even_plot import draw_break_even
+from placement_advisor.report.analysis_report import full_text, render_markdown
+from placement_advisor.report.html_file import REPORT_FILE, report_html
 from placement_advisor.report.pictures.canvas import save
-from placement_advisor.report.pictures.comparison_plot import draw_comparison
+from placement_advisor.report.pictures.result_plots import draw_break_even, draw_comparison
 from placement_advisor.report.pictures.timeline_plot import plot_timelines
-from placement_advisor.report.tensorboard.event_files import write_events
-from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
+from placement_advisor.report.statements import verdict_is_split
+from placement_advisor.report.tensorboard.logs import write_events, write_profile_runs
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.results import analysis as published
 from placement_advisor.results.analysis import (

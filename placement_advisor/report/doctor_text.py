@@ -25,7 +25,7 @@ def render_doctor(facts: MachineFacts) -> str:
     checks = check_all(facts)
     verdict = "`advisor analyze` cannot work" if any(check.blocks for check in checks) else ""
     last = Section("", [verdict, f"next: {next_command(facts, checks)}"])
-    return as_text([f"advisor {facts.advisor_version}", told_checks(checks), last], WIDTH)
+    return as_text([f"advisor {facts.advisor_version}", check_facts(checks), last], WIDTH)
 
 
 def render_hosts(found: HostsExamined) -> str:
@@ -39,18 +39,18 @@ def render_hosts(found: HostsExamined) -> str:
 
     parts: list[Part] = [f"advisor {__version__}"]
     for host in found.hosts:
-        checks = told_checks(host_checks(host, found.link))
+        checks = check_facts(host_checks(host, found.link))
         parts.append(Section("", [f"host {host.request.name}, {host.address}", checks]))
     if between := between_checks(found):
         title = f"between hosts, --link {found.link}"
-        parts.append(Section("", [title, told_checks(between)]))
+        parts.append(Section("", [title, check_facts(between)]))
     blocked = any(check.blocks for check in all_checks(found))
     verdict = "`advisor analyze` cannot work on these hosts" if blocked else ""
     parts.append(Section("", [verdict, Facts([("next: ", next_step(found))], label_width=6)]))
     return as_text(parts, WIDTH)
 
 
-def told_checks(checks: Sequence[Check]) -> Facts:
+def check_facts(checks: Sequence[Check]) -> Facts:
     """Return findings, which stand under one another, and what to do below each."""
     name_width = max([_NAME, *(len(check.name) + 1 for check in checks)])
     width = _STATE + name_width

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
-from placement_advisor.report.analysis.figures import (
+from placement_advisor.report.document import NOTHING, Table, as_html
+from placement_advisor.report.statements import (
+    failure_kind_text,
     in_timeline,
     predicted_range,
     predicted_speedup,
@@ -20,8 +22,6 @@ from placement_advisor.report.analysis.figures import (
     timed_ns,
     times_text,
 )
-from placement_advisor.report.analysis.statements import failure_kind_text
-from placement_advisor.report.document import NOTHING, Table, as_html
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Report:
     def plot_comparison(self) -> Axes:
         """Draw of what each candidate's step is made: compute, exposed copies, idle."""
         from placement_advisor.report.pictures.canvas import shown_page
-        from placement_advisor.report.pictures.comparison_plot import draw_comparison
+        from placement_advisor.report.pictures.result_plots import draw_comparison
 
         return _axes(draw_comparison(self.analysis, shown_page))[0]
 
@@ -102,8 +102,8 @@ class Report:
         Raises:
             AdvisorError: that was not looked for, or there is no split.
         """
-        from placement_advisor.report.pictures.break_even_plot import draw_break_even
         from placement_advisor.report.pictures.canvas import shown_page
+        from placement_advisor.report.pictures.result_plots import draw_break_even
 
         if self.analysis.break_even is None:
             raise AdvisorError(

@@ -19,7 +19,7 @@ from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.probe import WayTried
 from placement_advisor.report.doctor_text import render_hosts
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.results.hosts import Hosts
+from placement_advisor.results.doctor import Hosts
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.host_doctor import HostsExamined

@@ -22,10 +22,10 @@ from placement_advisor.analysis.machine_scaling import (
 from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY
 from placement_advisor.files.contract import plain
-from placement_advisor.report.pictures.scaling_plot import draw_scaling
-from placement_advisor.report.scaling_text import render_hardware_comparison
+from placement_advisor.report.pictures.result_plots import draw_scaling
+from placement_advisor.report.plans import render_hardware_comparison
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.results.scaling import Scaling as Published
+from placement_advisor.results.plans import Scaling as Published
 from placement_advisor.simulator.sensitivity import PredictedRatio
 
 # 640 samples a second. In the ways in which costs may be wrong, and without launches last, it takes

@@ -33,7 +33,7 @@ def one_run(folder: Path, began_s: float, *, update: bool) -> dict[str, float]:
     import placement_advisor.cli.app  # noqa: F401 - the command imports it
     from placement_advisor.check import check_models, check_step
     from placement_advisor.check.project_files import read_config
-    from placement_advisor.report.check.check_text import check_as_text
+    from placement_advisor.report.check_report import check_as_text
 
     spans = {"python": time.monotonic() - began_s, "trace": 0.0}
 

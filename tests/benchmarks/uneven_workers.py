@@ -28,7 +28,7 @@ from placement_advisor.cost.batch_balance import Balance, DeviceSpeed, best_by_l
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.report.balance_text import render_balance
+from placement_advisor.report.plans import render_balance
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource

@@ -10,7 +10,7 @@ from placement_advisor.check.causes import MEMORY_TOLERANCE, STEP_TOLERANCE
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.problems import CheckResult, ModelResult, ProblemCode, Status
 from placement_advisor.check.project_files import lock_text, read_config, read_lock
-from placement_advisor.report.check.check_text import check_as_text
+from placement_advisor.report.check_report import check_as_text
 
 MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
 # One and a half times what the models need.

@@ -19,7 +19,7 @@ from placement_advisor.graph.exchange import GraphFormat, graph_text
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.report.trace_summary import render_graph
+from placement_advisor.report.steps import render_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.progress import TimeAhead
 from placement_advisor.cli import progress as progress_module
 from placement_advisor.cli.progress import progress
-from placement_advisor.report import time_left
+from placement_advisor.report import progress as report_progress
 
 if TYPE_CHECKING:
     import pytest
@@ -87,7 +87,7 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
     now = [0.0]
-    for module in (progress_module, time_left):
+    for module in (progress_module, report_progress):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with progress(quiet=False) as watcher:
         watcher.expect(TimeAhead(stage_s=50, later_s=30))

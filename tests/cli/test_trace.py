@@ -13,7 +13,7 @@ from command_runs import Command, Ran, run_here
 
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op_graph import OpGraph, load_graph
-from placement_advisor.report.trace_summary import render_summary
+from placement_advisor.report.steps import render_summary
 from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from command_runs import _ROOT, LAUNCH
 from layer_models import model
 
-from placement_advisor.report.tensorboard.process import tensorboard
+from placement_advisor.report.tensorboard.server import tensorboard
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pytest
 from command_runs import Command, run_here, wait_until
 
 from placement_advisor.files.log_files import OVERVIEW
-from placement_advisor.report.tensorboard import process
+from placement_advisor.report.tensorboard import server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_a_taken_port_is_named(analysis: Path, taken_port: int) -> None:
 
 
 def test_a_missing_tensorboard_is_named(analysis: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "find_spec", lambda _: None)
+    monkeypatch.setattr(server, "find_spec", lambda _: None)
     assert error_of(str(analysis))[-2:] == [
         f"advisor: error: TensorBoard is not installed for {sys.executable}",
         f"advisor: hint: install it: {sys.executable} -m pip install tensorboard",

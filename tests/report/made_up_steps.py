@@ -10,7 +10,7 @@ from sample_analysis import sample
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile, compare
-from placement_advisor.report.pictures.bars import simulated_spans
+from placement_advisor.report.pictures.timeline_plot import simulated_spans
 from placement_advisor.simulator.schedule import (
     OpRun,
     Schedule,

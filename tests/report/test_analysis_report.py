@@ -14,12 +14,12 @@ from simulated_steps import towers_graph
 
 from placement_advisor.files.log_files import OVERVIEW
 from placement_advisor.measurement.measurement import Interval, Invariant, Violation
-from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
-from placement_advisor.report.analysis.screen import screen
-from placement_advisor.report.analysis.statements import scaling_lines
 from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.analysis_report import full_text, render_markdown
 from placement_advisor.report.document import escape
-from placement_advisor.report.pictures.layer_map import layer_map
+from placement_advisor.report.pictures.layer_layout import layer_map
+from placement_advisor.report.screen import screen
+from placement_advisor.report.statements import scaling_lines
 from placement_advisor.report.tensorboard.tab import Overview, Tab, read_overview
 from placement_advisor.results.analysis import scaling
 from placement_advisor.tf.answers import LeftOut

@@ -12,9 +12,9 @@ from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import Balance, best_by_lines, other_batches, speed_of
 from placement_advisor.cost.batch_memory import BatchMemory, best_batch
 from placement_advisor.files.contract import plain
-from placement_advisor.report.balance_text import render_balance
-from placement_advisor.results.balance import Balance as Published
+from placement_advisor.report.plans import render_balance
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.plans import Balance as Published
 
 MS = 1_000_000
 SIZES = (32, 16, 8)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.pictures.bars import Bar, busy_ns, merge, rows_of, steps_of
+from placement_advisor.report.pictures.timeline_plot import Bar, busy_ns, merge, rows_of, steps_of
 
 
 def _span(start_ns: int, end_ns: int, name: str = "op", *, is_copy: bool = False) -> Span:

@@ -10,12 +10,16 @@ import sample_break_even
 from drawn_pictures import count, pixels, unreadable
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
-from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
-from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
-from placement_advisor.report.analysis.statements import input_line
 from placement_advisor.report.analysis_folder import write_reports
-from placement_advisor.report.pictures.break_even_plot import draw_break_even
+from placement_advisor.report.analysis_report import (
+    break_even_lines,
+    break_even_title,
+    full_text,
+    render_markdown,
+)
 from placement_advisor.report.pictures.canvas import INK, SIGNS, save
+from placement_advisor.report.pictures.result_plots import draw_break_even
+from placement_advisor.report.statements import input_line
 from placement_advisor.simulator.break_even import BreakEvenOutcome
 
 if TYPE_CHECKING:

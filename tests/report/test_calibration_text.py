@@ -10,7 +10,7 @@ from sample_hosts import summary_of_hosts
 
 from placement_advisor.machine.copy_timings import AtOnceTiming
 from placement_advisor.machine.testbed_plan import HostLink
-from placement_advisor.report.calibration_text import render_calibration
+from placement_advisor.report.machine_texts import render_calibration
 
 if TYPE_CHECKING:
     from placement_advisor.cost.calibration_summary import CalibrationSummary

@@ -33,13 +33,14 @@ from sample_check import (
 )
 
 from placement_advisor.check.problems import CodePlace, Problem, ProblemCode
-from placement_advisor.report.check.check_formats import (
+from placement_advisor.report.check_report import (
     MAX_ANNOTATIONS,
+    MAX_BYTES,
     check_as_github,
+    check_as_markdown,
     check_as_sarif,
+    check_as_text,
 )
-from placement_advisor.report.check.check_markdown import MAX_BYTES, check_as_markdown
-from placement_advisor.report.check.check_text import check_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from simulated_steps import towers
 
-from placement_advisor.report.chrome_trace import chrome_trace
+from placement_advisor.report.steps import chrome_trace
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.simulator import Simulation

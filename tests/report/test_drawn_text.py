@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_advisor.report.pictures.drawn_text import drawable, text_width_in, told_apart
+from placement_advisor.report.pictures.canvas import drawable, text_width_in, told_apart
 
 WIDE = [f"{'n' * 100}{letter}{'n' * 100}" for letter in "ab"]
 WORDS = [

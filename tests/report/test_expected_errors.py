@@ -18,8 +18,8 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import device_preset, read_hardware
-from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
-from placement_advisor.report.analysis.statements import (
+from placement_advisor.report.analysis_report import full_text, render_markdown
+from placement_advisor.report.statements import (
     FAMILY_WORDS,
     MEDIAN_OF,
     MODELS,

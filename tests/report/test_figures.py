@@ -11,7 +11,8 @@ from made_up_steps import made_up
 from simulated_steps import towers
 
 from placement_advisor.measurement.measurement import Activity, Comparison, Interval, StepProfile
-from placement_advisor.report.analysis.figures import (
+from placement_advisor.report.document import NOTHING
+from placement_advisor.report.statements import (
     activity_rows,
     error_text,
     fastest_first,
@@ -20,7 +21,6 @@ from placement_advisor.report.analysis.figures import (
     in_timeline,
     speedup,
 )
-from placement_advisor.report.document import NOTHING
 from placement_advisor.units import copies_text
 
 if TYPE_CHECKING:

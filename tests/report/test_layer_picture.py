@@ -18,13 +18,12 @@ from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.pictures.canvas import DEVICE_COLORS, save
-from placement_advisor.report.pictures.layer_parts import layer_parts, merged
+from placement_advisor.report.pictures.layer_layout import best_layout, layer_parts, merged
 from placement_advisor.report.pictures.layer_picture import (
     MAX_BOXES,
     draw_layers,
     layer_boxes,
 )
-from placement_advisor.report.pictures.layered_layout import best_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

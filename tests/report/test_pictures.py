@@ -18,7 +18,6 @@ import sample_analysis
 from drawn_pictures import count, pixels, unreadable, words
 from made_up_steps import made_up
 
-from placement_advisor.report.analysis.figures import in_own_timelines, in_timeline
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.canvas import (
@@ -32,8 +31,9 @@ from placement_advisor.report.pictures.canvas import (
     LAUNCH_COLOR,
     save,
 )
-from placement_advisor.report.pictures.comparison_plot import draw_comparison
+from placement_advisor.report.pictures.result_plots import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import draw_timeline, plot_timelines
+from placement_advisor.report.statements import in_own_timelines, in_timeline
 from placement_advisor.simulator.schedule import OpRun
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn() -
 def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> None:
     code = (
         "import sys, pathlib, tempfile\n"
-        "import placement_advisor.report.pictures.comparison_plot\n"
+        "import placement_advisor.report.pictures.result_plots\n"
         "import placement_advisor.report.pictures.layer_picture as layers\n"
         "import placement_advisor.report.pictures.timeline_plot as plots\n"
         "import sample_analysis\n"

@@ -34,10 +34,10 @@ from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.results.analysis import Analysis
-from placement_advisor.results.calibration import Calibration
 from placement_advisor.results.check import Check
 from placement_advisor.results.contracts import SCHEMA_NAMES, load_schema
-from placement_advisor.results.simulation import Simulation
+from placement_advisor.results.machine import Calibration
+from placement_advisor.results.steps import Simulation
 from placement_advisor.results.trace import Trace
 from placement_advisor.simulator.schedule import PathKind
 from placement_advisor.tf.answers import LeftOut, Traced

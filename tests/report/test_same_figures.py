@@ -17,12 +17,11 @@ from sample_analysis import published
 from simulated_steps import towers_graph
 
 from placement_advisor.analysis.recommendation import recommend
-from placement_advisor.report.analysis.analysis_report import full_text, render_markdown
-from placement_advisor.report.analysis.screen import screen
-from placement_advisor.report.pictures.bars import busy_ns, steps_of
-from placement_advisor.report.pictures.comparison_plot import draw_comparison
-from placement_advisor.report.pictures.layer_map import layer_map
-from placement_advisor.report.pictures.timeline_plot import draw_timeline
+from placement_advisor.report.analysis_report import full_text, render_markdown
+from placement_advisor.report.pictures.layer_layout import layer_map
+from placement_advisor.report.pictures.result_plots import draw_comparison
+from placement_advisor.report.pictures.timeline_plot import busy_ns, draw_timeline, steps_of
+from placement_advisor.report.screen import screen
 from placement_advisor.report.tensorboard.tab import Details, Overview
 from placement_advisor.units import format_ns
 

@@ -8,7 +8,7 @@ from simulated_steps import towers, two_gpus
 
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.machine.devices import Basis
-from placement_advisor.report.simulation_text import render_simulation
+from placement_advisor.report.steps import render_simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "simulation_sample.txt"
 NAMES = {"worker:0": "GPU:0", "worker:1": "GPU:1"}

@@ -18,8 +18,8 @@ from placement_advisor.files.contract import like
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.html.report_file import report_html
-from placement_advisor.report.pictures.layer_map import layer_map
+from placement_advisor.report.html_file import report_html
+from placement_advisor.report.pictures.layer_layout import layer_map
 from placement_advisor.report.tensorboard.tab import (
     Candidate,
     Details,

@@ -12,7 +12,7 @@ from summary_graphs import HOST, edge, op, training_step
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.trace_summary import render_summary, render_trace
+from placement_advisor.report.steps import render_summary, render_trace
 from placement_advisor.tf.answers import LeftOut, Traced
 
 GOLDEN = Path(__file__).parent / "golden" / "trace_sample.txt"

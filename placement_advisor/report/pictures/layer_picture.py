@@ -26,9 +26,17 @@ from placement_advisor.graph.layer_view import (
 )
 from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS
 from placement_advisor.report.pictures import canvas
-from placement_advisor.report.pictures.drawn_text import text_width_in, told_apart
-from placement_advisor.report.pictures.layer_parts import Part, Parts, layer_parts, merged
-from placement_advisor.report.pictures.layered_layout import Layout, Point, Stop, best_layout
+from placement_advisor.report.pictures.canvas import text_width_in, told_apart
+from placement_advisor.report.pictures.layer_layout import (
+    Layout,
+    Part,
+    Parts,
+    Point,
+    Waypoint,
+    best_layout,
+    layer_parts,
+    merged,
+)
 from placement_advisor.units import format_bytes, format_share
 
 if TYPE_CHECKING:
@@ -277,9 +285,9 @@ def _draw_arrows(ax: Axes, layout: Layout, arrows: Mapping[tuple[int, int], int 
     from matplotlib.path import Path as Curve
 
     reach = _PORT_SHARE * layout.box[1]
-    ports: dict[tuple[Stop, Stop], float] = {}
+    ports: dict[tuple[Waypoint, Waypoint], float] = {}
     for end, near in ((0, 1), (-1, -2)):
-        stops_of: dict[Stop, list[Stop]] = defaultdict(list)
+        stops_of: dict[Waypoint, list[Waypoint]] = defaultdict(list)
         for route in layout.routes.values():
             stops_of[route[end]].append(route[near])
         for box, stops in stops_of.items():
@@ -311,7 +319,7 @@ def _draw_arrows(ax: Axes, layout: Layout, arrows: Mapping[tuple[int, int], int 
 
 
 def _course(
-    layout: Layout, route: Sequence[Stop], ports: Mapping[tuple[Stop, Stop], float]
+    layout: Layout, route: Sequence[Waypoint], ports: Mapping[tuple[Waypoint, Waypoint], float]
 ) -> list[Point]:
     """Return the way from box to box: straight along each rank, a curve of four points between."""
     half = layout.box[0] / 2

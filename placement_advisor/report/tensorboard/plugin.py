@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from tensorboard.plugins import base_plugin
 
-from placement_advisor.report.tensorboard.runs import Run, find_runs
+from placement_advisor.report.find_analysis import Run, find_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -29,10 +29,15 @@ from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, 
 from placement_advisor.files.foreign_json import MisfitError, shown
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
 from placement_advisor.measurement.measurement import FailureKind
-from placement_advisor.report.analysis import break_even_text, figures, statements
+from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
-from placement_advisor.report.pictures import bars
-from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH, LayerMap, layer_map
+from placement_advisor.report.pictures import timeline_plot
+from placement_advisor.report.pictures.layer_layout import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    LayerMap,
+    layer_map,
+)
 from placement_advisor.results.analysis import ScalingRow, scaling
 from placement_advisor.simulator.schedule import (
     Transfer,
@@ -133,11 +138,11 @@ class Candidate:
     def of(cls, candidate: found.Candidate) -> Candidate:
         """Return it as it is shown."""
         predicted, failure = candidate.predicted, candidate.failure
-        after, later = candidate.ratio_after_runs, figures.range_after_runs(candidate)
+        after, later = candidate.ratio_after_runs, statements.range_after_runs(candidate)
         peaks = predicted.peak_memory_bytes if predicted else {}
         after_runs = None
         if after and later:
-            after_runs = f"after {after.runs} runs: {figures.with_range(later.median, later)}"
+            after_runs = f"after {after.runs} runs: {statements.with_range(later.median, later)}"
         return cls(
             name=candidate.name,
             rationale=candidate.rationale,
@@ -153,7 +158,7 @@ class Candidate:
 
 def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
     predicted, profile = candidate.predicted, candidate.profile
-    timed_ns = figures.timed_ns(candidate)
+    timed_ns = statements.timed_ns(candidate)
     if candidate.failure and not predicted and timed_ns is None:
         return ()
     ratio = candidate.predicted_ratio
@@ -164,14 +169,14 @@ def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
             each.number(predicted) if predicted else NOTHING,
             each.number(profile) if timed_ns is not None and profile else NOTHING,
         )
-        for each in figures.FIGURES
+        for each in statements.FIGURES
     ]
     step = (
         format_ns(predicted.step_ns) if predicted else NOTHING,
         format_ns(timed_ns) if timed_ns is not None else NOTHING,
     )
-    foreseen = figures.with_range(times, figures.predicted_range(candidate))
-    measured = figures.with_range(speedup.median, speedup) if speedup else NOTHING
+    foreseen = statements.with_range(times, statements.predicted_range(candidate))
+    measured = statements.with_range(speedup.median, speedup) if speedup else NOTHING
     return (step, *shown, (foreseen, measured))
 
 
@@ -276,7 +281,7 @@ class Overview:
             verdict=tuple(Part(text, is_hint=True) for text in facts if text),
             devices=testbed.cluster.place_names() if testbed else (),
             hosts=hosts,
-            columns=("Step", *(each.title for each in figures.FIGURES), "Speed-up"),
+            columns=("Step", *(each.title for each in statements.FIGURES), "Speed-up"),
             candidates=tuple(map(Candidate.of, told.candidates)),
             graph=Graph.of(layers),
             no_findings="Not yet known.",
@@ -287,9 +292,9 @@ class Overview:
     def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
         before = cls.so_far(like(AnalysisSnapshot, told, doing=""), layers)
-        answer, as_is = told.recommendation, figures.as_is_interval(told)
+        answer, as_is = told.recommendation, statements.as_is_interval(told)
         others = Part(items=answer.others, folded="The other candidates")
-        own = f"{figures.AS_IS}: your own step, unmodified, with all of the machine."
+        own = f"{statements.AS_IS}: your own step, unmodified, with all of the machine."
         notes = (
             own if as_is else None,
             statements.input_line(told),
@@ -303,7 +308,7 @@ class Overview:
             chosen=answer.candidate,
             verdict=(*before.verdict, Part(items=answer.reasons), *[others] * bool(answer.others)),
             warnings=told.warnings,
-            as_is=(figures.AS_IS, format_ns(round(as_is.median))) if as_is else None,
+            as_is=(statements.AS_IS, format_ns(round(as_is.median))) if as_is else None,
             notes=tuple(filter(None, notes)),
             findings=tuple(map(_finding, told.findings)),
             no_findings=f"{statements.no_findings_text(told)}.",
@@ -344,14 +349,14 @@ def _break_even(told: BreakEven) -> Section:
         for point in each.points:
             ratio, is_here = point.best.ratio, point.value == each.here.value
             said = ", ".join(["here"] * is_here + ["wins"] * (ratio < told.worthwhile_ratio))
-            value = break_even_text.value_text(each.axis, point.value)
+            value = analysis_report.value_text(each.axis, point.value)
             rows.append((value, point.best.split, speedup_of(ratio), said))
         caption, head = f"The best split by {each.axis}, simulated", (each.axis.value, *_SWEEP)
         table = Table(caption, head, tuple(rows))
         return Part(table=table, folded=f"All that was tried: {each.axis}")
 
-    title, lines = break_even_text.break_even_title(told), break_even_text.break_even_lines(told)
-    note = Part(break_even_text.BREAK_EVEN_NOTE, is_hint=True)
+    title, lines = analysis_report.break_even_title(told), analysis_report.break_even_lines(told)
+    note = Part(analysis_report.BREAK_EVEN_NOTE, is_hint=True)
     parts = Part(f"{title}."), Part(items=tuple(lines)), note, *map(sweep, told.sweeps())
     return Section("Break-even", parts)
 
@@ -394,7 +399,7 @@ class Timeline:
     """Numbers of lanes with copies; the others have ops."""
 
     @classmethod
-    def of(cls, step: bars.Step, lanes: Mapping[str, int]) -> Timeline:
+    def of(cls, step: timeline_plot.Step, lanes: Mapping[str, int]) -> Timeline:
         """Return it as it is drawn."""
         spans = step.spans
         names = {name: i for i, name in enumerate(dict.fromkeys(span.name for span in spans))}
@@ -446,7 +451,7 @@ class Details:
         cls, told: found.Candidate, graph: OpGraph, layers: LayerMap, devices: tuple[str, ...]
     ) -> Details:
         """Return what is shown of a candidate."""
-        steps = [step for step in bars.steps_of(told) if step.spans]
+        steps = [step for step in timeline_plot.steps_of(told) if step.spans]
         others = sorted({span.lane for step in steps for span in step.spans})
         lanes = {name: i for i, name in enumerate(dict.fromkeys([*devices, *others]))}
         placement = told.placement if told.samples is None else None
@@ -510,15 +515,15 @@ def _tensors(transfers: Sequence[Transfer]) -> tuple[Part, ...]:
 
 
 def _activities(profile: StepProfile) -> tuple[Part, ...]:
-    share = figures.copy_share(profile)
+    share = statements.copy_share(profile)
     if share is None:
         return (Part("The profile is empty."),)
-    rows = figures.activity_rows(profile.activities, figures.REPORT_ACTIVITIES)
+    rows = statements.activity_rows(profile.activities, statements.REPORT_ACTIVITIES)
     shares = f"Compute {format_share(1 - share)}, copies {format_share(share)}"
     said = f"{shares} of all activity in {len(profile.step_ns)} profiled steps."
     bold = tuple(number for number, row in enumerate(rows) if row.is_copy)
     cells = tuple(row.cells for row in rows)
-    return Part(said), Part(table=Table(_RAN, figures.ACTIVITY_HEADINGS, cells, bold))
+    return Part(said), Part(table=Table(_RAN, statements.ACTIVITY_HEADINGS, cells, bold))
 
 
 def read_overview(path: Path) -> Overview:

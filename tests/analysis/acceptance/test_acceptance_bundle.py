@@ -16,9 +16,9 @@ from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.machine.doctor.examine_machine import examine
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.xplane_schema import new_space
-from placement_advisor.report.acceptance import write_bundle
-from placement_advisor.results.acceptance import Acceptance
+from placement_advisor.report.machine_texts import write_bundle
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.machine import Acceptance
 
 if TYPE_CHECKING:
     from pathlib import Path

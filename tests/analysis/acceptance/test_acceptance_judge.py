@@ -37,9 +37,9 @@ from placement_advisor.machine.devices import Device
 from placement_advisor.machine.slots import gpu_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.profile.worker_steps import PlannedCopy
-from placement_advisor.report.acceptance import render_acceptance
-from placement_advisor.results.acceptance import Acceptance
+from placement_advisor.report.machine_texts import render_acceptance
 from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.machine import Acceptance
 from placement_advisor.tf.known_step import outputs
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from machines import LAPTOP, SERVER
 
 from placement_advisor.files.contract import plain
 from placement_advisor.machine.doctor.finding import Check, State
-from placement_advisor.report.doctor_text import render_doctor, told_checks
+from placement_advisor.report.doctor_text import check_facts, render_doctor
 from placement_advisor.report.document import text_lines
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.doctor import Doctor
@@ -43,7 +43,7 @@ def test_no_line_is_wider_than_a_terminal() -> None:
 def test_findings_stand_under_one_another_however_long_their_names_are() -> None:
     names = ("cores", "localhost → another-host")
     checks = [Check(name=name, state=State.OK, finding="found") for name in names]
-    assert text_lines(told_checks(checks)) == [
+    assert text_lines(check_facts(checks)) == [
         "ok       cores                    found",
         "ok       localhost → another-host found",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.report.html.bundle import bundle
+from placement_advisor.report.html_file import bundle
 
 ONE = """import { HEAD, twice } from './other.js';
 

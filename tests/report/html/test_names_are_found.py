@@ -22,9 +22,9 @@ from sample_break_even import with_break_even
 
 from placement_advisor.cli.show import shown
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
+from placement_advisor.report.screen import screen
 from placement_advisor.results.analysis import ANALYSIS, GRAPH
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from command_runs import run_here
 from tab_samples import write_sample
 
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.report.html.report_file import report_html
+from placement_advisor.report.html_file import report_html
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def test_of_what_does_not_fit_the_candidate_of_the_verdict_stays_whole(
     told = answers(report_html(tmp_path))
     whole = dict(told["details"])
     room = len(told["overview"]) + len(whole["alternating"]) + 10
-    monkeypatch.setattr("placement_advisor.report.html.report_file._MOST_PACKED_CHARS", room)
+    monkeypatch.setattr("placement_advisor.report.html_file._MOST_PACKED_CHARS", room)
     first, *others = answers(report_html(tmp_path))["details"]
     assert first == ["alternating", whole["alternating"]]
     for name, packed in others:

@@ -15,7 +15,7 @@ from sample_analysis import joined
 from tab_samples import write_sample
 
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.report.html.report_file import report_html
+from placement_advisor.report.html_file import report_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,7 +267,7 @@ def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(
 def test_a_candidate_that_was_left_out_says_so(
     show: Callable[..., Opened], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement_advisor.report.html.report_file._MOST_PACKED_CHARS", 8_000)
+    monkeypatch.setattr("placement_advisor.report.html_file._MOST_PACKED_CHARS", 8_000)
     write_sample(tmp_path / LOG_FOLDER, [f"layer_{i}" for i in range(50)])
     page = show()
     page.choose("single")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from browsers import Opened, computed_ms, new_page
 
-from placement_advisor.report.tensorboard.process import tensorboard
+from placement_advisor.report.tensorboard.server import tensorboard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,9 +17,9 @@ from tensorboard.compat.proto import event_pb2
 from placement_advisor.files.log_files import profile_run
 from placement_advisor.measurement.measurement import Span
 from placement_advisor.profile.xplane import Plane, read_planes
-from placement_advisor.report.tensorboard.event_files import write_events
-from placement_advisor.report.tensorboard.profile_runs import (
+from placement_advisor.report.tensorboard.logs import (
     planes_side_by_side,
+    write_events,
     write_profile_runs,
 )
 
@@ -90,7 +90,7 @@ def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("report")
     code = (
         "import sys; from pathlib import Path; from sample_analysis import sample;"
-        "from placement_advisor.report.tensorboard.event_files import write_events;"
+        "from placement_advisor.report.tensorboard.logs import write_events;"
         f"write_events(sample(), Path({str(tmp_path)!r}), Path({str(tmp_path / 'log')!r}));"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
 from placement_advisor.files.output import output_folder
-from placement_advisor.report.tensorboard.runs import find_runs
+from placement_advisor.report.find_analysis import find_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,11 +1,7 @@
-"""An analysis on one screen: where, the verdict, the best candidates, why, what to do, what next.
+"""Prints an analysis on one screen, and what differs between two (`advisor diff`).
 
-Made of what `analysis.json` holds, for `advisor analyze` and `advisor show` alike. No more than
-`MOST_LINES` of the given width: a paragraph gets the fewer lines the less room there is, and ends
-in … where it is cut, after a clause or between words, never beside a number; the table shows the
-best candidates and counts the others. What is to be done is not cut: where there is no room for it,
-the file is named that has it. A command, which is there to be copied, is never broken, however long
-the path in it.
+The screen is made of `analysis.json` alone and has at most `MOST_LINES` lines of the given
+width. The lines of a difference are not wrapped, so that they can be searched and copied.
 """
 
 from __future__ import annotations
@@ -22,16 +18,27 @@ from rich.text import Text
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import FailureKind
-from placement_advisor.report.analysis.figures import AS_IS, with_range
-from placement_advisor.report.analysis.statements import (
+from placement_advisor.report.document import (
+    NOTHING,
+    Bullets,
+    Facts,
+    Section,
+    Table,
+    as_text,
+    one_line,
+    text_lines,
+)
+from placement_advisor.report.statements import (
+    AS_IS,
     expected_error,
     left_out_text,
     no_findings,
     own_process_text,
     saving_text,
+    with_range,
 )
-from placement_advisor.report.document import NOTHING, Table, one_line, text_lines
 from placement_advisor.results.analysis import FULL_TEXT, HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
@@ -39,8 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from placement_advisor.report.document import Part
     from placement_advisor.results.analysis import Analysis, Training
     from placement_advisor.results.candidate import Candidate, Step
+    from placement_advisor.results.difference import AnalysisDifference, CandidateDifference
+
 
 MOST_LINES = 30
 # The verdict is what all the rest is about.
@@ -385,3 +395,69 @@ def _without_middle(text: str, width: int) -> str:
 
 def _padded(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
+
+
+# More names are a list to look up: --json has them.
+_NAMED = 6
+_THEN, _NOW = "then", "now"
+
+
+def render_difference(found: AnalysisDifference) -> str:
+    """Return the text."""
+    before, after = found.before.recommendation, found.after.recommendation
+    answers = Facts([(_THEN, before.answer), (_NOW, after.answer)], label_width=6)
+    changes: list[Part] = [Facts(_changes(found), label_width=10)]
+    if not found.changes:
+        changes.append("nothing that an analysis records")
+    why = Section("Why", [Bullets(found.why)])
+    return as_text([answers, why, Section("Changed", changes), Section("", _candidates(found))])
+
+
+def _changes(found: AnalysisDifference) -> Iterator[tuple[str, str]]:
+    if found.layers is not None and not found.layers:
+        yield "layers", "none with other ops: names, or what reads what, differ"
+    elif found.layers:
+        names = first_names(found.layers, _NAMED)
+        yield "layers", f"{len(found.layers)} with other ops: {names}"
+    for change in found.changes:
+        yield change.area, f"{change.name}: {change.before} → {change.after}"
+
+
+def _candidates(found: AnalysisDifference) -> Iterator[Part]:
+    """Yield the figures of what the verdicts are about and of what has moved; name the others."""
+    if found.basis is None:
+        return
+    named = {BASELINE, found.before.recommendation.candidate, found.after.recommendation.candidate}
+    shown = [each for each in found.candidates if each.name in named or each.has_moved]
+    columns = (found.basis, "step", "speed-up", "compute", "copies", "idle")
+    rows = [
+        [f"{each.name}, {word}", *_difference_cells(each, step)]
+        for each in shown
+        for word, step in ((_THEN, each.before), (_NOW, each.after))
+    ]
+    yield Table(columns, rows)
+    yield (
+        "compute, copies that it waits for, idle: of the device that computes most, "
+        f"{'profiled' if found.basis == 'measured' else 'simulated'}"
+    )
+    if most := [f"{each.name} {each.moved_most}" for each in shown if each.moved_most]:
+        yield f"changed most: {', '.join(most)}"
+    compared = [each for each in found.candidates if each.name != BASELINE]
+    if stayed := [each.name for each in compared if each.has_moved is False]:
+        ranges = "intervals" if found.basis == "measured" else "ranges"
+        yield f"not beyond their {ranges}: {first_names(stayed, _NAMED)}"
+    if alone := [each.name for each in compared if each.has_moved is None]:
+        yield f"with a speed-up in one of them alone: {first_names(alone, _NAMED)}"
+
+
+def _difference_cells(each: CandidateDifference, step: Step | None) -> list[str]:
+    if step is None:
+        return [NOTHING] * 5
+    speedup, parts = step.ratio and step.ratio.inverted, step.parts
+    told = with_range(speedup.median, speedup) if speedup else NOTHING
+    times_ns = (parts.compute_ns, parts.copies_ns, parts.idle_ns) if parts else ()
+    return [
+        format_ns(step.step_ns),
+        "baseline" if each.name == BASELINE else told,
+        *([format_ns(time_ns) for time_ns in times_ns] or [NOTHING] * 3),
+    ]

@@ -1,8 +1,8 @@
-"""An analysis in full, for a reader who was not there: ``report.txt``, ``report.md``.
+"""``report.txt`` and ``report.md`` describe an analysis in full, for a reader who was not there.
 
-Both have the same sections, but what tells of every op, copy and figure stands in Markdown alone.
-Text has 80 columns and no colour, since it is kept as a file that `-v` prints; its first line is
-the verdict, unbroken, so that it can be searched and copied. Pictures lie beside the report.
+Both have the same sections; the tables of every op, copy and figure are in Markdown only.
+Text has 80 columns and no colour. The break-even lines say what would have to change for a
+split to win, one line for each axis; all of that is simulated.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.report.analysis import figures, statements
-from placement_advisor.report.analysis.break_even_text import (
-    BREAK_EVEN_NOTE,
-    break_even_lines,
-    break_even_title,
-)
-from placement_advisor.report.analysis.statements import failure_kind_text
+from placement_advisor.report import statements
 from placement_advisor.report.document import (
     NOTHING,
     Bullets,
@@ -35,11 +30,14 @@ from placement_advisor.report.document import (
     escape,
     one_line,
 )
+from placement_advisor.report.statements import failure_kind_text
 from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
 from placement_advisor.simulator.schedule import carried
 from placement_advisor.units import (
     copies_text,
+    counted,
     format_bandwidth,
     format_bytes,
     format_ns,
@@ -47,13 +45,111 @@ from placement_advisor.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.measurement import Measurement, StepProfile
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.report.document import Cell, Part
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
     from placement_advisor.simulator.schedule import Schedule
+
+
+BREAK_EVEN_NOTE = (
+    "One figure is changed at a time, and the best of the splits above that leave the batch whole "
+    "is taken at each value; what copies take for their bytes, or whatever their size, on all "
+    "links between devices alike. What grows with the batch, and how fast, is told from traces at "
+    "several batches. Whether a batch fits into memory is not looked at."
+)
+
+
+def value_text(axis: Axis, value: int) -> str:
+    """Return a value of an axis with its unit."""
+    match axis:
+        case Axis.BANDWIDTH:
+            return format_bandwidth(value)
+        case Axis.LATENCY:
+            return format_ns(value)
+        case Axis.BATCH:
+            return counted(value, "sample")
+
+
+def break_even_title(found: BreakEven) -> str:
+    """Return what the lines are about."""
+    basis = "simulated, corrected" if found.corrections else "simulated"
+    return (
+        f"Break-even ({basis}): a split that leaves the batch whole wins above "
+        f"{speedup_of(found.worthwhile_ratio)} over {found.baseline}"
+    )
+
+
+def break_even_lines(found: BreakEven) -> Iterable[str]:
+    """Yield a line for each axis, what copies that cost nothing would make of it, and its terms."""
+    for sweep in found.sweeps():
+        yield f"{sweep.axis}: {_sweep_outcome(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
+    if found.no_batch is not None:
+        yield f"{Axis.BATCH}: not swept, since {found.no_batch}"
+    free = found.free_copies
+    line = (
+        f"if copies cost nothing, the best split ({free.split}) would be "
+        f"{speedup_of(free.ratio)} as fast as {found.baseline}"
+    )
+    here = min((sweep.here.best.ratio for sweep in found.sweeps()), default=free.ratio)
+    if speedup_of(free.ratio) != speedup_of(here) and free.ratio > here:
+        line += (
+            ", less than here: ops that are ready earlier run in another order, which can take "
+            "longer"
+        )
+    yield line if free.ratio < found.worthwhile_ratio else f"{line}: no link makes one win"
+    if found.corrections:
+        named = dict.fromkeys(
+            best.split for sweep in found.sweeps() for best in (sweep.here.best, free)
+        )
+        factors = ", ".join(f"{name} {found.corrections[name]:.2f}" for name in named)
+        yield (
+            "corrected: the simulated step of a split times its measured ratio over the predicted "
+            f"one, of a split that did not run times the median of the others ({factors})"
+        )
+    if FOR_FASTER_LINKS in found.splits():
+        yield (
+            f"{FOR_FASTER_LINKS}: none of the candidates, but a split that a search finds where "
+            "copies cost less than here, to see what faster links would do"
+        )
+
+
+def _sweep_outcome(sweep: Sweep) -> str:
+    """Return from or up to which value a split wins; the lower a latency, the better."""
+    is_latency = sweep.axis is Axis.LATENCY
+    least, most = (
+        f"{value_text(sweep.axis, sweep.points[place].value)} (the {which} tried)"
+        for place, which in ((0, "least"), (-1, "most"))
+    )
+    if sweep.outcome is BreakEvenOutcome.NOWHERE:
+        return f"no split wins {f'down to {least}' if is_latency else f'up to {most}'}"
+    if sweep.wins_from is None:
+        return f"a split wins {f'up to {most}' if is_latency else f'from {least} on'}"
+    limit, here = sweep.wins_from.value, sweep.here.value
+    wins = "wins" if (here <= limit if is_latency else here >= limit) else "would win"
+    shown = value_text(sweep.axis, limit)
+    reach = f"up to {shown} per copy" if is_latency else f"from {shown} on"
+    return f"a split ({sweep.wins_from.best.split}) {wins} {reach}"
+
+
+def _here(sweep: Sweep) -> str:
+    """Return today's value and ratio."""
+    value = value_text(sweep.axis, sweep.here.value)
+    where = f"here {value}" if sweep.axis is Axis.BATCH else f"the slowest link here has {value}"
+    best = sweep.here.best
+    return f"{where}, where the best ({best.split}) is at {speedup_of(best.ratio)}"
+
+
+def _exceptions(sweep: Sweep) -> str:
+    expected = 1 if sweep.outcome is BreakEvenOutcome.CROSSES else 0
+    if sweep.changes <= expected:
+        return ""
+    times = "once" if sweep.changes == 1 else f"{sweep.changes} times"
+    return f"; not without exception: along what was tried, winning and losing change {times}"
+
 
 _WIDTH = 80
 # Wider names are broken at hyphens, so that figures are not.
@@ -117,28 +213,28 @@ def _candidate_table(analysis: Analysis) -> Table:
     titles = titles if measured else ["speed-up\n(simulated,\nrange)"]
     titles = ["predicted\n(simulated)", *titles, "peak memory\n(simulated)"]
     rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
-    if (as_is := figures.as_is_interval(analysis)) is not None:
-        rows.append([figures.AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
+    if (as_is := statements.as_is_interval(analysis)) is not None:
+        rows.append([statements.AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
     names = range(len(titles) + 1)
     return Table(["candidate", *titles], rows, names, label_most=_NAME_WIDTH)
 
 
 def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[Cell]:
-    predicted, timed = candidate.predicted, figures.timed_ns(candidate)
+    predicted, timed = candidate.predicted, statements.timed_ns(candidate)
     # A cell is too narrow for why, which stands below the table.
     failure = [failure_kind_text(candidate.failure)] if candidate.failure is not None else []
     peaks = predicted.peak_memory_bytes if predicted is not None else {}
     memory = [f"{device} {format_bytes(size)}" for device, size in peaks.items()] or [NOTHING]
     if not measured:
-        ends = figures.predicted_range(candidate)
-        times = figures.speedup_lines(figures.predicted_speedup(analysis, candidate), ends)
-        lines = figures.figure_lines(predicted.step_ns if predicted else None, predicted)
+        ends = statements.predicted_range(candidate)
+        times = statements.speedup_lines(statements.predicted_speedup(analysis, candidate), ends)
+        lines = statements.figure_lines(predicted.step_ns if predicted else None, predicted)
         return [candidate.name, [*lines, *failure], times, memory]
-    factor = figures.speedup(candidate)
-    times = [NOTHING] if factor is None else figures.speedup_lines(factor.median, factor)
+    factor = statements.speedup(candidate)
+    times = [NOTHING] if factor is None else statements.speedup_lines(factor.median, factor)
     times = ["baseline"] if candidate.name == BASELINE else times
-    ran = [] if timed is None and failure else figures.figure_lines(timed, candidate.profile)
-    return [candidate.name, figures.predicted_lines(candidate), [*ran, *failure], times, memory]
+    ran = [] if timed is None and failure else statements.figure_lines(timed, candidate.profile)
+    return [candidate.name, statements.predicted_lines(candidate), [*ran, *failure], times, memory]
 
 
 def _notes(analysis: Analysis) -> Iterator[str]:
@@ -163,7 +259,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     yield from (f"{line}." for line in statements.failure_lines(analysis.candidates))
     if analysis.as_is:
         yield (
-            f"{figures.AS_IS}: your own step, unmodified, with all of the machine: for honesty, "
+            f"{statements.AS_IS}: your own step, unmodified, with all of the machine: for honesty, "
             "not a candidate."
         )
 
@@ -192,9 +288,9 @@ def _how(analysis: Analysis) -> Iterator[Part]:
 def _pictures(analysis: Analysis) -> Iterator[Part]:
     if analysis.options.quick:
         return
-    shown = "simulated above measured" if figures.any_ran(analysis) else "simulated"
+    shown = "simulated above measured" if statements.any_ran(analysis) else "simulated"
     yield Picture(f"Timeline of single and the best candidates, {shown}", "timeline.png")
-    if others := figures.in_own_timelines(analysis):
+    if others := statements.in_own_timelines(analysis):
         names = ", ".join(candidate.name for candidate in others)
         yield f"The others over time, in timelines/: {names}."
     yield Picture(f"Comparison: what a step is made of, {shown}", "comparison.png")
@@ -273,7 +369,7 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
         profile = candidate.profile
         if profile is None:
             continue
-        share = figures.copy_share(profile)
+        share = statements.copy_share(profile)
         if share is None:
             yield f"{candidate.name}: the profile is empty."
             continue
@@ -281,15 +377,15 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
             f"{candidate.name}: compute {format_share(1 - share)}, copies {format_share(share)} of "
             f"all activity in {len(profile.step_ns)} profiled steps"
         )
-        rows = [row.cells for row in figures.activity_rows(profile.activities)]
-        table = Table(figures.ACTIVITY_HEADINGS, rows, names=(-1,))
+        rows = [row.cells for row in statements.activity_rows(profile.activities)]
+        table = Table(statements.ACTIVITY_HEADINGS, rows, names=(-1,))
         yield Section(title, [table], page_only=candidate.name not in compared)
 
 
 def _errors(analysis: Analysis) -> Iterator[Part]:
     for candidate in analysis.candidates:
         titles = ("Per step", "Predicted (simulated)", "Measured", "Error")
-        yield Section(candidate.name, [Table(titles, list(figures.error_rows(candidate)))])
+        yield Section(candidate.name, [Table(titles, list(statements.error_rows(candidate)))])
 
 
 def _testbed(analysis: Analysis) -> Iterator[Part]:
@@ -337,7 +433,7 @@ def _method_row(name: str, run: Measurement) -> list[str]:
         str(len(run.step_ns)),
         f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
         " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
-        figures.longer_text(run.profiler_overhead),
+        statements.longer_text(run.profiler_overhead),
         _verified(run.verification),
         first_names(run.moved_ops, MAX_MOVED_OPS) or "none",
     ]
@@ -398,7 +494,7 @@ def _files(analysis: Analysis) -> Iterator[Part]:
     # Nobody waits for what there is to look at who is in a hurry.
     to_look_at = not analysis.options.quick
     is_split = statements.verdict_is_split(analysis)
-    timelines = to_look_at and bool(figures.in_own_timelines(analysis))
+    timelines = to_look_at and bool(statements.in_own_timelines(analysis))
     break_even = to_look_at and analysis.break_even is not None
     files = (
         (to_look_at, "report.html", "all of this for any browser, in one file to pass on"),

@@ -1,13 +1,16 @@
-"""What `advisor calibrate` answers: what the devices of a testbed and the links between them do."""
+"""Answers of `advisor hardware`, `calibrate` and `doctor --run`: devices and their figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, MinLen
+from annotated_types import Ge, MaxLen, MinLen
 
 from placement_advisor import __version__
+from placement_advisor.analysis.acceptance import CheckOutcome
+from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.files.contract import (
     STRICT,
     Count,
@@ -20,9 +23,155 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.graph.identities import Fingerprint
+from placement_advisor.machine.devices import Basis
+from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
+from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from placement_advisor.analysis import acceptance as seen
     from placement_advisor.cost.calibration_summary import CalibrationSummary
+    from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink
+
+
+# Title, publisher, address.
+_Source = Annotated[Rows[Text], MinLen(3), MaxLen(3)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """Kernels of a kind, and what their times rest on."""
+
+    family: Literal[
+        "linear",
+        "bmm",
+        "conv",
+        "conv_by_input",
+        "conv_by_filter",
+        "add",
+        "mul",
+        "relu",
+        "tanh",
+        "softmax",
+    ]
+    basis: Literal["fitted", "transferred", "assumed"]
+    """`transferred`: from other chips."""
+    mean_error: float | None
+    """Share; None if assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU."""
+
+    name: Text
+    aliases: Rows[Text]
+    gpu: Text
+    """Datasheet."""
+    chip: Text
+    multiprocessors: Positive
+    peak_flops_per_s: float
+    """float32 without matrix units, boost clock."""
+    matrix_flops_per_s: float | None
+    """Products, convolutions; None if the same."""
+    memory_bandwidth_bytes_per_s: float
+    """Nominal."""
+    memory_bytes: Positive
+    """Nominal."""
+    launch_overhead_ns: Ns
+    """Per op, equal for all."""
+    launch_overhead_basis: Literal["assumed"]
+    links: Filled[Text]
+    """Default first."""
+    kernels: Rows[Kernels]
+    note: Text | None
+    """Which figures are judgements, why."""
+    sources: Rows[_Source]
+    """Title, publisher, address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link between devices."""
+
+    name: Text
+    latency_ns: Positive
+    """Smallest copy."""
+    latency_basis: Literal["measured", "assumed"]
+    bandwidth_bytes_per_s: float
+    """One way."""
+    bandwidth_basis: Literal["measured", "assumed"]
+    most_devices: int | None
+    """Of a bridge."""
+    note: Text | None
+    sources: Rows[_Source]
+    """Title, publisher, address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What `--hardware` knows by name."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Literal[1]
+    advisor_version: Text
+    published_steps: PublishedSteps
+    devices: Rows[Gpu]
+    links: Rows[Link]
+
+    @classmethod
+    def of(cls, presets: Collection[str] | None) -> Hardware:
+        """Return what is published of some presets, of all without any."""
+
+        def is_wanted(name: str) -> bool:
+            return presets is None or name in presets
+
+        return cls(
+            schema_version=1,
+            advisor_version=__version__,
+            published_steps=PUBLISHED_STEPS,
+            devices=tuple(_gpu(gpu) for gpu in listed_gpus() if is_wanted(gpu.name)),
+            links=tuple(_link(link) for link in listed_links() if is_wanted(link.name)),
+        )
+
+
+def _gpu(gpu: ListedGpu) -> Gpu:
+    device, facts = gpu.device, gpu.facts
+    return like(
+        Gpu,
+        gpu,
+        aliases=tuple(gpu.aliases),
+        gpu=gpu.datasheet,
+        chip=facts.chip,
+        multiprocessors=facts.multiprocessors,
+        peak_flops_per_s=facts.peak_flops_per_s,
+        matrix_flops_per_s=device.matrix_flops_per_s,
+        memory_bandwidth_bytes_per_s=facts.memory_bandwidth_bytes_per_s,
+        memory_bytes=device.memory_bytes,
+        launch_overhead_ns=device.launch_overhead_ns,
+        launch_overhead_basis=Basis.ASSUMED.value,
+        links=tuple(gpu.links),
+        kernels=tuple(
+            Kernels(family=family.value, basis=basis.value, mean_error=error)
+            for family, (basis, error) in family_bases(device).items()
+        ),
+        sources=tuple(map(tuple, gpu.sources)),
+    )
+
+
+def _link(listed: ListedLink) -> Link:
+    return like(
+        Link,
+        listed,
+        latency_ns=listed.link.latency_ns,
+        latency_basis=listed.latency_basis.value,
+        bandwidth_bytes_per_s=listed.link.bandwidth_bytes_per_s,
+        bandwidth_basis=listed.bandwidth_basis.value,
+        sources=tuple(map(tuple, listed.sources)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +231,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class MeasuredLink:
     """One direction of a link."""
 
     source: Text
@@ -162,7 +311,7 @@ class Calibration:
     devices: Annotated[Rows[Device], MinLen(2)]
     hosts: Rows[Host]
     """Driver first; empty on one machine."""
-    links: Rows[Link]
+    links: Rows[MeasuredLink]
     """Directed; over hosts, one stands for all alike."""
     both_ways: Rows[BothWays]
     at_once: Rows[AtOnce]
@@ -219,7 +368,7 @@ class Calibration:
                 )
                 for host in summary.hosts
             ),
-            links=tuple(_link(summary, ends) for ends in summary.links()),
+            links=tuple(_measured_link(summary, ends) for ends in summary.links()),
             both_ways=tuple(
                 like(BothWays, timing, between=tuple(ends))
                 for ends, timing in calibration.both_ways.items()
@@ -234,11 +383,11 @@ class Calibration:
         )
 
 
-def _link(summary: CalibrationSummary, ends: tuple[str, str]) -> Link:
+def _measured_link(summary: CalibrationSummary, ends: tuple[str, str]) -> MeasuredLink:
     link, timings = summary.cluster.link(*ends), summary.calibration.links[ends]
     is_known = timings[0].send_ns is not None
     return like(
-        Link,
+        MeasuredLink,
         link,
         bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s),
         sender=like(Work, link.sender) if is_known else None,
@@ -247,3 +396,61 @@ def _link(summary: CalibrationSummary, ends: tuple[str, str]) -> Link:
             like(Copy, timing, residual=summary.residual(ends, timing)) for timing in timings
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was looked at, and what came of it."""
+
+    name: Text
+    outcome: CheckOutcome
+    finding: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two devices that ran the step."""
+
+    near: Text
+    far: Text
+    findings: Rows[Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """What a known step showed of the devices here."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Literal[2]
+    advisor_version: Text
+    tensorflow_version: Text
+    trusted: bool
+    """Nothing is off; exit code 1 if not."""
+    untried_on_gpus: bool
+    """Devices are GPUs, never tried yet."""
+    testbed: Literal["gpus", "workers", "hosts"]
+    description: Text
+    bundle: Text
+    """As given; without folder in the bundle."""
+    pairs: Rows[Pair]
+
+    @classmethod
+    def of(cls, acceptance: seen.Acceptance, bundle: Path) -> Acceptance:
+        """Return it as it is published."""
+        pairs = tuple(
+            like(Pair, pair, findings=tuple(like(Finding, each) for each in pair.findings))
+            for pair in acceptance.pairs
+        )
+        return like(
+            cls,
+            acceptance.plan,
+            schema_version=2,
+            advisor_version=__version__,
+            tensorflow_version=version("tensorflow"),
+            trusted=not any(f.outcome is CheckOutcome.OFF for pair in pairs for f in pair.findings),
+            untried_on_gpus=acceptance.plan.on_gpus,
+            testbed=acceptance.plan.kind.value,
+            bundle=str(bundle),
+            pairs=pairs,
+        )

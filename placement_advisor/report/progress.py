@@ -1,4 +1,4 @@
-"""Progress of an analysis in a notebook: a bar that grows, and what goes on."""
+"""The time that an analysis has left, and its progress bar in a notebook."""
 
 from __future__ import annotations
 
@@ -7,10 +7,42 @@ import time
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.report.time_left import TimeLeft
+from placement_advisor.units import format_duration
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.progress import TimeAhead
+
+
+class TimeLeft:
+    """What was last expected to be ahead, and what is left of it."""
+
+    def __init__(self) -> None:
+        self._ahead: TimeAhead | None = None
+        self._since = 0.0
+
+    def expect(self, ahead: TimeAhead) -> None:
+        """Begin to count it down."""
+        self._ahead, self._since = ahead, time.monotonic()
+
+    def text(self) -> str:
+        """Return it in words, as an addition; nothing where nothing is expected."""
+        if self._ahead is None:
+            return ""
+        left_s = self._ahead.left_s(time.monotonic() - self._since)
+        text = f", about {format_duration(left_s)} left"
+        if self._ahead.doubt_s:
+            text += f", {format_duration(left_s + self._ahead.doubt_s)} if in doubt"
+        if self._ahead.is_busy:
+            text += ", longer while other work runs"
+        return text
+
+    @property
+    def seconds(self) -> float | None:
+        """What is left, None where nothing is expected."""
+        if self._ahead is None:
+            return None
+        return self._ahead.left_s(time.monotonic() - self._since)
+
 
 # A notebook draws each change anew; more of them nobody can read.
 _LEAST_S = 0.2
@@ -28,7 +60,7 @@ def notebook_display() -> Any | None:
     return import_module("IPython.display").display
 
 
-class NotebookBar:
+class NotebookProgressBar:
     """A line with a bar; ``display`` is that of `IPython.display`."""
 
     def __init__(self, display: Any) -> None:

@@ -1,8 +1,9 @@
-"""`report.html`: what the tab Placement shows of one analysis, in one file to pass on.
+"""``report.html`` is the tab Placement of one analysis in one file that needs no server.
 
-It holds the scripts of the tab and, packed, what TensorBoard would answer them. The browser is told
-to load nothing else and to run nothing else. Of a very large step, timelines and tensors of
-candidates behind the first ones are left out, and it says so.
+It holds the scripts of the tab and, packed, the answers that TensorBoard would give them. A
+browser loads no module from a file, so each script becomes a function that is called once and
+returns its exports. The page's policy forbids the browser to load anything else or to run any
+other script.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import gzip
 import hashlib
 import html
 import json
+import re
 from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.document import one_line
-from placement_advisor.report.html.bundle import bundle
 from placement_advisor.report.tensorboard.tab import (
     Overview,
     Part,
@@ -28,7 +29,41 @@ from placement_advisor.report.tensorboard.tab import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+
+_NAMES = r"\{\s*\w+(?:,\s*\w+)*,?\s*\}"
+_IMPORT = re.compile(rf"^import ({_NAMES}) from '\./(\w+\.js)';$", re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_LEFT = re.compile(r"^(?:import|export)\b.*|\bimport(?:\.meta\b|\()", re.MULTILINE)
+
+
+def bundle(modules: Mapping[str, str], entry: str) -> str:
+    """Return a script that does what the module ``entry`` does, of modules by their file names.
+
+    Raises:
+        ValueError: a module imports or exports in a way that is not known here.
+    """
+    order: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        for _, imported in _IMPORT.findall(modules[name]):
+            add(imported)
+        order.setdefault(name)
+
+    add(entry)
+    parts = [_part(name, modules[name]) for name in order]
+    return "'use strict';\nconst modules = {};\n" + "".join(parts)
+
+
+def _part(name: str, text: str) -> str:
+    exported = ", ".join(match[1] for match in _EXPORT.findall(text))
+    inner = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = modules['\2'];", text))
+    if left := _LEFT.search(inner):
+        raise ValueError(f"{name}: cannot be bundled: {left[0]}")
+    return f"modules['{name}'] = (() => {{\n{inner}return {{ {exported} }};\n}})();\n"
+
 
 REPORT_FILE = "report.html"
 _SCRIPTS = resources.files("placement_advisor.report.tensorboard") / "static"

@@ -1,1 +1,0 @@
-"""Reports of a check: text, Markdown, JSON, SARIF, GitHub annotations."""

@@ -1,0 +1,443 @@
+"""Texts about machines: hardware presets, a calibration, and what `doctor --run` found.
+
+A calibration is printed as tables of links and cores, then one fact a line; single copies are
+in JSON only. `write_bundle` packs what `doctor --run` saw for an issue, without names of
+users, hosts and paths.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.acceptance import CheckOutcome
+from placement_advisor.cost.gpu.assumed_times import family_bases
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
+from placement_advisor.files.contract import plain
+from placement_advisor.files.without_names import WithoutNames
+from placement_advisor.graph.op_work.kernels import KernelFamily
+from placement_advisor.machine.calibration import REFERENCE_WIDTH
+from placement_advisor.machine.devices import Basis
+from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
+from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.profile.saved_profiles import scrubbed
+from placement_advisor.report.doctor_text import WIDTH
+from placement_advisor.report.document import Facts, Section, Table, as_text
+from placement_advisor.report.statements import FAMILY_WORDS, mean_error_text
+from placement_advisor.results.analysis import PUBLISHED_STEPS
+from placement_advisor.results.doctor import Doctor
+from placement_advisor.tf.known_step import COPIES, OPS
+from placement_advisor.units import (
+    format_bandwidth,
+    format_bytes,
+    format_flops,
+    format_ns,
+    format_share,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from placement_advisor.analysis import acceptance as seen
+    from placement_advisor.cost.calibration_summary import CalibrationSummary
+    from placement_advisor.machine.devices import CopyWork
+    from placement_advisor.machine.doctor.facts import Facts as MachineFacts
+    from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink, Source
+    from placement_advisor.report.document import Part
+    from placement_advisor.results.machine import Acceptance, Finding
+
+
+_WIDTH = 100
+# One of each kind stands for those that are alike.
+_SHOWN = {
+    "products": KernelFamily.LINEAR,
+    "batched": KernelFamily.BMM,
+    "conv.": KernelFamily.CONV,
+    "elementwise": KernelFamily.ADD,
+    "softmax": KernelFamily.SOFTMAX,
+}
+_TRANSFERRED_MARK, _ASSUMED = "*", "assumed"
+_BASIS_WORDS = {
+    KernelBasis.FITTED: "fitted to kernels of this chip",
+    KernelBasis.TRANSFERRED: "transferred from other chips",
+}
+_NO_RECORD = {
+    KernelFamily.CONV_BY_INPUT: "gradients of convolutions by the input",
+    KernelFamily.CONV_BY_FILTER: "gradients of convolutions by the filter",
+}
+
+
+def render_hardware(presets: Sequence[str] | None) -> str:
+    """Return the text about presets, one after the other, or about all, in tables."""
+    gpus = {gpu.name: gpu for gpu in listed_gpus()}
+    links = {link.name: link for link in listed_links()}
+    if presets is None:
+        parts = [*_all_gpus(gpus.values()), *_all_links(links.values())]
+    else:
+        of_each = [_one_gpu(gpus[n]) if n in gpus else _one_link(links[n]) for n in presets]
+        parts = [part for parts in of_each for part in parts]
+    return as_text(parts, _WIDTH)
+
+
+def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
+    rows = [
+        [
+            gpu.name,
+            format_bytes(gpu.device.memory_bytes),
+            *(_error(gpu, family) for family in _SHOWN.values()),
+            ", ".join(gpu.links),
+        ]
+        for gpu in gpus
+    ]
+    titles = ["GPU", "memory", *_SHOWN, "links, the default first"]
+    yield Table(titles, rows, names=(0, -1))
+    yield (
+        "Percentages: how far off times of float32 kernels are in the mean, by formulas fitted to "
+        f"measured kernels of the same chip, or ({_TRANSFERRED_MARK}) transferred from those of "
+        f"others. {_ASSUMED.capitalize()}: no such kernel was measured; so are convolutions other "
+        "than 3x3 with stride 1, and gradients of all. Other ops follow from peaks and bandwidth, "
+        f"which datasheets publish. Of {PUBLISHED_STEPS.count} published training steps on one "
+        f"GPU, predictions are {format_share(PUBLISHED_STEPS.mean_error)} off in the mean, "
+        f"{format_share(PUBLISHED_STEPS.worst_error)} at worst."
+    )
+
+
+def _error(gpu: ListedGpu, family: KernelFamily) -> str:
+    basis, error = family_bases(gpu.device)[family]
+    if error is None:
+        return _ASSUMED
+    mark = _TRANSFERRED_MARK if basis is KernelBasis.TRANSFERRED else ""
+    return f"{mark}{mean_error_text(error).replace('under', '<')}"
+
+
+def _all_links(links: Iterable[ListedLink]) -> Iterator[Part]:
+    rows = [
+        [
+            each.name,
+            format_ns(each.link.latency_ns),
+            each.latency_basis.value,
+            format_bandwidth(each.link.bandwidth_bytes_per_s),
+            each.bandwidth_basis.value,
+        ]
+        for each in links
+    ]
+    yield Table(("link", "latency", "", "bandwidth", ""), rows, names=(0, 2, 4))
+    yield "With a name, such as `advisor hardware V100`: its figures and their sources."
+
+
+def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
+    device, facts = gpu.device, gpu.facts
+    aliases = f"also called {', '.join(gpu.aliases)}" if gpu.aliases else ""
+    yield Section("", [f"{gpu.name}: datasheet {gpu.datasheet}, chip {facts.chip}", aliases])
+    rows = [
+        ["peak, float32", _rate(facts.peak_flops_per_s), "published"],
+        ["memory", format_bytes(device.memory_bytes), "published"],
+        ["memory bandwidth", format_bandwidth(facts.memory_bandwidth_bytes_per_s), "published"],
+        ["launch of an op", format_ns(device.launch_overhead_ns), Basis.ASSUMED.value],
+    ]
+    if device.matrix_flops_per_s is not None:
+        rows.insert(1, ["peak, TF32", _rate(device.matrix_flops_per_s), "published"])
+    for family, (basis, error) in family_bases(device).items():
+        what = _NO_RECORD.get(family) or f"{family.value} ({FAMILY_WORDS[family]})"
+        off = "" if error is None else f"{mean_error_text(error)} off"
+        rows.append([what, off, _BASIS_WORDS.get(basis, _ASSUMED)])
+    yield Table(("", "", ""), rows, names=(0, -1))
+    links = f"links: {', '.join(gpu.links)} (the first is the default)"
+    yield Section("", [links, *_note_and_sources(gpu.note, gpu.sources)])
+
+
+def _one_link(listed: ListedLink) -> Iterator[Part]:
+    link = listed.link
+    bandwidth = format_bandwidth(link.bandwidth_bytes_per_s)
+    rows = [
+        ["latency", format_ns(link.latency_ns), listed.latency_basis.value],
+        ["bandwidth, one way", bandwidth, listed.bandwidth_basis.value],
+    ]
+    yield listed.name
+    bridge = f"a bridge, which joins {listed.most_devices} devices"
+    yield Section(
+        "",
+        [
+            Table(("", "", ""), rows, names=(0, -1)),
+            bridge if listed.most_devices is not None else "",
+            *_note_and_sources(listed.note, listed.sources),
+        ],
+    )
+
+
+def _note_and_sources(note: str | None, sources: Sequence[Source]) -> Iterator[Part]:
+    if note is not None:
+        yield f"note: {note}"
+    of_each = [Section(f"{each.title}, {each.publisher}", [each.address]) for each in sources]
+    yield Section("sources:", of_each)
+
+
+def _rate(flops_per_s: float) -> str:
+    return f"{format_flops(flops_per_s)}/s"
+
+
+_LABEL_WIDTH, _TABLE_WIDTH = 19, 100
+_BYTES_PER_MB = 10**6
+# One step in ten takes a tenth longer than usual: differences of a few percent between candidates
+# then need many rounds, which other work on the machine makes longer still.
+_UNSTEADY_P90 = 1.1
+# Past this, copies in predictions may be wrong by half: tensors are handed over as pointers, or the
+# machine was busy with something else.
+_ROUGH_RESIDUAL = 0.5
+_LINK_WORDS = {
+    HostLink.TLS: "tensors travel by TLS through a relay on each host (--link tls)",
+    HostLink.DIRECT: "tensors travel as they are, unencrypted (--link direct)",
+}
+
+
+def render_calibration(summary: CalibrationSummary) -> str:
+    """Return the text, which ends with what to type next."""
+    head = f"calibrated {summary.description}, TensorFlow {summary.tensorflow_version}"
+    tables = (_links(summary), _residuals(summary), _references(summary))
+    return as_text([head, *tables, Facts(_facts(summary), _LABEL_WIDTH)], _TABLE_WIDTH)
+
+
+def _links(summary: CalibrationSummary) -> Table:
+    rows = []
+    for ends, words in summary.links().items():
+        link = summary.cluster.link(*ends)
+        is_known = summary.calibration.links[ends][0].send_ns is not None
+        work = [_work(link.sender), _work(link.receiver)] if is_known else ["?", "?"]
+        times = [format_ns(link.latency_ns), format_bandwidth(link.bandwidth_bytes_per_s)]
+        rows.append([words, *times, *work])
+    columns = ("latency", "bandwidth", "sender's core", "receiver's core")
+    return Table(["copies", *columns], rows, label_width=_LABEL_WIDTH)
+
+
+def _residuals(summary: CalibrationSummary) -> Table:
+    """Return how far a link's line is from the copies, by their size."""
+    links = summary.calibration.links
+    sizes = sorted({timing.size_bytes for timings in links.values() for timing in timings})
+    rows = []
+    for ends, words in summary.links().items():
+        found = {timing.size_bytes: summary.residual(ends, timing) for timing in links[ends]}
+        rows.append([words, *(_signed(found.get(size)) for size in sizes)])
+    titles = ["the line is off by", *map(format_bytes, sizes)]
+    return Table(titles, rows, label_width=_LABEL_WIDTH)
+
+
+def _references(summary: CalibrationSummary) -> Table:
+    calibration = summary.calibration
+    rows = []
+    for name, time_ns in calibration.reference_ns.items():
+        flops = summary.flops_per_s(name)
+        speed = "?" if flops is None else f"{format_flops(flops)}/s"
+        slower = max(0.0, calibration.reference_p90[name] - 1)
+        rows.append([name, format_ns(time_ns), speed, format_share(slower)])
+    size = f"{REFERENCE_WIDTH} × {REFERENCE_WIDTH}"
+    titles = ("reference product", size, "speed", "one step in ten is slower by")
+    return Table(titles, rows, label_width=_LABEL_WIDTH)
+
+
+def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
+    calibration = summary.calibration
+    for (one, other), timing in calibration.both_ways.items():
+        yield (
+            "both ways at once",
+            f"{one} ↔ {other}: {format_bytes(timing.size_bytes)} each way "
+            + _took(timing.ratio, "one way", "in turns"),
+        )
+    yield from _between_hosts(summary)
+    yield from _overlap(summary)
+    yield "a step", f"takes {format_ns(calibration.step_overhead_ns)} to start and end"
+    if len(calibration.reference_ns) > 1 and calibration.remote_ns:
+        yield (
+            "a further device",
+            f"adds {format_ns(calibration.partition_overhead_ns)} of the first one's time, and "
+            f"{format_ns(calibration.remote_ns)} for its start and the news of its end",
+        )
+    if calibration.quantum_ns:
+        yield (
+            "a busy device",
+            f"turns to copies after {format_ns(calibration.quantum_ns)} of ops, and back",
+        )
+    if calibration.wake_ns:
+        yield (
+            "a device at rest",
+            f"takes {format_ns(calibration.wake_ns)} longer to receive a copy",
+        )
+    if calibration.memory is not None:
+        yield (
+            "memory",
+            f"gives a device alone {format_bandwidth(calibration.memory.bytes_per_s)}; beside "
+            f"another one that takes {calibration.memory.ratio:.2f} times as long",
+        )
+    yield "an op", f"that computes nothing takes {format_ns(calibration.op_ns)}"
+    residuals = [
+        summary.residual(ends, timing)
+        for ends, timings in calibration.links.items()
+        for timing in timings
+    ]
+    if any(abs(residual or 0) > _ROUGH_RESIDUAL for residual in residuals):
+        yield "rough", "copies follow no line here: predictions go by the copies, not by it"
+    if max(calibration.reference_p90.values()) >= _UNSTEADY_P90:
+        yield "unsteady", "close what else runs on these cores and calibrate again"
+    if summary.kept_in is None:
+        yield "not kept", "the cache directory cannot be written; analyses measure anew"
+    else:
+        yield "kept in", summary.kept_in
+        yield "", "and used until the machine, its system or TensorFlow changes"
+    if summary.cluster_file is not None:
+        yield "cluster file", summary.cluster_file
+        for device in summary.cluster.devices:
+            if device.peak_flops_per_s is None:
+                yield "", f"to predict with it, give {device.name} a preset in it"
+    cluster = f" --hardware {summary.cluster_file}" if summary.cluster_file is not None else ""
+    yield "next", f"advisor analyze MODEL.py{cluster}"
+
+
+def _between_hosts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
+    """Say what is alike for all devices of two hosts."""
+    network = summary.calibration.network
+    if network is None:
+        return
+    if summary.link is not None:
+        yield "between hosts", _LINK_WORDS[summary.link]
+    for (source, target), timing in network.at_once.items():
+        yield (
+            "two pairs at once",
+            f"{source} → {target}: {format_bytes(timing.size_bytes)} of each "
+            + _took(timing.ratio, "of one", "one wire"),
+        )
+    for host, remote_ns in network.remote_ns.items():
+        yield (
+            "a further host",
+            f"{host}: a device there adds "
+            f"{format_ns(summary.calibration.partition_overhead_ns)} of the first one's time, and "
+            f"{format_ns(remote_ns)} for its start and the news of its end; tensors leave for it "
+            "that long after the step has begun",
+        )
+
+
+def _overlap(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
+    """Say how much of the largest copy is work of the cores at its ends, over all links."""
+    timings = [
+        [timing for timing in summary.calibration.links[ends] if timing.send_ns is not None]
+        for ends in summary.links()
+    ]
+    largest = [max(each, key=lambda timing: timing.size_bytes) for each in timings if each]
+    known = [
+        (timing.send_ns / timing.copy_ns, timing.receive_ns / timing.copy_ns)
+        for timing in largest
+        if timing.copy_ns > 0 and timing.send_ns is not None and timing.receive_ns is not None
+    ]
+    if not known:
+        yield (
+            "copies and ops",
+            "overlap by an unknown part: no device is a core of its own here, so what a copy "
+            "costs the cores cannot be told from what else they do",
+        )
+        return
+    size = format_bytes(max(timing.size_bytes for timing in largest))
+    # Pieces of tensors that follow each other overlap, so that work can be more than the time.
+    sender, receiver = (format_share(min(max(shares), 1.0)) for shares in zip(*known, strict=True))
+    yield (
+        "copies and ops",
+        f"overlap in part, since the cores move the bytes: in a copy of {size} the sender's works "
+        f"for {sender} of the time and the receiver's for {receiver}; ops pass beside the rest",
+    )
+
+
+def _took(ratio: float | None, as_what: str, twice: str) -> str:
+    if ratio is None:
+        return "took no time above the noise"
+    return f"take {ratio:.2f} times as long as {as_what} (1: no hindrance, 2: {twice})"
+
+
+def _work(work: CopyWork) -> str:
+    return f"{format_ns(work.per_copy_ns)} + {format_ns(work.ns_per_byte * _BYTES_PER_MB)}/MB"
+
+
+def _signed(share: float | None) -> str:
+    if share is None:
+        return "?"
+    return f"{share * 100:+.0f} %".replace("+0 ", "0 ").replace("-0 ", "0 ")
+
+
+_OUTCOME, _NAME = 9, 13
+_UNTRIED = (
+    "untried on GPUs: nobody has told us yet that this ran on some; your bundle is worth an issue, "
+    "whatever comes out"
+)
+_README = """What `advisor doctor --run` saw of a known step; see docs/acceptance.md of the project.
+
+findings.json            versions, and findings with their figures
+machine.json             what `advisor doctor --json` says of the machine of the command
+graph.json.gz            the op graph of the known step
+profiles/PAIR/*.xplane.pb  raw profiles, one of the client and one for each worker
+
+Names of users and hosts, addresses and paths have been taken out, from profiles too.
+"""
+
+
+def render_acceptance(found: Acceptance) -> str:
+    """Return the text: a line per finding, at the end trust or what is off."""
+    step = (
+        f"known step: {len(OPS)} ops; {len(COPIES)} tensors cross "
+        f"({format_bytes(sum(copy.size_bytes for copy in COPIES))})"
+    )
+    head = f"advisor {found.advisor_version}, TensorFlow {found.tensorflow_version}"
+    untried = _UNTRIED if found.untried_on_gpus else ""
+    first = Section("", [f"{head}; {found.description}", step, untried])
+    pairs = [
+        Section(
+            "", [f"{pair.near} and {pair.far}", Facts(map(_row, pair.findings), _OUTCOME + _NAME)]
+        )
+        for pair in found.pairs
+    ]
+    last = Section("", [f"bundle: {found.bundle}", *_verdict(found)])
+    # A path is there to be copied.
+    return f"{as_text([first, *pairs], WIDTH)}\n{as_text([last])}"
+
+
+def _row(found: Finding) -> tuple[str, str]:
+    return f"{found.outcome.value:<{_OUTCOME}}{found.name}", found.finding
+
+
+def _verdict(found: Acceptance) -> list[str]:
+    words = []
+    for pair in found.pairs:
+        off = [each.name for each in pair.findings if each.outcome is CheckOutcome.OFF]
+        words += [f"off: {', '.join(off)} ({pair.near} and {pair.far})"] if off else []
+    if words:
+        return [*words, f"do not trust what is measured here; attach {found.bundle} to an issue"]
+    every = (each for pair in found.pairs for each in pair.findings)
+    unknown = dict.fromkeys(each.name for each in every if each.outcome is CheckOutcome.UNKNOWN)
+    rest = f"; unknown: {', '.join(unknown)}" if unknown else ""
+    return [f"trust: all that can be known here is as it must be{rest}"]
+
+
+def write_bundle(
+    path: Path, found: Acceptance, acceptance: seen.Acceptance, facts: MachineFacts
+) -> None:
+    """Write what was found, with what it was found in, without names.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    names = WithoutNames(acceptance.private_names)
+    found = replace(found, bundle=Path(found.bundle).name)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("README.txt", _README)
+        for name, content in (("findings", found), ("machine", Doctor.of(facts))):
+            text = json.dumps(names.json(plain(content)), indent=2, ensure_ascii=False)
+            bundle.writestr(f"{name}.json", f"{text}\n")
+        with tempfile.TemporaryDirectory() as scratch:
+            graph = Path(scratch) / "graph.json.gz"
+            acceptance.graph.save(graph)
+            bundle.write(graph, graph.name)
+        for pair in acceptance.pairs:
+            if pair.files is not None:
+                folder = names.text(pair.title).replace(" ", "-")
+                for process, profile in {"client": pair.files.client, **pair.files.devices}.items():
+                    file = f"profiles/{folder}/{names.text(process)}.xplane.pb".replace(":", "-")
+                    bundle.writestr(file, scrubbed(profile, names.text))

@@ -1,0 +1,411 @@
+"""Lays out the forward pass by layer: groups layers, ranks them and joins them by arrows.
+
+A box stands in the rank before the first box that it feeds. An arrow over several ranks has a
+lane in each. A model whose own code adds the outputs of its blocks would be a layer that
+feeds its blocks and is fed by them; such loops are taken apart. The layer map has a place for
+every layer and says how a placement cuts the pass. The backward pass is left out: it runs the
+same ways back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate, count, pairwise
+from math import ceil
+from operator import or_
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from placement_advisor.graph.digraph import topological_order
+from placement_advisor.graph.layer_view import depth_for, layer_view, total_bytes
+from placement_advisor.graph.op import Total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from placement_advisor.graph.layer_view import LayerView
+    from placement_advisor.graph.op import Edge
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+
+
+Point: TypeAlias = tuple[float, float]
+
+# Rows are sorted by the side that a sweep comes from, then by both, then pulled. Each settles after
+# a few sweeps; more only cost time.
+_SWEEPS = 8
+# Inches between ranks, with room for labels of arrows, between boxes of a rank, and of a lane: if
+# data flows down, and if it flows to the right.
+_GAPS_IN = {True: (0.4, 0.2, 0.25), False: (0.75, 0.15, 0.2)}
+_GUTTER_IN = 0.5
+# A picture of this shape fills a screen.
+_SCREEN_WIDTH, _SCREEN_HEIGHT = 16.0, 10.0
+_MAX_BANDS = 8
+# An arrow that goes on in the next band is harder to follow: as bad as a picture 2 % smaller.
+_COST_OF_CUT = 0.02
+
+
+class Waypoint(NamedTuple):
+    """The middle of a box or lane; ``ahead`` is -1 in a band in which data flows back, else 1."""
+
+    along: float
+    across: float
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Places of boxes, and of each arrow's stops from box to box, in inches.
+
+    ``size`` of it all and of a ``box`` are along the flow of data and across it; ``gap`` is between
+    ranks.
+    """
+
+    boxes: Sequence[Waypoint]
+    routes: Mapping[tuple[int, int], Sequence[Waypoint]]
+    size: Point
+    box: Point
+    gap: float
+    flows_down: bool
+
+    def point(self, along: float, across: float) -> Point:
+        """Return x and y, y downwards."""
+        return (across, along) if self.flows_down else (along, across)
+
+
+def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> Layout:
+    """Return the layout that a screen shows largest, of one or more boxes of a width and height.
+
+    Arrows lead from a box to one of a higher number.
+    """
+    ends = sorted(arrows)
+    rank_of = [0] * count
+    for source, target in reversed(ends):
+        rank_of[source] = min(rank_of[source], rank_of[target] - 1)
+    first = min(rank_of)
+    rank_of = [rank - first for rank in rank_of]
+    chains: dict[tuple[int, int], list[int]] = {}
+    for source, target in ends:
+        lanes = range(len(rank_of), len(rank_of) + rank_of[target] - rank_of[source] - 1)
+        rank_of += range(rank_of[source] + 1, rank_of[target])
+        chains[source, target] = [source, *lanes, target]
+    rows: list[list[int]] = [[] for _ in range(max(rank_of) + 1)]
+    # Stations are boxes and, numbered behind them, lanes.
+    for station, rank in enumerate(rank_of):
+        rows[rank].append(station)
+    found = []
+    for flows_down, (gap, gap_across, lane) in _GAPS_IN.items():
+        along, across = reversed(box) if flows_down else box
+        halves = [(across + gap_across) / 2] * count + [lane / 2] * (len(rank_of) - count)
+        at = _across(rows, chains.values(), halves)
+        for bands in range(1, _MAX_BANDS + 1):
+            most = ceil(len(rows) / bands)
+            folded = [rows[i : i + most] for i in range(0, len(rows), most)]
+            stops, breadth = _folded(folded, at, halves, along + gap)
+            layout = Layout(
+                boxes=stops[:count],
+                routes={its: [stops[each] for each in chain] for its, chain in chains.items()},
+                size=(most * (along + gap), breadth),
+                box=(along, across),
+                gap=gap,
+                flows_down=flows_down,
+            )
+            width, height = layout.point(*layout.size)
+            scale = max(width / _SCREEN_WIDTH, height / _SCREEN_HEIGHT, 1.0)
+            cut = sum(rank_of[t] // most - rank_of[s] // most for s, t in ends)
+            found.append((round(scale * (1 + _COST_OF_CUT * cut), 1), bands, layout))
+    return min(found, key=lambda each: each[:2])[2]
+
+
+def _across(
+    rows: Sequence[list[int]], chains: Iterable[Sequence[int]], halves: Sequence[float]
+) -> list[float]:
+    """Sort each row, and return the place of each box and lane across."""
+    before: dict[int, list[int]] = defaultdict(list)
+    after: dict[int, list[int]] = defaultdict(list)
+    for chain in chains:
+        for one, other in pairwise(chain):
+            after[one].append(other)
+            before[other].append(one)
+    at = [0.0] * len(halves)
+    # The one before the first finds all at zero, and only numbers the rows.
+    for sweep in range(-1, 3 * _SWEEPS):
+        forward = sweep % 2 == 0
+        for row in rows if forward else reversed(rows):
+            wanted = {}
+            for station in row:
+                near = before[station] if forward else after[station]
+                if sweep >= _SWEEPS:
+                    near = before[station] + after[station]
+                wanted[station] = fmean(at[other] for other in near) if near else at[station]
+            if sweep >= 2 * _SWEEPS:
+                _spread(row, wanted, halves, at)
+                continue
+            row.sort(key=wanted.__getitem__)
+            for place, station in enumerate(row):
+                at[station] = place - (len(row) - 1) / 2
+    return at
+
+
+def _spread(
+    row: Sequence[int], wanted: Mapping[int, float], halves: Sequence[float], at: list[float]
+) -> None:
+    """Place a row in order and apart: half way between all pushed one way, and all the other."""
+    offsets = [0.0]
+    for one, other in pairwise(row):
+        offsets.append(offsets[-1] + halves[one] + halves[other])
+    free = [wanted[station] - offset for station, offset in zip(row, offsets, strict=True)]
+    high, low = accumulate(free, max), [*accumulate(reversed(free), min)][::-1]
+    for station, offset, *ends in zip(row, offsets, high, low, strict=True):
+        at[station] = sum(ends) / 2 + offset
+
+
+def _folded(
+    bands: Sequence[Sequence[Sequence[int]]],
+    at: Sequence[float],
+    halves: Sequence[float],
+    pitch: float,
+) -> tuple[list[Waypoint], float]:
+    """Return where the boxes and lanes of bands of rows stand, and the breadth of all.
+
+    A band in which data flows back is turned round, so that arrows over a fold do not cross.
+    """
+    stops = [Waypoint(0.0, 0.0, 1)] * len(at)
+    edge = 0.0
+    for number, band in enumerate(bands):
+        ahead = -1 if number % 2 else 1
+        sides = [ahead * at[s] + side * halves[s] for row in band for s in row for side in (-1, 1)]
+        for place, row in enumerate(band):
+            along = (0.5 + (place if ahead > 0 else len(bands[0]) - 1 - place)) * pitch
+            for station in row:
+                stops[station] = Waypoint(along, ahead * at[station] - min(sides) + edge, ahead)
+        edge += max(sides) - min(sides) + _GUTTER_IN
+    return stops, edge - _GUTTER_IN
+
+
+# A picture of fewer boxes than this share of what it may have could well show more.
+_ENOUGH_SHARE = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A layer, or the part of it with this number, from 1; ``ops`` are its forward ops."""
+
+    layer: str
+    number: int
+    ops: list[str]
+
+    @property
+    def name(self) -> str:
+        """The layer, with the number of a part that is not the first."""
+        return self.layer if self.number == 1 else f"{self.layer} #{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Parts in an order in which data flows, and the bytes that one sends to a later one.
+
+    None where the size of any tensor is unknown.
+    """
+
+    parts: Sequence[Part]
+    edges: Mapping[tuple[int, int], int | None]
+
+
+def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
+    """Return the forward pass of a view with its wrapping layers cut into parts."""
+    layer_of, free = view.membership.layer_of, view.membership.free
+    computing = {layer for name, layer in layer_of.items() if name not in free}
+    between = [
+        edge
+        for edge in graph.edges
+        if not edge.is_control
+        and edge.producer in layer_of
+        and edge.consumer in layer_of
+        # A layer that does nothing but read its variables (a cell in a loop) serves its reader.
+        and (edge.producer not in free or layer_of[edge.producer] not in computing)
+    ]
+    # One whose variables are read elsewhere (a loop takes them itself) has no place in the flow.
+    flowing = computing | {layer_of[edge.producer] for edge in between} or {*layer_of.values()}
+    layer_of = {name: layer for name, layer in layer_of.items() if layer in flowing}
+    found = _cut(graph, between, layer_of)
+    part_of = {name: number for number, part in enumerate(found) for name in part.ops}
+    ends = [(part_of[edge.producer], part_of[edge.consumer]) for edge in between]
+    apart = sorted({(source, target) for source, target in ends if source != target})
+    order = topological_order(len(found), [s for s, _ in apart], [t for _, t in apart]) or []
+    place = {number: i for i, number in enumerate(order)}
+    sent: dict[tuple[int, int], dict[tuple[str, int], int | None]] = defaultdict(dict)
+    for edge, (source, target) in zip(between, ends, strict=True):
+        if source != target:
+            sent[place[source], place[target]][edge.producer, edge.port] = edge.size_bytes
+    edges = {its: total_bytes(tensors.values()) for its, tensors in sent.items()}
+    return Parts(parts=[found[number] for number in order], edges=edges)
+
+
+def _cut(graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]) -> list[Part]:
+    """Return the parts; an op to which data of its layer's last part comes back begins a new."""
+    feeders: dict[str, list[str]] = defaultdict(list)
+    for edge in between:
+        feeders[edge.consumer].append(edge.producer)
+    parts: list[Part] = []
+    part_of: dict[str, int] = {}
+    last: dict[str, int] = {}
+    # Of each part, those that lead to it: bits by their number.
+    before: list[int] = []
+    for op in graph.ops:
+        if (layer := layer_of.get(op.name)) is None:
+            continue
+        fed_by = {part_of[name] for name in feeders[op.name]}
+        part = last.get(layer)
+        if part is None or any(before[other] >> part & 1 for other in fed_by):
+            number = 1 if part is None else parts[part].number + 1
+            part = last[layer] = len(parts)
+            parts.append(Part(layer=layer, number=number, ops=[]))
+            before.append(0)
+        leading = reduce(or_, (before[other] | 1 << other for other in fed_by - {part}), 0)
+        # What leads to a part leads to all that it leads to.
+        if parts[part].ops and leading & ~before[part]:
+            for other, its in enumerate(before):
+                before[other] |= leading if its >> part & 1 else 0
+        before[part] |= leading
+        parts[part].ops.append(op.name)
+        part_of[op.name] = part
+    return parts
+
+
+def merged(amount: int, edges: Iterable[tuple[int, int]], limit: int) -> list[list[int]]:
+    """Return groups of the numbers below ``amount``, ``limit`` at most, in an order of data flow.
+
+    Edges lead from lower to higher numbers. Groups are runs of an order in which data flows, depth
+    first, so no loop arises. Chains stay whole, unless that would leave too few groups or many.
+    """
+    if amount <= limit:
+        return [[number] for number in range(amount)]
+    before: list[set[int]] = [set() for _ in range(amount)]
+    after: list[set[int]] = [set() for _ in range(amount)]
+    for source, target in edges:
+        after[source].add(target)
+        before[target].add(source)
+    waiting = [len(some) for some in before]
+    ready = [number for number in reversed(range(amount)) if not waiting[number]]
+    chains: list[list[int]] = []
+    while ready:
+        number = ready.pop()
+        if chains and after[chains[-1][-1]] == {number} and before[number] == {chains[-1][-1]}:
+            chains[-1].append(number)
+        else:
+            chains.append([number])
+        for other in sorted(after[number], reverse=True):
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    # What may share a box with the next ones: chains, or if they are few, the numbers of a chain.
+    runs = [chains]
+    if len(chains) < limit * _ENOUGH_SHARE:
+        runs = [[[number] for number in chain] for chain in chains]
+    return next(groups for size in count(1) if len(groups := _packed(runs, size)) <= limit)
+
+
+def _packed(runs: Iterable[Iterable[Sequence[int]]], size: int) -> list[list[int]]:
+    """Return each run in groups: an item joins those before it while they stay within a size."""
+    groups: list[list[int]] = []
+    for run in runs:
+        groups.append([])
+        for item in run:
+            if groups[-1] and len(groups[-1]) + len(item) > size:
+                groups.append([])
+            groups[-1] += item
+    return groups
+
+
+BOX_WIDTH, BOX_HEIGHT = 1.86, 0.4
+
+# To place as many takes a second, and nobody looks through more.
+_MOST_LAYERS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedLayer:
+    """A layer, or a part of one, with the middle of its box."""
+
+    name: str
+    middle: Point
+    ops: int
+    flops: Total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The forward tensors from one layer to another; ``size_bytes`` is None where any is unknown.
+
+    ``route`` leads from middle to middle, y downwards.
+    """
+
+    source: int
+    target: int
+    size_bytes: int | None
+    route: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerMap:
+    """Layers and what flows between them; layers are numbered in an order in which data flows."""
+
+    layers: tuple[PlacedLayer, ...]
+    flows: tuple[Flow, ...]
+    part_of: Mapping[str, int]
+
+    def devices(self, placement: Placement) -> tuple[str, ...]:
+        """Return the device that holds most ops of each layer (ties: first in device name)."""
+        votes = [Counter[str]() for _ in self.layers]
+        for op, part in self.part_of.items():
+            if op in placement.device_of:
+                votes[part][placement.device_of[op]] += 1
+        return tuple(
+            min(count, key=lambda device: (-count[device], device), default="") for count in votes
+        )
+
+    def cut_bytes(self, graph: OpGraph, placement: Placement) -> dict[int, int | None]:
+        """Return the bytes that cross to another device, by the number of the flow.
+
+        A tensor counts once for every device that it crosses to.
+        """
+        crossing: dict[object, dict[tuple[str, int, str], int | None]] = defaultdict(dict)
+        for edge in graph.edges:
+            ends = self.part_of.get(edge.producer), self.part_of.get(edge.consumer)
+            source, target = map(placement.device_of.get, (edge.producer, edge.consumer))
+            if source and target and source != target and not edge.is_control:
+                crossing[ends][edge.producer, edge.port, target] = edge.size_bytes
+        return {
+            number: total_bytes(crossing[flow.source, flow.target].values())
+            for number, flow in enumerate(self.flows)
+            if (flow.source, flow.target) in crossing
+        }
+
+
+def layer_map(graph: OpGraph) -> LayerMap:
+    """Return the map of a graph; it is empty if the graph has no forward ops.
+
+    Layers of very many are shown to a depth of their paths.
+    """
+    found = layer_parts(graph, layer_view(graph, depth_for(graph, _MOST_LAYERS)))
+    if not found.parts:
+        return LayerMap(layers=(), flows=(), part_of={})
+    layout = best_layout(len(found.parts), found.edges, (BOX_WIDTH, BOX_HEIGHT))
+    layers = [
+        PlacedLayer(
+            name=part.name,
+            middle=layout.point(*box[:2]),
+            ops=len(part.ops),
+            flops=Total.of(graph.op(name).flops for name in part.ops),
+        )
+        for part, box in zip(found.parts, layout.boxes, strict=True)
+    ]
+    flows = []
+    for (source, target), size_bytes in found.edges.items():
+        route = tuple(layout.point(*stop[:2]) for stop in layout.routes[source, target])
+        flows.append(Flow(source=source, target=target, size_bytes=size_bytes, route=route))
+    part_of = {name: number for number, part in enumerate(found.parts) for name in part.ops}
+    return LayerMap(layers=tuple(layers), flows=tuple(flows), part_of=part_of)

@@ -1,0 +1,458 @@
+"""Plots step times and speed-ups: ``comparison.png``, ``break-even.png``, and machines.
+
+A bar of the comparison is the step of the device that computes longest: compute, exposed
+copies, rest. The break-even picture shows the best split's simulated speed-up against
+bandwidth, latency and batch. The scaling picture shows the speed-up over one device by
+machine and scaling.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.machine_scaling import Scaling
+from placement_advisor.defaults import BASELINE
+from placement_advisor.measurement.measurement import Interval, bootstrap_median
+from placement_advisor.report.analysis_report import value_text
+from placement_advisor.report.document import NOTHING
+from placement_advisor.report.pictures.canvas import (
+    AXIS_IN,
+    BAND_COLOR,
+    COMPUTE_COLOR,
+    EXPOSED_COLOR,
+    FAINT,
+    FONT_SIZE,
+    HEAD_IN,
+    IDLE_COLOR,
+    INK,
+    MARGIN_IN,
+    NO_PROFILE_COLOR,
+    SIGNS,
+    SMALL_FONT_SIZE,
+    WIDTH_IN,
+    add_head,
+    add_time_axis,
+    drawable,
+    headline,
+    new_page,
+    plain_style,
+    text_width_in,
+    tint,
+    told_apart,
+    write,
+)
+from placement_advisor.report.statements import (
+    NO_PROFILE,
+    any_ran,
+    fastest_first,
+    predicted_range,
+    predicted_speedup,
+    speedup,
+    with_range,
+)
+from placement_advisor.simulator.break_even import Axis
+from placement_advisor.units import format_bandwidth, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate
+    from placement_advisor.analysis.machine_scaling import HardwareComparison
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.report.pictures.canvas import Page
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
+    from placement_advisor.simulator.schedule import Schedule
+
+
+_COLORS = {
+    "compute": COMPUTE_COLOR,
+    "exposed copies": EXPOSED_COLOR,
+    "idle": IDLE_COLOR,
+    NO_PROFILE: NO_PROFILE_COLOR,
+}
+# How much of its colour a simulated bar keeps.
+_PALE = 0.45
+_NOTE = "The device that computes longest. Exposed copies: it waits for them and computes nothing."
+_MEASURED_NOTE = (
+    "Above, pale: simulated. Below: timed (95 % interval), cut by the shares of profiled steps."
+)
+_SIMULATED_NOTE = "Simulated; no step ran."
+_ABOVE_ROWS_IN = 0.52
+_ROW_IN = 0.26
+_BAR_IN = 0.1
+# A bar that is alone in its row.
+_LONE_BAR_IN = 0.16
+# Room for names at most, and between columns.
+_NAMES_IN = 3.0
+_DEVICES_IN = 1.5
+_GAP_IN = 0.2
+
+
+@plain_style()
+def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
+    """Return the picture."""
+    from matplotlib.patches import Patch
+
+    measured = any_ran(analysis)
+    rows = [_row(analysis, candidate, measured) for candidate in fastest_first(analysis)]
+    top_in = HEAD_IN + _ABOVE_ROWS_IN
+    figure = page(top_in + _ROW_IN * max(1, len(rows)) + AXIS_IN)
+    left_in, right_in = _write_columns(figure, rows, measured)
+    end_ns = max((row.end_ns for row in rows), default=1)
+    ax = add_time_axis(figure, left_in, right_in, top_in, end_ns)
+    ax.grid(axis="x", color="#E3E3E3", linewidth=0.6)
+    ax.set_axisbelow(True)
+    for place, row in enumerate(rows):
+        _draw_row(ax, row, top_in + (place + 0.5) * _ROW_IN)
+    found = {part for row in rows for parts in (row.simulated, row.measured) for part in parts}
+    what = "what a step is made of" if measured else "what a step is made of, simulated"
+    handles = [
+        Patch(label=part, color=color if measured else tint(color, _PALE))
+        for part, color in _COLORS.items()
+        if part in found
+    ]
+    add_head(figure, analysis.model.name, headline(analysis, what), handles)
+    note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
+    write(figure, MARGIN_IN, HEAD_IN + 0.08, note, size=SMALL_FONT_SIZE, color=FAINT)
+    return figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A candidate: the parts of its steps by name, and what is written beside them."""
+
+    name: str
+    device: str
+    simulated: Mapping[str, float]
+    measured: Mapping[str, float]
+    interval_ns: Interval | None
+    cells: tuple[str, ...]
+
+    @property
+    def end_ns(self) -> int:
+        """Where the longest of its bars ends."""
+        high_ns = self.interval_ns.high if self.interval_ns else 0
+        return round(max(high_ns, sum(self.simulated.values()), sum(self.measured.values())))
+
+
+def _row(analysis: Analysis, candidate: Candidate, measured: bool) -> _Row:
+    plan, run = candidate.predicted, candidate.measured
+    profile = candidate.profile
+    computing = profile.compute_ns if profile else plan.compute_ns if plan else {}
+    device = max(analysis.testbed.cluster.device_names(), key=lambda name: computing.get(name, 0))
+    step_ns = bootstrap_median(run.step_ns) if measured and run else None
+    cells = [format_ns(plan.step_ns) if plan else NOTHING]
+    if step_ns is not None:
+        cells.append(format_ns(step_ns.median))
+    return _Row(
+        name=candidate.name,
+        device=device,
+        simulated=_simulated_parts(plan, device) if plan else {},
+        measured=_measured_parts(step_ns.median, profile, device) if step_ns else {},
+        interval_ns=step_ns,
+        cells=(*cells, _speedup_text(analysis, candidate, measured)),
+    )
+
+
+def _simulated_parts(plan: Schedule, device: str) -> dict[str, float]:
+    compute_ns, exposed_ns = plan.compute_ns.get(device, 0), plan.exposed_by_device.get(device, 0)
+    return _parts(plan.step_ns, compute_ns, exposed_ns)
+
+
+def _measured_parts(step_ns: float, profile: StepProfile | None, device: str) -> dict[str, float]:
+    if profile is None or not profile.step_ns:
+        return {NO_PROFILE: step_ns}
+    scale = step_ns / median(profile.step_ns)
+    return _parts(
+        step_ns,
+        profile.compute_ns.get(device, 0) * scale,
+        profile.exposed_by_device.get(device, 0) * scale,
+    )
+
+
+def _parts(step_ns: float, compute_ns: float, exposed_ns: float) -> dict[str, float]:
+    """Return the parts of a step; medians of profiled steps may add up to more than it."""
+    compute_ns = min(compute_ns, step_ns)
+    exposed_ns = min(exposed_ns, step_ns - compute_ns)
+    return {
+        "compute": compute_ns,
+        "exposed copies": exposed_ns,
+        "idle": step_ns - compute_ns - exposed_ns,
+    }
+
+
+def _speedup_text(analysis: Analysis, candidate: Candidate, measured: bool) -> str:
+    if candidate.name == BASELINE:
+        return "baseline"
+    if not measured:
+        return with_range(predicted_speedup(analysis, candidate), predicted_range(candidate))
+    factor = speedup(candidate)
+    return with_range(factor.median, factor) if factor else NOTHING
+
+
+def _write_columns(figure: Figure, rows: Sequence[_Row], measured: bool) -> tuple[float, float]:
+    """Write what stands on both sides of the bars; return from where to where these have room."""
+    names = told_apart([row.name for row in rows], FONT_SIZE, _NAMES_IN)
+    devices = told_apart([row.device for row in rows], FONT_SIZE, _DEVICES_IN)
+    titles = (
+        ("simulated", "measured", "speed-up (95 %)")
+        if measured
+        else ("simulated", "speed-up (range)")
+    )
+    left_in, right_in = MARGIN_IN, WIDTH_IN - MARGIN_IN
+    for title, texts in (
+        ("candidate", [names[row.name] for row in rows]),
+        ("device", [devices[row.device] for row in rows]),
+    ):
+        left_in += _write_column(figure, title, texts, left_in, "left") + _GAP_IN
+    for i, title in reversed(list(enumerate(titles))):
+        texts = [row.cells[i] for row in rows]
+        right_in -= _write_column(figure, title, texts, right_in, "right") + _GAP_IN
+    return left_in, right_in
+
+
+def _write_column(
+    figure: Figure, title: str, texts: Sequence[str], x_in: float, side: str
+) -> float:
+    """Write a column at one side of a place; return its width."""
+    top_in = HEAD_IN + _ABOVE_ROWS_IN
+    write(figure, x_in, top_in - 0.1, title, size=SMALL_FONT_SIZE, ha=side, color=FAINT)
+    for place, text in enumerate(texts):
+        write(figure, x_in, top_in + (place + 0.5) * _ROW_IN, text, ha=side)
+    widths_in = [text_width_in(text, FONT_SIZE) for text in texts]
+    return max([text_width_in(title, SMALL_FONT_SIZE), *widths_in])
+
+
+def _draw_row(ax: Axes, row: _Row, middle: float) -> None:
+    if row.interval_ns is None:
+        _draw_bar(ax, row.simulated, middle, _LONE_BAR_IN, _PALE)
+        return
+    _draw_bar(ax, row.simulated, middle - _BAR_IN / 2, _BAR_IN, _PALE)
+    _draw_bar(ax, row.measured, middle + _BAR_IN / 2, _BAR_IN, 1)
+    ends_ns = [[row.interval_ns.low], [row.interval_ns.high]]
+    off_ns = [[abs(end - row.interval_ns.median) for end in side] for side in ends_ns]
+    y = [middle + _BAR_IN / 2]
+    ax.errorbar([row.interval_ns.median], y, xerr=off_ns, color=INK, capsize=2.5, lw=1.1)
+
+
+def _draw_bar(
+    ax: Axes, parts: Mapping[str, float], middle: float, height: float, share: float
+) -> None:
+    start = 0.0
+    for part, length in parts.items():
+        color = tint(_COLORS[part], share)
+        ax.barh(middle, length, height, left=start, color=color, linewidth=0)
+        start += length
+
+
+_BREAK_EVEN_HEIGHT_IN = 4.6
+# A third of the speed is as far from winning as a thirtieth.
+_LEAST_SPEEDUP = 0.33
+_TICKS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0)
+# Ticks stand at powers of ten, which need no digits behind the point.
+_TRAILING_ZEROS = re.compile(r"\.0+(?= )")
+# Share of a panel's width that a label takes.
+_LABEL_SHARE = 0.36
+_AXIS_TITLES = {
+    Axis.BANDWIDTH: "bandwidth of the slowest link between devices",
+    Axis.LATENCY: "latency of the slowest link between devices",
+    Axis.BATCH: "batch (samples)",
+}
+
+
+@plain_style()
+def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page) -> Figure:
+    """Return a picture with a panel for each axis that was swept."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.lines import Line2D
+
+    sweeps = found.sweeps()
+    splits = dict.fromkeys(point.best.split for sweep in sweeps for point in sweep.points)
+    signs = {split: SIGNS[i % len(SIGNS)][0] for i, split in enumerate(splits)}
+    figure = page(_BREAK_EVEN_HEIGHT_IN)
+    below_head = (0, 0, 1, 1 - HEAD_IN / _BREAK_EVEN_HEIGHT_IN)
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=below_head))
+    row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
+    for ax, sweep in zip(row, sweeps, strict=True):
+        _draw_sweep(ax, sweep, found.worthwhile_ratio, signs)
+    _scale_speedups(row[0], sweeps)
+    basis = "simulated, corrected" if found.corrections else "simulated"
+    title = f"speed-up of the best split\nover {drawable(found.baseline)} ({basis})"
+    row[0].set_ylabel(title, fontsize=FONT_SIZE)
+    handles: list[Artist] = [
+        Line2D([], [], label=drawable(split), color=INK, marker=sign, linestyle="", markersize=5)
+        for split, sign in signs.items()
+    ]
+    what = headline(analysis, "break-even of splits that leave the batch whole, simulated")
+    add_head(figure, analysis.model.name, what, handles)
+    return figure
+
+
+def _speedup(ratio: float) -> float:
+    return min(_TICKS[-1], 1 / ratio) if ratio else _TICKS[-1]
+
+
+def _scale_speedups(ax: Axes, sweeps: tuple[Sweep, ...]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    speedups = [_speedup(point.best.ratio) for sweep in sweeps for point in sweep.points]
+    ax.set_yscale("log")
+    # Room for a line of text above the highest point, and for two below the lowest.
+    ax.set_ylim(max(_LEAST_SPEEDUP, 0.85 * min(0.9, *speedups)), 1.14 * max(1.1, *speedups))
+    ax.yaxis.set_major_locator(FixedLocator(_TICKS))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda speedup, _: f"{speedup:g}×"))
+
+
+def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[str, str]) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    worthwhile = _speedup(worthwhile_ratio)
+    values = [point.value for point in sweep.points]
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(sweep.axis, value)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.axhspan(worthwhile, 2 * _TICKS[-1], color=BAND_COLOR, linewidth=0, zorder=0)
+    ax.axhline(1, color=FAINT, linewidth=0.8)
+    ax.axhline(worthwhile, color=INK, linewidth=0.8, linestyle="--")
+    ax.annotate(
+        f"a split wins above {worthwhile:.2f}×",
+        (0.02, 0.985),
+        xycoords="axes fraction",
+        va="top",
+        fontsize=SMALL_FONT_SIZE,
+        color=FAINT,
+    )
+    ax.plot(
+        values, [_speedup(point.best.ratio) for point in sweep.points], color=FAINT, linewidth=1
+    )
+    for split, sign in signs.items():
+        own = [point for point in sweep.points if point.best.split == split]
+        ax.plot(
+            [point.value for point in own],
+            [_speedup(point.best.ratio) for point in own],
+            color=INK,
+            marker=sign,
+            markersize=3.5,
+            linestyle="",
+        )
+    ax.axvline(sweep.here.value, color=INK, linewidth=0.8, linestyle=":")
+    ends = (values[0], values[-1])
+    here, limit = sweep.here.value, sweep.wins_from.value if sweep.wins_from else None
+    is_left = limit is not None and here < limit
+    _label(ax, here, 0.075, f"here {value_text(sweep.axis, here)}", ends, to_left=is_left)
+    if sweep.wins_from is not None:
+        sign = signs[sweep.wins_from.best.split]
+        ax.plot(
+            sweep.wins_from.value, worthwhile, sign,
+            color="white", markeredgecolor=INK, markersize=8,
+        )  # fmt: skip
+        reach = "up to" if sweep.axis is Axis.LATENCY else "from"
+        text = f"wins {reach} {value_text(sweep.axis, sweep.wins_from.value)}"
+        _label(ax, sweep.wins_from.value, 0.015, text, ends, to_left=not is_left)
+        ax.axvline(sweep.wins_from.value, color=INK, linewidth=0.8)
+    ax.set_xlabel(_AXIS_TITLES[sweep.axis], fontsize=FONT_SIZE)
+    ax.tick_params(labelsize=SMALL_FONT_SIZE)
+    ax.spines[["right", "top"]].set_visible(False)
+
+
+def _label(
+    ax: Axes, value: int, height: float, text: str, ends: tuple[int, int], *, to_left: bool
+) -> None:
+    """Write beside a vertical line, on the side that is asked for if there is room."""
+    share = math.log(value / ends[0]) / math.log(ends[1] / ends[0])
+    to_left = share > 1 - _LABEL_SHARE or (to_left and share > _LABEL_SHARE)
+    ax.annotate(
+        drawable(text),
+        (value, height),
+        xytext=(-4 if to_left else 4, 0),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="right" if to_left else "left",
+        va="bottom",
+        fontsize=SMALL_FONT_SIZE,
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+    )
+
+
+def _tick(axis: Axis, value: float) -> str:
+    match axis:
+        case Axis.BANDWIDTH:
+            text = format_bandwidth(value)
+        case Axis.LATENCY:
+            text = format_ns(value)
+        case Axis.BATCH:
+            text = f"{value:,.0f}"
+    return _TRAILING_ZEROS.sub("", text)
+
+
+_SCALING_HEIGHT_IN = 4.4
+_TITLES = {
+    Scaling.STRONG: "the same training: the batch shared",
+    Scaling.WEAK: "more samples a step: the batch on each",
+}
+
+
+@plain_style()
+def draw_scaling(compared: HardwareComparison) -> Figure:
+    """Return a picture with a panel for strong and one for weak scaling."""
+    figure = new_page(_SCALING_HEIGHT_IN)
+    figure.set_layout_engine("constrained")
+    row = figure.subplots(1, len(_TITLES), sharey=True)
+    for ax, scaling in zip(row, _TITLES, strict=True):
+        _draw_machines(ax, compared, scaling)
+    row[0].set_ylabel("times as fast as one device (simulated)", fontsize=FONT_SIZE)
+    row[0].legend(frameon=False, fontsize=FONT_SIZE, loc="upper left")
+    figure.suptitle(
+        f"{drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
+        "speed-up by number of devices, thin lines its range; a ring marks the knee",
+        fontsize=FONT_SIZE,
+    )
+    return figure
+
+
+def _draw_machines(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    counts = sorted({1, *(row.devices for machine in compared.machines for row in machine.rows)})
+    most = counts[-1]
+    ax.plot([1, most], [1, most], color=FAINT, linewidth=0.8, linestyle="--")
+    # A split can be faster where more threads launch, so this is no bound.
+    ax.annotate("N× on N devices", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
+    for number, machine in enumerate(compared.machines):
+        sign, dashes = SIGNS[number % len(SIGNS)]
+        knee = machine.knee(scaling)
+        if knee is None:
+            continue
+        shown = [step for step in machine.best(scaling) if step.speedup is not None]
+        devices = [1, *(step.devices for step in shown)]
+        found = [Interval(median=1.0, low=1.0, high=1.0), *(s.speedup for s in shown if s.speedup)]
+        speedups = [each.median for each in found]
+        ax.plot(
+            devices, speedups, color=INK, linestyle=dashes, linewidth=1.1, marker=sign,
+            markersize=4, label=drawable(machine.label),
+        )  # fmt: skip
+        for ends in ([each.low for each in found], [each.high for each in found]):
+            ax.plot(devices, ends, color=INK, linestyle=dashes, linewidth=0.4)
+        ax.plot(
+            [knee.devices], [speedups[devices.index(knee.devices)]],
+            color=INK, marker="o", markersize=11, fillstyle="none",
+        )  # fmt: skip
+    ax.set_title(_TITLES[scaling], fontsize=FONT_SIZE)
+    ax.set_xlabel("devices", fontsize=FONT_SIZE)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.xaxis.set_major_locator(FixedLocator(counts))
+    ax.xaxis.set_minor_locator(NullLocator())
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.tick_params(labelsize=FONT_SIZE)

@@ -1,0 +1,756 @@
+"""One step is described here, as text and as a trace: traced, simulated or profiled.
+
+Texts have one fact a line with names last, so that no name is cut. A sum in which parts are
+missing says so; what is not known is "unknown". `chrome_trace` writes a schedule for
+Perfetto: each device is a process with a row for ops and one for its copy work, and links are
+a process with a row each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import count
+from math import floor
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.cost.table import CostBasis
+from placement_advisor.graph.name_patterns import first_names
+from placement_advisor.machine.devices import Basis
+from placement_advisor.profile.device_trace import Cause, DeviceUse
+from placement_advisor.report.document import (
+    NOTHING,
+    Bullets,
+    Facts,
+    Section,
+    Table,
+    as_markdown,
+    as_text,
+    escape,
+    one_line,
+)
+from placement_advisor.report.statements import ACTIVITY_HEADINGS, activity_rows
+from placement_advisor.simulator.schedule import PathKind, time_by_kind
+from placement_advisor.units import (
+    NS_PER_US,
+    counted,
+    format_bandwidth,
+    format_bytes,
+    format_flops,
+    format_ns,
+    format_share,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, LargeTensor
+    from placement_advisor.graph.op import Total
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_patterns import HostKind
+    from placement_advisor.report.document import Part
+    from placement_advisor.simulator.schedule import PathStep, Schedule, Transfer
+    from placement_advisor.simulator.simulator import Simulation
+    from placement_advisor.tf.answers import Traced
+
+    Event = dict[str, Any]
+    Row = tuple[int, int]
+    from placement_advisor.profile.device_trace import Wait
+    from placement_advisor.profile.totals import (
+        ByHost,
+        DeviceTotals,
+        ProfileTotals,
+        ReadProfile,
+        RouteTotals,
+        TensorTotals,
+    )
+
+
+# As many as are read at a glance; JSON has more.
+_ROWS = 5
+_NAMES = 3
+_UNKNOWN = "unknown"
+# Would be rounded to 0.0 %, which is something else.
+_TINY_SHARE = 0.0005
+
+
+def render_trace(traced: Traced, summary: GraphSummary, *, model_path: str, graph_file: str) -> str:
+    """Return the text, headed by what was traced and where its graph is."""
+    mode = "training step" if traced.mode == "train" else "inference"
+    facts = [("chosen", traced.chosen)]
+    if left_out := traced.left_out.told():
+        facts.append(("left out", "; ".join(left_out)))
+    head = f"{model_path}: {traced.name}, {mode}, batch {traced.batch_size or _UNKNOWN}"
+    return _text(summary, head, *facts, _graph(summary, graph_file))
+
+
+def render_graph(summary: GraphSummary, *, graph_file: str) -> str:
+    """Return the text, headed by the file that the graph is in."""
+    return _text(summary, "", _graph(summary, graph_file))
+
+
+def render_summary(summary: GraphSummary) -> str:
+    """Return the text, without a heading."""
+    return _text(summary, "")
+
+
+def _graph(summary: GraphSummary, graph_file: str) -> tuple[str, str]:
+    return "graph", f"{graph_file}, fingerprint {summary.fingerprint}"
+
+
+def _text(summary: GraphSummary, head: str, *facts: tuple[str, str]) -> str:
+    first = Section("", [head, Facts([*facts, *_facts(summary)])])
+    return as_text([first, *_tables(summary)])
+
+
+def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
+    roles = ", ".join(f"{count} {role.value}" for role, count in summary.ops_by_role.items())
+    yield "ops", f"{summary.ops}: {roles}" if roles else "none"
+    yield (
+        "layers",
+        f"{summary.layers}; {_floor_share(summary.ops_with_layer_share)} of the ops that compute "
+        "belong to one",
+    )
+    edges = summary.data_edges
+    yield (
+        "edges",
+        f"{edges.parts} with a tensor, bytes known for {_floor_share(edges.known_share)}; "
+        f"{_count(summary.control_edges, 'only orders its ends', 'only order their ends')}",
+    )
+    parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
+    if summary.state.parts:
+        parameters += f"; {_sized(summary.state, 'other')} (optimizer slots, metrics, counters)"
+    yield "parameters", parameters
+    yield "constants", f"{summary.constants.parts}, {total_text(summary.constants, format_bytes)}"
+    # A loop can hold whole training steps.
+    where = " outside loops" if any(op.is_loop for op in summary.control_flow) else ""
+    nothing = f"in all, there is no backward pass{where}"
+    kept = "kept for the backward pass" if summary.trains else nothing
+    yield "activations", f"{_sized(summary.activations, 'forward tensor')} {kept}"
+    flops = f"{total_text(summary.flops, format_flops)} per step; known for "
+    flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
+    if summary.flops_known_bytes_share is not None:
+        flops += f", which access {_floor_share(summary.flops_known_bytes_share)} of the bytes"
+    yield "flops", flops
+    yield (
+        "bytes",
+        f"{total_text(summary.bytes_accessed, format_bytes)} accessed per step; known for "
+        f"{_floor_share(summary.bytes_accessed.known_share)} of the ops that compute",
+    )
+
+
+def _tables(summary: GraphSummary) -> Iterator[Part]:
+    tensors = [(format_bytes(t.size_bytes), _tensor(t)) for t in summary.largest_tensors[:_ROWS]]
+    yield Section("largest tensors", [Table(("", ""), tensors, names=(-1,))])
+    kinds = [
+        (
+            str(kind.ops),
+            total_text(kind.flops, format_flops),
+            _share(kind.flops_share),
+            total_text(kind.bytes_accessed, format_bytes),
+            _share(kind.bytes_share),
+            kind.kind,
+        )
+        for kind in summary.kinds[:_ROWS]
+    ]
+    columns = ("ops", "flops", "share", "bytes", "share", "kind")
+    title = "heaviest kinds, by share of the flops or of the bytes accessed"
+    yield Section(title, [Table(columns, kinds, names=(-1,))])
+    yield Section("", _structure(summary))
+    host = [(str(kind.ops), _host_kind(kind)) for kind in summary.host_only[:_ROWS]]
+    ops = sum(kind.ops for kind in summary.host_only)
+    more = _more(len(summary.host_only), _ROWS)
+    listed: list[Part] = [Table(("", ""), host, names=(-1,)), *more] if host else []
+    yield _listed("ops without a GPU kernel", f"{ops}; they run on the host", listed)
+    flows = summary.control_flow
+    shown = [*map(_control_flow, flows[:_ROWS]), *_more(len(flows), _ROWS)]
+    yield _listed("control flow", str(len(flows)), shown)
+
+
+def _listed(what: str, told: str, parts: Sequence[Part]) -> Part:
+    """Return what was found in a section, or that nothing was in a line."""
+    return Section(f"{what}: {told}", parts) if parts else f"{what}: none"
+
+
+def _structure(summary: GraphSummary) -> Iterator[Part]:
+    """Yield what was found, that of most layers first."""
+    yield _first(
+        "towers",
+        [
+            (f"{len(join.towers)} towers meet in {join.layer}", join.towers)
+            for join in summary.joins
+        ],
+    )
+    yield _first(
+        "parallel branches",
+        [
+            (
+                f"{_count(len(region.branches), 'branch', 'branches')}"
+                f"{' and a direct way' if region.direct else ''}"
+                f" from {region.fork} to {region.join}",
+                region.branches,
+            )
+            for region in summary.branches
+        ],
+    )
+    repeats = [repeat.blocks for repeat in summary.repeats]
+    yield _first("repeated blocks", [(f"{len(r)} alike blocks in a row", r) for r in repeats])
+
+
+def _first(what: str, found: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> Part:
+    """Return what has most layers, and how many there are beyond."""
+    largest = sorted(found, key=lambda each: -sum(map(len, each[1])))[:_NAMES]
+    lines = [f"{text}: {_runs(groups)}" for text, groups in largest]
+    return _listed(what, str(len(found)), [*lines, *_more(len(found), _NAMES)])
+
+
+def _runs(groups: Sequence[Sequence[str]]) -> str:
+    """Return each group by its first and last layer, and how many layers it has."""
+    runs = [
+        f"{group[0]} (1 layer)"
+        if len(group) == 1
+        else f"{group[0]} to {group[-1]} ({len(group)} layers)"
+        for group in groups
+    ]
+    return first_names(runs, _NAMES)
+
+
+def _count(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def _tensor(tensor: LargeTensor) -> str:
+    layer = f", layer {tensor.layer}" if tensor.layer is not None else ""
+    return f"{tensor.op}:{tensor.port} ({tensor.kind}, {tensor.role.value}{layer})"
+
+
+def _host_kind(kind: HostKind) -> str:
+    text = kind.kind
+    if kind.layers:
+        text += f" in {first_names(kind.layers, _NAMES)}"
+    if kind.bound_ops:
+        bound = _count(kind.bound_ops, "more op stays", "more ops stay")
+        text += f"; {bound} with a variable or table that they share"
+    if kind.crossing.parts:
+        text += f"; {total_text(kind.crossing, format_bytes)} to and from ops that have one"
+    return text
+
+
+def _control_flow(op: ControlFlow) -> str:
+    text = f"{op.kind} {op.op}"
+    text += f", layer {op.layer}" if op.layer is not None else f", {op.role.value}"
+    if op.is_loop:
+        trips = f"trips {_UNKNOWN}" if op.trips is None else _count(op.trips, "trip", "trips")
+        text += f", {trips}"
+    else:
+        text += ", one branch runs"
+    text += f", {_part(op.flops_share, 'flops')}, {_part(op.bytes_share, 'bytes')}"
+    return text
+
+
+def _more(count: int, shown: int) -> list[str]:
+    return [f"and {count - shown} more"] if count > shown else []
+
+
+def _sized(total: Total, noun: str) -> str:
+    """Return a count and a size: ``3 variables, 1.25 MB``."""
+    plural = "" if total.parts == 1 or noun == "other" else "s"
+    if not total.parts:
+        return f"no {noun}s"
+    return f"{total.parts} {noun}{plural}, {total_text(total, format_bytes)}"
+
+
+def total_text(total: Total, form: Callable[[int], str]) -> str:
+    """Return a sum, at least which it is where parts are missing."""
+    if total.amount is None:
+        return _UNKNOWN
+    return f"at least {form(total.amount)}" if total.unknown else form(total.amount)
+
+
+def _share(share: float | None) -> str:
+    if share is None:
+        return _UNKNOWN
+    return "< 0.1 %" if 0 < share < _TINY_SHARE else f"{share * 100:.1f} %"
+
+
+def _part(share: float | None, what: str) -> str:
+    return f"{what} {_UNKNOWN}" if share is None else f"{_share(share)} of {what}"
+
+
+def _floor_share(share: float) -> str:
+    """Return a share that is 100 % only if nothing is missing."""
+    return f"{floor(share * 1000) / 10:g} %"
+
+
+LONGEST_PARTS = 10
+
+_PATH_WORDS = {
+    PathKind.COMPUTE: "compute",
+    PathKind.COPY: "copies",
+    PathKind.QUEUEING: "queueing for wires",
+    PathKind.OVERHEAD: "starting, launching, ending",
+}
+
+
+def render_simulation(told: Simulation) -> str:
+    """Return the text."""
+    return as_text([Facts(_head(told)), _device_times(told), _copy_table(told), _path(told)])
+
+
+def _head(told: Simulation) -> Iterator[tuple[str, str]]:
+    origin = told.origin
+    yield "graph", f"{origin.graph_file}, fingerprint {told.graph.fingerprint}"
+    yield "placement", f"{origin.placement_file}: {told.placement.label}"
+    if origin.renamed:
+        pairs = ", ".join(f"{old} as {new}" for old, new in origin.renamed.items())
+        yield "", f"its devices are taken in order: {pairs}"
+    yield "machine", f"{origin.machine}: {_machine(told)}"
+    yield "costs", _costs(told)
+    yield "step", f"{format_ns(told.schedule.step_ns)} simulated"
+
+
+def _costs(told: Simulation) -> str:
+    shares = told.basis_shares
+    guessed = (
+        f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is guessed from what is "
+        "known of an op"
+    )
+    assumed = shares[CostBasis.KERNEL_ASSUMED]
+    by_kernels = shares[CostBasis.KERNEL] + assumed
+    if not by_kernels:
+        return f"assumed: a roofline from the devices' figures; {guessed}"
+    return (
+        f"assumed: formulas of GPU kernels for {by_kernels * 100:.1f} % of the compute time, "
+        f"{assumed * 100:.1f} % for kernels like none that they were fitted to; a roofline from "
+        f"the devices' figures for the others; {guessed}"
+    )
+
+
+def _machine(told: Simulation) -> str:
+    devices, hosts = told.cluster.devices, told.cluster.hosts
+    text = counted(len(devices), "device")
+    if hosts:
+        text += f" and {counted(len(hosts), 'host')}"
+    measured = sum(link.basis is Basis.MEASURED for link in told.cluster.links)
+    if not measured:
+        return f"{text}, every figure assumed"
+    if measured < len(told.cluster.links):
+        return f"{text}, {measured} of {len(told.cluster.links)} links measured"
+    return f"{text}, links measured"
+
+
+def _device_times(told: Simulation) -> Section:
+    columns = (
+        *("compute", "copy work", "before", "for a copy", "for a launch", "for a device", "after"),
+        *("peak memory", "device"),
+    )
+    rows = []
+    for place, time in zip(told.cluster.places(), told.device_times, strict=True):
+        peak_bytes = told.schedule.peak_memory_bytes[place.name]
+        there = place.memory_bytes
+        too_much = there is not None and peak_bytes > there
+        unfit = f": does not fit, it has {format_bytes(there)}" if too_much else ""
+        times_ns = (
+            *(time.compute_ns, time.copy_work_ns, time.before_first_ns, time.waits_for_copy_ns),
+            *(time.waits_for_launch_ns, time.waits_for_device_ns, time.after_last_ns),
+        )
+        rows.append([*map(format_ns, times_ns), format_bytes(peak_bytes), f"{place.name}{unfit}"])
+    title = "time of each device; idle: before its first work, waiting, after its last work"
+    return Section(title, [Table(columns, rows, names=(-1,))])
+
+
+def _copy_table(told: Simulation) -> Part:
+    schedule, unknown = told.schedule, told.schedule.carried.unknown
+    if not told.directions:
+        return "copies: none"
+    title = (
+        f"copies: {schedule.transfer_count} per step; {format_ns(schedule.exposed_ns)} exposed, "
+        f"{format_ns(told.hidden_ns)} hidden behind compute"
+        + (f", on {schedule.waits_longest}" if schedule.waits_longest else "")
+    )
+    rows = [
+        (str(each.copies), total_text(each.size, format_bytes), f"{each.source} → {each.target}")
+        for each in told.directions
+    ]
+    of_unknown = f"of unknown size, so priced at latency alone: {unknown}" if unknown else ""
+    table = Table(("copies", "bytes", "direction"), rows, names=(-1,))
+    return Section(title, [of_unknown, table])
+
+
+def _path(told: Simulation) -> Section:
+    time_ns, parts = time_by_kind(told.path), len(told.path)
+    made_of = ", ".join(f"{_PATH_WORDS[kind]} {format_ns(time_ns[kind])}" for kind in PathKind)
+    longest = sorted(told.path, key=lambda part: (-part.time_ns, part.start_ns))[:LONGEST_PARTS]
+    rows = [
+        (
+            format_ns(part.time_ns),
+            format_share(part.time_ns / told.schedule.step_ns),
+            part.kind.value,
+            _where(part),
+        )
+        for part in longest
+    ]
+    cut = f"the longest {LONGEST_PARTS} of its {parts} parts" if parts > LONGEST_PARTS else ""
+    table = Table(("", "", "", ""), rows, names=(-1,))
+    return Section(f"critical path: {made_of}", [cut, table])
+
+
+def _where(part: PathStep) -> str:
+    return f"{part.what}, {part.where}" if part.where else part.what
+
+
+_OPS, _COPY_WORK = 1, 2
+
+
+def chrome_trace(graph: OpGraph, schedule: Schedule) -> dict[str, Any]:
+    """Return the content of a trace file; times in it are microseconds. Equal for equal steps."""
+    process = {device: number for number, device in enumerate(schedule.compute_ns, start=1)}
+    rows = _link_rows(schedule.transfers, process=len(process) + 1)
+    return {
+        "displayTimeUnit": "ms",
+        "traceEvents": [
+            *_names(process, rows),
+            *_ops(graph, schedule, process),
+            *_copy_work(schedule.transfers, process),
+            *_copy_events(schedule.transfers, rows),
+            *_arrows(graph, schedule, process, rows),
+        ],
+    }
+
+
+def _link_rows(transfers: Sequence[Transfer], *, process: int) -> dict[int, tuple[Row, str]]:
+    """Return the row of each transfer, by its place, and the row's name."""
+    # By link, until when each of its rows is taken.
+    taken_ns: dict[str, list[int]] = {}
+    thread: dict[tuple[str, int], int] = {}
+    rows = {}
+    for place, copy in enumerate(transfers):
+        link = f"{copy.source} → {copy.target}"
+        lanes = taken_ns.setdefault(link, [])
+        free = (lane for lane, until_ns in enumerate(lanes) if until_ns <= copy.start_ns)
+        lane = next(free, len(lanes))
+        lanes[lane:] = [copy.end_ns, *lanes[lane + 1 :]]
+        number = thread.setdefault((link, lane), len(thread) + 1)
+        rows[place] = (process, number), link if lane == 0 else f"{link} ({lane + 1})"
+    return rows
+
+
+def _names(process: dict[str, int], rows: dict[int, tuple[Row, str]]) -> Iterator[Event]:
+    for device, number in process.items():
+        yield _name("process", (number, 0), device)
+        yield _name("thread", (number, _OPS), "ops")
+        yield _name("thread", (number, _COPY_WORK), "copy work")
+    if rows:
+        yield _name("process", (len(process) + 1, 0), "links")
+    for row, name in dict.fromkeys(rows.values()):
+        yield _name("thread", row, name)
+
+
+def _ops(graph: OpGraph, schedule: Schedule, process: dict[str, int]) -> Iterator[Event]:
+    for run in schedule.runs:
+        op = graph.op(run.op)
+        facts: dict[str, Any] = {"kind": op.kind, "ready_us": _us(run.ready_ns)}
+        if op.layer is not None:
+            facts["layer"] = op.layer
+        row = (process[run.device], _OPS)
+        yield _slice(run.op, op.role.value, row, run.start_ns, run.end_ns, facts)
+
+
+def _copy_work(transfers: Sequence[Transfer], process: dict[str, int]) -> Iterator[Event]:
+    for copy in transfers:
+        ends = (
+            ("send", copy.source, copy.send_work, copy.target),
+            ("receive", copy.target, copy.receive_work, copy.source),
+        )
+        for what, device, (start_ns, end_ns), other in ends:
+            if end_ns > start_ns:
+                row = (process[device], _COPY_WORK)
+                facts = {"bytes": copy.size_bytes, "other_end": other}
+                yield _slice(f"{what} {copy.tensor}", "copy work", row, start_ns, end_ns, facts)
+
+
+def _copy_events(
+    transfers: Sequence[Transfer], rows: dict[int, tuple[Row, str]]
+) -> Iterator[Event]:
+    for place, copy in enumerate(transfers):
+        facts = {
+            "bytes": copy.size_bytes,
+            "queued_us": _us(copy.queued_ns),
+            "held_us": _us(copy.held_ns),
+        }
+        yield _slice(copy.tensor, "copy", rows[place][0], copy.start_ns, copy.end_ns, facts)
+
+
+def _arrows(
+    graph: OpGraph,
+    schedule: Schedule,
+    process: dict[str, int],
+    rows: dict[int, tuple[Row, str]],
+) -> Iterator[Event]:
+    run_of = {run.op: run for run in schedule.runs}
+    readers: defaultdict[tuple[str, int, str], dict[str, None]] = defaultdict(dict)
+    for edge in graph.edges:
+        if edge.producer in run_of and edge.consumer in run_of:
+            readers[edge.producer, edge.port, run_of[edge.consumer].device][edge.consumer] = None
+    numbers = count(1)
+    for place, copy in enumerate(schedule.transfers):
+        made = run_of[copy.producer]
+        for name in readers[copy.producer, copy.port, copy.target]:
+            read = run_of[name]
+            points = (
+                ("s", (process[made.device], _OPS), made.start_ns),
+                ("t", rows[place][0], copy.start_ns),
+                ("f", (process[read.device], _OPS), read.start_ns),
+            )
+            number = next(numbers)
+            for phase, (pid, tid), time_ns in points:
+                event = {"ph": phase, "id": number, "name": copy.tensor, "cat": "data flow"}
+                event |= {"pid": pid, "tid": tid, "ts": _us(time_ns)}
+                # A point belongs to the slice that it lies in.
+                yield event | ({"bp": "e"} if phase == "f" else {})
+
+
+def _slice(
+    name: str, category: str, row: Row, start_ns: int, end_ns: int, facts: dict[str, Any]
+) -> Event:
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "pid": row[0],
+        "tid": row[1],
+        "ts": _us(start_ns),
+        "dur": _us(end_ns - start_ns),
+        "args": facts,
+    }
+
+
+def _name(what: str, row: Row, name: str) -> Event:
+    pid, tid = row
+    return {"ph": "M", "name": f"{what}_name", "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _us(time_ns: int) -> float:
+    return time_ns / NS_PER_US
+
+
+TOP_TENSORS = 10
+TOP_WAITS = 6
+# Names of kernels are whole C++ signatures.
+_NAME_CHARS = 100
+
+
+def render_profile(read: ReadProfile) -> str:
+    """Return the text."""
+    head = Section("", [f"{read.totals.path}: {_headline(read)}", read.which or ""])
+    return as_text([head, *_profile_tables(read.totals).values(), Section("", _remarks(read))])
+
+
+def profile_as_markdown(read: ReadProfile) -> str:
+    """Return the page."""
+    which = [] if read.which is None else [f"{read.which}."]
+    parts: list[Part] = [f"{_headline(read)}.", *which]
+    parts += [Section(title, [table]) for title, table in _profile_tables(read.totals).items()]
+    parts.append(Section("To know", [Bullets(_remarks(read))]))
+    return f"# {escape(read.totals.path)}\n\n{as_markdown(parts)}"
+
+
+def _profile_tables(profile: ProfileTotals) -> dict[str, Table]:
+    """Return the tables by their titles."""
+    per_step = {"Per step": _device_table(profile, per_step=True)} if profile.step_ns else {}
+    return {
+        **per_step,
+        "In all": _device_table(profile, per_step=False),
+        "Copies": _routes(profile),
+        "By way of the host": _by_host(profile),
+        "Tensors": _tensors(profile),
+        "Waiting": _waits(profile),
+        "Activities": _activities(profile),
+    }
+
+
+def _headline(read: ReadProfile) -> str:
+    """Return what was read, in a line."""
+    profile = read.totals
+    working = [d for d in profile.devices if any(a.time_ns for a in d.total.values())]
+    devices = f"{read.form}; {len(working)} of {len(profile.devices)} devices did something"
+    if profile.span_ns is None:
+        return devices
+    span = f"{format_ns(profile.span_ns)} in all"
+    if not profile.step_ns:
+        return f"{devices}; {span}; the profile shows no steps"
+    steps = counted(len(profile.step_ns), "step")
+    first = ", the first one left out" if profile.warm_up_steps else ""
+    step = format_ns(median(profile.step_ns))
+    return f"{devices}; {steps} of {step} (by {profile.steps_from}{first}); {span}"
+
+
+def _device_table(profile: ProfileTotals, *, per_step: bool) -> Table:
+    """Return what the time of each device went to; exposed parts in brackets."""
+    uses = [use for use in DeviceUse if any(d.total[use].time_ns for d in profile.devices)]
+    rows, idle = [], []
+    for device in profile.devices:
+        if any(amount.time_ns for amount in device.total.values()):
+            rows.append(_device_row(device, uses, per_step=per_step))
+        else:
+            idle.append(device.device)
+    if idle:
+        rows.append([", ".join(idle), *[NOTHING] * (len(uses) + 1)])
+    title = f"{'per step' if per_step else 'in all'} (exposed)"
+    return Table([title, *uses, "idle"], rows)
+
+
+def _device_row(device: DeviceTotals, uses: list[DeviceUse], *, per_step: bool) -> list[str]:
+    amounts = device.per_step if per_step and device.per_step is not None else device.total
+    idle_ns = device.idle_per_step_ns if per_step else device.idle_ns
+    cells = []
+    for use in uses:
+        amount = amounts[use]
+        is_known = use is not DeviceUse.COMPUTE and amount.exposed_ns is not None
+        exposed = f" ({format_ns(amount.exposed_ns)})" if is_known else ""
+        cells.append(f"{format_ns(amount.time_ns)}{exposed}" if amount.time_ns else NOTHING)
+    return [device.device, *cells, format_ns(idle_ns)]
+
+
+def _routes(profile: ProfileTotals) -> Table:
+    """Return the copies on each route, in total."""
+    columns = ("count", "bytes", "under way", "exposed", "achieved")
+    return Table(("copies", *columns), [_route_row(route) for route in profile.routes])
+
+
+def _route_row(route: RouteTotals) -> list[str]:
+    kind = route.route.kind.removeprefix("[").removesuffix("]")
+    return [
+        f"{route.route.source} → {route.route.target}, {kind}",
+        f"{route.count:,}",
+        _bytes(route),
+        format_ns(route.time_ns),
+        f"{format_ns(route.exposed_ns)}, {_share_text(route.exposed_ns, route.time_ns)}",
+        NOTHING if route.bytes_per_s is None else format_bandwidth(route.bytes_per_s),
+    ]
+
+
+def _by_host(profile: ProfileTotals) -> Table:
+    """Return the copies between GPUs that went by way of the host, in total."""
+    rows = [
+        [f"{each.source} → {each.target}", f"{each.count:,}", _bytes(each)]
+        for each in profile.by_host
+    ]
+    return Table(("by way of the host, among these copies", "count", "bytes"), rows)
+
+
+def _tensors(profile: ProfileTotals) -> Table:
+    """Return the tensors whose copies devices waited longest for, in total."""
+    longest = profile.tensors[:TOP_TENSORS]
+    has_ops = any(each.op is not None for each in longest)
+    columns = ("from → to", "copies", "bytes", "exposed", "under way")
+    rows = [
+        [
+            _cut(each.tensor),
+            f"{each.route.source} → {each.route.target}",
+            f"{each.count:,}",
+            _bytes(each),
+            format_ns(each.exposed_ns),
+            format_ns(each.time_ns),
+            *([_cut(each.layer or NOTHING), format_bytes(each.tensor_bytes)] if has_ops else []),
+        ]
+        for each in longest
+    ]
+    of_op = ("layer", "one of it") if has_ops else ()
+    return Table(("tensor", *columns, *of_op), rows)
+
+
+def _activities(profile: ProfileTotals) -> Table:
+    """Return what took longest, as nvprof printed it, and every kind of copy below that."""
+    rows = [[*row.cells[:-1], _cut(row.cells[-1])] for row in activity_rows(profile.activities)]
+    return Table(ACTIVITY_HEADINGS, rows, names=(-1,))
+
+
+def _waits(profile: ProfileTotals) -> Table:
+    """Return what devices waited for longest in the steps that count, starting ops summed up."""
+    rows = []
+    steps_ns = sum(profile.step_ns)
+    for device in dict.fromkeys(wait.device for wait in profile.waits):
+        mine = [wait for wait in profile.waits if wait.device == device]
+        starting_ns = sum(wait.time_ns for wait in mine if wait.cause is Cause.START)
+        causes = [(_cause(w), w.time_ns) for w in mine if w.cause is not Cause.START]
+        causes.append(("ops to start", starting_ns))
+        longest = sorted(causes, key=lambda cause: -cause[1])[:TOP_WAITS]
+        rows += [
+            [device, cause, format_ns(time_ns), _share_text(time_ns, steps_ns)]
+            for cause, time_ns in longest
+            if time_ns
+        ]
+    return Table(("waiting", "for", "time", "of its steps"), rows)
+
+
+def _cause(wait: Wait) -> str:
+    what = _cut(wait.what)
+    match wait.cause:
+        case Cause.COPY:
+            return f"{what}, copied from {wait.where}"
+        case Cause.SENDING:
+            return f"{what}, copied to {wait.where}"
+        case Cause.OP:
+            return f"{what}, an op of {wait.where or 'all'}"
+        case Cause.CLIENT:
+            return "the client"
+        case _:
+            return "no cause that the profile shows"
+
+
+def _remarks(read: ReadProfile) -> list[str]:
+    """Return what a reader should know about the figures."""
+    profile = read.totals
+    found = [_load(profile)]
+    found.append(f"{format_share(profile.unclassified_share)} of device time is unclassified")
+    if profile.waits:
+        shares = ", ".join(f"{d} {s * 100:.1f} %" for d, s in profile.explained_shares.items())
+        found.append(f"time in steps that has a named cause: {shares}")
+    if read.xprof is not None:
+        found.append(
+            f"XProf's overview of the same profile: a step of {format_ns(read.xprof.step_ns)}, "
+            f"device compute {format_ns(read.xprof.compute_ns)}, device to device "
+            f"{format_ns(read.xprof.device_to_device_ns)}, collectives "
+            f"{format_ns(read.xprof.collectives_ns)}"
+        )
+        copied = [use for use in (DeviceUse.PEER, DeviceUse.WITHIN) if _has(profile, use)]
+        if copied and not read.xprof.device_to_device_ns:
+            found.append(f"XProf counts {' and '.join(copied)} copies as device compute")
+    return [*found, *profile.notes]
+
+
+def _load(profile: ProfileTotals) -> str:
+    """Return which devices compute, and how unevenly."""
+    load_ns = {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices}
+    computing = {device: time_ns for device, time_ns in load_ns.items() if time_ns}
+    if not computing:
+        return "no device computes"
+    where = ", ".join(computing)
+    if len(computing) < len(load_ns):
+        where += f"; nothing on the other {len(load_ns) - len(computing)} of {len(load_ns)} devices"
+    ratio = max(computing.values()) / min(computing.values())
+    uneven = ""
+    if len(computing) > 1:
+        uneven = f", the busiest for {ratio:.2f} times as long as the least"
+    return f"compute is on {where}{uneven}"
+
+
+def _has(profile: ProfileTotals, use: DeviceUse) -> bool:
+    return any(device.total[use].time_ns for device in profile.devices)
+
+
+def _bytes(copied: RouteTotals | ByHost | TensorTotals) -> str:
+    if copied.of_unknown_size == copied.count:
+        return "?"
+    unknown = f" + {copied.of_unknown_size} of unknown size" if copied.of_unknown_size else ""
+    return f"{format_bytes(copied.size_bytes)}{unknown}"
+
+
+def _share_text(part_ns: int, whole_ns: int) -> str:
+    return format_share(part_ns / whole_ns if whole_ns else None)
+
+
+def _cut(text: str) -> str:
+    name = one_line(text)
+    return name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"

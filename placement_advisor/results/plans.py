@@ -1,0 +1,499 @@
+"""Answers of `advisor search`, `balance` and `compare-hardware`.
+
+Times of `search` and `compare-hardware` are simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from placement_advisor import __version__
+from placement_advisor.analysis import machine_scaling as found
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.scaled_steps import Limit
+from placement_advisor.files.contract import (
+    STRICT,
+    ByName,
+    Count,
+    Filled,
+    NotNegative,
+    Ns,
+    Positive,
+    Rows,
+    Text,
+    like,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from placement_advisor.analysis.machine_scaling import (
+        HardwareComparison,
+        MachineScaling,
+        Ranked,
+        ScaledStep,
+    )
+    from placement_advisor.candidates.searched import SearchResult
+    from placement_advisor.cost import batch_balance
+    from placement_advisor.cost.batch import SplitStep
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.effort import Effort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """What a device or host has to do by the placement."""
+
+    name: Text
+    work_ns: Ns
+    """Ops, launches included."""
+    ops: Count
+    held_bytes: Count
+    """Variables and op outputs."""
+    capacity_bytes: Count | None
+    """None without known limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """The best placement of an op graph for one step, and a bound on any."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Literal[2]
+    advisor_version: Text
+    graph_file: Text
+    ops: Count
+    machine: Text
+    """As given, or the stand-in."""
+    step_ns: Ns
+    lower_bound_ns: Ns
+    """Under the same costs."""
+    proven: bool
+    """Step equals bound."""
+    stopped_by: Literal["proof", "effort", "clock"]
+    """`clock`: runs may differ."""
+    seconds: NotNegative
+    """Reading and searching."""
+    seed: Count
+    effort_units: NotNegative | None
+    """None without limit."""
+    effort_units_spent: NotNegative
+    time_limit_s: NotNegative | None
+    """None without limit."""
+    devices: Filled[Device]
+    """Hosts last."""
+    device_of: ByName[Text]
+
+    @classmethod
+    def of(
+        cls,
+        found: SearchResult,
+        effort: Effort,
+        graph: OpGraph,
+        costs: Mapping[str, CostTable],
+        cluster: Cluster,
+        **asked: object,
+    ) -> Search:
+        """Return it as it is published; ``asked`` are its fields that the search does not know."""
+        return like(
+            cls,
+            found,
+            schema_version=2,
+            advisor_version=__version__,
+            ops=len(found.placement.device_of),
+            proven=found.is_proven,
+            stopped_by=found.stopped_by.value,
+            seed=effort.seed,
+            effort_units=None if math.isinf(effort.units) else effort.units,
+            effort_units_spent=found.units,
+            time_limit_s=effort.time_limit_s,
+            devices=tuple(_devices(graph, costs, cluster, found.placement.device_of)),
+            device_of=found.placement.device_of,
+            **asked,
+        )
+
+
+def _devices(
+    graph: OpGraph,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    device_of: Mapping[str, str],
+) -> Iterator[Device]:
+    for place in cluster.places():
+        ops = [graph.op(name) for name, device in device_of.items() if device == place.name]
+        if not ops and place in cluster.hosts:
+            continue
+        priced = [costs[place.name].costs.get(op.name) for op in ops]
+        yield Device(
+            name=place.name,
+            work_ns=sum(place.busy_ns(cost.time_ns) for cost in priced if cost is not None),
+            ops=len(ops),
+            held_bytes=sum(op.parameter_bytes + sum(b or 0 for b in op.output_bytes) for op in ops),
+            capacity_bytes=place.memory_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a step holds on one device, simulated: a line over its samples."""
+
+    fixed_bytes: Count
+    """Independent of batch."""
+    per_sample_bytes: NotNegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTiming:
+    """Steps of one batch on one device, and how far the line is off."""
+
+    samples: Positive
+    step_ns: Ns
+    """Mean without outer tenths."""
+    residual: float
+    """(line - measured) / measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAlone:
+    """A device alone, and the line through its measurements."""
+
+    name: Text
+    most_samples: Positive | None
+    """None without known limit."""
+    fixed_ns: Ns
+    """Independent of batch, fitted."""
+    per_sample_ns: NotNegative
+    """Fitted."""
+    measured: Rows[BatchTiming]
+    """Largest batch first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSplit:
+    """A split that was run."""
+
+    samples: Rows[Positive]
+    """By device."""
+    step_ns: Ns
+    """Mean without outer tenths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchShares:
+    """A split of the batch, by the lines of devices alone."""
+
+    samples: Rows[Count]
+    """By device."""
+    slowest_ns: Ns
+    """Slowest device, without merging."""
+    most_samples_per_s: NotNegative
+    """Of all devices, without merging."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """How to share a batch among devices, from what each takes alone."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Literal[1]
+    advisor_version: Text
+    model: Text
+    testbed: Text
+    batch: Positive
+    warnings: Rows[Text]
+    memory: Memory
+    devices: Rows[DeviceAlone]
+    advised: Rows[Count]
+    """By device: best tried, else of lines."""
+    tried: Rows[MeasuredSplit]
+    best: BatchShares
+    even: BatchShares
+    other_batches: Rows[BatchShares]
+    """Half, same, twice, four times."""
+    best_batch: BatchShares | None
+    """Most samples per second; None: memory unknown."""
+
+    @classmethod
+    def of(cls, balance: batch_balance.Balance) -> Balance:
+        """Return it as it is published."""
+        best_batch = balance.best_batch
+        return like(
+            cls,
+            balance,
+            schema_version=1,
+            advisor_version=__version__,
+            memory=like(Memory, balance.memory),
+            devices=tuple(map(_device, balance.devices, balance.most)),
+            advised=tuple(balance.advised),
+            tried=tuple(
+                MeasuredSplit(samples=samples, step_ns=step_ns)
+                for samples, step_ns in balance.tried.items()
+            ),
+            best=_shares(balance.best),
+            even=_shares(balance.even),
+            other_batches=tuple(map(_shares, balance.others)),
+            best_batch=None if best_batch is None else _shares(best_batch),
+        )
+
+
+def _device(device: batch_balance.DeviceSpeed, most_samples: int | None) -> DeviceAlone:
+    return like(
+        DeviceAlone,
+        device,
+        most_samples=most_samples,
+        fixed_ns=device.line.fixed_ns,
+        per_sample_ns=device.line.per_sample_ns,
+        measured=tuple(
+            BatchTiming(samples=point.batch, step_ns=round(point.step_ns), residual=residual)
+            for point, residual in zip(device.points, device.residuals, strict=True)
+        ),
+    )
+
+
+def _shares(split: SplitStep) -> BatchShares:
+    return like(BatchShares, split, samples=tuple(split.batches))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What was traced."""
+
+    name: Text
+    mode: Literal["train", "infer"]
+    batch_size: Positive
+    """On one device."""
+    ops: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The machine of most samples per second; None where the step fits on no single device."""
+
+    hardware: Text
+    devices: Positive
+    """As many as pay."""
+    ties: Rows[Text]
+    """Not surely beaten."""
+    launches_decide: bool
+    """Level only by launches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostsWithin:
+    """By which factors costs may be wrong, either way; ranges are what follows."""
+
+    copies: float
+    launches: float
+    """Or free."""
+    ops: float
+    """Split against one device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyMemory:
+    """What a step of a family holds on the device that holds most."""
+
+    family: Text
+    """Holder of variables."""
+    devices: Positive
+    peak_bytes: Count
+    """On the fullest device."""
+    largest_batch: Count | None
+    """Samples per device; None: unknown or any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """Throughput over that of one device."""
+
+    simulated: float
+    low: float
+    """Costs as wrong as allowed."""
+    high: float
+    """Likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The best step of a scaling on a number of devices."""
+
+    scaling: found.Scaling | None
+    """None for one device."""
+    family: Text
+    """Holder of variables, or of layers."""
+    devices: Positive
+    devices_used: Positive
+    samples: Positive
+    """Of all devices."""
+    step_ns: Ns
+    samples_per_s: float
+    """Of all devices."""
+    one_device_samples_per_s: float | None
+    """As many samples; None if none fit."""
+    speedup: Speedup | None
+    """None without credible comparison."""
+    efficiency: float | None
+    """Speed-up over devices; None if above 1."""
+    excess: found.Excess | None
+    """Why more than `devices`; `launches`: not if they were free."""
+    speedup_without_launches: float | None
+    """None for one device."""
+    limit: Limit | None
+    """None if next to nothing."""
+    verdict: AdviceVerdict | None
+    """Of `analyze --hardware`."""
+    price_of_a_million_samples: float | None
+    """In the price's unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """A step of a family that was simulated."""
+
+    scaling: found.Scaling
+    family: Text
+    """Holder of variables, or of layers."""
+    devices: Positive
+    samples: Positive
+    """Of all devices."""
+    step_ns: Ns
+    fits: bool
+    """In memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneDevice:
+    """A step on one device."""
+
+    samples: Positive
+    step_ns: Ns
+    samples_per_s: float
+    fits: bool
+    """In memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KneeAt:
+    """With the whole batch on each."""
+
+    devices: Positive
+    """As simulated."""
+    at_worst: Positive
+    """Low ends."""
+    at_best: Positive
+    """High ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """Up to how many devices each doubling brings at least half of what it could."""
+
+    weak: KneeAt | None
+    strong: KneeAt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a machine does with the model, by number of devices."""
+
+    hardware: Text
+    price_per_hour: float | None
+    """Per device, any unit."""
+    device_memory_bytes: Count | None
+    """First device."""
+    verdict: AdviceVerdict | None
+    """Of `analyze --hardware`, all devices."""
+    answer: Text | None
+    costs_within: CostsWithin
+    memory: Rows[FamilyMemory]
+    """Whole batch each; one alone first."""
+    best: Rows[Row]
+    """By scaling and devices."""
+    steps: Rows[Simulated]
+    """Other families than `analyze`."""
+    one_device: Rows[OneDevice]
+    """Own batch and multiples."""
+    knee: Knee
+    notes: Rows[Text]
+    """Not simulated, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What each further device of machines brings a model; all is from assumed costs."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    schema_version: Literal[1]
+    advisor_version: Text
+    model: Model
+    basis: Literal["assumed"]
+    fastest: Fastest | None
+    cheapest: Fastest | None
+    machines: Filled[Machine]
+
+    @classmethod
+    def of(cls, compared: HardwareComparison) -> Scaling:
+        """Return it as it is published."""
+        return cls(
+            schema_version=1,
+            advisor_version=__version__,
+            model=like(Model, compared, name=compared.model, batch_size=compared.batch),
+            basis="assumed",
+            fastest=_ranked(compared.fastest()),
+            cheapest=_ranked(compared.cheapest()),
+            machines=tuple(map(_machine, compared.machines)),
+        )
+
+
+def _ranked(ranked: Ranked | None) -> Fastest | None:
+    if ranked is None:
+        return None
+    return Fastest(
+        hardware=ranked.machine.label,
+        devices=ranked.step.devices,
+        ties=tuple(machine.label for machine in ranked.ties),
+        launches_decide=ranked.is_by_launches,
+    )
+
+
+def _machine(machine: MachineScaling) -> Machine:
+    knees = {}
+    for scaling in found.Scaling:
+        knee = machine.knee(scaling)
+        knees[scaling.value] = None if knee is None else like(KneeAt, knee)
+    return like(
+        Machine,
+        machine,
+        hardware=machine.label,
+        device_memory_bytes=machine.memory_bytes,
+        costs_within=like(CostsWithin, machine.doubt),
+        memory=tuple(like(FamilyMemory, held) for held in machine.memory),
+        best=tuple(_row(machine, step) for step in machine.rows),
+        steps=tuple(like(Simulated, step) for step in machine.steps),
+        one_device=tuple(like(OneDevice, one) for one in machine.alone),
+        knee=Knee(**knees),
+        notes=tuple(machine.notes),
+    )
+
+
+def _row(machine: MachineScaling, step: ScaledStep) -> Row:
+    speedup, bare = step.speedup, step.without_launches
+    return like(
+        Row,
+        step,
+        scaling=None if step.devices == 1 else step.scaling,
+        devices_used=step.used,
+        one_device_samples_per_s=step.alone_per_s,
+        speedup=None
+        if speedup is None
+        else Speedup(simulated=speedup.median, low=speedup.low, high=speedup.high),
+        speedup_without_launches=1 / bare if bare else None,
+        price_of_a_million_samples=machine.cost_per_million(step),
+    )
