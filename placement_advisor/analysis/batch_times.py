@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     SplitBundle = tuple[TracedSplit, Path]
 
 # Judgement: an odd number, so that the median is a round, of which three may be disturbed. How near
-# the advice comes to the best of a sweep is shown by `tests/benchmarks/uneven_workers.py`
+# the advice comes to the best of a sweep is shown by `uneven_workers`, before 0.2
 # (docs/uneven.md).
 _ROUNDS = 7
 # What a turn takes at least, so that a device which is slowed down in slices shows its mean speed:

@@ -30,7 +30,7 @@ _OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNANSWERED_MS),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 )
-# Read at once: more saves no time any more (tests/benchmarks/relay.py).
+# Read at once: more saves no time any more (`relay`, before 0.2).
 CHUNK_BYTES = 1 << 18
 # What is kept of a record whose end is still to come: 16 kB and some.
 _RECORD_BYTES = 1 << 15

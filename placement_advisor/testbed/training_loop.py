@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-# A call costs up to 2 ms on a slow machine (`tests/benchmarks/steps_per_execution.py`): of a step
+# A call costs up to 2 ms on a slow machine (`steps_per_execution`, before 0.2): of a step
 # of 40 ms that is a twentieth. Longer ones would lengthen the analysis for nothing.
 _SLOWEST_STEP_S = 0.04
 # As many as say whether all of them agree, in some seconds. Judgement.

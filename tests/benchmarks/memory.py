@@ -12,22 +12,16 @@ again in TensorFlow's order (`replayed_steps.py`).
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from machine_facts import machine_facts
-from model_tracing import traced_model
-from more_cuts import MORE_CUTS
+from model_tracing import SAMPLES, on_workers
+from proposals import MORE_CUTS
 from replayed_steps import Replayed, replayed
-from silent import Silent
 
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
@@ -35,8 +29,8 @@ from placement_advisor.profile.xspace.xplane import read_planes
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.costing import calibrated, measure_costs
-from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
-from placement_advisor.testbed.trial import Trial
+from placement_advisor.testbed.testbed import ProfileFiles, Testbed
+from placement_advisor.testbed.trial import SilentWatcher, Trial
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
 
@@ -49,8 +43,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.peak import PeakMemory
     from placement_advisor.tf.answers import Traced
 
-_SAMPLES = Path(__file__).parents[2] / "sample_models"
-_DEVICES = 2
 # Those that the figures in docs/ are of.
 _FAMILIES = (single.FAMILY, towers.FAMILY, alternating.FAMILY)
 _TARGET = 0.10
@@ -89,11 +81,10 @@ class Row:
 
 def main() -> None:
     """Measure the samples named on the command line, all without a name."""
-    names = sorted(path.stem for path in _SAMPLES.glob("*.py"))
+    names = sorted(path.stem for path in SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
     parser.add_argument("--modes", default="train,infer", help="train,infer")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
     preload()
     print(
@@ -107,33 +98,19 @@ def main() -> None:
                 _print(row)
                 rows.append(row)
     _print_summary(rows)
-    if options.json:
-        content = {"machine": machine_facts(), "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def _measure(name: str, mode: str) -> Iterator[Row]:
     """Yield what comes out for one model; nothing if it has no such mode."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        bundle = scratch / "bundle"
-        bundle.mkdir()
-        traced = traced_model(_SAMPLES / f"{name}.py", mode, bundle)
-        if traced is None:
-            return
-        plan = plan_testbed(TestbedKind.WORKERS, _DEVICES)
-        testbed = Testbed(plan, scratch=scratch)
-        testbed.add_program(STEP, bundle, traced.graph)
-        try:
-            testbed.start()
+    with on_workers(SAMPLES / f"{name}.py", mode) as running:
+        if running is not None:
+            traced, testbed = running
             yield from _rows(f"{name}, {mode}", testbed, traced)
-        finally:
-            testbed.close()
 
 
 def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
     graph, devices = traced.graph, [device.name for device in testbed.plan.devices]
-    watcher = Silent()
+    watcher = SilentWatcher()
     trial = Trial(testbed, steps=1, watcher=watcher)
     costing = measure_costs(trial, testbed.plan, traced, calibrated(testbed, watcher))
     for label in trial.entries:

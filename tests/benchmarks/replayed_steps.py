@@ -2,16 +2,14 @@
 
 An op has the moments of its kernel. One without an event, because TensorFlow found it cheap or no
 op is called so, runs at once when what it reads is there. What was received is held until the
-thread that hands it over goes on, too. Ops of a copy of the model under `tf.distribute` are those
-of the replica's trace: what optimizers add to their names is left out, and where names are then the
-same, the first is the first. Its collectives are those of the graph, in turn.
+thread that hands it over goes on, too. Where ops have the same name but for numbers, the first is
+the first.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     # From when to when, in ns.
     Span = tuple[int, int]
 
-# What an optimizer under a strategy puts into names of a variable's update.
-_UPDATE = re.compile(r"/update_0(?:_(\d+))?(?=/)")
 _NUMBER = re.compile(r"_(\d+)(?=/|$)")
 
 
@@ -58,12 +54,8 @@ def replayed(
     placement: Placement,
     files: ProfileFiles,
     crossings: Sequence[Crossing],
-    collective_of: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, Replayed]]:
-    """Yield what each device held in each profiled step that all of them reported.
-
-    ``collective_of`` is that of a `SplitGraph`; steps that do not show all of these are left out.
-    """
+    """Yield what each device held in each profiled step that all of them reported."""
     steps = step_windows(read_planes(files.client), files.client)
     lines, windows = {}, {}
     covered = steps
@@ -81,10 +73,7 @@ def replayed(
     }
     if any(len(peaks) != len(covered.steps) for peaks in asked.values()):
         return
-    exchanges = set(collective_of.values())
     for number, step in enumerate(covered.steps):
-        if len(step.copies) != len(exchanges) * len(files.devices):
-            continue
         handed_over = {
             (device, node): span
             for device in files.devices
@@ -95,7 +84,7 @@ def replayed(
             for each in crossings
             if (each.target, each.recv_node) in handed_over
         }
-        replay = _Replay(graph, placement.device_of, collective_of, step, there)
+        replay = _Replay(graph, placement.device_of, step, there)
         runs, transfers = replay.events()
         handing_over, more = replay.handing_over(transfers)
         peaks = peak_memory(handing_over, [*runs, *more], transfers, list(files.devices))
@@ -120,19 +109,12 @@ class _Replay:
         self,
         graph: OpGraph,
         device_of: Mapping[str, str],
-        collective_of: Mapping[str, str],
         step: OpenStep,
         there: Mapping[tuple[str, int, str], Span],
     ) -> None:
         self._graph, self._device_of, self._there = graph, device_of, there
         self._start_ns = step.start_ns
-        self._seen = _seen(graph, device_of, step, is_mirrored=bool(collective_of))
-        self._seen |= _collectives(collective_of, device_of, step)
-        # A tensor that is handed on in a collective waits for the receiver to begin it.
-        self._begun_ns = {
-            name: self._seen[f"{name.partition('/')[0]}/{collective}/pack"][1]
-            for name, collective in collective_of.items()
-        }
+        self._seen = _seen(graph, device_of, step)
 
     def events(self) -> tuple[list[OpRun], list[Transfer]]:
         """Return the runs and transfers of the step, as a schedule has them."""
@@ -151,8 +133,7 @@ class _Replay:
                 if made.device != device and edge.port != CONTROL_PORT:
                     key = edge.producer, edge.port, device
                     if key not in transfers:
-                        begun_ns = self._begun_ns.get(op.name, 0)
-                        transfers[key] = self._transfer(key, made, edge.size_bytes, begun_ns)
+                        transfers[key] = self._transfer(key, made, edge.size_bytes)
                     there_ns = transfers[key].end_ns
                 ready_ns = max(ready_ns, there_ns)
             start_ns, end_ns = self._seen.get(op.name, (ready_ns, ready_ns))
@@ -166,9 +147,7 @@ class _Replay:
             )
         return list(runs.values()), list(transfers.values())
 
-    def _transfer(
-        self, key: tuple[str, int, str], made: OpRun, size_bytes: int | None, begun_ns: int
-    ) -> Transfer:
+    def _transfer(self, key: tuple[str, int, str], made: OpRun, size_bytes: int | None) -> Transfer:
         producer, port, target = key
         there_ns, _ = self._there.get(key, (0, 0))
         return Transfer(
@@ -178,7 +157,7 @@ class _Replay:
             target=target,
             size_bytes=size_bytes,
             start_ns=made.end_ns,
-            end_ns=max(there_ns, made.end_ns + 1, begun_ns + 2),
+            end_ns=max(there_ns, made.end_ns + 1),
             receive_work_ns=1,
         )
 
@@ -204,9 +183,7 @@ class _Replay:
         return OpGraph(ops, edges), runs
 
 
-def _seen(
-    graph: OpGraph, device_of: Mapping[str, str], step: OpenStep, *, is_mirrored: bool
-) -> dict[str, Span]:
+def _seen(graph: OpGraph, device_of: Mapping[str, str], step: OpenStep) -> dict[str, Span]:
     """Return when each op ran that has an event."""
     spans: dict[tuple[str, str], Span] = {}
     for work in step.work:
@@ -218,11 +195,10 @@ def _seen(
         if op.name not in device_of or op.role not in COMPUTING_ROLES:
             continue
         device = device_of[op.name]
-        name = op.name.partition("/")[2] if is_mirrored else op.name
-        if (device, name) in spans:
-            found[op.name] = spans.pop((device, name))
+        if (device, op.name) in spans:
+            found[op.name] = spans.pop((device, op.name))
         else:
-            ops_left[device, _plain(name)].append(op.name)
+            ops_left[device, _plain(op.name)].append(op.name)
     events_left: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for device, name in spans:
         events_left[device, _plain(name)].append(name)
@@ -236,35 +212,9 @@ def _seen(
     return found
 
 
-def _collectives(
-    collective_of: Mapping[str, str], device_of: Mapping[str, str], step: OpenStep
-) -> dict[str, Span]:
-    """Return when each op of a ring runs; hops share the time in which all devices are in it."""
-    seen: defaultdict[str, list[Span]] = defaultdict(list)
-    for copy in sorted(step.copies, key=lambda copy: copy.start_ns):
-        seen[copy.target].append((copy.start_ns, copy.end_ns))
-    ops: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name, collective in collective_of.items():
-        ops[collective][device_of[name]].append(name)
-    found: dict[str, Span] = {}
-    for number, of_device in enumerate(ops.values()):
-        spans = {device: seen[device][number] for device in of_device}
-        begun_ns = max(start for start, _ in spans.values())
-        done_ns = min(end for _, end in spans.values())
-        for device, (pack, *hops, done) in of_device.items():
-            found[pack] = spans[device][0], spans[device][0]
-            for place, hop in enumerate(hops, start=1):
-                at_ns = begun_ns + (done_ns - begun_ns) * place // (len(hops) + 1)
-                found[hop] = at_ns, at_ns
-            found[done] = spans[device][1], spans[device][1] + 1
-    return found
-
-
 def _plain(name: str) -> str:
-    return _NUMBER.sub("", _UPDATE.sub("", name))
+    return _NUMBER.sub("", name)
 
 
-def _place(name: str) -> tuple[int, list[int]]:
-    update = _UPDATE.search(name)
-    numbers = map(int, _NUMBER.findall(_UPDATE.sub("", name)))
-    return int(update.group(1) or 0) if update else 0, list(numbers)
+def _place(name: str) -> list[int]:
+    return list(map(int, _NUMBER.findall(name)))

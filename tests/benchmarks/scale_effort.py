@@ -17,8 +17,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from public_model_file import public_model_file
-
 from placement_advisor import defaults
 from placement_advisor.analysis.compare_hardware import compare_hardware
 from placement_advisor.processes.children import preload
@@ -58,8 +56,12 @@ def main() -> None:
     preload()
     for model in parser.parse_args().models:
         with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.py"
+            path.write_text(
+                f"from public_models import compiled\nmodel, dataset = compiled({model!r})\n"
+            )
             source = ModelSource(
-                path=str(public_model_file(model, Path(folder))),
+                path=str(path),
                 name=None,
                 mode=None,
                 batch_size=None,

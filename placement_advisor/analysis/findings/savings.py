@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Less than this share of a saving is zero at the three digits that are shown.
 _NOTHING = 0.01
 # In another run another share of the step is saved, nine in ten times by no more than this more or
-# less: what the ratio of two steps is off there (`tests/benchmarks/again.py`).
+# less: what the ratio of two steps is off there (`again`, before 0.2).
 _AGAIN = 0.04
 
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 CODE = "PA307"
 NAME = "table-updated-whole"
 # Work on rows picks them from memory here and there, and has ops of its own: with a fifth of the
-# table nothing was gained (`tests/benchmarks/table_updates.py`). Judgement.
+# table nothing was gained (`table_updates`, before 0.2). Judgement.
 MAX_ROWS_SHARE = 0.1
 # Of seven recommenders that nobody tuned for, none saved more than 1.73 times what was simulated,
-# or less than a 1.23th of it (`tests/benchmarks/table_updates.py`, the page has them).
+# or less than a 1.23th of it (`table_updates`, before 0.2, the page has them).
 _WITHIN = 1.75
 
 
