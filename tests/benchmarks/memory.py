@@ -5,8 +5,7 @@ each alone in its workers, which have the allocator of accelerators: it reports 
 
 Compared is the peak of the simulated schedule with what the step asked for: what it held at its
 worst moment (median of the profiled steps) above what lay there between steps, plus the state that
-the placement puts there, which is known. So is what each profiled step holds when it is run through
-again in TensorFlow's order (`replayed_steps.py`).
+the placement puts there, which is known.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from model_tracing import SAMPLES, on_workers
 from proposals import MORE_CUTS
-from replayed_steps import Replayed, replayed
 
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
@@ -59,7 +57,6 @@ class Row:
     device: str
     predicted: PeakMemory
     measured: tuple[int, ...]
-    replayed: tuple[Replayed, ...]
 
     @property
     def asked_bytes(self) -> int:
@@ -125,8 +122,6 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
         if entry.failure is not None:
             raise SystemExit(f"{model}, {placement.label}: {entry.failure.message}")
         assert isinstance(entry.files, ProfileFiles)
-        assert entry.prepared is not None
-        again = list(replayed(graph, placement, entry.files, entry.prepared.crossings))
         for device, measured in _measured(entry.files).items():
             if measured:
                 yield Row(
@@ -135,7 +130,6 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
                     device=device,
                     predicted=predicted[device],
                     measured=measured,
-                    replayed=tuple(step[device] for step in again),
                 )
         testbed.call(runner.discard, placement.label)
 
@@ -179,12 +173,6 @@ def _print_summary(rows: list[Row]) -> None:
         f"{in_range:.0%} so or between the least and the most that a step asked for\n"
         f"error median {np.median(errors):.1%}, 90th percentile {np.quantile(errors, 0.9):.1%}, "
         f"largest {errors.max():.1%}"
-    )
-    again = np.abs([each.error for row in rows for each in row.replayed])
-    print(
-        f"{len(again)} of single steps in TensorFlow's order: {np.mean(again <= _TARGET):.0%} "
-        f"within {_TARGET:.0%}, error median {np.median(again):.1%}, "
-        f"90th percentile {np.quantile(again, 0.9):.1%}, largest {again.max():.1%}"
     )
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed.costing import Costing
 
-EVERY_FAMILY = tuple(families.FAMILIES)
 _MIN_LAYERS = 3
 
 
@@ -65,19 +64,17 @@ def proposals(
     graph: OpGraph,
     costing: Costing,
     simulator: Simulator,
-    names: Sequence[str],
-    effort: Effort | None = None,
+    effort: Effort,
 ) -> Iterator[Placement]:
     """Yield each placement once that uses more than one device.
 
-    They are those of the families named, what a search finds with an effort, and two more cuts.
+    They are those of all families, what a search finds, and two more cuts.
     """
     cluster = costing.cluster
     costs = costing.costs.everywhere(cluster)
-    found = families.propose(tuple(names), graph, costs, cluster)
-    if effort is not None:
-        dearer = MEASURED_DOUBT.copies
-        found[SEARCHED] = searched.propose(found, costs, simulator, effort, dearer=dearer)
+    found = families.propose(tuple(families.FAMILIES), graph, costs, cluster)
+    dearer = MEASURED_DOUBT.copies
+    found[SEARCHED] = searched.propose(found, costs, simulator, effort, dearer=dearer)
     devices = cluster.device_names()
     found |= {label: cut(graph, costing.costs, devices) for label, cut in MORE_CUTS.items()}
     seen = []

@@ -23,7 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from model_tracing import SAMPLES, on_workers
-from proposals import EVERY_FAMILY, proposals
+from proposals import proposals
 from random_models import random_model
 
 from placement_advisor.candidates import single
@@ -111,11 +111,11 @@ class Recording:
         return max((abs(odd / even - 1) for odd, even in pairs), default=0.0)
 
 
-def recorded(path: Path, mode: str, rounds: int) -> Recording:
-    """Run a model and its splits."""
+def recorded(path: Path, mode: str, rounds: int) -> Recording | None:
+    """Run a model and its splits; None if it has no such mode."""
     with on_workers(path, mode) as running:
         if running is None:
-            raise SystemExit(f"{path.name} has no mode {mode}")
+            return None
         traced, testbed = running
         return _recorded(path.stem, testbed, traced, rounds)
 
@@ -130,7 +130,7 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
     second = testbed.plan.devices[1].name
     elsewhere = replace(single.on_device(traced.graph, second), label=ELSEWHERE)
-    splits = proposals(traced.graph, costing, simulator, EVERY_FAMILY, _EFFORT)
+    splits = proposals(traced.graph, costing, simulator, _EFFORT)
     for placement in (elsewhere, *splits):
         predicted[placement.label] = simulator.step_ns(placement)
         trial.enter(placement)
@@ -180,13 +180,26 @@ def main() -> None:
         print(f"seeds drawn: {' '.join(drawn)}", flush=True)
     for name in [*options.models, *drawn]:
         path, mode = _model(name, options.folder)
-        tries = [recorded(path, mode, options.rounds)]
-        while len(tries) < _TRIES and tries[-1].halves() > _STEADY:
-            tries.append(recorded(path, mode, options.rounds))
-        best = min(tries, key=Recording.halves)
+        best = _steadiest(path, mode, options.rounds)
+        if best is None:
+            print(f"{name} has no mode {mode}", flush=True)
+            continue
         best.save((options.folder / path.name).with_suffix(".recording"))
         ratios = {label: f"{best.ratio(label):.3f}" for label in best.splits}
         print(f"{name}: halves {best.halves():.1%}, {ratios}", flush=True)
+
+
+def _steadiest(path: Path, mode: str, rounds: int) -> Recording | None:
+    best: Recording | None = None
+    for _ in range(_TRIES):
+        found = recorded(path, mode, rounds)
+        if found is None:
+            return None
+        if best is None or found.halves() < best.halves():
+            best = found
+        if best.halves() <= _STEADY:
+            break
+    return best
 
 
 def _model(name: str, folder: Path) -> tuple[Path, str]:
