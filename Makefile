@@ -50,7 +50,6 @@ verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two work
 bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/digraph.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
 # Recordings are kept, and those of earlier calls count no more: each has a folder of its own.
@@ -60,7 +59,8 @@ bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn ane
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about 12 minutes
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/fidelity.py --plot fidelity.png --json fidelity.json
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) $(notdir $(basename $(wildcard sample_models/*.py)))
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 # Hours long in all; each call goes on where the last one stopped, after 55 minutes at the latest.
 # For example: make campaign-broken-runs CAMPAIGN="--sample 20"
