@@ -5,6 +5,8 @@ survives a fork.
 """
 
 import contextlib
+import gc
+import importlib
 import os
 
 from placement_advisor.processes.orphan_guard import follow_the_command
@@ -22,5 +24,10 @@ with contextlib.suppress(Exception):
     import tensorflow as tf
 
     tf.keras.Model  # noqa: B018 - Keras loads on first use and is most of the import time
+    # What nearly every child runs; each would import it for half a second.
+    for _name in ("run.runner", "split.split_workload", "trace.tracer"):
+        importlib.import_module(f"placement_advisor.tf.{_name}")
 os.dup2(_stderr, 2)
 os.close(_stderr)
+gc.collect()
+gc.freeze()
