@@ -41,8 +41,8 @@ versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
 	$(PYTEST) $(SIDE_BY_SIDE) -m slow
 
-test-campaigns: $(INSTALLED)  ## run what draws cases by the hundred, and a sample of each campaign
-	$(PYTEST) -m campaign
+test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a sample of each campaign
+	$(PYTEST) -m "campaign or hypothesis" --hypothesis-profile=nightly
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
 	$(PYTEST) -m verdict
