@@ -1,6 +1,6 @@
-"""Imported once by the fork server, so that every child is forked with TensorFlow ready.
+"""Imported once by the fork server, so that every child is forked with all that it needs ready.
 
-Only imports happen here: no device is touched and no thread of TensorFlow's starts, since neither
+Nothing runs here but imports and a look at the registry of kernels: no device is touched and no thread of TensorFlow's starts, since neither
 survives a fork.
 """
 
@@ -27,7 +27,8 @@ with contextlib.suppress(Exception):
     # What nearly every child runs; each would import it for half a second.
     for _name in ("run.runner", "split.split_workload", "trace.tracer"):
         importlib.import_module(f"placement_advisor.tf.{_name}")
+    importlib.import_module("placement_advisor.tf.trace.device_kinds").registered_kernels()
 os.dup2(_stderr, 2)
 os.close(_stderr)
-gc.collect()
+# A child's collector passes over what was there before it, which never becomes garbage.
 gc.freeze()
