@@ -1,7 +1,7 @@
 """Imported once by the fork server, so that every child is forked with all that it needs ready.
 
-Nothing runs here but imports and a look at the registry of kernels: no device is touched and no thread of TensorFlow's starts, since neither
-survives a fork.
+Nothing happens here but imports and a look at the registry of kernels: no device is touched and no
+thread of TensorFlow's starts, since neither survives a fork.
 """
 
 import contextlib
