@@ -28,12 +28,15 @@ help:  ## show this list
 demo: $(INSTALLED)  ## analyze a training script: does its split over two devices pay?
 	$(BIN)/advisor analyze sample_models/train_deepconn.py
 
+# Tests start processes by the thousand: what all of them import is compiled once, wherever this is
+# set, as in many containers.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time; what a file's tests share is made once, by one of the two processes.
 SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
 
-test: $(INSTALLED)  ## run the tests, except the slow ones
-	$(PYTEST) $(SIDE_BY_SIDE)
+test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
+	$(PYTEST) $(SIDE_BY_SIDE) --junitxml=.pytest_cache/times.xml
 
 versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.md; TESTS names some
 	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
