@@ -28,12 +28,15 @@ help:  ## show this list
 demo: $(INSTALLED)  ## analyze a training script: does its split over two devices pay?
 	$(BIN)/advisor analyze sample_models/train_deepconn.py
 
+# Tests start processes by the thousand: what all of them import is compiled once, wherever this is
+# set, as in many containers.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time; what a file's tests share is made once, by one of the two processes.
 SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
 
-test: $(INSTALLED)  ## run the tests, except the slow ones
-	$(PYTEST) $(SIDE_BY_SIDE)
+test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
+	$(PYTEST) $(SIDE_BY_SIDE) --junitxml=.pytest_cache/times.xml
 
 versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.md; TESTS names some
 	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
@@ -41,8 +44,8 @@ versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
 	$(PYTEST) $(SIDE_BY_SIDE) -m slow
 
-test-campaigns: $(INSTALLED)  ## run what draws cases by the hundred, and a sample of each campaign
-	$(PYTEST) -m campaign
+test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a sample of each campaign
+	$(PYTEST) -m "campaign or hypothesis" --hypothesis-profile=nightly
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
 	$(PYTEST) -m verdict
