@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_advisor.profile.steps import OpenStep, StepWindows
+from placement_advisor.profile.steps import RecordedStep, StepWindows
 from placement_advisor.profile.worker_steps import measured_memory
 from placement_advisor.profile.xplane import Event, Line
 
@@ -28,7 +28,7 @@ class Allocator:
 
 
 def steps(*windows: tuple[int, int]) -> StepWindows:
-    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in windows])
+    return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in windows])
 
 
 def test_a_step_holds_what_it_took_and_has_not_given_back() -> None:
