@@ -3,6 +3,7 @@ TensorFlow with copies between GPUs is known.
 """
 
 import pytest
+from recorded_profiles import event, gpu, host, write
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import (
@@ -12,28 +13,16 @@ from placement_advisor.measurement.measurement import (
     TransferTotal,
 )
 from placement_advisor.profile.gpu_planes import read_gpu_steps
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xplane import Event, Line
 
-EPOCH_NS = 1_795_257_210_000_000_000
 GPUS = {"GPU:0": 0, "GPU:1": 1}
-
-
-def event(name: str, start_ns: int, end_ns: int, **stats: str | int) -> Event:
-    return Event(
-        name=name, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
-    )
 
 
 def read(tmp_path, gpu_lines: dict[int, list[Line]]) -> StepProfile:
     """Read a profile with one step, from 0 to 1000 ns."""
-    path = tmp_path / "gpus.xplane.pb"
-    step = Line(name="python", events=(event("train", 0, 1_000, step_num=0, _r=1),))
-    gpus = [
-        Plane(name=f"/device:GPU:{number}", lines=tuple(lines))
-        for number, lines in gpu_lines.items()
-    ]
-    write_planes(path, [*gpus, Plane(name="/host:CPU", lines=(step,))])
-    return read_gpu_steps(path, GPUS)
+    gpus = [gpu(number, *lines) for number, lines in gpu_lines.items()]
+    step = event("train", 0, 1_000, step_num=0, _r=1)
+    return read_gpu_steps(write(tmp_path / "gpus.xplane.pb", *gpus, host([step])), GPUS)
 
 
 def stream(*events: Event, name: str = "Stream #13(Compute)", number: int = 13) -> Line:
@@ -91,14 +80,6 @@ def test_a_peer_copy_that_overlaps_compute_by_hand(tmp_path):
     ]
 
 
-def only_transfer(tmp_path, copy: Event) -> TransferTotal:
-    """Read a copy on GPU 0, which computes from 0 to 10."""
-    profile = read(tmp_path, {0: [stream(event("sgemm", 0, 10), copy)], 1: []})
-    assert profile.compute_ns == {"GPU:0": 10, "GPU:1": 0}
-    (total,) = profile.transfers
-    return total
-
-
 @pytest.mark.parametrize(
     ("name", "details", "source", "target", "size_bytes"),
     [
@@ -116,8 +97,11 @@ def only_transfer(tmp_path, copy: Event) -> TransferTotal:
 def test_copies_go_from_where_to_where_their_name_and_details_say(
     tmp_path, name, details, source, target, size_bytes
 ):
-    total = only_transfer(tmp_path, event(name, 5, 25, memcpy_details=details))
+    copied = event(name, 5, 25, memcpy_details=details)
+    profile = read(tmp_path, {0: [stream(event("sgemm", 0, 10), copied)], 1: []})
 
+    assert profile.compute_ns == {"GPU:0": 10, "GPU:1": 0}
+    (total,) = profile.transfers
     assert (total.source, total.target, total.size_bytes) == (source, target, size_bytes)
     # GPU 0 computes until 10, GPU 1 never.
     assert (total.time_ns, total.exposed_ns) == (20, 20 if target == "GPU:1" else 15)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from recorded_profiles import EPOCH_NS, event, gpu, host, write
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
@@ -16,12 +17,11 @@ from placement_advisor.profile.worker_steps import (
     PlannedCopy,
     read_worker_steps,
 )
-from placement_advisor.profile.xplane import Event, Line, Plane, set_back, write_planes
+from placement_advisor.profile.xplane import Event, Line, Plane, set_back
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, A, B = "client", "a:0", "b:0"
 ACROSS = PlannedCopy(
     send_node="a_S1",
@@ -35,6 +35,14 @@ ACROSS = PlannedCopy(
 SKEW_NS = 7_000_000
 
 
+def clocks(*, below_ns: int = 0, above_ns: int = 0) -> HostClocks:
+    """Return what pings told: b is ahead by the skew, or by so much less or more."""
+    ahead = ClockRange(low_ns=SKEW_NS - below_ns, high_ns=SKEW_NS + above_ns)
+    return HostClocks(
+        host_of={A: "a", B: "b"}, ranges={"a": ClockRange(low_ns=0, high_ns=0), "b": ahead}
+    )
+
+
 @dataclass
 class Profiles:
     """Profiles under construction: threads of hosts, and one stream for each GPU."""
@@ -45,28 +53,25 @@ class Profiles:
     on_host: dict[str, list[Event]] = field(default_factory=dict)
     on_gpu: dict[str, list[Event]] = field(default_factory=dict)
 
-    def host(self, process: str, *when: Event) -> None:
+    def add_host(self, process: str, *when: Event) -> None:
         self.on_host.setdefault(process, []).extend(when)
 
-    def gpu(self, process: str, *when: Event) -> None:
+    def add_gpu(self, process: str, *when: Event) -> None:
         self.on_gpu.setdefault(process, []).extend(when)
 
     def read(self, *crossings: PlannedCopy, clocks: HostClocks = ONE_CLOCK) -> StepProfile:
         for process in (CLIENT, A, B):
             planes = [
-                Plane(
-                    name="/host:CPU",
-                    lines=(Line(name="thread", events=tuple(self.on_host.get(process, ()))),),
-                ),
+                host(self.on_host.get(process, [])),
                 Plane(name="Task Environment", stats={"profile_start_time": EPOCH_NS - 300}),
             ]
             if process in self.on_gpu:
                 stream = Line(name="Stream #13", id=13, events=tuple(self.on_gpu[process]))
                 # XProf derives lines from the stream's; they hold the same work again.
                 derived = Line(name="TensorFlow Ops", id=0xDEADBEF0, events=stream.events)
-                planes.append(Plane(name="/device:GPU:0", lines=(stream, derived)))
+                planes.append(gpu(0, stream, derived))
             skewed = set_back(tuple(planes), -self.skews_ns.get(process, 0))
-            write_planes(self._file(process), skewed)
+            write(self._file(process), *skewed)
         return read_worker_steps(
             {device: self._file(device) for device in (A, B)},
             self._file(CLIENT),
@@ -79,12 +84,6 @@ class Profiles:
         return self.folder / f"{process.replace(':', '')}.xplane.pb"
 
 
-def event(what: str, start_ns: int, end_ns: int, **stats: str | int) -> Event:
-    return Event(
-        name=what, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
-    )
-
-
 def arrival(node: str, at_ns: int) -> Event:
     what = "ExecutorState::ProcessAsync::Done"
     return event(what, at_ns, at_ns + 1, name=node, kernel_type="_Recv")
@@ -94,17 +93,17 @@ def arrival(node: str, at_ns: int) -> Event:
 def profiles(tmp_path: Path) -> Profiles:
     """A step from 0 to 1000 in which a:0 makes a tensor that b:0 waits for."""
     made = Profiles(tmp_path)
-    made.host(CLIENT, event("train", 0, 1_000, step_num=0))
+    made.add_host(CLIENT, event("train", 0, 1_000, step_num=0))
     # The op is launched, and its tensor sent, before its kernels run.
-    made.host(A, event("a:MatMul", 20, 30), event("a_S1:_Send", 40, 45))
-    made.gpu(
+    made.add_host(A, event("a:MatMul", 20, 30), event("a_S1:_Send", 40, 45))
+    made.add_gpu(
         A,
         event("gemm_part", 100, 200, tf_op="a:MatMul"),
         event("gemm_rest", 200, 300, tf_op="a:MatMul"),
         event("MemcpyD2H", 300, 350, memcpy_details="size:64 dest:0 async:1"),
     )
-    made.host(B, arrival("a_S2", 600))
-    made.gpu(
+    made.add_host(B, arrival("a_S2", 600))
+    made.add_gpu(
         B,
         event("gemm", 400, 450, tf_op="c:MatMul"),
         event("MemcpyH2D", 500, 600, memcpy_details="size:64 dest:0 async:1"),
@@ -141,15 +140,8 @@ def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arriva
 def test_gpus_of_two_machines_are_on_one_timeline(profiles: Profiles) -> None:
     together = profiles.read(ACROSS)
     profiles.skews_ns[B] = SKEW_NS
-    clocks = HostClocks(
-        host_of={A: "a", B: "b"},
-        ranges={
-            "a": ClockRange(low_ns=0, high_ns=0),
-            "b": ClockRange(low_ns=SKEW_NS, high_ns=SKEW_NS),
-        },
-    )
 
-    apart = profiles.read(ACROSS, clocks=clocks)
+    apart = profiles.read(ACROSS, clocks=clocks())
 
     assert apart.clock_contradiction_ns == 0
     assert apart.timeline == together.timeline
@@ -161,15 +153,8 @@ def test_a_tensor_cannot_reach_a_gpu_before_its_kernels_on_another_have_ended(
 ) -> None:
     """What pings leave open of a clock, the copies between GPUs narrow."""
     profiles.skews_ns[B] = SKEW_NS
-    clocks = HostClocks(
-        host_of={A: "a", B: "b"},
-        ranges={
-            "a": ClockRange(low_ns=0, high_ns=0),
-            "b": ClockRange(low_ns=SKEW_NS - 100, high_ns=SKEW_NS + 900),
-        },
-    )
 
-    found = profiles.read(ACROSS, clocks=clocks).clocks[B]
+    found = profiles.read(ACROSS, clocks=clocks(below_ns=100, above_ns=900)).clocks[B]
 
     # It took 300: were the clock ahead by more than 300 more, it would have come before it left.
     assert found.high_ns - SKEW_NS == pytest.approx(300, abs=2)
@@ -185,7 +170,7 @@ def test_a_tensor_that_no_kernel_makes_starts_where_it_was_sent(profiles: Profil
 
 
 def test_a_copy_within_the_card_is_work(profiles: Profiles) -> None:
-    profiles.gpu(A, event("MemcpyD2D", 700, 720, memcpy_details="size:64 dest:0 async:1"))
+    profiles.add_gpu(A, event("MemcpyD2D", 700, 720, memcpy_details="size:64 dest:0 async:1"))
 
     assert profiles.read(ACROSS).compute_ns[A] == 200 + 20
 
