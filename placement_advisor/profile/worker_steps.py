@@ -266,18 +266,28 @@ def read_worker_steps(
             planned copies was seen.
     """
     files = _Files(client_file, worker_files, exchanged_bytes, clocks, on_gpus=on_gpus)
-    steps, memory = files.steps(clocks.ranges)
     moments = partial(_moments, crossings=crossings, on_gpus=on_gpus)
-    if not clocks.ranges:
-        return _profile(steps, memory, worker_files, crossings, exchanged_bytes, moments)
-    alignment = align_clocks(clocks.ranges, _seen_copies(steps, moments, clocks))
-    steps, memory = files.steps(alignment.ranges)
+    steps, memory = files.steps(clocks.ranges)
+    alignment = Alignment(ranges={})
+    if clocks.ranges:
+        alignment = align_clocks(clocks.ranges, _seen_copies(steps, moments, clocks))
+        steps, memory = files.steps(alignment.ranges)
+    for step in steps:
+        step.copies.extend(_copies(moments(step)))
+    if crossings and not any(step.copies for step in steps):
+        paths = ", ".join(str(path) for path in worker_files.values())
+        raise AdvisorError(
+            f"none of the {len(crossings)} planned copies is in the profiles {paths}"
+        )
+    devices = tuple(worker_files)
     return replace(
-        _profile(steps, memory, worker_files, crossings, exchanged_bytes, moments),
+        summarise(steps, devices),
+        unseen_copies=_unseen(steps, devices, crossings, exchanged_bytes),
+        step_memory_bytes=memory,
         clocks={
             device: alignment.ranges[host]
             for device, host in clocks.host_of.items()
-            if host in alignment.ranges and device in worker_files
+            if host in alignment.ranges and device in devices
         },
         clock_contradiction_ns=alignment.contradiction_ns,
     )
@@ -322,13 +332,13 @@ class _Files:
         client = set_back(self._client, clocks.client_ahead_ns)
         asked = covered = step_windows(client, self._client_file)
         threads, windows = {}, {}
+        devices = tuple(self._workers)
         for device, recorded in self._workers.items():
             planes = set_back(recorded, clocks.ahead_ns(device))
             own = asked.marked_by(planes, self._worker_files[device]).covered_by(planes)
             windows[device] = own
             covered = covered.shared_with(own)
             threads[device] = tuple(host_lines(planes))
-            devices = tuple(self._workers)
             gather_events(
                 device,
                 threads[device],
@@ -347,28 +357,6 @@ class _Files:
             for device, lines in threads.items()
         }
         return steps, {device: round(median(held)) for device, held in memory.items() if held}
-
-
-def _profile(
-    steps: Sequence[RecordedStep],
-    memory: Mapping[str, int],
-    worker_files: Mapping[str, Path],
-    crossings: Sequence[PlannedCopy],
-    exchanged_bytes: Mapping[str, int | None],
-    moments: Callable[[RecordedStep], Iterable[_Moments]],
-) -> StepProfile:
-    for step in steps:
-        step.copies.extend(_copies(moments(step)))
-    if crossings and not any(step.copies for step in steps):
-        paths = ", ".join(str(path) for path in worker_files.values())
-        raise AdvisorError(
-            f"none of the {len(crossings)} planned copies is in the profiles {paths}"
-        )
-    return replace(
-        summarise(steps, tuple(worker_files)),
-        unseen_copies=_unseen(steps, tuple(worker_files), crossings, exchanged_bytes),
-        step_memory_bytes=memory,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
