@@ -157,23 +157,19 @@ def test_collectives_are_neither_compute_nor_copies(tmp_path: Path) -> None:
     assert not profile.routes
 
 
-def test_a_kernel_is_of_the_step_that_launched_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "launched_ns", [[2, 12, 22], [2, 12, 22, 29]], ids=["in-a-step", "as-a-step-ends"]
+)
+def test_a_kernel_is_of_the_step_that_launched_it(tmp_path: Path, launched_ns: list[int]) -> None:
     # The host is done with three steps before the GPU begins the second.
-    launches = [event("launch", 10 * i + 2, 10 * i + 4, correlation_id=i + 1) for i in range(3)]
     marks = [mark(i, 10 * i, 10 * i + 9) for i in range(3)]
-    kernels = [kernel("a:A", 100 * i, 100 * i + 60, correlation_id=i + 1) for i in range(3)]
+    launches, kernels = [], []
+    for i, at_ns in enumerate(launched_ns):
+        launches.append(event("launch", at_ns, at_ns, correlation_id=i + 1))
+        kernels.append(kernel("a:A", 100 * i, 100 * i + 60, correlation_id=i + 1))
     profile = read(tmp_path / "p.xplane.pb", host([*marks, *launches]), gpu(0, kernels))
     assert profile.steps_from == "step marks"
     assert profile.warm_up_steps == 1
-    assert profile.step_ns == (100, 60)
-
-
-def test_a_kernel_launched_as_a_step_ends_is_no_more_of_it(tmp_path: Path) -> None:
-    marks = [mark(i, 10 * i, 10 * i + 9) for i in range(3)]
-    launched = [2, 12, 22, 29]
-    launches = [event("launch", at, at, correlation_id=i + 1) for i, at in enumerate(launched)]
-    kernels = [kernel("a:A", 100 * i, 100 * i + 60, correlation_id=i + 1) for i in range(4)]
-    profile = read(tmp_path / "p.xplane.pb", host([*marks, *launches]), gpu(0, kernels))
     # The last step ends with the third kernel, at 260.
     assert profile.step_ns == (100, 60)
 
