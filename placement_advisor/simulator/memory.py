@@ -198,54 +198,22 @@ def flow_of(
 # Loops, conditionals and calls put out what ops within them hold.
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS | CALL_KINDS
 _ALIASES = ALIAS_KINDS | {"Bitcast", "CheckNumerics", "CheckNumericsV2", "IdentityN"}
-_ALIASES_IF_EQUAL = frozenset(
-    [
-        "All",
-        "Any",
-        "BroadcastTo",
-        "EuclideanNorm",
-        "Max",
-        "Mean",
-        "Min",
-        "MirrorPad",
-        "Pad",
-        "PadV2",
-        "Prod",
-        "Slice",
-        "StridedSlice",
-        "Sum",
-        "Tile",
-    ]
-)
+_IF_EQUAL = """
+All Any BroadcastTo EuclideanNorm Max Mean Min MirrorPad Pad PadV2 Prod Slice StridedSlice Sum
+Tile
+"""
+_ALIASES_IF_EQUAL = frozenset(_IF_EQUAL.split())
 # Elementwise kinds whose output has another type than their input, or that read inputs again.
 _NEW_OUTPUT = frozenset({"BiasAddV1", "Betainc", "Complex", "ComplexAbs", "Imag", "Real"})
+_FURTHER_REUSING = """
+AccumulateNV2 AddN ClipByValue FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars LogSoftmax
+MatrixBandPart MatrixDiagPart MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 OnesLike Select
+SelectV2 Softmax TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
+TensorScatterUpdate ZerosLike
+"""
 _REUSING = (
     elementwise.UNARY.keys() | elementwise.BINARY.keys() | elementwise.GRADIENT.keys()
-).difference(_ALIASES, _NEW_OUTPUT) | frozenset(
-    [
-        "AccumulateNV2",
-        "AddN",
-        "ClipByValue",
-        "FakeQuantWithMinMaxArgs",
-        "FakeQuantWithMinMaxVars",
-        "LogSoftmax",
-        "MatrixBandPart",
-        "MatrixDiagPart",
-        "MatrixSetDiag",
-        "MatrixSetDiagV2",
-        "MatrixSetDiagV3",
-        "OnesLike",
-        "Select",
-        "SelectV2",
-        "Softmax",
-        "TensorScatterAdd",
-        "TensorScatterMax",
-        "TensorScatterMin",
-        "TensorScatterSub",
-        "TensorScatterUpdate",
-        "ZerosLike",
-    ]
-)
+).difference(_ALIASES, _NEW_OUTPUT) | {*_FURTHER_REUSING.split()}
 # The gradient that a loss puts out on its second port may lie where the logits lay.
 _REUSING_SECOND = frozenset(
     {"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"}

@@ -21,6 +21,7 @@ from placement_advisor.graph.op_work.signature import (
     elements,
     item_bytes_of,
     moved,
+    of_kinds,
     per_input,
     per_output,
     shape_of,
@@ -173,14 +174,12 @@ _QUANTIZED_PRODUCTS = (
     "QuantizedMatMulWithBiasAndRequantize",
 )
 
-MATRIX_FORMULAS: dict[str, Formula] = {
+_PRODUCTS: dict[str, Formula] = {
     "MatMul": Formula(_matmul, moved),
     "SparseMatMul": Formula(_matmul, moved),
     "FusedMatMul": Formula(_fused_matmul, moved),
     **{kind: Formula(_matmul, moved) for kind in _QUANTIZED_PRODUCTS},
-    "BatchMatMul": Formula(_batch_matmul, moved),
-    "BatchMatMulV2": Formula(_batch_matmul, moved),
-    "BatchMatMulV3": Formula(_batch_matmul, moved),
+    **of_kinds("BatchMatMul BatchMatMulV2 BatchMatMulV3", Formula(_batch_matmul, moved)),
     "FusedBatchMatMulV2": Formula(_fused_batch_matmul, moved),
     "Einsum": Formula(_einsum, _einsum_bytes),
     "SparseTensorDenseMatMul": Formula(_sparse_dense, _sparse_dense_bytes),
@@ -277,14 +276,13 @@ _DENSE_FORWARD = Formula(_convolution, _FILTER_SECOND)
 _DENSE_BY_INPUT = Formula(_by_input(_DENSE), _FILTER_SECOND)
 _DENSE_BY_FILTER = Formula(_by_dense_filter, _FILTER_MADE)
 
-CONVOLUTION_FORMULAS: dict[str, Formula] = {
+_CONVOLUTIONS: dict[str, Formula] = {
     **dict.fromkeys(
         ("Conv", "Conv2D", "Conv3D", "PadWithConv2D", *_QUANTIZED_CONVOLUTIONS), _DENSE_FORWARD
     ),
     "Conv2DWithBias": Formula(_biased, _FILTER_SECOND),
-    **dict.fromkeys(
-        ("FusedConv2D", "FusedConv3D", "PadWithFusedConv2D"),
-        Formula(_fused(1, _DENSE), _FILTER_SECOND),
+    **of_kinds(
+        "FusedConv2D FusedConv3D PadWithFusedConv2D", Formula(_fused(1, _DENSE), _FILTER_SECOND)
     ),
     "FusedPadConv2D": Formula(_convolution_forward(2, _DENSE), _FILTER_THIRD),
     "FusedResizeAndPadConv2D": Formula(_convolution_forward(3, _DENSE), _FILTER_FOURTH),
@@ -329,31 +327,24 @@ def _average_gradient(signature: Signature) -> int:
 
 
 _POOLING_FLOPS: dict[str, Rule] = {
-    "AvgPool": _pooled(),
-    "AvgPool3D": _pooled(),
-    "MaxPool": _pooled(),
-    "MaxPool3D": _pooled(),
+    **of_kinds("AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolWithArgmax", _pooled()),
     "MaxPoolV2": _pooled(1),
-    "MaxPoolWithArgmax": _pooled(),
     "AvgPoolGrad": _average_gradient,
     "AvgPool3DGrad": _average_gradient,
-    "MaxPoolGrad": _maximum_gradient,
-    "MaxPoolGradV2": _maximum_gradient,
-    "MaxPool3DGrad": _maximum_gradient,
-    "MaxPoolGradGrad": _maximum_gradient,
-    "MaxPoolGradGradV2": _maximum_gradient,
-    "MaxPool3DGradGrad": _maximum_gradient,
-    "MaxPoolGradWithArgmax": per_input(1, 1),
-    "MaxPoolGradGradWithArgmax": per_input(1, 1),
+    **of_kinds(
+        "MaxPoolGrad MaxPoolGradV2 MaxPool3DGrad MaxPoolGradGrad MaxPoolGradGradV2 "
+        "MaxPool3DGradGrad",
+        _maximum_gradient,
+    ),
+    **of_kinds(
+        "MaxPoolGradWithArgmax MaxPoolGradGradWithArgmax FractionalAvgPoolGrad", per_input(1, 1)
+    ),
     "FractionalAvgPool": per_input(1),
     "FractionalMaxPool": per_input(1),
-    "FractionalAvgPoolGrad": per_input(1, 1),
     "FractionalMaxPoolGrad": per_input(2),
 }
 
-POOLING_FORMULAS: dict[str, Formula] = {
-    kind: Formula(rule, moved) for kind, rule in _POOLING_FLOPS.items()
-}
+_POOLING: dict[str, Formula] = {kind: Formula(rule, moved) for kind, rule in _POOLING_FLOPS.items()}
 
 
 _STATISTICS = 4
@@ -425,15 +416,13 @@ _BATCH_EX = Formula(_forward_with_activation, _forward_bytes)
 _BATCH_GRADIENT = Formula(_normalization_gradient, _gradient_bytes)
 _LAYER = Formula(_layer, _layer_bytes)
 
-NORMALIZATION_FORMULAS: dict[str, Formula] = {
-    "FusedBatchNorm": _BATCH,
-    "FusedBatchNormV2": _BATCH,
-    "FusedBatchNormV3": _BATCH,
+_NORMALIZATION: dict[str, Formula] = {
+    **of_kinds("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", _BATCH),
     "FusedBatchNormEx": _BATCH_EX,
-    "FusedBatchNormGrad": _BATCH_GRADIENT,
-    "FusedBatchNormGradV2": _BATCH_GRADIENT,
-    "FusedBatchNormGradV3": _BATCH_GRADIENT,
-    "FusedBatchNormGradEx": _BATCH_GRADIENT,
+    **of_kinds(
+        "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormGradEx",
+        _BATCH_GRADIENT,
+    ),
     "LayerNorm": _LAYER,
     "FusedInstanceNorm": _LAYER,
     "BatchNormWithGlobalNormalization": Formula(per_output(_SCALE), moved),
@@ -508,13 +497,9 @@ _BLOCK = Formula(_block_lstm, moved)
 _CUDNN = Formula(_cudnn, moved)
 _CUDNN_GRADIENT = Formula(_recurrent_gradient(_cudnn), moved)
 
-RECURRENT_FORMULAS: dict[str, Formula] = {
-    "CudnnRNN": _CUDNN,
-    "CudnnRNNV2": _CUDNN,
-    "CudnnRNNV3": _CUDNN,
-    "CudnnRNNBackprop": _CUDNN_GRADIENT,
-    "CudnnRNNBackpropV2": _CUDNN_GRADIENT,
-    "CudnnRNNBackpropV3": _CUDNN_GRADIENT,
+_RECURRENT: dict[str, Formula] = {
+    **of_kinds("CudnnRNN CudnnRNNV2 CudnnRNNV3", _CUDNN),
+    **of_kinds("CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3", _CUDNN_GRADIENT),
     "BlockLSTM": _BLOCK,
     "BlockLSTMV2": _BLOCK,
     "BlockLSTMGrad": Formula(_recurrent_gradient(_block_lstm), moved),
@@ -603,9 +588,7 @@ _LINEAR_ALGEBRA_FLOPS: dict[str, Rule] = {
     "Cholesky": _per_matrix(lambda _, n: n**3 / 3),
     # Three triangular products and a solution (Murray, 2016, arXiv:1602.07527).
     "CholeskyGrad": _per_matrix(lambda _, n: 2 * n**3),
-    "Lu": _per_matrix(_lu),
-    "MatrixDeterminant": _per_matrix(_lu),
-    "LogMatrixDeterminant": _per_matrix(_lu),
+    **of_kinds("Lu MatrixDeterminant LogMatrixDeterminant", _per_matrix(_lu)),
     "MatrixInverse": _per_matrix(lambda _, n: 2 * n**3),
     "MatrixSolve": _solved,
     "MatrixSolveLs": _least_squares,
@@ -629,3 +612,7 @@ _LINEAR_ALGEBRA_FLOPS: dict[str, Rule] = {
 LINEAR_ALGEBRA_FORMULAS: dict[str, Formula] = {
     kind: Formula(rule, moved) for kind, rule in _LINEAR_ALGEBRA_FLOPS.items()
 }
+
+FORMULAS = (
+    _PRODUCTS | _CONVOLUTIONS | _POOLING | _NORMALIZATION | _RECURRENT | LINEAR_ALGEBRA_FORMULAS
+)

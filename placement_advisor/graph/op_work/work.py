@@ -2,7 +2,7 @@
 
 Conventions of all formulas:
 
-- a multiply-add is 2 flops; functions beyond that take the counts of `arithmetic.py`; integer
+- a multiply-add is 2 flops; functions beyond that take the counts of `elementwise.py`; integer
   operations, comparisons and selections count like floating-point ones;
 - bytes accessed are the traffic that cannot be avoided: each input read once, each output written
   once, an updated variable read and written. A kernel that must pass over a tensor again counts
@@ -16,30 +16,7 @@ padding and workspaces of kernels, and the choice of algorithm (Winograd, Strass
 
 from __future__ import annotations
 
-from itertools import chain
-
-from placement_advisor.graph.op_work.elementwise import (
-    ACTIVATION_FORMULAS,
-    ELEMENTWISE_FORMULAS,
-    RANDOM_FORMULAS,
-    REDUCTIONS_FORMULAS,
-    UPDATES_FORMULAS,
-)
-from placement_advisor.graph.op_work.layers import (
-    CONVOLUTION_FORMULAS,
-    LINEAR_ALGEBRA_FORMULAS,
-    MATRIX_FORMULAS,
-    NORMALIZATION_FORMULAS,
-    POOLING_FORMULAS,
-    RECURRENT_FORMULAS,
-)
-from placement_advisor.graph.op_work.movement import (
-    BOOKKEEPING_FORMULAS,
-    GATHER_SCATTER_FORMULAS,
-    IMAGES_FORMULAS,
-    MOVEMENT_FORMULAS,
-    TEXT_FORMULAS,
-)
+from placement_advisor.graph.op_work import elementwise, layers, movement
 from placement_advisor.graph.op_work.signature import (
     CONTRADICTIONS,
     FREE,
@@ -53,28 +30,10 @@ from placement_advisor.graph.op_work.signature import (
     moved,
 )
 
-FAMILIES = (
-    ACTIVATION_FORMULAS,
-    BOOKKEEPING_FORMULAS,
-    CONVOLUTION_FORMULAS,
-    ELEMENTWISE_FORMULAS,
-    GATHER_SCATTER_FORMULAS,
-    IMAGES_FORMULAS,
-    LINEAR_ALGEBRA_FORMULAS,
-    MATRIX_FORMULAS,
-    MOVEMENT_FORMULAS,
-    NORMALIZATION_FORMULAS,
-    POOLING_FORMULAS,
-    RANDOM_FORMULAS,
-    RECURRENT_FORMULAS,
-    REDUCTIONS_FORMULAS,
-    TEXT_FORMULAS,
-    UPDATES_FORMULAS,
-)
 # Prefixes of kinds that Grappler and oneDNN put in place of others, longest first.
 _PREFIXES = ("_MklNative", "_Mkl", "_")
 
-_FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.items() for f in FAMILIES))
+FORMULAS = elementwise.FORMULAS | layers.FORMULAS | movement.FORMULAS
 
 
 def work_of(signature: Signature) -> Work:
@@ -92,11 +51,11 @@ def work_of(signature: Signature) -> Work:
 
 
 def _formula(kind: str) -> Formula | None:
-    formula = _FORMULAS.get(kind)
+    formula = FORMULAS.get(kind)
     if formula is not None or not kind.startswith("_"):
         return formula
     prefix = next(prefix for prefix in _PREFIXES if kind.startswith(prefix))
-    return _FORMULAS.get(kind.removeprefix(prefix))
+    return FORMULAS.get(kind.removeprefix(prefix))
 
 
 def _count(rule: Rule, signature: Signature) -> int | None:
