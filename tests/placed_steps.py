@@ -42,11 +42,11 @@ class PlacedStep:
     cluster: Cluster
     costs_on: Mapping[str, CostTable] = field(default_factory=dict)
 
-    def simulate(self, *, contention: bool = True) -> Schedule:
-        return self.simulator(contention=contention).schedule(self.placement)
+    def simulate(self) -> Schedule:
+        return self.simulator().schedule(self.placement)
 
-    def simulator(self, *, contention: bool = True) -> Simulator:
-        return Simulator(self.graph, self.all_costs(), self.cluster, contention=contention)
+    def simulator(self) -> Simulator:
+        return Simulator(self.graph, self.all_costs(), self.cluster)
 
     def all_costs(self) -> dict[str, CostTable]:
         return {**self.costs.everywhere(self.cluster), **self.costs_on}

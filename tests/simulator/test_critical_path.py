@@ -221,12 +221,3 @@ def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step: PlacedSt
                 and part.end_ns <= max(copy.end_ns, copy.send_work[1])
                 for copy in schedule.transfers
             )
-
-
-@given(placed_steps(hosts=True))
-def test_a_path_needs_no_queueing_without_contention_and_requests(step: PlacedStep) -> None:
-    step = step.with_links(request_ns=0)
-    schedule = step.simulate(contention=False)
-    path = critical_path(step.graph, schedule, step.cluster)
-    assert time_by_kind(path)[PathKind.QUEUEING] == 0
-    assert sum(part.time_ns for part in path) == schedule.step_ns

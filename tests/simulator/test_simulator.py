@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -26,12 +25,9 @@ from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch, Sharing
+from placement_advisor.machine.devices import Cluster, CopyWork, Dispatch, Sharing
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator.schedule import hidden_ns
-
-if TYPE_CHECKING:
-    from placement_advisor.simulator.schedule import Schedule
 
 
 def chain_of_three(*devices: str) -> PlacedStep:
@@ -560,23 +556,6 @@ def test_what_a_copy_takes_beyond_its_bytes_in_a_stream_others_use() -> None:
     assert [(copy.start_ns, copy.end_ns) for copy in shared.transfers] == [(10, 120), (50, 160)]
 
 
-def test_without_contention_no_copy_waits_for_another() -> None:
-    step = two_senders("switch")
-    schedule = step.simulate(contention=False)
-    assert [copy.queued_ns for copy in schedule.transfers] == [0, 0]
-    assert schedule.step_ns == 10 + 110 + 10
-    ports = PlacedStep(
-        graph=OpGraph(
-            [op("x", 100, 100), op("y")], [edge("x", "y", 100), edge("x", "y", 100, port=1)]
-        ),
-        placement=place({"x": "a", "y": "b"}),
-        costs=price({"x": 10, "y": 10}),
-        cluster=pair(),
-    )
-    assert ports.simulate(contention=False).step_ns == 10 + 110 + 10
-    assert ports.simulate().step_ns == 10 + 210 + 10
-
-
 def with_host() -> Cluster:
     """Return devices a and b, GPUs with the host h, all linked alike."""
     cluster = pair(count=3)
@@ -714,63 +693,6 @@ def test_bytes_on_one_channel_never_overlap(step: PlacedStep) -> None:
         held.setdefault(wire, []).append((copy.start_ns, until_ns))
     for spans in held.values():
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
-
-
-def again_in_order(step: PlacedStep, schedule: Schedule) -> int:
-    """Return the step time if every device does the same in the same order, as early as it can.
-
-    For clusters whose copy engines move the bytes, without contention: a copy begins when its
-    producer ends and takes what its link gives.
-    """
-    dispatch = step.cluster.dispatch
-    used = {run.device for run in schedule.runs}
-    first, *others = step.cluster.devices
-    late_ns = {device.name: step.cluster.remote_end_ns(device) for device in others}
-    begin_ns = dict.fromkeys(schedule_devices(step), 0)
-    begin_ns |= {device.name: step.cluster.remote_start_ns(device) for device in others}
-    begin_ns[first.name] = dispatch.partition_overhead_ns * len(used & set(late_ns))
-    free_ns = dict(begin_ns)
-    # When the thread that launches is free, and when readers on the device are told.
-    thread_ns, told_ns = dict(begin_ns), dict[str, int]()
-    run_of = {run.op: run for run in schedule.runs}
-    end_ns: dict[str, int] = {}
-    for run in schedule.runs:
-        start_ns = (thread_ns if run.launch else free_ns)[run.device]
-        for edge_ in step.graph.inputs_of(run.op):
-            if edge_.producer not in run_of:
-                continue
-            there_ns = told_ns[edge_.producer]
-            source = run_of[edge_.producer].device
-            if source != run.device:
-                there_ns = end_ns[edge_.producer]
-                link = step.cluster.link(source, run.device)
-                if link.request_ns:
-                    there_ns = max(there_ns, begin_ns[run.device] + link.request_ns)
-                there_ns += link.transfer_ns(edge_.size_bytes or 0)
-            start_ns = max(start_ns, there_ns)
-        if run.launch:
-            start_ns += run.launch[1] - run.launch[0]
-            thread_ns[run.device] = told_ns[run.op] = start_ns
-            start_ns = max(start_ns, free_ns[run.device])
-        end_ns[run.op] = free_ns[run.device] = start_ns + run.end_ns - run.start_ns
-        told_ns.setdefault(run.op, end_ns[run.op])
-    known_ns = [end + late_ns.get(run_of[name].device, 0) for name, end in end_ns.items()]
-    return max(known_ns, default=0) + dispatch.step_overhead_ns
-
-
-@given(placed_steps(hosts=True), st.sampled_from([1.0, 1.5, 10.0]))
-def test_more_bandwidth_never_makes_a_step_longer_in_the_order_that_it_has(
-    step: PlacedStep, factor: float
-) -> None:
-    step = step.with_links(sender=NO_COPY_WORK, receiver=NO_COPY_WORK, curve=())
-    schedule = step.simulate(contention=False)
-    assert again_in_order(step, schedule) == schedule.step_ns
-    links = tuple(
-        replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
-        for link in step.cluster.links
-    )
-    faster = replace(step, cluster=replace(step.cluster, links=links))
-    assert again_in_order(faster, schedule) <= schedule.step_ns
 
 
 def test_more_bandwidth_can_make_a_step_longer_where_it_changes_the_order() -> None:
