@@ -22,6 +22,7 @@ from placed_steps import (
     placed_steps,
     price,
     star,
+    wired,
 )
 from small_steps import fastest, small_step
 
@@ -191,11 +192,10 @@ def test_a_small_step_is_bounded_by_its_best_placement() -> None:
 
 def test_a_device_that_sends_to_the_end_of_a_step_is_not_waited_for_as_well() -> None:
     dispatch = Dispatch(partition_overhead_ns=100, remote_start_ns=10, remote_end_ns=50)
-    step = PlacedStep(
-        graph=OpGraph([op("root", 4), op("reader", 4)], [edge("root", "reader", 4)]),
-        placement=place({"root": "b", "reader": "a"}),
-        costs=price({"root": 1_000, "reader": 20}),
-        cluster=pair(latency_ns=0, work=CopyWork(per_copy_ns=20), dispatch=dispatch),
+    step = wired(
+        {"root": ("b", 1000, 4), "reader": ("a", 20, 4)},
+        "root -> reader",
+        pair(latency_ns=0, work=CopyWork(per_copy_ns=20), dispatch=dispatch),
     )
 
     # b starts the root after 10 ns, its end is known 50 ns after it; by then a has ended as well.
@@ -210,11 +210,10 @@ def test_a_split_over_a_device_and_its_host_may_start_no_further_device() -> Non
     dispatch = Dispatch(partition_overhead_ns=60, remote_start_ns=150, remote_end_ns=70)
     cluster = pair(work=CopyWork(per_copy_ns=5), dispatch=dispatch)
     first, second = cluster.devices
-    step = PlacedStep(
-        graph=OpGraph([op("one", 4), op("two", 4)], [edge("one", "two", 4)]),
-        placement=place({"one": "a", "two": "b"}),
-        costs=price({"one": 10, "two": 30}),
-        cluster=replace(cluster, devices=(first, replace(second, kind="GPU", host="a"))),
+    step = wired(
+        {"one": ("a", 10, 4), "two": ("b", 30, 4)},
+        "one -> two",
+        replace(cluster, devices=(first, replace(second, kind="GPU", host="a"))),
     )
 
     # Neither op has a kernel for a GPU: both run on a.
@@ -256,7 +255,7 @@ def test_a_control_edge_is_on_the_path_and_is_sent() -> None:
 
 
 def test_a_step_without_ops_has_a_bound() -> None:
-    empty = PlacedStep(graph=OpGraph([], []), placement=place({}), costs=price({}), cluster=pair())
+    empty = wired({}, "")
 
     assert bound(empty).step_ns == 0
 
@@ -376,12 +375,7 @@ def test_a_proof_by_copies_holds_as_long_as_they_cost_more_than_the_op_by_hand()
 
 def chain(cluster: Cluster) -> PlacedStep:
     """Return two ops of 100 ns, one after the other, for which no split is of use."""
-    return PlacedStep(
-        graph=OpGraph([op("one", 4), op("two", 4)], [edge("one", "two", 4)]),
-        placement=place({"one": "a", "two": "a"}),
-        costs=price({"one": 100, "two": 100}),
-        cluster=cluster,
-    )
+    return wired({"one": ("a", 100, 4), "two": ("a", 100, 4)}, "one -> two", cluster)
 
 
 def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand() -> None:
@@ -418,12 +412,7 @@ def test_costs_may_also_be_right() -> None:
         replace(device, launch_overhead_ns=launch_ns)
         for device, launch_ns in zip(like.devices, (2, 1), strict=True)
     )
-    step = PlacedStep(
-        graph=OpGraph([op("one", 4)], []),
-        placement=place({"one": "a"}),
-        costs=price({"one": 1}),
-        cluster=replace(like, devices=(first, second)),
-    )
+    step = wired({"one": ("a", 1, 4)}, "", replace(like, devices=(first, second)))
 
     # In whole ns, launches that take 1.5 times as long take 3 and 2; 1.4 times would be 3 and 1.
     assert least(step, launches=1.5) == pytest.approx((1 + 1) / (1 + 2))
