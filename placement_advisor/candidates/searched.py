@@ -15,7 +15,6 @@ from placement_advisor.candidates.families import (
     placements_of,
     propose,
 )
-from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -138,7 +137,7 @@ def _on_fewest_devices(
     names, tried = cluster.device_names(), 0
     for count in range(2, len(names) + 1):
         part = cluster.with_devices(names[:count])
-        starts = placements_of(propose_by_rule(families, graph, costs, part))
+        starts = placements_of(propose(families, graph, costs, part))
         on_part = Simulator(graph, costs, part)
         found = least_step(on_part, tuple(starts.values()), layer_of, effort)
         tried += found.tried
@@ -205,12 +204,7 @@ def search_step(
     bound_ns = bound_step(graph, costs, cluster, simulator).step_ns
     is_proven = found.stopped_by is Stop.PROOF or found.step_ns <= bound_ns
     return SearchResult(
-        placement=Placement(
-            label="searched",
-            family="searched",
-            device_of=found.placement.device_of,
-            rationale="searched",
-        ),
+        placement=found.placement,
         step_ns=found.step_ns,
         lower_bound_ns=found.step_ns if is_proven else bound_ns,
         is_proven=is_proven,

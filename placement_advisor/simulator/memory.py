@@ -218,8 +218,10 @@ _REUSING = (
 _REUSING_SECOND = frozenset(
     {"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"}
 )
+# They make their variable one that is read by copy.
 _BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply", "ResourceStridedSlice")
 ASSIGNMENT = "AssignVariableOp"
+# They write all of their variables.
 _DENSE_UPDATES = ("AssignAddVariableOp", "AssignSubVariableOp", "ResourceApply")
 
 
@@ -233,16 +235,6 @@ def may_reuse(kind: str, port: int) -> bool:
     if kind in _REUSING_SECOND:
         return port == 1
     return kind in COMPOSITE_KINDS or (kind in _REUSING and port == 0)
-
-
-def works_by_rows(kind: str) -> bool:
-    """Return whether the op makes its variable one that is read by copy."""
-    return kind.startswith(_BY_ROWS)
-
-
-def is_dense_update(kind: str) -> bool:
-    """Return whether the op writes all of its variables."""
-    return kind.startswith(_DENSE_UPDATES)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -401,7 +393,7 @@ class _Replay:
         is_slot = users and all(user.role is Role.UPDATE for user in users)
         held = Held.OPTIMIZER_SLOT if is_slot else Held.VARIABLE
         self._variables[number] = memory.reside(op.name, held, op.parameter_bytes)
-        if any(works_by_rows(user.kind) for user in users):
+        if any(user.kind.startswith(_BY_ROWS) for user in users):
             self._read_by_copy.add(number)
 
     def _place(self, number: int) -> None:
@@ -508,7 +500,7 @@ class _Replay:
         old = self._variables[variable]
         if variable in self._read_by_copy:
             return
-        if is_dense_update(op.kind) and old.holders > 1:
+        if op.kind.startswith(_DENSE_UPDATES) and old.holders > 1:
             device = self._flow.device_of[variable]
             assert device is not None
             memory = self.memories[device]

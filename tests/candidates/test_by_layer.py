@@ -1,9 +1,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from step_graphs import Call, cluster_of, deepconn, models, training_step
+from step_graphs import Call, deepconn, models, training_step
 
-from placement_advisor.candidates.by_layer import layer_graph, place_by_layer
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.graph.layer_view import layer_view, membership
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -143,24 +142,6 @@ def test_a_gather_of_unknown_size_stays():
     assert gather(table_bytes=1_000_000, rows_bytes=None) == "d1"
 
 
-def test_the_layer_graph_of_a_chain_by_hand():
-    graph, costs = training_step(
-        [
-            Call(name="a", feeds=("in:x",), out_bytes=40, variables=(("w", 8),), cost_ns=11),
-            Call(name="b", feeds=("a",), out_bytes=20, cost_ns=7),
-        ]
-    )
-    cluster = cluster_of("d0")
-    view = layer_graph(graph, costs.everywhere(cluster), cluster)
-    assert view.layers == ("a", "b")
-    assert view.edges == {("a", "b"): 40}
-    assert view.output_bytes == {"a": 40, "b": 0}
-    assert view.busy_ns == {"d0": {"a": 11, "b": 7}}
-    assert view.update_ns == {"d0": {"a": 0, "b": 0}}
-    assert view.computing == {"a", "b"}
-    assert view.membership.readers == {"w": ("a",), "metric": ("b",)}
-
-
 def test_sharing_a_variable_a_table_or_an_input_makes_no_layer_depend_on_another():
     graph, _ = training_step(
         [
@@ -225,15 +206,6 @@ def test_deepconn_crosses_few_tensors_when_split_by_hand():
         "embedding@2/op", "grad/user_conv", "user_dense/op", "grad/rating",
         "user_kernel/scale", "user_bias/scale", "user_weights/scale",
     }  # fmt: skip
-
-
-def test_an_op_without_a_known_cost_adds_nothing_to_its_layer():
-    graph, _ = training_step([Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",))])
-    costs = CostTable(costs={"a/op": OpCost(time_ns=5, basis=CostBasis.MEASURED)})
-    cluster = cluster_of("d0")
-    view = layer_graph(graph, costs.everywhere(cluster), cluster)
-    assert view.busy_ns == {"d0": {"a": 5, "b": 0}}
-    assert view.computing == {"a"}
 
 
 def test_a_constant_or_a_variable_read_early_does_not_bring_a_layers_turn_forward():
