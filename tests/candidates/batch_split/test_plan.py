@@ -31,7 +31,7 @@ def test_gradients_and_results_are_merged_where_shared_ops_or_the_user_read_them
 
 
 def step(samples: int, text: str) -> OpGraph:
-    """Return a step of ops that semicolons separate: `name bytes kind role variable < what it reads`.
+    """Return a step of ops that semicolons part: `name bytes kind role variable < what it reads`.
 
     `8n` are bytes for each sample; - stands for a kind, role or variable that does not matter.
     """
