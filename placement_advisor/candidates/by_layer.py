@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import name_patterns
-from placement_advisor.graph.layer_view import (
-    data_inputs,
-    data_outputs,
-    membership,
-    total_bytes,
-)
+from placement_advisor.graph.layer_view import data_inputs, data_outputs, membership, total_bytes
 from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role
 from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.graph.placement import placed_ops
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster, Device
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NotApplicable:
     """A family that does not apply, with the reason in plain words.
 

@@ -64,7 +64,7 @@ def propose_searched(
     alone = next(iter(placements_of(answers).values()))
     if isinstance(found, Placement) and _is_no_shorter(found, alone, simulator):
         reason = f"what was found is no shorter than {alone.label} elsewhere"
-        found = NotApplicable(family=FAMILY, reason=reason, unbeaten=alone)
+        found = NotApplicable(FAMILY, reason, unbeaten=alone)
     where = f"where copies cost {dearer:g} times as much, "
     if isinstance(found, NotApplicable):
         return replace(found, reason=where + found.reason)
@@ -101,10 +101,7 @@ def layers_of(graph: OpGraph) -> dict[str, str]:
 
 
 def _best(
-    simulator: Simulator,
-    starts: Sequence[Placement],
-    layer_of: Mapping[str, str],
-    effort: Effort,
+    simulator: Simulator, starts: Sequence[Placement], layer_of: Mapping[str, str], effort: Effort
 ) -> Placement | NotApplicable:
     """Return the best placement found; not applicable if that is one of the starts.
 
@@ -115,7 +112,7 @@ def _best(
     unbeaten = next((s for s in starts if s.device_of == found.placement.device_of), None)
     if unbeaten is not None and unbeaten.family not in WORST_CASE_FAMILIES:
         reason = f"of {looked} none was better than {unbeaten.label}"
-        return NotApplicable(family=FAMILY, reason=reason, unbeaten=unbeaten)
+        return NotApplicable(FAMILY, reason, unbeaten=unbeaten)
     began = f"which began with {counted(len(starts), 'other candidate')}"
     return replace(
         found.placement,
@@ -149,7 +146,7 @@ def _on_fewest_devices(
                 f"{looked} fits",
             )
     reason = f"none of {counted(tried, 'placement')} simulated fits into the memory of the devices"
-    return NotApplicable(family=FAMILY, reason=reason)
+    return NotApplicable(FAMILY, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

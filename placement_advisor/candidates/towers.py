@@ -10,12 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.by_layer import (
-    NotApplicable,
-    busy_ns,
-    listed,
-    place_by_layer,
-)
+from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed, place_by_layer
 from placement_advisor.graph.layer_structure import common_ancestor, towers
 from placement_advisor.graph.layer_view import data_inputs, layer_view, total_bytes
 from placement_advisor.graph.name_patterns import name_patterns
@@ -85,11 +80,11 @@ def propose_towers(
     """
     devices = cluster.device_names()
     if len(devices) < MIN_DEVICES:
-        return NotApplicable(family=TOWERS, reason="there is one device")
+        return NotApplicable(TOWERS, "there is one device")
     layers = _with_costs(graph, costs, cluster)
     splits = _splits(layers, devices)
     if not splits:
-        return NotApplicable(family=TOWERS, reason=_why_none(layers))
+        return NotApplicable(TOWERS, _why_none(layers))
     split = min(splits, key=lambda split: split.step_ns)
 
     layer_device = dict.fromkeys(layers.names, split.trunk_device)
@@ -107,8 +102,8 @@ def propose_towers(
         if moved:
             why = "share variables that are more bytes than what their layers take and give"
         return NotApplicable(
-            family=TOWERS,
-            reason=f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
+            TOWERS,
+            f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
             f"compute would stay on {busiest}",
         )
     return Placement(
@@ -314,10 +309,10 @@ def propose_towers_forward_only(
     Not applicable without towers or without a backward pass.
     """
     if all(op.role is not Role.BACKWARD for op in graph.ops):
-        return NotApplicable(family=TOWERS_FORWARD_ONLY, reason="the step has no backward pass")
+        return NotApplicable(TOWERS_FORWARD_ONLY, "the step has no backward pass")
     split = propose_towers(graph, costs, cluster)
     if isinstance(split, NotApplicable):
-        return NotApplicable(family=TOWERS_FORWARD_ONLY, reason=f"as for towers: {split.reason}")
+        return NotApplicable(TOWERS_FORWARD_ONLY, f"as for towers: {split.reason}")
     first = cluster.devices[0].name
     left_behind = [
         op.name
@@ -352,10 +347,10 @@ def within_a_pair(
     names = cluster.device_names()
     if len(names) < MIN_DEVICES_FOR_PAIRS:
         reason = f"two pairs of devices are {MIN_DEVICES_FOR_PAIRS}, and there are {len(names)}"
-        return NotApplicable(family=BATCH_TOWERS, reason=reason)
+        return NotApplicable(BATCH_TOWERS, reason)
     found = propose_towers(graph, costs, cluster.with_devices(names[:GROUP]))
     if isinstance(found, NotApplicable):
-        return NotApplicable(family=BATCH_TOWERS, reason=found.reason)
+        return NotApplicable(BATCH_TOWERS, found.reason)
     return replace(found, label=BATCH_TOWERS, family=BATCH_TOWERS)
 
 

@@ -321,10 +321,7 @@ _HELD_FOR = {
 
 
 def peak_memory(
-    graph: OpGraph,
-    runs: Sequence[OpRun],
-    transfers: Sequence[Transfer],
-    devices: Iterable[str],
+    graph: OpGraph, runs: Sequence[OpRun], transfers: Sequence[Transfer], devices: Iterable[str]
 ) -> dict[str, PeakMemory]:
     """Return the peak of each of the devices; ops and copies may be on others too, as on hosts.
 

@@ -219,9 +219,7 @@ def test_a_constant_or_a_variable_read_early_does_not_bring_a_layers_turn_forwar
         Op(name="mul", kind="MatMul", layer="dense"),
         Op(name="div", kind="RealDiv", layer="loss"),
     ]
-    pairs = [
-        *("shape cast", "w read", "x conv", "conv mul", "read mul", "mul div", "cast div"),
-    ]
+    pairs = [*("shape cast", "w read", "x conv", "conv mul", "read mul", "mul div", "cast div")]
     edges = [
         Edge(producer=p.split()[0], consumer=p.split()[1], port=0, size_bytes=4) for p in pairs
     ]

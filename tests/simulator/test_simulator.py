@@ -582,10 +582,7 @@ def test_no_step_is_shorter_than_its_critical_path_or_its_busiest_device(step: P
         end_ns[op_.name] = ready_ns + time_ns
         busy_ns[device.name] = busy_ns.get(device.name, 0) + time_ns
     for copy in schedule.transfers:
-        for end, work_ns in (
-            (copy.source, copy.send_work_ns),
-            (copy.target, copy.receive_work_ns),
-        ):
+        for end, work_ns in ((copy.source, copy.send_work_ns), (copy.target, copy.receive_work_ns)):
             busy_ns[end] += 0 if places[end].launches_ahead else work_ns
     overhead_ns = step.cluster.dispatch.step_overhead_ns
     assert schedule.step_ns - overhead_ns >= max(busy_ns.values(), default=0)

@@ -77,11 +77,7 @@ BATCH_LINEAR = {
         [tensor(n, 6, 5)],
         {"equation": "abc,cd->abd"},
     ),
-    "UnsortedSegmentSum": lambda n: (
-        [tensor(n, 6), tensor(n, dtype="int32")],
-        [tensor(9, 6)],
-        {},
-    ),
+    "UnsortedSegmentSum": lambda n: ([tensor(n, 6), tensor(n, dtype="int32")], [tensor(9, 6)], {}),
     "Cholesky": lambda n: ([tensor(n, 6, 6)], [tensor(n, 6, 6)], {}),
 }
 

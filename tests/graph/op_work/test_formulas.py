@@ -75,20 +75,8 @@ def row(
         row("_UnaryOpsComposition", [X], [X], 1_000 * (1 + TANH), 8_000, op_names=["Relu", "Tanh"]),
         # Maximum, difference, sum and product: 4; the loss puts out its gradient as well.
         row("Softmax", [X], [X], 1_000 * (4 + EXP), 8_000),
-        row(
-            "SoftmaxCrossEntropyWithLogits",
-            [X, X],
-            [tensor(10), X],
-            1_000 * (8 + EXP),
-            4 * 3_010,
-        ),
-        row(
-            "SparseSoftmaxCrossEntropyWithLogits",
-            [X, ints(10)],
-            [tensor(10), X],
-            ANY,
-            4 * 2_020,
-        ),
+        row("SoftmaxCrossEntropyWithLogits", [X, X], [tensor(10), X], 1_000 * (8 + EXP), 4 * 3_010),
+        row("SparseSoftmaxCrossEntropyWithLogits", [X, ints(10)], [tensor(10), X], ANY, 4 * 2_020),
         row("Sum", [X, ints()], [tensor(10)], 1_000, 4 * 1_011),
         row("Mean", [X, ints()], [tensor(10)], 1_000 + 10 * DIVIDE),
         # 1,000 comparisons, and 10 rows of 8 insertions into a heap of 8: log2(8) = 3 steps.
@@ -122,11 +110,7 @@ def row(
         row("ResourceGather", [TABLE, PLACES], [UNKNOWN], 0, None),
         # Zeros for 50 rows; then each row is read, and its target read and written.
         row(
-            "UnsortedSegmentSum",
-            [ROWS, PLACES, ints()],
-            [tensor(50, 8)],
-            160,
-            1_600 + 3 * 640 + 80,
+            "UnsortedSegmentSum", [ROWS, PLACES, ints()], [tensor(50, 8)], 160, 1_600 + 3 * 640 + 80
         ),
         row("SegmentSum", [ROWS, PLACES], [tensor(5, 8)], 160, 640 + 80 + 160),
         row(
@@ -233,13 +217,7 @@ def row(
             None,
             constants={1: [K, K, C, F]},
         ),
-        row(
-            "Conv2D",
-            [tensor(N, C, H, W), FILTER],
-            [tensor(N, F, H, W)],
-            CONV,
-            data_format="NCHW",
-        ),
+        row("Conv2D", [tensor(N, C, H, W), FILTER], [tensor(N, F, H, W)], CONV, data_format="NCHW"),
         # 7 × 7 with stride 2 on 11 × 11: 3 × 3 results of 2 filters on 1 channel.
         row(
             "Conv2D",
@@ -259,10 +237,7 @@ def row(
         ),
         row("DepthwiseConv2dNative", [IMAGE, DEPTH], [DEPTH_RESULT], DEPTHWISE),
         row(
-            "DepthwiseConv2dNativeBackpropInput",
-            [ints(4), DEPTH, DEPTH_RESULT],
-            [IMAGE],
-            DEPTHWISE,
+            "DepthwiseConv2dNativeBackpropInput", [ints(4), DEPTH, DEPTH_RESULT], [IMAGE], DEPTHWISE
         ),
         row(
             "DepthwiseConv2dNativeBackpropFilter",

@@ -96,8 +96,7 @@ def test_another_output_of_the_same_op_is_another_graph() -> None:
 def test_control_edges_and_copies_of_constants_do_not_count() -> None:
     one = Op(name="one", kind="Const", role=Role.CONSTANT, output_bytes=(4,))
     shared = OpGraph(
-        [*CHAIN.ops, one],
-        [*CHAIN.edges, *(edge("one", name, size_bytes=4) for name in "bd")],
+        [*CHAIN.ops, one], [*CHAIN.edges, *(edge("one", name, size_bytes=4) for name in "bd")]
     )
     copied = OpGraph(
         [*CHAIN.ops, one, one._replace(name="uno")],
