@@ -88,7 +88,6 @@ UNARY: dict[str, int] = {
     "Erfinv": ERFINV,
     "Exp": EXP,
     "Expm1": EXPM1,
-    "FusedMish": EXP + LOG + TANH + 2,
     "Imag": 0,
     "Inv": DIVIDE,
     **of_kinds("LeakyRelu Relu6 Sign", 2),
@@ -151,36 +150,10 @@ GRADIENT: dict[str, int] = {
     "SoftsignGrad": DIVIDE + 3,
     "SqrtGrad": DIVIDE + 1,
 }
-# The tanh form of Gelu: x·(1 + tanh(a·(x + b·x³)))/2.
-_GELU_APPROXIMATE = TANH + 8
-_GELU_EXACT = ERF + 4
-
-# Flops per output element of what Grappler and oneDNN fuse behind a product or a convolution.
-FUSED: dict[str, int] = {
-    **UNARY,
-    **of_kinds("BiasAdd Add BinaryAdd Mul Maximum Sum", 1),
-    "FusedBatchNorm": 2,
-    "GeluApproximate": _GELU_APPROXIMATE,
-    "GeluExact": _GELU_EXACT,
-    "FusedHardSwish": 5,
-    "_FusedHardSwish": 5,
-    "_MklSwish": SIGMOID + 1,
-    "_FusedSwish": SIGMOID + 1,
-    "_MklFusedMish": UNARY["FusedMish"],
-    "Quantize": 3,
-    "Requantize": 3,
-    "Dequantize": 2,
-}
 
 
 def _added(signature: Signature) -> int:
     return (len(signature.inputs) - 1) * elements(signature.outputs[0])
-
-
-def _composed(signature: Signature) -> int:
-    """Count the chain of unary ops that Grappler put into one."""
-    names = signature.attribute("op_names") or ()
-    return sum(UNARY[name] for name in names) * elements(signature.outputs[0])
 
 
 # What is left: kinds with other numbers of inputs. Quantization scales, rounds and clips.
@@ -210,7 +183,6 @@ ELEMENTWISE_FORMULAS: dict[str, Formula] = {
 } | {
     "AddN": Formula(_added, moved),
     "AccumulateNV2": Formula(_added, moved),
-    "UnaryOpsComposition": Formula(_composed, moved),
 }
 
 

@@ -21,7 +21,6 @@ from placement_advisor.graph.op_work.signature import (
     CONTRADICTIONS,
     FREE,
     NO_WORK,
-    Formula,
     Rule,
     Signature,
     Work,
@@ -30,15 +29,13 @@ from placement_advisor.graph.op_work.signature import (
     moved,
 )
 
-# Prefixes of kinds that Grappler and oneDNN put in place of others, longest first.
-_PREFIXES = ("_MklNative", "_Mkl", "_")
-
 FORMULAS = elementwise.FORMULAS | layers.FORMULAS | movement.FORMULAS
 
 
 def work_of(signature: Signature) -> Work:
     """Return the flops and bytes accessed of one run of an op."""
-    formula = _formula(signature.kind)
+    # TensorFlow marks what users do not call itself: `_Arg`, `_Send`.
+    formula = FORMULAS.get(signature.kind.removeprefix("_"))
     if formula is None:
         return Work(flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES)
     if formula is FREE:  # More than half of all ops are.
@@ -48,14 +45,6 @@ def work_of(signature: Signature) -> Work:
         bytes_accessed=_count(formula.bytes_accessed, signature),
         basis=WorkBasis.FORMULA,
     )
-
-
-def _formula(kind: str) -> Formula | None:
-    formula = FORMULAS.get(kind)
-    if formula is not None or not kind.startswith("_"):
-        return formula
-    prefix = next(prefix for prefix in _PREFIXES if kind.startswith(prefix))
-    return FORMULAS.get(kind.removeprefix(prefix))
 
 
 def _count(rule: Rule, signature: Signature) -> int | None:

@@ -94,13 +94,6 @@ def test_twice_the_batch_takes_twice_the_flops(kind: str, batch: int) -> None:
     assert twice == 2 * once
 
 
-@pytest.mark.parametrize("kind", ["Conv2D", "MatMul", "Relu", "MaxPoolGrad", "FusedBatchNormV3"])
-def test_kinds_that_stand_in_for_others_have_their_formula(kind: str) -> None:
-    assert has_formula(kind)
-    assert has_formula(f"_Mkl{kind}")
-    assert has_formula(f"_MklNative{kind}")
-
-
 def test_composite_ops_have_none_of_their_own() -> None:
     assert not any(map(has_formula, ("While", "If", "StatefulPartitionedCall", "_Unheard")))
 
