@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import graphs, large
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 # Of the processor's time: a file takes milliseconds.
 LIMIT_S = 5.0
-FEW = settings(max_examples=100)
 
 TOKENS = (
     *(b"NaN", b"Infinity", b"-1", b"1e999", b"0.5", b"9" * 5_000, b"[" * 20_000, b'{"":' * 20_000),
@@ -157,7 +156,6 @@ def _spots(value: Any) -> Any:
             yield from _spots(value[key])
 
 
-@FEW
 @given(damage=byte_damage())
 def test_damaged_files_and_texts_are_refused_in_one_line_or_a_sound_graph(
     path: Path, original: bytes, damage: Callable[[bytes], bytes]
@@ -166,7 +164,6 @@ def test_damaged_files_and_texts_are_refused_in_one_line_or_a_sound_graph(
     check(path, gzip.compress(damage(gzip.decompress(original)), 1))
 
 
-@FEW
 @given(document=changed_documents())
 def test_a_changed_document_is_refused_in_one_line_or_a_sound_graph(
     path: Path, document: Any

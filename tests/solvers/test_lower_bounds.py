@@ -8,7 +8,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import (
     HALF_EACH,
     PlacedStep,
@@ -260,7 +261,6 @@ def test_a_step_without_ops_has_a_bound() -> None:
     assert bound(empty).step_ns == 0
 
 
-@settings(deadline=None, max_examples=100)
 @given(placed_steps(hosts=True))
 def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step: PlacedStep) -> None:
     found = bound(step)
@@ -428,7 +428,7 @@ def everywhere(step: PlacedStep) -> list[Placement]:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@cases(60)
 @given(placed_steps(hosts=True))
 def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step: PlacedStep) -> None:
     assume(2 <= len(placed_ops(step.graph)) <= 5)
