@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.solvers.bound_arguments import LowerBound
+    from placement_advisor.solvers.lower_bounds import LowerBound
     from placement_advisor.tf.training.trial import SplitPlan
 
 Table: TypeAlias = CostTable | Mapping[str, int]
@@ -60,7 +60,7 @@ def simulate(graph: OpGraph, placement: Placement, costs: Costs, cluster: Cluste
 
 
 def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
-    """Return what no placement of the ops can beat, with the arguments for it.
+    """Return what no placement of the ops can beat, with the strongest argument for it.
 
     >>> from placement_advisor import Cluster, Device, Edge, Op, OpGraph, lower_bound
     >>> graph = OpGraph(

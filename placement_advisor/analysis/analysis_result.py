@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
-    from placement_advisor.solvers.bound_arguments import LowerBound
+    from placement_advisor.solvers.lower_bounds import LowerBound
 
 
 # The basis of a saving at a batch that did not run, by measurements at others.

@@ -1,6 +1,6 @@
-"""What a traced step holds, in numbers: sizes, work, and what stands in the way of a split.
+"""A traced step in numbers: sizes, work, and what keeps it from being split.
 
-Counted is one step of the graph as it was traced. A tensor counts once, however many ops read
+The numbers are those of one step, as it was traced. A tensor counts once, however many ops read
 it. Ops that hand a buffer on (a reshape) make no tensor of their own, and the reading of a
 variable makes none either. A loop or branch counts as the one op that it is.
 

@@ -429,10 +429,7 @@ class _Search:
     """Looks for repetitions in one order of the layers."""
 
     def __init__(
-        self,
-        order: Sequence[str],
-        labels: Mapping[str, int],
-        feeders: Mapping[str, Sequence[str]],
+        self, order: Sequence[str], labels: Mapping[str, int], feeders: Mapping[str, Sequence[str]]
     ) -> None:
         place = {layer: i for i, layer in enumerate(order)}
         self.order = order

@@ -295,8 +295,6 @@ class Bound:
     @classmethod
     def of(cls, bound: found.Bound) -> Bound:
         """Return it as it is published."""
-        from placement_advisor.solvers.bound_arguments import argument_text
-
         lower = bound.lower
         return like(
             cls,
@@ -305,7 +303,7 @@ class Bound:
             split_ns=lower.split_ns,
             alone_ns=dict(lower.alone_ns),
             costs_from=bound.source.value,
-            reason=argument_text(lower.arguments[0]),
+            reason=lower.reason,
             graph_file=GRAPH,
         )
 
