@@ -124,7 +124,7 @@ class Prediction:
         return like(
             cls,
             schedule,
-            ratio_to_single=ratio and like(RatioRange, ratio),
+            ratio_to_single=ratio,
             exposed_by_device_ns=schedule.exposed_by_device,
         )
 
@@ -221,7 +221,6 @@ class Measured:
             step_ns=Steps.of(measurement.step_ns),
             ratio_to_single=_ratio_to_single(candidate),
             **_profiled(measurement.profile),
-            moved_ops=tuple(measurement.moved_ops),
             verification=verification
             and like(
                 Verification, verification, largest_difference=verification.relative_difference
@@ -249,15 +248,10 @@ def _profiled(profile: taken.StepProfile | None) -> dict[str, Any]:
     others = {
         "bytes_basis": profile.size_basis,
         "exposed_by_device_ns": profile.exposed_by_device,
-        "transfers": tuple(
-            like(
-                Transfers,
-                total,
-                bytes=total.size_bytes,
-                bytes_basis=total.size_basis,
-            )
+        "transfers": [
+            like(Transfers, total, bytes=total.size_bytes, bytes_basis=total.size_basis)
             for total in profile.transfers
-        ),
+        ],
     }
     return {name: others[name] if name in others else getattr(profile, name) for name in names}
 
@@ -330,13 +324,12 @@ class Candidate:
     def of(cls, candidate: found.Candidate) -> Candidate:
         """Return it as it is published."""
         predicted, failure = candidate.predicted, candidate.failure
-        after = candidate.ratio_after_runs
         return like(
             cls,
             candidate,
             placement_file=f"placements/{candidate.name}.json" if candidate.by_layer else None,
             predicted=predicted and Prediction.of(predicted, candidate.predicted_ratio),
-            predicted_after_runs=after and like(RatioAfterRuns, after),
+            predicted_after_runs=candidate.ratio_after_runs,
             measured=Measured.of(candidate),
             failure=failure and like(Failure, failure, in_full=failure_file(candidate)),
         )

@@ -30,8 +30,10 @@ from placement_advisor.machine.doctor.finding import State
 from placement_advisor.machine.nvidia import Connection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined
-    from placement_advisor.machine.doctor import finding as found
+    from placement_advisor.machine.doctor import finding
     from placement_advisor.machine.doctor.facts import Facts, KeptFigures
 
 
@@ -45,11 +47,6 @@ class Check:
     action: Text | None
     blocks: bool
     """`advisor analyze` cannot work."""
-
-    @classmethod
-    def of(cls, check: found.Check) -> Check:
-        """Return it as it is published."""
-        return like(cls, check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,35 +201,28 @@ class Doctor:
             schema_version=1,
             can_analyze=not any(check.blocks for check in checks),
             next=next_command(facts, checks),
-            checks=tuple(map(Check.of, checks)),
+            checks=checks,
             python=Python(version=facts.python_version, wanted=facts.wanted_python),
-            packages=tuple(
+            packages=[
                 like(
                     Package,
                     package,
-                    unmet=tuple(Unmet(by=asker, wanted=wanted) for asker, wanted in package.unmet),
+                    unmet=[Unmet(by=asker, wanted=wanted) for asker, wanted in package.unmet],
                 )
                 for package in facts.packages
-            ),
+            ],
             tensorboard_profile_plugin=facts.has_profile_plugin,
-            gpus=_gpus(facts),
+            gpus=like(
+                Gpus,
+                facts.gpus,
+                visible=facts.visible_gpus,
+                cuda_packages=facts.has_cuda_libraries,
+                sys_admin=facts.has_sys_admin,
+            ),
             cores=like(Cores, facts.cores, load=facts.load),
             private_network=facts.has_private_network,
-            calibrations=tuple(map(_calibration, facts.calibrations)),
+            calibrations=map(_calibration, facts.calibrations),
         )
-
-
-def _gpus(facts: Facts) -> Gpus:
-    gpus, pairs = facts.gpus, facts.gpus.pairs
-    return like(
-        Gpus,
-        gpus,
-        visible=facts.visible_gpus,
-        devices=tuple(like(Gpu, gpu) for gpu in gpus.devices),
-        pairs=None if pairs is None else tuple(like(GpuPair, pair) for pair in pairs),
-        cuda_packages=facts.has_cuda_libraries,
-        sys_admin=facts.has_sys_admin,
-    )
 
 
 def _calibration(kept: KeptFigures) -> Calibration:
@@ -240,7 +230,7 @@ def _calibration(kept: KeptFigures) -> Calibration:
         None if copy is None else CopyTime(size_bytes=copy[0], copy_ns=copy[1])
         for copy in (kept.small, kept.large)
     )
-    return like(Calibration, kept, devices=tuple(kept.devices), small_copy=small, large_copy=large)
+    return like(Calibration, kept, small_copy=small, large_copy=large)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,28 +316,26 @@ class Hosts:
     @classmethod
     def of(cls, found: HostsExamined) -> Hosts:
         """Return it as it is published."""
-        return cls(
+        return like(
+            cls,
+            found,
             schema_version=1,
             advisor_version=__version__,
             can_analyze=not any(check.blocks for check in all_checks(found)),
             next=next_step(found),
-            link=found.link.value,
-            hosts=tuple(
-                _host(host, tuple(map(Check.of, host_checks(host, found.link))))
-                for host in found.hosts
-            ),
-            ways=tuple(
+            hosts=[_host(host, host_checks(host, found.link)) for host in found.hosts],
+            ways=[
                 like(
                     HostLink, way, small_ns=way.tried.small_ns, large_passes=way.tried.large_passes
                 )
                 for way in found.ways
-            ),
-            checks=tuple(map(Check.of, between_checks(found))),
+            ],
+            checks=between_checks(found),
         )
 
 
-def _host(host: HostExamined, checks: tuple[Check, ...]) -> Host:
-    facts, clock, place, request = host.facts, host.clock, host.place, host.request
+def _host(host: HostExamined, checks: Sequence[finding.Check]) -> Host:
+    facts, place, request = host.facts, host.place, host.request
     return like(
         Host,
         host,
@@ -358,7 +346,6 @@ def _host(host: HostExamined, checks: tuple[Check, ...]) -> Host:
         cores=None if facts is None else len(facts.cores),
         available_memory_bytes=None if facts is None else facts.available_memory_bytes,
         load=None if place is None else place.load,
-        clock=None if clock is None else like(Clock, clock),
         interface=None if place is None else place.interface,
         mtu_bytes=None if place is None else place.mtu_bytes,
         private_network=None if place is None else place.has_private_network,
@@ -366,11 +353,9 @@ def _host(host: HostExamined, checks: tuple[Check, ...]) -> Host:
     )
 
 
-def _versions(told: object) -> Versions | None:
-    """Return what a host said of itself, which may be of any version and say anything."""
-    if not isinstance(told, dict):
+def _versions(said: object) -> Versions | None:
+    """Return what a host says of itself; its version may be any, and so may its answer."""
+    if not isinstance(said, dict):
         return None
-    found = {field.name: told.get(field.name) for field in fields(Versions)}
-    return Versions(
-        **{name: value if isinstance(value, str) else None for name, value in found.items()}
-    )
+    known = {name: value for name, value in said.items() if isinstance(value, str)}
+    return Versions(**{field.name: known.get(field.name) for field in fields(Versions)})

@@ -143,7 +143,6 @@ def _gpu(gpu: ListedGpu) -> Gpu:
     return like(
         Gpu,
         gpu,
-        aliases=tuple(gpu.aliases),
         gpu=gpu.datasheet,
         chip=facts.chip,
         multiprocessors=facts.multiprocessors,
@@ -152,13 +151,11 @@ def _gpu(gpu: ListedGpu) -> Gpu:
         memory_bandwidth_bytes_per_s=facts.memory_bandwidth_bytes_per_s,
         memory_bytes=device.memory_bytes,
         launch_overhead_ns=device.launch_overhead_ns,
-        launch_overhead_basis=Basis.ASSUMED.value,
-        links=tuple(gpu.links),
-        kernels=tuple(
+        launch_overhead_basis=Basis.ASSUMED,
+        kernels=[
             Kernels(family=family.value, basis=basis.value, mean_error=error)
             for family, (basis, error) in family_bases(device).items()
-        ),
-        sources=tuple(map(tuple, gpu.sources)),
+        ],
     )
 
 
@@ -167,10 +164,7 @@ def _link(listed: ListedLink) -> Link:
         Link,
         listed,
         latency_ns=listed.link.latency_ns,
-        latency_basis=listed.latency_basis.value,
         bandwidth_bytes_per_s=listed.link.bandwidth_bytes_per_s,
-        bandwidth_basis=listed.bandwidth_basis.value,
-        sources=tuple(map(tuple, listed.sources)),
     )
 
 
@@ -340,46 +334,38 @@ class Calibration:
             schema_version=1,
             advisor_version=__version__,
             tensorflow_version=summary.tensorflow_version,
-            testbed=Testbed(
-                kind=summary.testbed,  # type: ignore[arg-type]
-                description=summary.description,
-                host_link=None if summary.link is None else summary.link.value,
-            ),
+            testbed=like(Testbed, summary, kind=summary.testbed, host_link=summary.link),
             fingerprint=summary.fingerprint,
             kept_in=summary.kept_in,
             cluster_file=summary.cluster_file,
-            warnings=tuple(summary.warnings),
-            devices=tuple(
+            warnings=summary.warnings,
+            devices=[
                 Device(
                     name=name,
                     reference_ns=time_ns,
                     reference_p90_ratio=calibration.reference_p90[name],
                 )
                 for name, time_ns in calibration.reference_ns.items()
-            ),
-            hosts=()
-            if network is None
-            else tuple(
+            ],
+            hosts=[
                 like(
                     Host,
                     host,
-                    devices=tuple(network.devices[host.name]),
+                    devices=network.devices[host.name],
                     remote_ns=network.remote_ns.get(host.name),
                 )
                 for host in summary.hosts
-            ),
-            links=tuple(_measured_link(summary, ends) for ends in summary.links()),
-            both_ways=tuple(
-                like(BothWays, timing, between=tuple(ends))
+                if network is not None
+            ],
+            links=[_measured_link(summary, ends) for ends in summary.links()],
+            both_ways=[
+                like(BothWays, timing, between=ends)
                 for ends, timing in calibration.both_ways.items()
-            ),
-            at_once=()
-            if network is None
-            else tuple(
+            ],
+            at_once=[
                 like(AtOnce, timing, source=source, target=target)
-                for (source, target), timing in network.at_once.items()
-            ),
-            memory=None if calibration.memory is None else like(Memory, calibration.memory),
+                for (source, target), timing in (network.at_once if network else {}).items()
+            ],
         )
 
 
@@ -390,11 +376,9 @@ def _measured_link(summary: CalibrationSummary, ends: tuple[str, str]) -> Measur
         MeasuredLink,
         link,
         bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s),
-        sender=like(Work, link.sender) if is_known else None,
-        receiver=like(Work, link.receiver) if is_known else None,
-        copies=tuple(
-            like(Copy, timing, residual=summary.residual(ends, timing)) for timing in timings
-        ),
+        sender=link.sender if is_known else None,
+        receiver=link.receiver if is_known else None,
+        copies=[like(Copy, timing, residual=summary.residual(ends, timing)) for timing in timings],
     )
 
 
@@ -438,19 +422,16 @@ class Acceptance:
     @classmethod
     def of(cls, acceptance: seen.Acceptance, bundle: Path) -> Acceptance:
         """Return it as it is published."""
-        pairs = tuple(
-            like(Pair, pair, findings=tuple(like(Finding, each) for each in pair.findings))
-            for pair in acceptance.pairs
-        )
+        plan, pairs = acceptance.plan, acceptance.pairs
         return like(
             cls,
-            acceptance.plan,
+            plan,
             schema_version=2,
             advisor_version=__version__,
             tensorflow_version=version("tensorflow"),
             trusted=not any(f.outcome is CheckOutcome.OFF for pair in pairs for f in pair.findings),
-            untried_on_gpus=acceptance.plan.on_gpus,
-            testbed=acceptance.plan.kind.value,
+            untried_on_gpus=plan.on_gpus,
+            testbed=plan.kind,
             bundle=str(bundle),
             pairs=pairs,
         )

@@ -107,12 +107,11 @@ class Search:
             advisor_version=__version__,
             ops=len(found.placement.device_of),
             proven=found.is_proven,
-            stopped_by=found.stopped_by.value,
             seed=effort.seed,
             effort_units=None if math.isinf(effort.units) else effort.units,
             effort_units_spent=found.units,
             time_limit_s=effort.time_limit_s,
-            devices=tuple(_devices(graph, costs, cluster, found.placement.device_of)),
+            devices=_devices(graph, costs, cluster, found.placement.device_of),
             device_of=found.placement.device_of,
             **asked,
         )
@@ -222,23 +221,20 @@ class Balance:
     @classmethod
     def of(cls, balance: batch_balance.Balance) -> Balance:
         """Return it as it is published."""
-        best_batch = balance.best_batch
         return like(
             cls,
             balance,
             schema_version=1,
             advisor_version=__version__,
-            memory=like(Memory, balance.memory),
-            devices=tuple(map(_device, balance.devices, balance.most)),
-            advised=tuple(balance.advised),
-            tried=tuple(
+            devices=map(_device, balance.devices, balance.most),
+            tried=[
                 MeasuredSplit(samples=samples, step_ns=step_ns)
                 for samples, step_ns in balance.tried.items()
-            ),
+            ],
             best=_shares(balance.best),
             even=_shares(balance.even),
-            other_batches=tuple(map(_shares, balance.others)),
-            best_batch=None if best_batch is None else _shares(best_batch),
+            other_batches=map(_shares, balance.others),
+            best_batch=balance.best_batch and _shares(balance.best_batch),
         )
 
 
@@ -249,15 +245,15 @@ def _device(device: batch_balance.DeviceSpeed, most_samples: int | None) -> Devi
         most_samples=most_samples,
         fixed_ns=device.line.fixed_ns,
         per_sample_ns=device.line.per_sample_ns,
-        measured=tuple(
+        measured=[
             BatchTiming(samples=point.batch, step_ns=round(point.step_ns), residual=residual)
             for point, residual in zip(device.points, device.residuals, strict=True)
-        ),
+        ],
     )
 
 
 def _shares(split: SplitStep) -> BatchShares:
-    return like(BatchShares, split, samples=tuple(split.batches))
+    return like(BatchShares, split, samples=split.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,22 +460,16 @@ def _ranked(ranked: Ranked | None) -> Fastest | None:
 
 
 def _machine(machine: MachineScaling) -> Machine:
-    knees = {}
-    for scaling in found.Scaling:
-        knee = machine.knee(scaling)
-        knees[scaling.value] = None if knee is None else like(KneeAt, knee)
+    weak, strong = machine.knee(found.Scaling.WEAK), machine.knee(found.Scaling.STRONG)
     return like(
         Machine,
         machine,
         hardware=machine.label,
         device_memory_bytes=machine.memory_bytes,
-        costs_within=like(CostsWithin, machine.doubt),
-        memory=tuple(like(FamilyMemory, held) for held in machine.memory),
-        best=tuple(_row(machine, step) for step in machine.rows),
-        steps=tuple(like(Simulated, step) for step in machine.steps),
-        one_device=tuple(like(OneDevice, one) for one in machine.alone),
-        knee=Knee(**knees),
-        notes=tuple(machine.notes),
+        costs_within=machine.doubt,
+        best=[_row(machine, step) for step in machine.rows],
+        one_device=machine.alone,
+        knee=like(Knee, None, weak=weak, strong=strong),
     )
 
 

@@ -158,7 +158,7 @@ class Simulation:
             placement_file=origin.placement_file,
             label=told.placement.label,
             machine=origin.machine,
-            renamed_devices=dict(origin.renamed),
+            renamed_devices=origin.renamed,
             cost_shares=CostShares(**shares),
             step_ns=schedule.step_ns,
             devices=tuple(
@@ -390,23 +390,10 @@ class Profile:
             schema_version=1,
             advisor_version=__version__,
             format=read.form,
-            step_ns=tuple(profile.step_ns),
-            devices=tuple(map(_device, profile.devices)),
-            routes=tuple(map(_route, profile.routes)),
-            by_host=tuple(like(ByHost, each) for each in profile.by_host),
-            tensors=tuple(
-                like(
-                    Tensor,
-                    each,
-                    source=each.route.source,
-                    target=each.route.target,
-                    kind=each.route.kind,
-                )
-                for each in profile.tensors
-            ),
-            activities=tuple(like(Activity, each) for each in profile.activities),
-            waits=tuple(like(Wait, each) for each in profile.waits),
-            xprof=None if read.xprof is None else like(Xprof, read.xprof),
+            devices=map(_device, profile.devices),
+            routes=map(_route, profile.routes),
+            tensors=[like(Tensor, each, **each.route._asdict()) for each in profile.tensors],
+            xprof=read.xprof,
             notes=(*([] if read.which is None else [read.which]), *profile.notes),
         )
 
@@ -430,7 +417,7 @@ def _amounts(amounts: Mapping[DeviceUse, totals.TimeTotals], idle_ns: int | None
 
 
 def _route(totals: totals.RouteTotals) -> Route:
-    route, per_step = totals.route, None
+    per_step = None
     if totals.count_per_step is not None:
         per_step = RoutePerStep(
             count=totals.count_per_step,
@@ -438,11 +425,4 @@ def _route(totals: totals.RouteTotals) -> Route:
             time_ns=totals.time_per_step_ns,  # type: ignore[arg-type]
             exposed_ns=totals.exposed_per_step_ns,  # type: ignore[arg-type]
         )
-    return like(
-        Route,
-        totals,
-        source=route.source,
-        target=route.target,
-        kind=route.kind,
-        per_step=per_step,
-    )
+    return like(Route, totals, **totals.route._asdict(), per_step=per_step)

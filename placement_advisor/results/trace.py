@@ -27,10 +27,7 @@ from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from placement_advisor.graph.graph_summary import GraphSummary
-    from placement_advisor.graph.op import Total
     from placement_advisor.tf.answers import Traced
 
 
@@ -207,49 +204,24 @@ class Trace:
             schema_version=1,
             advisor_version=__version__,
             tensorflow_version=traced.tensorflow_version,
-            model=like(Model, traced, path=model_path, left_out=tuple(traced.left_out.told())),
+            model=like(Model, traced, path=model_path, left_out=traced.left_out.told()),
             graph_file=graph_file,
             graph_fingerprint=summary.fingerprint,
-            edge_bytes=_sum(summary.data_edges),
-            parameter_bytes=_sum(summary.parameters),
-            state_bytes=_sum(summary.state),
-            constant_bytes=_sum(summary.constants),
-            activation_bytes=_sum(summary.activations),
-            largest_tensors=tuple(like(Tensor, each) for each in summary.largest_tensors),
-            flops=_sum(summary.flops),
-            bytes_accessed=_sum(summary.bytes_accessed),
-            kinds=tuple(
-                like(
-                    Kind,
-                    kind,
-                    flops=_sum(kind.flops),
-                    bytes_accessed=_sum(kind.bytes_accessed),
-                    bytes_accessed_share=kind.bytes_share,
-                )
-                for kind in summary.kinds
-            ),
-            joins=tuple(like(Join, join, towers=_groups(join.towers)) for join in summary.joins),
-            parallel_branches=tuple(
-                like(Branches, region, branches=_groups(region.branches))
-                for region in summary.branches
-            ),
-            repeated_blocks=tuple(
-                Blocks(blocks=_groups(repeat.blocks)) for repeat in summary.repeats
-            ),
-            host_only=tuple(
-                like(HostKind, kind, layers=tuple(kind.layers), crossing_bytes=_sum(kind.crossing))
-                for kind in summary.host_only
-            ),
-            control_flow=tuple(
+            edge_bytes=summary.data_edges,
+            parameter_bytes=summary.parameters,
+            state_bytes=summary.state,
+            constant_bytes=summary.constants,
+            activation_bytes=summary.activations,
+            kinds=[
+                like(Kind, kind, bytes_accessed_share=kind.bytes_share) for kind in summary.kinds
+            ],
+            parallel_branches=summary.branches,
+            repeated_blocks=summary.repeats,
+            host_only=[
+                like(HostKind, kind, crossing_bytes=kind.crossing) for kind in summary.host_only
+            ],
+            control_flow=[
                 like(ControlFlow, op, bytes_accessed_share=op.bytes_share)
                 for op in summary.control_flow
-            ),
+            ],
         )
-
-
-def _sum(total: Total) -> Sum:
-    return like(Sum, total)
-
-
-def _groups(groups: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(map(tuple, groups))
