@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from network_lab.lab import lab, refusal
 
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed import cost_measurement

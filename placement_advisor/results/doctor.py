@@ -25,16 +25,15 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
-from placement_advisor.machine.doctor.checks import check_all, next_command
-from placement_advisor.machine.doctor.finding import State
+from placement_advisor.machine.machine_checks import State, check_all, next_command
 from placement_advisor.machine.nvidia import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined
-    from placement_advisor.machine.doctor import finding
-    from placement_advisor.machine.doctor.facts import Facts, KeptFigures
+    from placement_advisor.machine import machine_checks
+    from placement_advisor.machine.machine_facts import Facts, KeptFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +333,7 @@ class Hosts:
         )
 
 
-def _host(host: HostExamined, checks: Sequence[finding.Check]) -> Host:
+def _host(host: HostExamined, checks: Sequence[machine_checks.Check]) -> Host:
     facts, place, request = host.facts, host.place, host.request
     return like(
         Host,

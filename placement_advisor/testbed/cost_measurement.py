@@ -21,8 +21,7 @@ from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.mirrored_graph import is_pack
 from placement_advisor.candidates.batch_split.plan import share_folder
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.links import fit_link
+from placement_advisor.cost.links import calibrated_cluster, fit_link
 from placement_advisor.cost.measured_costs import (
     dispatch_overhead_ns,
     measured_costs,
@@ -37,17 +36,17 @@ from placement_advisor.machine.calibration import (
     UNSTEADY_P90,
     Calibration,
     calibration_file,
+    calibration_fingerprint,
     stored_calibration,
 )
 from placement_advisor.machine.cluster_file import ClusterText
-from placement_advisor.machine.fingerprints import calibration_fingerprint
-from placement_advisor.machine.host_figures import over_hosts
-from placement_advisor.machine.host_figures_file import (
+from placement_advisor.machine.host_figures import (
     figures_folder,
     keep_host,
     keep_route,
     kept_host,
     kept_route,
+    over_hosts,
 )
 from placement_advisor.processes.calls import expect
 from placement_advisor.tf.calls import runner

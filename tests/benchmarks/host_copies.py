@@ -30,7 +30,7 @@ from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
 from silent import Silent
 
-from placement_advisor.cost.calibrated import calibrated_cluster
+from placement_advisor.cost.links import calibrated_cluster
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.cost_measurement import calibration_of_hosts

@@ -43,7 +43,7 @@ from split_scripts import split_script
 from placement_advisor import defaults
 from placement_advisor.candidates import references
 from placement_advisor.candidates.references import as_written
-from placement_advisor.cost.calibrated import calibrated_cluster
+from placement_advisor.cost.links import calibrated_cluster
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, compare

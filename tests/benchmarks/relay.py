@@ -17,7 +17,7 @@ from pathlib import Path
 from network_lab.lab import lab
 from remote_hosts.agent import WARM_UP, Agent
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 
 SIZES_BYTES = (1, 4_096, 65_536, 1 << 20, 1 << 24)
 PORT = 20_001

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from browsers import computed_ms, open_browser, open_report
 from tab_samples import write_sample
 
-from placement_advisor.files.log_files import LOG_FOLDER
+from placement_advisor.files.output import LOG_FOLDER
 from placement_advisor.report.html_file import report_html
 
 if TYPE_CHECKING:

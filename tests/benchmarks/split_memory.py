@@ -33,8 +33,8 @@ from placement_advisor.candidates.batch_split.plan import SPLIT, shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import SPREAD, graph_of, placed_on_devices
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.cost.collectives import ring_of_devices
 from placement_advisor.cost.links import assumed_cluster
-from placement_advisor.cost.rings import ring_of_devices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import Child, preload

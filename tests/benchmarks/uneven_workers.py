@@ -23,8 +23,13 @@ from silent import Silent
 from placement_advisor.analysis.balance import SplitSearch, memory_of, time_devices
 from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder, shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.cost.batch import split_step
-from placement_advisor.cost.batch_balance import Balance, DeviceSpeed, best_by_lines, sizes_to_time
+from placement_advisor.cost.batch import (
+    Balance,
+    DeviceSpeed,
+    best_by_lines,
+    sizes_to_time,
+    split_step,
+)
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
@@ -36,7 +41,7 @@ from placement_advisor.tf.load.model_source import ModelSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from placement_advisor.cost.batch_memory import BatchMemory
+    from placement_advisor.cost.batch import BatchMemory
     from placement_advisor.tf.answers import TracedSplit
 
 _GROUPS = Path("/sys/fs/cgroup/cpu")

@@ -1,8 +1,4 @@
-"""A service that a command of this machine has started: on a host, or here.
-
-What the launcher (ssh, srun) prints on standard error is kept to be shown where it fails. The
-kernel ends the launcher if this process dies; the service sees the end of its input then.
-"""
+"""How a command reaches a host's service: it starts one, or connects to one that listens."""
 
 from __future__ import annotations
 
@@ -14,15 +10,40 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor import defaults
 from placement_advisor.errors import TestbedError
 from placement_advisor.processes.children import Tail
-from placement_advisor.remote_hosts.byte_streams import PipeStream
+from placement_advisor.remote_hosts.conversation import PipeStream
+from placement_advisor.remote_hosts.relay import connect, place
 
 if TYPE_CHECKING:
-    from placement_advisor.remote_hosts.byte_streams import ByteStream
+    from placement_advisor.remote_hosts.conversation import ByteStream
+
+
+class ReachedService(Protocol):
+    """The stream to a service, and what there is to tell of the way there.
+
+    ``command`` reaches it again, for the user to try.
+    """
+
+    command: str
+    stream: ByteStream
+
+    def account(self, *, wait_s: float) -> str:
+        """Return how the way there ended, in words; empty if it is there after so long."""
+
+    def said(self) -> str:
+        """Return what was said on the way, as by ssh; empty if nothing was."""
+
+    def kill(self) -> None:
+        """End the way there at once."""
+
+    def wait(self) -> None:
+        """Wait until nothing is left of it on this machine."""
+
 
 LOCALHOST = "localhost"
 _SERVICE = ("worker", "--stdio")
@@ -135,3 +156,40 @@ class LaunchedService:
 
 def _hint() -> str:
     return f"give a command that runs another one on a host, as {defaults.LAUNCH!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Where a service waits on a host, and what it shares with those whom it serves."""
+
+    address: str
+    port: int
+    secret: bytes = field(repr=False)
+
+
+class ListeningService:
+    """A connection to a service; there is no process of ours, as `LaunchedService` has one."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        """Connect to it.
+
+        Raises:
+            AdvisorError: it cannot be reached, or has another secret.
+        """
+        self.command = f"advisor worker --listen {place(waiting.address, waiting.port)}"
+        descriptor = connect(waiting.address, waiting.port, waiting.secret).detach()
+        self.stream: ByteStream = PipeStream(descriptor, descriptor)
+
+    def account(self, *, wait_s: float) -> str:
+        """Return nothing: how it ended is not known here."""
+        return ""
+
+    def said(self) -> str:
+        """Return nothing: what it prints is printed there."""
+        return ""
+
+    def kill(self) -> None:
+        """Do nothing: it notices that the connection is gone, and waits for the next analysis."""
+
+    def wait(self) -> None:
+        """Do nothing: it goes on."""

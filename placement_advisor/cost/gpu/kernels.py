@@ -1,23 +1,4 @@
-"""How long a forward convolution takes on a GPU.
-
-Model: four algorithms, of which the fastest is taken. The *direct* one is a product of the filter
-[outputs, taps] with the unfolded input [taps, positions], which is unfolded on the way. For 3x3
-filters and stride 1, *Winograd* does with fewer multiplications: 16 for each 2x2 outputs in one
-kernel (F2), or 36 for each 4x4 outputs as 36 products of matrices (F4), between kernels that
-transform the input, the filter and the result through memory. For larger filters and stride 1,
-*FFT* does the same with the complex frequencies of tiles of 16x16 or 32x32 elements. Each counts
-its own flops.
-
-The record has none by FFT: its products and transforms are assumed to be as good as those of F4.
-
-Left out: groups, dilations, other layouts than NCHW, libraries that pick a slower one, and the
-memory between kernels.
-
-Sources: Lavin, Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016,
-doi:10.1109/CVPR.2016.435; Mathieu, Henaff, LeCun, Fast Training of Convolutional Networks through
-FFTs, ICLR 2014, arXiv:1312.5851; cuDNN's `CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING`, whose kernels are
-named after their tiles.
-"""
+"""Times of GPU kernels: products of matrices, convolutions, and those that only move memory."""
 
 from __future__ import annotations
 
@@ -26,14 +7,97 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.cost.gpu.clock import Clock, at_clock_s
-from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES, Products, Tiling, tiled_s
+from placement_advisor.cost.gpu.tiles import (
+    FLOAT32_BYTES,
+    Clock,
+    Products,
+    Tiling,
+    at_clock_s,
+    tiled_s,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.gpu.tiles import Figures
     from placement_advisor.machine.gpu_facts import GpuFacts
+
+
+# The finest tiles of the record; results are padded to them.
+PADDED_TO = 64
+# With fewer rows, far ones cost less than half; with fewer steps along k, half tiles do. Both read
+# off the record of P100 and P4 by eye.
+MANY_ROWS = 150
+MANY_STEPS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductConstants:
+    """What the record says of the products of one library on one chip.
+
+    ``scattered``: how much longer the bytes of operands take than those of a copy, as tiles read
+    short pieces of many rows. ``writing``: how often the result's bytes cost their time beside the
+    tiles. ``far_rows``: how often the bytes that tiles read of an operand cost their time, for each
+    doubling of k beyond ``far_rows_k``, if the elements of weights times those of the result are
+    above ``far_rows_size``. ``half_tiles``: the same for an odd number of half tiles along m, if n
+    is above ``half_tiles_n``. ``record_launch_s``: what launching took in the record; no part of
+    the kernel's time.
+    """
+
+    tiling: Tiling
+    clock: Clock
+    scattered: float
+    writing: float
+    far_rows: float
+    far_rows_k: float
+    far_rows_size: float
+    half_tiles: float
+    half_tiles_n: float
+    record_launch_s: float
+
+
+def product_s(
+    products: Products, gpu: GpuFacts, constants: ProductConstants, bandwidth: float
+) -> Figures:
+    """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
+    result_bytes = FLOAT32_BYTES * products.count * products.m * products.n
+    computing_s = (
+        tiled_s(products, gpu, constants.tiling, bandwidth)
+        + _reading_again(products, constants) / bandwidth
+        + constants.writing * result_bytes / bandwidth
+    )
+    operand_bytes = products.size_bytes - result_bytes
+    memory_s = (result_bytes + (1 + constants.scattered) * operand_bytes) / bandwidth
+    # Both at once, and neither hides all of the other.
+    time_s = (computing_s**4 + memory_s**4) ** 0.25
+    slowed_s = at_clock_s(time_s, gpu, constants.clock)
+    found: Figures = np.maximum(slowed_s, products.flops / gpu.peak_flops_per_s)
+    return found
+
+
+def _reading_again(products: Products, constants: ProductConstants) -> Figures:
+    """Return the bytes that far rows and half tiles cost the time of."""
+    m, n, k = products.m, products.n, products.k
+    doublings = np.log2(1 + (k / constants.far_rows_k) ** 2) / 2
+    size = (n * k) * (m * n)
+    far_rows = doublings * m / (m + MANY_ROWS) * _above(size, constants.far_rows_size)
+    is_odd = np.ceil(m / PADDED_TO) % 2
+    half_tiles = is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
+    times = constants.far_rows * far_rows + constants.half_tiles * half_tiles
+    return times * _read_by_tiles(products)
+
+
+def _above(value: Figures, middle: float) -> Figures:
+    """Return a smooth step from 0 to 1 around the middle."""
+    return 1 / (1 + (middle / value) ** 2)
+
+
+def _read_by_tiles(products: Products) -> Figures:
+    """Return the bytes of one operand that tiles of `PADDED_TO` rows and columns read."""
+    tiles = np.ceil(products.m / PADDED_TO) * np.ceil(products.n / PADDED_TO) * products.count
+    read: Figures = FLOAT32_BYTES * tiles * PADDED_TO * products.k
+    return read
+
 
 # Outputs along an axis, and multiplications, of one Winograd tile.
 F2_OUTPUTS, F2_PRODUCTS = 2, 16
@@ -245,3 +309,108 @@ def _in_one_kernel(
     memory_s = shape.size_bytes / bandwidth
     limit_s = np.maximum(memory_s, products.flops / gpu.peak_flops_per_s)
     return np.maximum(computing_s + constants.reading * memory_s, limit_s)
+
+
+# Up to this length, one warp holds a row of softmax in registers; beyond, a block of threads reads
+# it again and again (PyTorch, PersistentSoftmax.cuh and SoftMax.cu).
+HELD_ROW = 1024
+# What a thread reads at once.
+VECTOR = 4
+# A layer normalisation has this many threads for a row (PyTorch, layer_norm_kernel.cu).
+NORMALISING_THREADS = 128
+# Threads of a block at least.
+WARP = 32
+# Threads that a multiprocessor holds.
+RESIDENT_THREADS = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamConstants:
+    """The share of the nominal bandwidth that an elementwise kernel draws.
+
+    ``record_launch_s``: what launching took in the record; no part of the kernel's time.
+    """
+
+    bandwidth_share: float
+    record_launch_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftmaxConstants:
+    """How many times as long softmax takes as its tensor, read and written at nominal bandwidth.
+
+    Chips differ less in that than in how it compares to plain copies.
+
+    ``held``: with rows of up to `HELD_ROW` elements. ``again``: what reading longer ones again
+    adds. ``idle``: what threads without an element in a row's last step add to these, for the
+    square of their share of those with one. ``row_elements``: elements that a row costs on its own.
+    ``record_launch_s``: what launching took in the record; no part of the kernel's time.
+    """
+
+    held: float
+    again: float
+    idle: float
+    row_elements: float
+    record_launch_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalisationConstants:
+    """How many times as long layer normalisation takes as a copy of its tensor.
+
+    ``held``: with rows that the caches hold until they are read again. ``again``: what reading them
+    from memory again adds; the caches hold ``cache_reach`` times the level-2 cache. ``idle``: what
+    threads without an element in a row's last step add, for their share of those with one.
+    ``row_elements``: elements that a row costs on its own. ``record_launch_s``: what launching took
+    in the record; no part of the kernel's time.
+    """
+
+    held: float
+    again: float
+    cache_reach: float
+    idle: float
+    row_elements: float
+    record_launch_s: float
+
+
+def elementwise_s(
+    elements: Figures, inputs: int, gpu: GpuFacts, constants: StreamConstants
+) -> Figures:
+    """Return the seconds of kernels that read so many tensors and write one."""
+    moved = FLOAT32_BYTES * elements * (inputs + 1)
+    return moved / (gpu.memory_bandwidth_bytes_per_s * constants.bandwidth_share)
+
+
+def softmax_s(
+    rows: Figures, length: Figures, gpu: GpuFacts, constants: SoftmaxConstants
+) -> Figures:
+    """Return the seconds of softmax over rows."""
+    # A power of two, such that half of a row or more is read in vectors.
+    threads = 2 ** np.ceil(np.log2(np.maximum(np.floor(length / VECTOR) / 2, WARP)))
+    steps = np.ceil(length / (VECTOR * threads))
+    idle = constants.idle * (steps * VECTOR * threads / length - 1) ** 2
+    held = constants.held + constants.row_elements / length
+    passes = np.where(length <= HELD_ROW, held, held + constants.again + idle)
+    return _copies_s(rows, length, gpu.memory_bandwidth_bytes_per_s) * np.maximum(passes, 1)
+
+
+def layer_norm_s(
+    rows: Figures,
+    length: Figures,
+    gpu: GpuFacts,
+    constants: NormalisationConstants,
+    bandwidth: float,
+) -> Figures:
+    """Return the seconds of layer normalisation; ``bandwidth`` is what copies reach, in bytes/s."""
+    in_flight = gpu.multiprocessors * RESIDENT_THREADS / NORMALISING_THREADS
+    overflow = in_flight * length * FLOAT32_BYTES / (constants.cache_reach * gpu.l2_bytes)
+    missed = 1 / (1 + overflow**-4)
+    steps = np.ceil(length / (VECTOR * NORMALISING_THREADS))
+    idle = constants.idle * (steps * VECTOR * NORMALISING_THREADS / length - 1)
+    passes = constants.held + constants.again * missed + idle + constants.row_elements / length
+    return _copies_s(rows, length, bandwidth) * np.maximum(passes, 1)
+
+
+def _copies_s(rows: Figures, length: Figures, bandwidth: float) -> Figures:
+    """Return the seconds of reading and writing the tensor once."""
+    return 2 * FLOAT32_BYTES * rows * length / bandwidth
