@@ -274,15 +274,14 @@ def failure_file(candidate: found.Candidate) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Where a step goes on the device that computes most; it is idle for the rest."""
+    """Where a step goes on the device that computes most."""
 
-    device: str
-    compute_ns: int
-    copies_ns: int
-    """Waits for copies, computing nothing."""
-    idle_ns: int
-    longest_wait_ns: int
-    """Of any device."""
+    device: Text
+    compute_ns: Ns
+    copies_ns: Ns
+    """It waits for copies and computes nothing."""
+    idle_ns: Ns
+    """The rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,13 +289,15 @@ class Step:
     """What is shown of a step, measured or simulated.
 
     ``ratio`` is its time over that of `single`. ``parts`` are None without a profile, and where it
-    breaks a law; so is the count of copies that were measured.
+    breaks a law; so are ``longest_wait_ns``, what the device waits for copies that waits longest,
+    and the count of copies that were measured.
     """
 
     step_ns: int
     ratio: Interval | None
     transfer_count: int | None
     parts: Parts | None
+    longest_wait_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,13 +347,11 @@ class Candidate:
         predicted = self.predicted
         if predicted is None:
             return None
-        waits_ns, ratio = predicted.exposed_by_device_ns, predicted.ratio_to_single
-        parts = _parts(predicted.step_ns, predicted.compute_ns, waits_ns)
-        return Step(
-            step_ns=predicted.step_ns,
-            ratio=None if ratio is None else ratio.interval,
-            transfer_count=predicted.transfer_count,
-            parts=None if self.broken_laws else parts,
+        return self._step(
+            predicted,
+            predicted.step_ns,
+            predicted.transfer_count,
+            _parts(predicted.step_ns, predicted.compute_ns, predicted.exposed_by_device_ns),
         )
 
     @property
@@ -361,16 +360,28 @@ class Candidate:
         measured = self.measured
         if measured is None:
             return None
-        parts, count, ratio = None, measured.transfer_count, measured.ratio_to_single
+        step_ns, parts = measured.step_ns.median, None
         compute_ns, waits_ns = measured.compute_ns, measured.exposed_by_device_ns
         if measured.profiler_overhead and compute_ns is not None and waits_ns is not None:
-            profiled_ns = round(measured.step_ns.median * measured.profiler_overhead)
-            parts = _parts(profiled_ns, compute_ns, waits_ns)
+            parts = _parts(round(step_ns * measured.profiler_overhead), compute_ns, waits_ns)
+        count = None if self.broken_laws else measured.transfer_count
+        return self._step(measured, step_ns, count, parts)
+
+    def _step(
+        self,
+        found: Prediction | Measured,
+        step_ns: int,
+        transfer_count: int | None,
+        parts: Parts | None,
+    ) -> Step:
+        is_known = parts is not None and not self.broken_laws
+        ratio, waits_ns = found.ratio_to_single, (found.exposed_by_device_ns or {}).values()
         return Step(
-            step_ns=measured.step_ns.median,
+            step_ns=step_ns,
             ratio=None if ratio is None else ratio.interval,
-            transfer_count=None if self.broken_laws else count,
-            parts=None if self.broken_laws else parts,
+            transfer_count=transfer_count,
+            parts=parts if is_known else None,
+            longest_wait_ns=max(waits_ns, default=0) if is_known else None,
         )
 
     @property
@@ -388,5 +399,4 @@ def _parts(step_ns: int, compute_ns: Mapping[str, int], waits_ns: Mapping[str, i
         compute_ns=computes_ns,
         copies_ns=copies_ns,
         idle_ns=max(step_ns - computes_ns - copies_ns, 0),
-        longest_wait_ns=max(waits_ns.values(), default=0),
     )
