@@ -26,7 +26,7 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.machine.machine_checks import State, check_all, next_command
-from placement_advisor.machine.nvidia import Connection
+from placement_advisor.machine.nvidia import Gpu, GpuPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,27 +76,6 @@ class Package:
     """For the advisor."""
     unmet: Rows[Unmet]
     """By other packages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """A GPU."""
-
-    index: Count
-    """The driver's."""
-    name: Text
-    memory_bytes: Count | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPair:
-    """How two GPUs are connected."""
-
-    first: Count
-    second: Count
-    code: Text
-    """NVIDIA's, such as `NV12`."""
-    connection: Connection | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

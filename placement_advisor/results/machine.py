@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, MaxLen, MinLen
+from annotated_types import MaxLen, MinLen
 
 from placement_advisor import __version__
 from placement_advisor.analysis.acceptance import CheckOutcome
@@ -23,6 +23,7 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.graph.identities import Fingerprint
+from placement_advisor.machine.calibration import MemoryTiming
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
@@ -276,16 +277,6 @@ class AtOnce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What devices of one machine share; None where there is one device, and over several hosts."""
-
-    bytes_per_s: NotNegative
-    """One device alone."""
-    ratio: Annotated[float, Ge(1.0)]
-    """Slowdown beside another device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """What a testbed takes for what is no op."""
 
@@ -322,7 +313,8 @@ class Calibration:
     """Extra for a copy to an idle device."""
     op_ns: Ns
     """Of a trivial op."""
-    memory: Memory | None
+    memory: MemoryTiming | None
+    """None for one device, and over several hosts."""
 
     @classmethod
     def of(cls, summary: CalibrationSummary) -> Calibration:

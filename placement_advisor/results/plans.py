@@ -13,6 +13,7 @@ from placement_advisor import __version__
 from placement_advisor.analysis import machine_scaling as found
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.scaled_steps import Limit
+from placement_advisor.cost.batch import BatchMemory
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
@@ -138,15 +139,6 @@ def _devices(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What a step holds on one device, simulated: a line over its samples."""
-
-    fixed_bytes: Count
-    """Independent of batch."""
-    per_sample_bytes: NotNegative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTiming:
     """Steps of one batch on one device, and how far the line is off."""
 
@@ -206,7 +198,7 @@ class Balance:
     testbed: Text
     batch: Positive
     warnings: Rows[Text]
-    memory: Memory
+    memory: BatchMemory
     devices: Rows[DeviceAlone]
     advised: Rows[Count]
     """By device: best tried, else of lines."""

@@ -23,7 +23,10 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.graph.identities import Fingerprint
-from placement_advisor.simulator.schedule import PathKind, time_by_kind
+from placement_advisor.measurement.measurement import Activity
+from placement_advisor.profile.device_trace import Wait
+from placement_advisor.profile.totals import ByHost, XprofOverview
+from placement_advisor.simulator.schedule import PathStep, time_by_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,19 +103,6 @@ class PathTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathPart:
-    """A part of the critical path."""
-
-    kind: PathKind
-    what: Text
-    """Op, `op:port`, `^op`, or overhead."""
-    where: Text
-    """Device, or source and target."""
-    start_ns: Ns
-    end_ns: Ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """One simulated step; all is from assumed costs."""
 
@@ -140,7 +130,7 @@ class Simulation:
     hidden_ns: Ns
     """Copies under way while it computes."""
     path_ns: PathTimes
-    path: Rows[PathPart]
+    path: Rows[PathStep]
     """From 0, no gaps."""
 
     @classmethod
@@ -185,7 +175,7 @@ class Simulation:
             exposed_ns=schedule.exposed_ns,
             hidden_ns=told.hidden_ns,
             path_ns=PathTimes(**path_ns),
-            path=tuple(like(PathPart, part) for part in told.path),
+            path=told.path,
         )
 
 
@@ -257,19 +247,6 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByHost:
-    """Copies between hosts."""
-
-    source: Text
-    target: Text
-    count: Count
-    """Each of two halves."""
-    of_unknown_size: Count
-    size_bytes: Count
-    """Of known size, once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
     """Copies of a tensor on one route."""
 
@@ -294,44 +271,6 @@ class Tensor:
     layer: Text | None
     tensor_bytes: Count | None
     """Of one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
-    """A kernel, or a sort of copies."""
-
-    name: Text
-    """Kernel or kind of copy."""
-    calls: Count
-    total_ns: Ns
-    """Summed."""
-    min_ns: Ns
-    max_ns: Ns
-    is_copy: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """What a device waits for in a step."""
-
-    device: Text
-    cause: Literal["copy", "op", "sending", "start", "client", "unexplained"]
-    """A tensor under way, or not made (`op`); executor `start`; `client`: between steps."""
-    what: Text
-    """Tensor or op; else empty."""
-    where: Text
-    """Source, target (`sending`), or the op's device."""
-    time_ns: Ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Xprof:
-    """What XProf's overview says of the same profile, means over steps."""
-
-    step_ns: Ns
-    compute_ns: Ns
-    device_to_device_ns: Ns
-    collectives_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +315,7 @@ class Profile:
     """In counted steps."""
     explained_shares: ByName[float]
     """Of steps, with named cause."""
-    xprof: Xprof | None
+    xprof: XprofOverview | None
     """None if not asked, or unanswered."""
     notes: Rows[Text]
 

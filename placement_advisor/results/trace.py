@@ -10,20 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import MaxLen, MinLen
+from annotated_types import MaxLen
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
     STRICT,
     Count,
-    Filled,
     Positive,
     Rows,
     Share,
     Text,
     like,
 )
+from placement_advisor.graph.graph_summary import LargeTensor
 from placement_advisor.graph.identities import Fingerprint
+from placement_advisor.graph.layer_structure import Join, ParallelBranches, RepeatedBlocks
 from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
@@ -57,20 +58,6 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """A tensor."""
-
-    op: Text
-    port: Count
-    """Output, from 0."""
-    kind: Text
-    """Op type."""
-    role: Role
-    layer: Text | None
-    size_bytes: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """Ops of a kind, and what of the work is theirs."""
 
@@ -83,37 +70,6 @@ class Kind:
     bytes_accessed: Sum
     bytes_accessed_share: Share | None
     """Of known bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """Where towers meet."""
-
-    layer: Text
-    towers: Annotated[Rows[Filled[Text]], MinLen(2)]
-    """Layers of each, independent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branches:
-    """Branches that could run at once."""
-
-    fork: Text
-    """Feeds several."""
-    join: Text
-    """Where all meet."""
-    branches: Filled[Filled[Text]]
-    """Layers of each."""
-    direct: bool
-    """Fork also feeds join."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocks:
-    """Blocks that are alike, one behind the other."""
-
-    blocks: Annotated[Rows[Filled[Text]], MinLen(2)]
-    """Layers of each, in sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +130,7 @@ class Trace:
     constant_bytes: Sum
     trains: bool
     activation_bytes: Sum
-    largest_tensors: Annotated[Rows[Tensor], MaxLen(20)]
+    largest_tensors: Annotated[Rows[LargeTensor], MaxLen(20)]
     """Largest first; constants, variables left out."""
     flops: Sum
     bytes_accessed: Sum
@@ -184,9 +140,9 @@ class Trace:
     """Larger share first."""
     joins: Rows[Join]
     """In layer order."""
-    parallel_branches: Rows[Branches]
+    parallel_branches: Rows[ParallelBranches]
     """In layer order; may nest."""
-    repeated_blocks: Rows[Blocks]
+    repeated_blocks: Rows[RepeatedBlocks]
     """In layer order."""
     host_only: Rows[HostKind]
     """No GPU kernel; most bytes first."""
