@@ -107,16 +107,16 @@ class Prediction:
     """None for `single`."""
     compute_ns: ByName[Ns]
     transfer_ns: Ns
-    """A copy under way, summed over pairs."""
+    """Under way, summed over device pairs."""
     transfer_count: Count
-    """Control signals included; collectives by device."""
+    """Control signals included."""
     transfer_bytes: Count | None
     """Of tensors of known size."""
     exposed_ns: Ns
     """Of the device that waits longest."""
     exposed_by_device_ns: ByName[Ns]
     peak_memory_bytes: ByName[Count]
-    """Live bytes."""
+    """By device."""
 
     @classmethod
     def of(cls, schedule: Schedule, ratio: PredictedRatio | None) -> Prediction:
@@ -134,10 +134,10 @@ class RatioAfterRuns:
     """A ratio to `single`, predicted when other splits had run and this one had not."""
 
     runs: Positive
-    """Other splits measured."""
+    """Other splits that had run."""
     ratio: NotNegative
     low: NotNegative
-    """Range meant for nine ratios in ten."""
+    """End of a 90 % range."""
     high: NotNegative
 
 
@@ -152,7 +152,7 @@ class Transfers:
     """None if any is unknown."""
     bytes_basis: SizeBasis | None
     time_ns: Ns
-    """At least one under way."""
+    """At least one is under way."""
     exposed_ns: Ns
 
 
@@ -162,13 +162,13 @@ class Verification:
 
     steps: Positive
     variables: Count
-    """Compared, optimizer slots included."""
+    """Compared, with optimizer slots."""
     unverified: Rows[Text]
-    """Mistakes would not have shown."""
+    """A mistake in them would not show."""
     largest_difference: NotNegative
-    """Relative to the largest under `single`."""
+    """Relative to the largest value under `single`."""
     held_equal: bool
-    """Randomness or batch statistics made equal."""
+    """Randomness or batch statistics were made equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,17 +178,17 @@ class Measured:
     step_ns: Steps
     warmup_ns: Rows[Ns]
     ratio_to_single: RatioInterval | None
-    """1 for `single`; None without shared rounds."""
+    """1 for `single`; None if they share no rounds."""
     compute_ns: ByName[Ns] | None
-    """Median profiled step."""
+    """Of the median profiled step."""
     transfer_ns: Ns | None
-    """A copy under way, summed over pairs."""
+    """Under way, summed over device pairs."""
     transfer_count: Count | None
-    """None also if some were not seen."""
+    """None, too, if some were not seen."""
     transfer_bytes: Count | None
-    """None also if any is unknown."""
+    """None, too, if any is unknown."""
     bytes_basis: SizeBasis | None
-    """`shapes`: some from the graph."""
+    """`shapes`: some come from the graph."""
     exposed_ns: Ns | None
     """Of the device that waits longest."""
     exposed_by_device_ns: ByName[Ns] | None
@@ -196,17 +196,17 @@ class Measured:
     """Not in the profile."""
     transfers: Rows[Transfers] | None
     step_memory_bytes: ByName[Count] | None
-    """Peak above what stands between steps."""
+    """Peak, without what stays between steps."""
     clock_uncertainty_ns: Ns | None
-    """Between hosts."""
+    """Of the clocks of hosts."""
     profiler_overhead: Ratio | None
-    """Profiled over unprofiled, medians."""
+    """Step with the profiler over step without."""
     moved_ops: Rows[Text]
-    """Ran elsewhere than planned."""
+    """Ops that ran elsewhere than planned."""
     verification: Verification | None
     """None for `single`."""
     profile: Text | None
-    """TensorBoard run folder."""
+    """Its run in TensorBoard."""
 
     @classmethod
     def of(cls, candidate: found.Candidate) -> Measured | None:
@@ -263,7 +263,7 @@ class Failure:
     kind: FailureKind
     message: Prose
     in_full: Text | None
-    """File with all of it."""
+    """File that has all of it."""
 
 
 def failure_file(candidate: found.Candidate) -> str | None:
@@ -307,11 +307,11 @@ class Candidate:
     name: Text
     """Unique."""
     family: Text
-    """Rule that made it."""
+    """The rule that made it."""
     placement_file: Text | None
-    """Relative; None if without, or batch split."""
+    """Relative to this file; None for a batch split."""
     samples: Rows[Positive] | None
-    """By replica; None unless batch split."""
+    """Of each replica, if the batch is split."""
     predicted: Prediction | None
     predicted_after_runs: RatioAfterRuns | None
     """Written before it ran."""

@@ -56,7 +56,7 @@ class SpeedupRange:
 
     estimate: NotNegative
     range: tuple[NotNegative, NotNegative]
-    """95 % if measured, else by cost errors."""
+    """95 % interval if measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,9 @@ class StepFigures:
     """A candidate in one of the analyses."""
 
     step_ns: Ns
-    """Median if measured."""
+    """The median if measured."""
     speedup: SpeedupRange | None
-    """None without comparison."""
+    """None if nothing compares."""
     parts: Parts | None
     """None without a valid profile."""
 
@@ -77,7 +77,7 @@ class MovedCandidate:
 
     name: Text
     moved: bool | None
-    """Ranges do not overlap."""
+    """Its ranges do not overlap."""
     moved_most: Literal["compute", "copies", "idle"] | None
     before: StepFigures | None
     after: StepFigures | None
@@ -96,11 +96,11 @@ class Difference:
     """Why the verdict changed."""
     changes: Rows[Change]
     layers: Rows[Text] | None
-    """Ops differ; None: equal, or graphs missing."""
+    """With other ops; None without both graphs."""
     basis: Basis | None
-    """Of both; None if they differ."""
+    """Of both analyses; None if they differ."""
     candidates: Rows[MovedCandidate]
-    """Empty without a basis."""
+    """Empty if `basis` is None."""
 
 
 def difference(

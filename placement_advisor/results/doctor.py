@@ -45,7 +45,7 @@ class Check:
     finding: Text
     action: Text | None
     blocks: bool
-    """`advisor analyze` cannot work."""
+    """`advisor analyze` cannot work with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Python:
 
     version: Text
     wanted: Text | None
-    """For the advisor; None if not a package."""
+    """By the advisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,9 @@ class Package:
     version: Text | None
     """None if not installed."""
     wanted: Text | None
-    """For the advisor."""
+    """By the advisor."""
     unmet: Rows[Unmet]
-    """By other packages."""
+    """What other packages want instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +83,19 @@ class Gpus:
     """GPUs, as NVIDIA's tools tell."""
 
     visible: Count
-    """To TensorFlow."""
+    """Seen by TensorFlow."""
     driver: Text | None
     problem: Text | None
     """Why nvidia-smi failed."""
     devices: Rows[Gpu]
-    """By nvidia-smi."""
+    """As nvidia-smi lists them."""
     pairs: Rows[GpuPair] | None
     cuda_packages: bool
-    """cuDNN installed as a package."""
+    """cuDNN is installed as a package."""
     admins_profile: bool | None
     """Only administrators may profile."""
     sys_admin: bool | None
-    """CAP_SYS_ADMIN."""
+    """The process has CAP_SYS_ADMIN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,17 +103,17 @@ class Cores:
     """CPU cores."""
 
     usable: Count
-    """Devices with one of their own."""
+    """Enough for so many devices."""
     machine: Count
     """Logical CPUs."""
     allowed: Count
-    """Logical CPUs of this process."""
+    """Logical CPUs that this process may use."""
     physical: Count
-    """Of the allowed."""
+    """Cores of the allowed CPUs."""
     quota: Count | None
-    """Container's cores; None: no limit."""
+    """Limit of the container."""
     load: NotNegative
-    """Mean of a minute."""
+    """Mean over a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class CopyTime:
 
     size_bytes: Count
     copy_ns: int
-    """Median over links."""
+    """Median over all links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +132,15 @@ class Calibration:
     testbed: Literal["gpus", "workers", "logical-cpus"]
     devices: Rows[Text]
     age_ns: Ns
-    """Since written."""
+    """Since it was measured."""
     holds: bool
-    """Used by analyses here."""
+    """Whether analyses here use it."""
     small_copy: CopyTime | None
     large_copy: CopyTime | None
     step_overhead_ns: Ns
-    """Beside ops."""
+    """To start and end a step."""
     quantum_ns: Ns
-    """Busy with ops before copies."""
+    """How long ops hold up copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +152,9 @@ class Doctor:
     schema_version: Literal[1]
     advisor_version: Text
     can_analyze: bool
-    """Exit code 1 if not."""
+    """Else the exit code is 1."""
     next: Text
-    """Command or action."""
+    """What to run or do next."""
     checks: Filled[Check]
     python: Python
     packages: Rows[Package]
@@ -163,7 +163,7 @@ class Doctor:
     gpus: Gpus
     cores: Cores
     available_memory_bytes: Count
-    """The container's limit applied."""
+    """Within the limit of the container."""
     private_network: bool
     """Workers can have one."""
     calibrations: Rows[Calibration]
@@ -225,9 +225,9 @@ class Clock:
     """How far a host's clock is ahead of this machine's."""
 
     offset_ns: int
-    """Ahead is positive."""
+    """Positive if it is ahead."""
     uncertainty_ns: Ns
-    """Either way."""
+    """In both directions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,22 +236,22 @@ class Host:
 
     name: Text
     devices: Positive
-    """Asked for."""
+    """As many as asked for."""
     address: Text
-    """Reached by other hosts."""
+    """Where other hosts reach it."""
     port: Annotated[int, Ge(1), Le(65535)] | None
-    """Of `advisor worker --listen`; None: started."""
+    """Of `advisor worker --listen`."""
     answered_ns: Ns | None
     """Until a worker answered."""
     versions: Versions | None
     cores: Count | None
-    """Usable one per device."""
+    """Enough for so many devices."""
     available_memory_bytes: Count | None
     load: NotNegative | None
-    """Mean of a minute."""
+    """Mean over a minute."""
     clock: Clock | None
     interface: Text | None
-    """With that address."""
+    """Network interface with that address."""
     mtu_bytes: Count | None
     """Largest frame."""
     private_network: bool | None
@@ -267,9 +267,9 @@ class HostLink:
     """Or `this machine`."""
     target: Text
     small_ns: Ns | None
-    """Least round trip."""
+    """Shortest round trip."""
     large_passes: bool
-    """Many frames arrived."""
+    """A large message arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,13 +281,13 @@ class Hosts:
     schema_version: Literal[1]
     advisor_version: Text
     can_analyze: bool
-    """Exit code 1 if not."""
+    """Else the exit code is 1."""
     next: Text
-    """Command or action."""
+    """What to run or do next."""
     link: Literal["tls", "direct"]
     hosts: Rows[Host]
     ways: Rows[HostLink]
-    """Empty if too few work."""
+    """Empty if fewer than two hosts work."""
     checks: Rows[Check]
     """Between hosts."""
 

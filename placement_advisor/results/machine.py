@@ -60,7 +60,7 @@ class Kernels:
     basis: Literal["fitted", "transferred", "assumed"]
     """`transferred`: from other chips."""
     mean_error: float | None
-    """Share; None if assumed."""
+    """As a share; None if assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,25 +70,25 @@ class Gpu:
     name: Text
     aliases: Rows[Text]
     gpu: Text
-    """Datasheet."""
+    """Name in the datasheet."""
     chip: Text
     multiprocessors: Positive
     peak_flops_per_s: float
-    """float32 without matrix units, boost clock."""
+    """Of float32 at boost clock, without matrix units."""
     matrix_flops_per_s: float | None
-    """Products, convolutions; None if the same."""
+    """Of products and convolutions; None if the same."""
     memory_bandwidth_bytes_per_s: float
     """Nominal."""
     memory_bytes: Positive
     """Nominal."""
     launch_overhead_ns: Ns
-    """Per op, equal for all."""
+    """Of each op."""
     launch_overhead_basis: Literal["assumed"]
     links: Filled[Text]
-    """Default first."""
+    """The first is the default."""
     kernels: Rows[Kernels]
     note: Text | None
-    """Which figures are judgements, why."""
+    """Which figures are judged, and why."""
     sources: Rows[_Source]
     """Title, publisher, address."""
 
@@ -99,13 +99,13 @@ class Link:
 
     name: Text
     latency_ns: Positive
-    """Smallest copy."""
+    """Time of the smallest copy."""
     latency_basis: Literal["measured", "assumed"]
     bandwidth_bytes_per_s: float
     """One way."""
     bandwidth_basis: Literal["measured", "assumed"]
     most_devices: int | None
-    """Of a bridge."""
+    """How many devices a bridge joins."""
     note: Text | None
     sources: Rows[_Source]
     """Title, publisher, address."""
@@ -176,7 +176,7 @@ class Testbed:
     kind: Literal["gpus", "workers", "logical-cpus", "hosts"]
     description: Text
     host_link: Literal["tls", "direct"] | None
-    """`tls`: relays; None: one machine."""
+    """None on one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Device:
 
     name: Text
     reference_ns: Ns
-    """256×256 float32 product."""
+    """Of a 256×256 float32 product."""
     reference_p90_ratio: NotNegative
     """90th percentile over median."""
 
@@ -196,10 +196,10 @@ class Host:
 
     name: Text
     address: Text
-    """Reached by other hosts."""
+    """Where other hosts reach it."""
     devices: Filled[Text]
     remote_ns: Ns | None
-    """To start and end a device; None: first."""
+    """To start and end a device there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,13 +216,13 @@ class Copy:
 
     size_bytes: Count
     copy_ns: int
-    """Between idle devices; noise: negative."""
+    """Between idle devices; noise can make it negative."""
     send_ns: Ns | None
-    """Core time; None without processes."""
+    """On the sender's core; None if unknown."""
     receive_ns: Ns | None
-    """Core time, likewise."""
+    """On the receiver's core."""
     residual: float | None
-    """(line - measured) / measured; None: `copy_ns` ≤ 0."""
+    """(line - measured) / measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,19 +232,19 @@ class MeasuredLink:
     source: Text
     target: Text
     latency_ns: Ns
-    """Of an empty copy, fitted."""
+    """Time of an empty copy, fitted."""
     bandwidth_bytes_per_s: Positive
     """Of large copies, fitted."""
     sender: Work | None
     receiver: Work | None
     request_ns: Ns
-    """Target's request; 0 within a machine."""
+    """To request it; 0 within a machine."""
     wake_ns: Ns
-    """Receiver's extra work after a rest."""
+    """Extra work of a receiver that was idle."""
     channel: Text | None
-    """Wire shared; None: its own."""
+    """Name of a shared wire."""
     copies: Filled[Copy]
-    """Fitted points, by size."""
+    """Fitted by the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,11 +254,11 @@ class BothWays:
     between: tuple[Text, Text]
     size_bytes: Count
     one_way_ns: int
-    """Per further tensor, one direction."""
+    """For each further tensor, in one direction."""
     both_ways_ns: int
-    """Per further tensor each way."""
+    """For each further tensor, in both."""
     ratio: NotNegative | None
-    """1: independent, 2: by turns; None: noise."""
+    """1: independent, 2: in turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,11 +269,11 @@ class AtOnce:
     target: Text
     size_bytes: Count
     one_pair_ns: int
-    """Per further tensor, one pair."""
+    """For each further tensor of one pair."""
     two_pairs_ns: int
-    """Per further tensor of each pair."""
+    """For each further tensor of both."""
     ratio: NotNegative | None
-    """1: independent, 2: one wire; None: noise."""
+    """1: independent, 2: one wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,30 +289,30 @@ class Calibration:
     fingerprint: Fingerprint
     """Key in the cache."""
     kept_in: Text | None
-    """Cache file; None if not writable."""
+    """File of the cache, if writable."""
     cluster_file: Text | None
     """Written by `-o`."""
     warnings: Rows[Text]
     devices: Annotated[Rows[Device], MinLen(2)]
     hosts: Rows[Host]
-    """Driver first; empty on one machine."""
+    """The command's own first; empty on one machine."""
     links: Rows[MeasuredLink]
-    """Directed; over hosts, one stands for all alike."""
+    """Between hosts, one for all devices."""
     both_ways: Rows[BothWays]
     at_once: Rows[AtOnce]
-    """Between hosts with two devices."""
+    """For hosts with two devices or more."""
     step_overhead_ns: Ns
-    """Beside ops."""
+    """To start and end a step."""
     partition_overhead_ns: Ns
-    """On the first, per further device."""
+    """What each further device costs the first one."""
     remote_ns: Ns
     """To start and end a further device."""
     quantum_ns: Ns
-    """Busy with ops before copies."""
+    """How long ops hold up copies."""
     wake_ns: Ns
-    """Extra for a copy to an idle device."""
+    """How much longer a copy to an idle device takes."""
     op_ns: Ns
-    """Of a trivial op."""
+    """Of an op that computes nothing."""
     memory: MemoryTiming | None
     """None for one device, and over several hosts."""
 
@@ -402,13 +402,13 @@ class Acceptance:
     advisor_version: Text
     tensorflow_version: Text
     trusted: bool
-    """Nothing is off; exit code 1 if not."""
+    """Nothing is off; else the exit code is 1."""
     untried_on_gpus: bool
-    """Devices are GPUs, never tried yet."""
+    """On GPUs, which nobody has reported yet."""
     testbed: Literal["gpus", "workers", "hosts"]
     description: Text
     bundle: Text
-    """As given; without folder in the bundle."""
+    """Path as given."""
     pairs: Rows[Pair]
 
     @classmethod

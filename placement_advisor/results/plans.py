@@ -51,12 +51,12 @@ class Device:
 
     name: Text
     work_ns: Ns
-    """Ops, launches included."""
+    """Of its ops, launches included."""
     ops: Count
     held_bytes: Count
-    """Variables and op outputs."""
+    """Variables and outputs of ops."""
     capacity_bytes: Count | None
-    """None without known limit."""
+    """None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +70,24 @@ class Search:
     graph_file: Text
     ops: Count
     machine: Text
-    """As given, or the stand-in."""
+    """As given."""
     step_ns: Ns
     lower_bound_ns: Ns
     """Under the same costs."""
     proven: bool
-    """Step equals bound."""
+    """The step equals the bound."""
     stopped_by: Literal["proof", "effort", "clock"]
-    """`clock`: runs may differ."""
+    """After `clock`, another run may differ."""
     seconds: NotNegative
-    """Reading and searching."""
+    """To read the graph and search."""
     seed: Count
     effort_units: NotNegative | None
-    """None without limit."""
+    """None without a limit."""
     effort_units_spent: NotNegative
     time_limit_s: NotNegative | None
-    """None without limit."""
+    """None without a limit."""
     devices: Filled[Device]
-    """Hosts last."""
+    """Hosts come last."""
     device_of: ByName[Text]
 
     @classmethod
@@ -144,7 +144,7 @@ class BatchTiming:
 
     samples: Positive
     step_ns: Ns
-    """Mean without outer tenths."""
+    """Mean without the outer tenths."""
     residual: float
     """(line - measured) / measured."""
 
@@ -155,9 +155,9 @@ class DeviceAlone:
 
     name: Text
     most_samples: Positive | None
-    """None without known limit."""
+    """None if its memory is unknown."""
     fixed_ns: Ns
-    """Independent of batch, fitted."""
+    """Independent of the batch, fitted."""
     per_sample_ns: NotNegative
     """Fitted."""
     measured: Rows[BatchTiming]
@@ -171,7 +171,7 @@ class MeasuredSplit:
     samples: Rows[Positive]
     """By device."""
     step_ns: Ns
-    """Mean without outer tenths."""
+    """Mean without the outer tenths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class BatchShares:
     samples: Rows[Count]
     """By device."""
     slowest_ns: Ns
-    """Slowest device, without merging."""
+    """Of the slowest device, without merging."""
     most_samples_per_s: NotNegative
     """Of all devices, without merging."""
 
@@ -201,14 +201,14 @@ class Balance:
     memory: BatchMemory
     devices: Rows[DeviceAlone]
     advised: Rows[Count]
-    """By device: best tried, else of lines."""
+    """By device: the best known split."""
     tried: Rows[MeasuredSplit]
     best: BatchShares
     even: BatchShares
     other_batches: Rows[BatchShares]
-    """Half, same, twice, four times."""
+    """Half, two, four times the batch."""
     best_batch: BatchShares | None
-    """Most samples per second; None: memory unknown."""
+    """Most samples per second that fit."""
 
     @classmethod
     def of(cls, balance: batch_costs.Balance) -> Balance:
@@ -265,11 +265,11 @@ class Fastest:
 
     hardware: Text
     devices: Positive
-    """As many as pay."""
+    """As many as pay off."""
     ties: Rows[Text]
-    """Not surely beaten."""
+    """Machines that may be as fast."""
     launches_decide: bool
-    """Level only by launches."""
+    """Without launches, another machine is first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +278,9 @@ class CostsWithin:
 
     copies: float
     launches: float
-    """Or free."""
+    """They may be free, too."""
     ops: float
-    """Split against one device."""
+    """Of a split against one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,12 +288,12 @@ class FamilyMemory:
     """What a step of a family holds on the device that holds most."""
 
     family: Text
-    """Holder of variables."""
+    """Says who holds the variables."""
     devices: Positive
     peak_bytes: Count
     """On the fullest device."""
     largest_batch: Count | None
-    """Samples per device; None: unknown or any."""
+    """Samples on each device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,9 +302,9 @@ class Speedup:
 
     simulated: float
     low: float
-    """Costs as wrong as allowed."""
+    """With costs at their worst."""
     high: float
-    """Likewise."""
+    """With costs at their best."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +314,7 @@ class Row:
     scaling: found.Scaling | None
     """None for one device."""
     family: Text
-    """Holder of variables, or of layers."""
+    """Says who holds the variables or layers."""
     devices: Positive
     devices_used: Positive
     samples: Positive
@@ -323,21 +323,21 @@ class Row:
     samples_per_s: float
     """Of all devices."""
     one_device_samples_per_s: float | None
-    """As many samples; None if none fit."""
+    """With as many samples."""
     speedup: Speedup | None
-    """None without credible comparison."""
+    """None if nothing compares."""
     efficiency: float | None
     """Speed-up over devices; None if above 1."""
     excess: found.Excess | None
-    """Why more than `devices`; `launches`: not if they were free."""
+    """Why it is above `devices`; `launches`: because more threads launch."""
     speedup_without_launches: float | None
     """None for one device."""
     limit: Limit | None
-    """None if next to nothing."""
+    """What most is lost to."""
     verdict: AdviceVerdict | None
     """Of `analyze --hardware`."""
     price_of_a_million_samples: float | None
-    """In the price's unit."""
+    """In the unit of the price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,13 +346,13 @@ class Simulated:
 
     scaling: found.Scaling
     family: Text
-    """Holder of variables, or of layers."""
+    """Says who holds the variables or layers."""
     devices: Positive
     samples: Positive
     """Of all devices."""
     step_ns: Ns
     fits: bool
-    """In memory."""
+    """Memory suffices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,7 +363,7 @@ class OneDevice:
     step_ns: Ns
     samples_per_s: float
     fits: bool
-    """In memory."""
+    """Memory suffices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,9 +373,9 @@ class KneeAt:
     devices: Positive
     """As simulated."""
     at_worst: Positive
-    """Low ends."""
+    """At low ends of ranges."""
     at_best: Positive
-    """High ends."""
+    """At the high ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,24 +392,24 @@ class Machine:
 
     hardware: Text
     price_per_hour: float | None
-    """Per device, any unit."""
+    """Of a device, in any unit."""
     device_memory_bytes: Count | None
-    """First device."""
+    """Of the first device."""
     verdict: AdviceVerdict | None
     """Of `analyze --hardware`, all devices."""
     answer: Text | None
     costs_within: CostsWithin
     memory: Rows[FamilyMemory]
-    """Whole batch each; one alone first."""
+    """With the whole batch on each device."""
     best: Rows[Row]
     """By scaling and devices."""
     steps: Rows[Simulated]
-    """Other families than `analyze`."""
+    """Families that `analyze` lacks."""
     one_device: Rows[OneDevice]
-    """Own batch and multiples."""
+    """At the batch and multiples of it."""
     knee: Knee
     notes: Rows[Text]
-    """Not simulated, and why."""
+    """What was not simulated, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

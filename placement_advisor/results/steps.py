@@ -42,13 +42,13 @@ class CostShares:
 
     measured: Share
     kernel: Share
-    """Formulas of measured kernels."""
+    """By formulas of measured kernels."""
     kernel_assumed: Share
-    """The same, kernels never measured."""
+    """By formulas of other kernels."""
     roofline: Share
     """By flops and bytes."""
     guessed: Share
-    """Partly unknown."""
+    """For ops known in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +59,16 @@ class DeviceTime:
     kind: Text
     """Such as `CPU` or `GPU`."""
     compute_ns: Ns
-    """With launches, unless ahead."""
+    """Launches included."""
     copy_work_ns: Ns
     before_first_ns: Ns
-    """Idle; whole step without work."""
+    """Idle before its first work."""
     waits_for_copy_ns: Ns
-    """A tensor under way to it."""
+    """While a tensor is on its way."""
     waits_for_launch_ns: Ns
-    """None under way; host launches."""
+    """Else, while the host launches."""
     waits_for_device_ns: Ns
-    """Other devices not done."""
+    """Else, while other devices compute."""
     after_last_ns: Ns
     peak_memory_bytes: Count
     memory_bytes: Count | None
@@ -93,13 +93,13 @@ class PathTimes:
     """Time of the critical path by kind; adds up to the step time."""
 
     compute: Count
-    """With launches, unless ahead."""
+    """Launches included."""
     copy: Count
-    """With work of ends."""
+    """The work of both ends included."""
     queueing: Count
-    """For a wire."""
+    """Waiting for a wire."""
     overhead: Count
-    """Start, launches ahead, end."""
+    """Start, launches made ahead, end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +115,14 @@ class Simulation:
     placement_file: Text
     label: Text
     machine: Text
-    """As given, or the stand-in."""
+    """As given."""
     renamed_devices: ByName[Text]
-    """Placement's name to this."""
+    """New names of its devices."""
     cost_shares: CostShares
     step_ns: Ns
-    """Call to return."""
+    """From call to return."""
     devices: Filled[DeviceTime]
-    """Hosts last; seven times sum to step."""
+    """Hosts come last."""
     transfers: Rows[Copies]
     """Most bytes first."""
     exposed_ns: Ns
@@ -131,7 +131,7 @@ class Simulation:
     """Copies under way while it computes."""
     path_ns: PathTimes
     path: Rows[PathStep]
-    """From 0, no gaps."""
+    """Without gaps."""
 
     @classmethod
     def of(cls, told: simulator.Simulation) -> Simulation:
@@ -220,7 +220,7 @@ class RoutePerStep:
     size_bytes: NotNegative
     """Of known size."""
     time_ns: NotNegative
-    """At least one under way."""
+    """At least one is under way."""
     exposed_ns: NotNegative
 
 
@@ -233,13 +233,13 @@ class Route:
     target: Text
     """Likewise."""
     kind: Text
-    """As nvprof writes it."""
+    """In the words of nvprof."""
     count: Count
     of_unknown_size: Count
     size_bytes: Count
     """Of known size."""
     time_ns: Ns
-    """At least one under way."""
+    """At least one is under way."""
     exposed_ns: Ns
     bytes_per_s: NotNegative | None
     """None unless all sizes are known."""
@@ -251,26 +251,26 @@ class Tensor:
     """Copies of a tensor on one route."""
 
     tensor: Text
-    """As TensorFlow names edges."""
+    """As TensorFlow names the edge."""
     source: Text
     """Device, `host` or `unknown`."""
     target: Text
     """Likewise."""
     kind: Text
-    """As nvprof writes it."""
+    """In the words of nvprof."""
     count: Count
     of_unknown_size: Count
     size_bytes: Count
     """Of known size."""
     time_ns: Ns
-    """Summed."""
+    """Sum over all copies."""
     exposed_ns: Ns
-    """Simultaneous copies share it."""
+    """Shared by simultaneous copies."""
     op: Text | None
-    """None if not in a graph."""
+    """None without a graph that has it."""
     layer: Text | None
     tensor_bytes: Count | None
-    """Of one."""
+    """Size of one copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,28 +295,28 @@ class Profile:
     steps_from: Text
     """`group_id`, `step marks` or `none`."""
     step_ns: Rows[Ns]
-    """Counted steps, in order."""
+    """Of the steps that count."""
     warm_up_steps: Count
-    """Left out of medians."""
+    """Medians leave them out."""
     span_ns: Ns | None
-    """First to last event."""
+    """From the first to the last event."""
     unclassified_share: NotNegative
     """Of busy time."""
     devices: Rows[Device]
     routes: Rows[Route]
-    """In all of the profile."""
+    """Over all of the profile."""
     by_host: Rows[ByHost]
-    """Via host; also in `routes`."""
+    """By way of the host."""
     tensors: Rows[Tensor]
-    """Longest waited for first."""
+    """Longest waits first."""
     activities: Rows[Activity]
     """Longest first."""
     waits: Rows[Wait]
-    """In counted steps."""
+    """In the steps that count."""
     explained_shares: ByName[float]
-    """Of steps, with named cause."""
+    """Share of its steps with a known cause."""
     xprof: XprofOverview | None
-    """None if not asked, or unanswered."""
+    """None without an answer."""
     notes: Rows[Text]
 
     @classmethod

@@ -40,11 +40,11 @@ class Model:
     name: Text
     mode: Literal["train", "infer"]
     chosen: Text
-    """What was traced; source of batches."""
+    """What was traced and feeds it."""
     batch_size: Positive | None
-    """None if inputs carry none."""
+    """None if inputs have none."""
     left_out: Rows[Text]
-    """What the step lacks, and why."""
+    """What the step leaves out, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,14 @@ class Kind:
     """Ops of a kind, and what of the work is theirs."""
 
     kind: Text
-    """Op type."""
+    """Type of the op."""
     ops: Positive
     flops: Sum
     flops_share: Share | None
-    """Of known flops."""
+    """Of all known flops."""
     bytes_accessed: Sum
     bytes_accessed_share: Share | None
-    """Of known bytes."""
+    """Of all known bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class HostKind:
     """Ops of a kind that GPUs have no kernel for."""
 
     kind: Text
-    """Op type."""
+    """Type of the op."""
     ops: Positive
     layers: Rows[Text]
     bound_ops: Count
@@ -91,15 +91,15 @@ class ControlFlow:
 
     op: Text
     kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
-    """Op type."""
+    """Type of the op."""
     role: Role
     layer: Text | None
     trips: Count | None
-    """None: unknown, or a branch."""
+    """None if unknown, or for a conditional."""
     flops_share: Share | None
-    """All turns."""
+    """Of all its turns."""
     bytes_accessed_share: Share | None
-    """All turns."""
+    """Of all its turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +114,9 @@ class Trace:
     model: Model
     graph_file: Text
     graph_fingerprint: Fingerprint
-    """Also in placement files."""
+    """Placement files have it, too."""
     ops: Count
-    """Loops and branches count once."""
+    """A loop or conditional counts as one."""
     ops_by_role: Mapping[Role, Positive]
     layers: Count
     """One for each call."""
@@ -124,20 +124,20 @@ class Trace:
     """Of forward, backward, update ops."""
     edge_bytes: Sum
     control_edges: Count
-    """Only order their ends."""
+    """They only order ops."""
     parameter_bytes: Sum
     state_bytes: Sum
     constant_bytes: Sum
     trains: bool
     activation_bytes: Sum
     largest_tensors: Annotated[Rows[LargeTensor], MaxLen(20)]
-    """Largest first; constants, variables left out."""
+    """Largest first, without constants and variables."""
     flops: Sum
     bytes_accessed: Sum
     flops_known_bytes_share: Share | None
-    """In ops of known flops; None if unknown."""
+    """Accessed by ops of known flops."""
     kinds: Rows[Kind]
-    """Larger share first."""
+    """Heaviest first."""
     joins: Rows[Join]
     """In layer order."""
     parallel_branches: Rows[ParallelBranches]
@@ -145,7 +145,7 @@ class Trace:
     repeated_blocks: Rows[RepeatedBlocks]
     """In layer order."""
     host_only: Rows[HostKind]
-    """No GPU kernel; most bytes first."""
+    """Ops without a GPU kernel, most bytes first."""
     control_flow: Rows[ControlFlow]
     """Heaviest first."""
 
