@@ -43,12 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from placement_advisor.analysis import acceptance as seen
+    from placement_advisor.analysis.acceptance import AcceptanceCheck
     from placement_advisor.cost.links import CalibrationSummary
     from placement_advisor.machine.devices import CopyWork
     from placement_advisor.machine.gpu_facts import ListedGpu, ListedLink, Source
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
-    from placement_advisor.results.machine import Acceptance, Finding
+    from placement_advisor.results.machine import Acceptance
 
 
 _WIDTH = 100
@@ -325,7 +326,7 @@ def render_acceptance(found: Acceptance) -> str:
     return f"{as_text([first, *pairs], WIDTH)}\n{as_text([last])}"
 
 
-def _row(found: Finding) -> tuple[str, str]:
+def _row(found: AcceptanceCheck) -> tuple[str, str]:
     return f"{found.outcome.value:<{_OUTCOME}}{found.name}", found.finding
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import MaxLen, MinLen
 
 from placement_advisor import __version__
-from placement_advisor.analysis.acceptance import CheckOutcome
+from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.files.contract import (
     STRICT,
@@ -375,21 +375,12 @@ def _measured_link(summary: CalibrationSummary, ends: tuple[str, str]) -> Measur
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What was looked at, and what came of it."""
-
-    name: Text
-    outcome: CheckOutcome
-    finding: Text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """Two devices that ran the step."""
 
     near: Text
     far: Text
-    findings: Rows[Finding]
+    findings: Rows[AcceptanceCheck]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

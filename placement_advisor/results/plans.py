@@ -6,6 +6,7 @@ Times of `search` and `compare-hardware` are simulated.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -28,7 +29,7 @@ from placement_advisor.files.contract import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from placement_advisor.analysis.machine_scaling import (
         HardwareComparison,
@@ -284,19 +285,6 @@ class CostsWithin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyMemory:
-    """What a step of a family holds on the device that holds most."""
-
-    family: Text
-    """Says who holds the variables."""
-    devices: Positive
-    peak_bytes: Count
-    """On the fullest device."""
-    largest_batch: Count | None
-    """Samples on each device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
     """Throughput over that of one device."""
 
@@ -341,21 +329,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    """A step of a family that was simulated."""
-
-    scaling: found.Scaling
-    family: Text
-    """Says who holds the variables or layers."""
-    devices: Positive
-    samples: Positive
-    """Of all devices."""
-    step_ns: Ns
-    fits: bool
-    """Memory suffices."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OneDevice:
     """A step on one device."""
 
@@ -364,26 +337,6 @@ class OneDevice:
     samples_per_s: float
     fits: bool
     """Memory suffices."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KneeAt:
-    """With the whole batch on each."""
-
-    devices: Positive
-    """As simulated."""
-    at_worst: Positive
-    """At low ends of ranges."""
-    at_best: Positive
-    """At the high ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knee:
-    """Up to how many devices each doubling brings at least half of what it could."""
-
-    weak: KneeAt | None
-    strong: KneeAt | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,15 +352,16 @@ class Machine:
     """Of `analyze --hardware`, all devices."""
     answer: Text | None
     costs_within: CostsWithin
-    memory: Rows[FamilyMemory]
+    memory: Rows[found.FamilyMemory]
     """With the whole batch on each device."""
     best: Rows[Row]
     """By scaling and devices."""
-    steps: Rows[Simulated]
+    steps: Rows[found.SimulatedStep]
     """Families that `analyze` lacks."""
     one_device: Rows[OneDevice]
     """At the batch and multiples of it."""
-    knee: Knee
+    knee: Mapping[found.Scaling, found.Knee | None]
+    """With the whole batch on each."""
     notes: Rows[Text]
     """What was not simulated, and why."""
 
@@ -452,7 +406,6 @@ def _ranked(ranked: Ranked | None) -> Fastest | None:
 
 
 def _machine(machine: MachineScaling) -> Machine:
-    weak, strong = machine.knee(found.Scaling.WEAK), machine.knee(found.Scaling.STRONG)
     return like(
         Machine,
         machine,
@@ -461,7 +414,7 @@ def _machine(machine: MachineScaling) -> Machine:
         costs_within=machine.doubt,
         best=[_row(machine, step) for step in machine.rows],
         one_device=machine.alone,
-        knee=like(Knee, None, weak=weak, strong=strong),
+        knee={scaling: machine.knee(scaling) for scaling in found.Scaling},
     )
 
 

@@ -5,10 +5,12 @@ Single ops and copies of a simulated step are left out; ``--trace`` writes them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from placement_advisor import __version__
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
@@ -26,29 +28,12 @@ from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.device_trace import Wait
 from placement_advisor.profile.totals import ByHost, XprofOverview
-from placement_advisor.simulator.schedule import PathStep, time_by_kind
+from placement_advisor.simulator.schedule import PathKind, PathStep, time_by_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from placement_advisor.profile import totals
     from placement_advisor.profile.device_trace import DeviceUse
     from placement_advisor.simulator import simulator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostShares:
-    """Share of the ops' time by where their costs come from."""
-
-    measured: Share
-    kernel: Share
-    """By formulas of measured kernels."""
-    kernel_assumed: Share
-    """By formulas of other kernels."""
-    roofline: Share
-    """By flops and bytes."""
-    guessed: Share
-    """For ops known in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +74,6 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathTimes:
-    """Time of the critical path by kind; adds up to the step time."""
-
-    compute: Count
-    """Launches included."""
-    copy: Count
-    """The work of both ends included."""
-    queueing: Count
-    """Waiting for a wire."""
-    overhead: Count
-    """Start, launches made ahead, end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """One simulated step; all is from assumed costs."""
 
@@ -118,7 +89,8 @@ class Simulation:
     """As given."""
     renamed_devices: ByName[Text]
     """New names of its devices."""
-    cost_shares: CostShares
+    cost_shares: Mapping[CostBasis, Share]
+    """Of the time of ops, by where costs come from."""
     step_ns: Ns
     """From call to return."""
     devices: Filled[DeviceTime]
@@ -129,7 +101,8 @@ class Simulation:
     """Of the device that waits longest."""
     hidden_ns: Ns
     """Copies under way while it computes."""
-    path_ns: PathTimes
+    path_ns: Mapping[PathKind, Ns]
+    """Time of the critical path by kind; adds up to the step."""
     path: Rows[PathStep]
     """Without gaps."""
 
@@ -137,8 +110,6 @@ class Simulation:
     def of(cls, told: simulator.Simulation) -> Simulation:
         """Return it as it is published."""
         schedule, origin = told.schedule, told.origin
-        shares = {basis.value: share for basis, share in told.basis_shares.items()}
-        path_ns = {kind.value: time_ns for kind, time_ns in time_by_kind(told.path).items()}
         places = zip(told.cluster.places(), told.device_times, strict=True)
         return cls(
             schema_version=1,
@@ -149,7 +120,7 @@ class Simulation:
             label=told.placement.label,
             machine=origin.machine,
             renamed_devices=origin.renamed,
-            cost_shares=CostShares(**shares),
+            cost_shares=told.basis_shares,
             step_ns=schedule.step_ns,
             devices=tuple(
                 like(
@@ -174,7 +145,7 @@ class Simulation:
             ),
             exposed_ns=schedule.exposed_ns,
             hidden_ns=told.hidden_ns,
-            path_ns=PathTimes(**path_ns),
+            path_ns=time_by_kind(told.path),
             path=told.path,
         )
 
