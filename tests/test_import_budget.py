@@ -103,7 +103,6 @@ def test_help_and_usage_errors_import_nothing_slow(
         "diff analysed .": 0,
         "diff analysed nowhere": 2,
         "view --help": 0,
-        "profile nowhere": 2,
         "view nowhere": 2,
         "view .": 2,
         "report --help": 0,

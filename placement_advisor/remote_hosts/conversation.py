@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor import errors
 from placement_advisor.cost.collectives import CollectiveTimes
@@ -38,33 +38,8 @@ _CHUNK_BYTES = 65_536
 _MS_PER_S = 1_000
 
 
-class ByteStream(Protocol):
-    """Bytes from the other side, and to it."""
-
-    def read(self, limit_s: float | None) -> bytes:
-        """Return what has come, some bytes at least; none at the end, or once this is stopped.
-
-        Raises:
-            TimeoutError: nothing came for so long.
-            OSError: it cannot be read.
-        """
-
-    def write(self, data: bytes) -> None:
-        """Send all of it, however long that takes.
-
-        Raises:
-            OSError: nobody reads it any more, or this is stopped.
-        """
-
-    def stop(self) -> None:
-        """Let reading and writing end, in whichever threads they go on."""
-
-    def close(self) -> None:
-        """Let go of it, once nobody reads or writes."""
-
-
 class PipeStream:
-    """A pipe, or whatever has a descriptor, for each direction."""
+    """Bytes from the other side and to it: a pipe, or whatever has a descriptor, each way."""
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         """Take over two descriptors."""
@@ -77,14 +52,23 @@ class PipeStream:
         self._writing.register(outgoing, select.POLLOUT)
 
     def read(self, limit_s: float | None) -> bytes:
-        """Return what has come; see `ByteStream.read`."""
+        """Return what has come, some bytes at least; none at the end, or once this is stopped.
+
+        Raises:
+            TimeoutError: nothing came for so long.
+            OSError: it cannot be read.
+        """
         ready = dict(self._reading.poll(None if limit_s is None else limit_s * _MS_PER_S))
         if not ready:
             raise TimeoutError
         return b"" if self._stopped in ready else os.read(self._incoming, _CHUNK_BYTES)
 
     def write(self, data: bytes) -> None:
-        """Send all of it; see `ByteStream.write`."""
+        """Send all of it, however long that takes.
+
+        Raises:
+            OSError: nobody reads it any more, or this is stopped.
+        """
         left = memoryview(data)
         while left:
             if self._stopped in dict(self._writing.poll()):
@@ -94,11 +78,11 @@ class PipeStream:
             left = left[os.write(self._outgoing, left[: select.PIPE_BUF]) :]
 
     def stop(self) -> None:
-        """Let reading and writing end."""
+        """Let reading and writing end, in whichever threads they go on."""
         os.eventfd_write(self._stopped, 1)
 
     def close(self) -> None:
-        """Close both pipes."""
+        """Let go of both pipes, once nobody reads or writes."""
         for descriptor in {self._incoming, self._outgoing, self._stopped}:
             os.close(descriptor)
 
@@ -308,7 +292,7 @@ class Conversation:
 
     def __init__(
         self,
-        stream: ByteStream,
+        stream: PipeStream,
         *,
         our_mark: bytes,
         their_mark: bytes,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -281,3 +283,12 @@ def test_the_real_trace_computes_on_two_of_eight_gpus(advisor: Callable[..., Ran
     }
     assert content["xprof"]["compute_ns"] == pytest.approx(14.9e6, rel=0.01)
     assert content["unclassified_share"] == 0
+
+
+def test_no_tensorflow_is_imported() -> None:
+    code = (
+        "import sys, placement_advisor.cli.app, placement_advisor.profile.read_profile; "
+        "print('tensorflow' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

@@ -60,7 +60,7 @@ def refused(
                 "a .py file that builds a model, a .keras file, a SavedModel directory",
             ],
         ),
-        ((".",), [".: a directory without a saved_model.pb"]),
+        (("theirs",), ["theirs: a directory without a saved_model.pb"]),
         ((":model",), ["':model': no file given"]),
         (("exported/saved_model.pb",), ["part of a SavedModel"]),
         (("model.py", "--devices", "1"), ["--devices", "greater than or equal to 2"]),
