@@ -1,0 +1,76 @@
+"""What the relay costs: messages between two hosts by plain TCP and by two relays under TLS.
+
+    PYTHONPATH=tests python tests/benchmarks/relay.py [--rate-mbit 1000] [--delay-us 100]
+
+Hosts are network namespaces joined by a bridge, or by a switch with a delay. A message is sent and
+answered with one byte; the times are medians. Processes are not pinned, and on two cores everything
+shares them: sender, both relays and receiver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+from network_lab.lab import lab
+from remote_hosts.agent import WARM_UP, Agent
+
+from placement_advisor.remote_hosts.tls import new_secret
+
+SIZES_BYTES = (1, 4_096, 65_536, 1 << 20, 1 << 24)
+PORT = 20_001
+NETWORK = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate-mbit", type=float)
+    parser.add_argument("--delay-us", type=float)
+    parser.add_argument("--repetitions", type=int, default=30)
+    asked = parser.parse_args()
+    rate = asked.rate_mbit and asked.rate_mbit * 1e6
+    delay = None if asked.delay_us is None else round(asked.delay_us * 1e3)
+    secret = new_secret(1).decode()
+    with (
+        lab(hosts=2, rate_bit_per_s=rate, delay_ns=delay) as network,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        folders = [Path(folder) / host for host in network.hosts]
+        relays = [Agent(network, host) for host in network.hosts]
+        workers = [Agent(network, host) for host in network.hosts]
+        plain = [Agent(network, host) for host in network.hosts]
+        ports = []
+        for host, relay, own in zip(network.hosts, relays, folders, strict=True):
+            own.mkdir()
+            ports.append(relay.do("start_relay", str(own), secret, network.address(host)))
+        for worker in workers:
+            worker.do("make_network")
+        far = [(PORT, network.address("h1"), ports[1])]
+        workers[1].do("serve_bytes", PORT)
+        workers[1].do("open_network", str(folders[1]), NETWORK, [PORT], [])
+        workers[0].do("open_network", str(folders[0]), NETWORK, [], far)
+        plain[1].do("serve_bytes", PORT)
+        heads = ("bytes", "plain us", "relay us", "relay Gbit/s", "relays' core us")
+        print("".join(f"{head:>16}" for head in heads))
+        for size in SIZES_BYTES:
+            direct = plain[0].do("times_ns", network.address("h1"), PORT, size, asked.repetitions)
+            before = [relay.do("core_time_ns") for relay in relays]
+            relayed = workers[0].do("times_ns", "127.0.0.1", PORT, size, asked.repetitions)
+            after = [relay.do("core_time_ns") for relay in relays]
+            messages = asked.repetitions + WARM_UP
+            cores = [(b - a) / 1e3 / messages for a, b in zip(before, after, strict=True)]
+            took = statistics.median(relayed)
+            row = (
+                f"{size:,}",
+                f"{statistics.median(direct) / 1e3:.0f}",
+                f"{took / 1e3:.0f}",
+                f"{size * 8 / took:.2f}",
+                " + ".join(f"{core:.0f}" for core in cores),
+            )
+            print("".join(f"{cell:>16}" for cell in row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
