@@ -38,9 +38,9 @@ class HostFacts:
     ``host_name`` is its own name for itself. ``cores`` has one logical CPU for each device that can
     have a core of its own. ``visible_gpus`` is how many TensorFlow may see, ``gpus`` what the
     driver's tools say. ``available_memory_bytes`` is what was free. ``fingerprint`` differs where
-    the processor, the cores or the kernel do. ``time_ns`` is the host's clock, in ns since 1970.
-    ``scratch`` is a folder there for this analysis, which goes when it ends. ``relay_folder`` is
-    that of the relay by which control has come (`relay.py`), None where there is none yet.
+    the processor, the cores or the kernel do. ``scratch`` is a folder there for this analysis,
+    which goes when it ends. ``relay_folder`` is that of the relay by which control has come
+    (`relay.py`), None where there is none yet.
     """
 
     host_name: str
@@ -52,7 +52,6 @@ class HostFacts:
     gpus: Gpus
     available_memory_bytes: int
     fingerprint: str
-    time_ns: int
     scratch: str
     relay_folder: str | None
 
@@ -69,7 +68,6 @@ def find_host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
         gpus=find_gpus(),
         available_memory_bytes=available_memory_bytes(),
         fingerprint=fingerprint((os.uname().release,)),
-        time_ns=time.time_ns(),
         scratch=str(scratch),
         relay_folder=None if relay_folder is None else str(relay_folder),
     )
@@ -85,7 +83,7 @@ def tensorflow_version() -> str | None:
 
 # Change it with the messages of the conversation. What `own_versions` returns stays a plain object,
 # so that any two versions can tell each other what they are.
-PROTOCOL = 1
+PROTOCOL = 2
 
 _WORDS = {
     "protocol": "the conversation of workers in version {}",
