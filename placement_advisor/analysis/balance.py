@@ -44,13 +44,7 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine.testbed_plan import (
-    ONE_PROCESS,
-    TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
-)
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
@@ -286,11 +280,7 @@ def balance(
         AdvisorError: anything that the user can fix.
     """
     source_kind(Path(source.path))
-    plan = plan_testbed(testbed, devices)
-    if plan.not_run is not None:
-        raise TestbedError(f"nothing to time: {plan.not_run}", hint="see `advisor doctor`")
-    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
-    plan = with_load(plan, watcher.note)
+    plan = plan_here(testbed, devices, open_ports=open_ports, note=watcher.note)
     if memory_bytes is not None:
         plan = _with_memory(plan, memory_bytes)
     with ExitStack() as stack:

@@ -7,7 +7,6 @@ on a terminal and plain lines elsewhere.
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.report.progress import TimeLeft, harmless, live_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from placement_advisor.analysis.progress import ProgressListener, TimeAhead
 
@@ -31,14 +30,17 @@ def say(text: str) -> None:
     print(harmless(f"advisor: {text}"), file=sys.stderr, flush=True)
 
 
-def json_text(content: object) -> str:
-    """Return what a program will read."""
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr."""
+    for warning in warnings:
+        say(f"warning: {warning}")
 
 
-def print_json(content: object) -> None:
-    """Print what a program will read on standard output."""
-    sys.stdout.write(json_text(content))
+def print_json(value: object) -> None:
+    """Print a value of a contract on standard output, for a program to read."""
+    from placement_advisor.files.contract import json_text
+
+    sys.stdout.write(json_text(value))
 
 
 class _Output(io.FileIO):

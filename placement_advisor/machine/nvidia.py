@@ -90,14 +90,10 @@ def find_gpus() -> Gpus:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return Gpus(problem=_reason(error))
     try:
-        pairs: tuple[GpuPair, ...] | None = parse_topology(_said(tool, "topo", "-m"))
-    except (OSError, subprocess.SubprocessError, ValueError):
-        pairs = None
-    try:
         admins_profile = parse_params(_PARAMS.read_text())
     except OSError:
         admins_profile = None
-    return Gpus(devices=devices, driver=driver, pairs=pairs, admins_profile=admins_profile)
+    return Gpus(devices=devices, driver=driver, pairs=_pairs("-m"), admins_profile=admins_profile)
 
 
 def find_peer_access() -> tuple[GpuPair, ...] | None:
@@ -105,11 +101,12 @@ def find_peer_access() -> tuple[GpuPair, ...] | None:
 
     The code of a pair is `PEER_ACCESS`, or why there is none.
     """
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
+    return _pairs("-p2p", "r")
+
+
+def _pairs(*options: str) -> tuple[GpuPair, ...] | None:
     try:
-        return parse_topology(_said(tool, "topo", "-p2p", "r"))
+        return parse_topology(_said("nvidia-smi", "topo", *options))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Answering = Callable[[str, object], None]
     from pathlib import Path
 
-    from placement_advisor.remote_hosts.conversation import ByteStream
+    from placement_advisor.remote_hosts.conversation import PipeStream
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, str]:
@@ -186,7 +186,7 @@ class HostedChild:
 _CLOSE_LIMIT_S = 2.0
 
 
-def serve(stream: ByteStream, relay_folder: Path | None = None) -> None:
+def serve(stream: PipeStream, relay_folder: Path | None = None) -> None:
     """Serve one analysis, until its command ends the conversation or is not heard any more.
 
     ``relay_folder`` is that of the relay by which control comes, if it comes by one.
@@ -198,7 +198,7 @@ def serve(stream: ByteStream, relay_folder: Path | None = None) -> None:
 
 
 class _Service:
-    def __init__(self, stream: ByteStream, relay_folder: Path | None) -> None:
+    def __init__(self, stream: PipeStream, relay_folder: Path | None) -> None:
         self._relay_folder = relay_folder
         # Who asks for this host; None at the end.
         self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()

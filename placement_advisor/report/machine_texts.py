@@ -7,18 +7,19 @@ what `doctor --run` saw for an issue, without names of users, hosts and paths.
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 import tempfile
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
-from placement_advisor.files.without_names import Redactor
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.devices import Basis
@@ -40,7 +41,7 @@ from placement_advisor.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis import acceptance as seen
     from placement_advisor.analysis.acceptance import AcceptanceCheck
@@ -368,3 +369,54 @@ def write_bundle(
                 for process, profile in {"client": pair.files.client, **pair.files.devices}.items():
                     file = f"profiles/{folder}/{names.text(process)}.xplane.pb".replace(":", "-")
                     bundle.writestr(file, scrubbed(profile, names.text))
+
+
+PATH, ADDRESS = "PATH", "ADDRESS"
+# Names that TensorFlow gives to devices begin as paths do.
+_PATH = re.compile(
+    r"(?<![\w/.])(?:~|/(?!(?:job|host|device|replica|task):)[\w.+@-]+)(?:/[\w.+@-]+)+"
+)
+_IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+# What may be one; names of C++ have double colons, too.
+_IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Takes out of texts what says whose they are: given names, addresses, paths.
+
+    ``names`` has what is put in place of each. Left out: other names, paths of a single folder, and
+    the rest of a path that has a space.
+    """
+
+    names: Mapping[str, str]
+
+    def text(self, text: str) -> str:
+        """Return the text without them.
+
+        >>> Redactor({"ann": "user"}).text("ann's /home/ann/x on 10.0.0.2, /job:worker/task:0")
+        "user's PATH on ADDRESS, /job:worker/task:0"
+        """
+        text = _IPV4.sub(ADDRESS, _PATH.sub(PATH, text))
+        text = _IPV6.sub(lambda found: ADDRESS if _is_address(found[0]) else found[0], text)
+        for name in sorted(self.names, key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", self.names[name], text)
+        return text
+
+    def json(self, content: Any) -> Any:
+        """Return content of JSON without them, in keys as well."""
+        if isinstance(content, str):
+            return self.text(content)
+        if isinstance(content, list):
+            return [self.json(each) for each in content]
+        if isinstance(content, dict):
+            return {self.text(key): self.json(value) for key, value in content.items()}
+        return content
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
