@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.remote_hosts import door, probe, relay
-from placement_advisor.tf.calls import mirrored, worker
+from placement_advisor.tf.calls import mirrored, runner
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
@@ -36,15 +36,14 @@ CALLABLE = frozenset(
         probe.try_way,
         private_network.create,
         private_network.join,
-        worker.serve,
-        worker.start_profiler,
-        worker.stop_profiler,
+        runner.serve,
+        runner.start_profiler,
+        runner.stop_profiler,
         mirrored.open_devices,
         mirrored.open_worker,
         mirrored.time_collectives,
         mirrored.prepare,
         mirrored.run_steps,
-        mirrored.run_weak_steps,
         mirrored.save_results,
         mirrored.run_marked_steps,
     )

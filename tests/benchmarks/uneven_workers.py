@@ -69,7 +69,7 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
         shares = _call(loader, splitter.trace_shares, sizes, str(scratch))
         try:
             testbed.start()
-            with _slowed(testbed.worker_ids["worker:1"], asked.quota):
+            with _slowed(testbed.process_ids["worker:1"], asked.quota):
                 bundles = {samples: scratch / share_folder(samples) for samples in shares}
                 speeds = time_devices(testbed, shares, bundles, Silent())
                 splits = SplitSearch(

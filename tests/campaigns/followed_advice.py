@@ -74,7 +74,7 @@ from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.testbed.user_step import loop_timing
-from placement_advisor.tf.calls import as_is
+from placement_advisor.tf.calls import native_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -332,7 +332,9 @@ def _as_is(model: _Analysed, text: str) -> list[tuple[float, float]]:
             load_model(usual_options(path, "train").source, child, SilentProgress())
             children.append(child)
         calls = [
-            lambda n, child=child: child.call(as_is.run_as_is, n, 1 + _STEPS, time_limit_s=120)
+            lambda n, child=child: child.call(
+                native_step.run_as_is, n, 1 + _STEPS, time_limit_s=120
+            )
             for child in children
         ]
         return _in_turns(calls)
@@ -377,7 +379,7 @@ def _in_turns(calls: Sequence[Callable[[int], list[int] | CallFailure]]) -> list
 def _in_fit(model: _Analysed) -> list[tuple[float, float]]:
     with Child("loader") as child:
         load_model(usual_options(model.path, "train").source, child, SilentProgress())
-        steps = child.call(as_is.run_as_is, 0, _STEPS, time_limit_s=120)
+        steps = child.call(native_step.run_as_is, 0, _STEPS, time_limit_s=120)
         timing = None if isinstance(steps, CallFailure) else loop_timing(child, steps)
     if timing is None:
         raise AdvisorError("fit was not timed again")
