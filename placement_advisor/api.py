@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.limits import MAX_NS
+from placement_advisor.files.untrusted import MAX_NS
 from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.graph.placement import Placement, placed_ops
 

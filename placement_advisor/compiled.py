@@ -14,7 +14,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from placement_advisor.files.cache_folder import NOWHERE, cache_folder
+from placement_advisor.files.output import NOWHERE, cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_calibration
 from command_runs import Ran, children_left, run_here
+from drawn_cases import AT_NIGHT
 from hypothesis import HealthCheck, settings
 from network_lab.lab import lab, refusal
 
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed import cost_measurement
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
     from network_lab.lab import Lab
 
-# A machine that is busy, or bad luck in drawing examples, is no fault of what is tested.
-settings.register_profile(
-    "patient",
-    deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+# A busy machine, or bad luck in drawing examples, is no fault of what is tested.
+_PATIENT = settings(
+    deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )
-settings.load_profile("patient")
+# All of them with `--hypothesis-profile=nightly`.
+settings.register_profile("nightly", _PATIENT, max_examples=AT_NIGHT)
+settings.register_profile("daily", _PATIENT, max_examples=AT_NIGHT // 5)
+settings.load_profile("daily")
 
 TWO_TOWERS = """
 import keras

@@ -9,10 +9,13 @@ from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined, 
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.testbed_plan import HostLink
-from placement_advisor.remote_hosts.host_facts import HostFacts
+from placement_advisor.remote_hosts.host_facts import (
+    HostFacts,
+    NetworkPlace,
+    WayTried,
+    own_versions,
+)
 from placement_advisor.remote_hosts.host_requests import HostRequest
-from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
-from placement_advisor.remote_hosts.versions import own_versions
 
 
 def host(name: str, number: int) -> HostExamined:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.cost.gpu.clock import Clock
-from placement_advisor.cost.gpu.tiles import Tiling
+from placement_advisor.cost.gpu.tiles import Clock, Tiling
 from placement_advisor.machine.gpu_facts import GpuFacts
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from placement_advisor.machine.system import can_have_private_network
-from placement_advisor.machine.this_machine import usable_cores
+from placement_advisor.machine.this_machine import can_have_private_network, usable_cores
 
 needs_private_network = pytest.mark.skipif(
     not can_have_private_network(), reason="this system allows no private network"

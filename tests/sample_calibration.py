@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
-from placement_advisor.machine.calibration import Calibration, MemoryTiming
-from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
+from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
+from placement_advisor.machine.calibration import (
+    BothWaysTiming,
+    Calibration,
+    CopyTiming,
+    MemoryTiming,
+)
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 

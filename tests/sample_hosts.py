@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sample_calibration import copy
 
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
-from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
+from placement_advisor.machine.calibration import AtOnceTiming, BothWaysTiming, CopyTiming
 from placement_advisor.machine.host_figures import (
     HostFigures,
     Reach,
@@ -14,8 +13,8 @@ from placement_advisor.machine.host_figures import (
     Way,
     over_hosts,
 )
-from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
+from placement_advisor.machine.this_machine import core_slots
 
 
 def share(name: str, count: int, *, is_here: bool = False) -> HostShare:

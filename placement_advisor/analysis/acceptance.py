@@ -25,12 +25,12 @@ import numpy as np
 
 from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.tracing import traced_model
-from placement_advisor.cost.gpu.op_costs import kernel_cost
+from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.machine.doctor.finding import DEVICES
 from placement_advisor.machine.gpu_facts import facts_of_card
+from placement_advisor.machine.machine_checks import DEVICES
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
 from placement_advisor.machine.testbed_plan import (
     TestbedKind,
@@ -44,7 +44,7 @@ from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.profile.device_trace import HOST
 from placement_advisor.remote_hosts.host_lock import user_name
-from placement_advisor.remote_hosts.launched_service import LOCALHOST
+from placement_advisor.remote_hosts.services import LOCALHOST
 from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, SilentProgress
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import runner

@@ -59,7 +59,7 @@ from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
 from placement_advisor.errors import AdvisorError, ModelError, TestbedError
-from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,

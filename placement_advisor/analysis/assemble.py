@@ -35,7 +35,7 @@ from placement_advisor.candidates.towers import BATCH_TOWERS
 from placement_advisor.cost.gpu.assumed_times import times_by_gpu
 from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
-from placement_advisor.machine.fingerprints import testbed_fingerprint
+from placement_advisor.machine.calibration import testbed_fingerprint
 from placement_advisor.measurement.invariants import comparison_violations, measurement_violations
 from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
 from placement_advisor.simulator.step_growth import GrowingStep

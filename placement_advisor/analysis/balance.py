@@ -24,23 +24,26 @@ from placement_advisor.candidates.batch_split.plan import (
     shares_of,
 )
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.cost.batch import MAX_MISFIT, split_step
-from placement_advisor.cost.batch_balance import (
+from placement_advisor.cost.batch import (
+    MAX_MISFIT,
     Balance,
+    BatchMemory,
     DeviceSpeed,
+    best_batch,
     best_by_lines,
+    fit_batch_memory,
     largest_alone,
     misfit_of,
     other_batches,
     sizes_to_time,
     speed_of,
+    split_step,
     trimmed_mean,
 )
-from placement_advisor.cost.batch_memory import BatchMemory, best_batch, fit_batch_memory
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
-from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,

@@ -7,11 +7,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.hosts import connect
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
+from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
 from placement_advisor.errors import TestbedError
-from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.files.output import scratch_folder
+from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,

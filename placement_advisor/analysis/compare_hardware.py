@@ -53,7 +53,7 @@ from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, Dat
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
@@ -73,8 +73,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.machine.hierarchy import Machine
-    from placement_advisor.machine.nccl_rings import Ring
+    from placement_advisor.machine.hierarchy import Machine, Ring
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource

@@ -14,19 +14,25 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus, waiting_services
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.clock_range import range_of_pings
-from placement_advisor.machine.doctor.checks import ALLOW_NETWORKS, load_check, memory_check
-from placement_advisor.machine.doctor.finding import Check, State, several
+from placement_advisor.machine.machine_checks import (
+    ALLOW_NETWORKS,
+    Check,
+    State,
+    load_check,
+    memory_check,
+    several,
+)
 from placement_advisor.machine.nvidia import common_name
-from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
+from placement_advisor.machine.this_machine import core_slots
 from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, ChildError, preload
-from placement_advisor.remote_hosts import probe
+from placement_advisor.remote_hosts import host_facts
+from placement_advisor.remote_hosts.host_facts import check_versions
 from placement_advisor.remote_hosts.remote_host import RemoteHost, way_to
-from placement_advisor.remote_hosts.secret import read_secret
-from placement_advisor.remote_hosts.versions import check_versions
+from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
 from placement_advisor.units import NS_PER_S, format_ns
 
@@ -37,9 +43,8 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostOptions
     from placement_advisor.machine.clock_range import ClockRange
     from placement_advisor.processes.calls import Callee, CallFailure
-    from placement_advisor.remote_hosts.host_facts import HostFacts
+    from placement_advisor.remote_hosts.host_facts import HostFacts, NetworkPlace, WayTried
     from placement_advisor.remote_hosts.host_requests import HostRequest
-    from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 
@@ -182,7 +187,8 @@ def _start_workers(
 def _read_networks(reached: list[_Reached]) -> None:
     """Find out about the network of each host, on all of them at once."""
     asked = [
-        (each, each.worker.start(probe.network_place, each.examined.address)) for each in reached
+        (each, each.worker.start(host_facts.network_place, each.examined.address))
+        for each in reached
     ]
     for each, answer in asked:
         try:
@@ -221,20 +227,22 @@ def _try_routes(
     joined = site.join(workers, client, _not_started)
     places = [_host_and_port(address) for address in joined]
     for worker, place in zip(workers, places, strict=True):
-        answering = worker.call(probe.answer_at, *place, time_limit_s=_TRY_LIMIT_S)
+        answering = worker.call(host_facts.answer_at, *place, time_limit_s=_TRY_LIMIT_S)
         expect(answering, _no_worker)
     names = [share.name for share in shares]
     found = []
     for shift in range(1, len(workers)):
         targets = [(i + shift) % len(workers) for i in range(len(workers))]
-        asked = [w.start(probe.try_way, *places[t]) for w, t in zip(workers, targets, strict=True)]
+        asked = [
+            w.start(host_facts.try_way, *places[t]) for w, t in zip(workers, targets, strict=True)
+        ]
         for source, target, answer in zip(names, targets, asked, strict=True):
             tried = expect(answer.wait(time_limit_s=_TRY_LIMIT_S), _no_worker)
             found.append(RouteResult(source=source, target=names[target], tried=tried))
     if client is not None:
         for name, place in zip(names, places, strict=True):
             tried = expect(
-                client.call(probe.try_way, *place, time_limit_s=_TRY_LIMIT_S), _no_worker
+                client.call(host_facts.try_way, *place, time_limit_s=_TRY_LIMIT_S), _no_worker
             )
             found.append(RouteResult(source=THIS_MACHINE, target=name, tried=tried))
     return tuple(found)

@@ -17,16 +17,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.machine.slots import core_slots, gpu_slots
 from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
-from placement_advisor.machine.this_machine import VISIBLE_GPUS, digest
+from placement_advisor.machine.this_machine import VISIBLE_GPUS, core_slots, digest, gpu_slots
 from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts
-from placement_advisor.remote_hosts.launched_service import LOCALHOST
-from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
-from placement_advisor.remote_hosts.secret import read_secret
+from placement_advisor.remote_hosts.services import LOCALHOST, Waiting
+from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
 from placement_advisor.tf.calls import native_step
 
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from placement_advisor.machine.slots import Slot
     from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
+    from placement_advisor.machine.this_machine import Slot
     from placement_advisor.processes.calls import CallFailure
     from placement_advisor.remote_hosts.host_facts import HostFacts
     from placement_advisor.remote_hosts.remote_host import RemoteHost

@@ -20,9 +20,9 @@ from placement_advisor.analysis.runs import ReferenceTimings
 from placement_advisor.analysis.step_costs import MeasuredCosts
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Text, plain, read
-from placement_advisor.files.foreign_json import MisfitError, shown
+from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.graph.placement import read_placement
-from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.testbed.benchmark import EarlierRounds

@@ -27,8 +27,8 @@ from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, D
 from placement_advisor.candidates.batch_split.mirrored_graph import ALL_GATHER, ALL_REDUCE
 from placement_advisor.candidates.batch_split.split_graph import SPREAD
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.cost.batch_memory import fit_batch_memory
-from placement_advisor.cost.rings import (
+from placement_advisor.cost.batch import fit_batch_memory
+from placement_advisor.cost.collectives import (
     ALL_DEVICES,
     between_hosts,
     collective_costs,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op import Op
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.machine.nccl_rings import Ring
+    from placement_advisor.machine.hierarchy import Ring
     from placement_advisor.simulator.arrays import ScheduleArrays
 
     Ints: TypeAlias = NDArray[np.int64]

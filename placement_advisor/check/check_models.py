@@ -28,8 +28,7 @@ from placement_advisor.check.problems import CheckResult, ModelResult, Status
 from placement_advisor.check.project_files import CONFIG_FILE, lock_text, read_lock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output import holding, output_file
-from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.files.output import holding, output_file, scratch_folder
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph, load_graph
 from placement_advisor.machine.testbed_plan import plan_testbed, with_network

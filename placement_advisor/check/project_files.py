@@ -38,8 +38,15 @@ from placement_advisor.files.contract import (
     value_in,
     value_of,
 )
-from placement_advisor.files.foreign_json import MisfitError, content, shown, within
-from placement_advisor.files.foreign_toml import line_of, parse, told
+from placement_advisor.files.untrusted import (
+    MisfitError,
+    line_of,
+    parse_toml,
+    read_text_bytes,
+    shown,
+    told,
+    within,
+)
 from placement_advisor.units import parse_bytes, parse_share
 
 if TYPE_CHECKING:
@@ -148,7 +155,7 @@ def read_config(path: Path) -> CheckConfig:
         AdvisorError: it cannot be read, or does not say what to check.
     """
     try:
-        document = parse(data := content(path), _MAX_LINE_CHARS)
+        document = parse_toml(data := read_text_bytes(path), _MAX_LINE_CHARS)
     except MisfitError as misfit:
         raise AdvisorError(told(str(path), misfit)) from None
     tools = document.get("tool")
@@ -233,7 +240,7 @@ def read_lock(path: Path) -> dict[str, Record]:
     if not path.exists():
         return {}
     try:
-        data = content(path)
+        data = read_text_bytes(path)
         if conflict := _CONFLICT.search(data):
             line = data.count(b"\n", 0, conflict.start()) + 1
             raise AdvisorError(

@@ -9,34 +9,31 @@ from typing import Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.host_options import (
+from placement_advisor.cli.console import print_json, progress, say
+from placement_advisor.cli.options import (
+    BatchSize,
+    CaptureTimeout,
     HostFile,
     HostLink,
     Hosts,
     Launch,
-    Secret,
-    hosts_asked,
-    refuse_beside_hosts,
-)
-from placement_advisor.cli.output_streams import print_json, say
-from placement_advisor.cli.progress import progress
-from placement_advisor.cli.run import train
-from placement_advisor.cli.show import Verbose, print_analysis
-from placement_advisor.cli.source_options import (
-    BatchSize,
-    CaptureTimeout,
     ModeChoice,
     Model,
     Module,
     OpenPorts,
     Outputs,
     Quiet,
+    Secret,
     Step,
     TimeLimit,
+    hosts_asked,
     model_source,
+    refuse_beside_hosts,
     split_names,
     split_ratios,
 )
+from placement_advisor.cli.results import Verbose, print_analysis
+from placement_advisor.cli.run import train
 from placement_advisor.errors import AdvisorError
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
 

@@ -11,25 +11,13 @@ import typer
 
 from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
-from placement_advisor.cli.balance import balance
-from placement_advisor.cli.calibrate import calibrate
-from placement_advisor.cli.check import check
-from placement_advisor.cli.compare_hardware import compare_hardware
-from placement_advisor.cli.diff import diff
-from placement_advisor.cli.doctor import doctor
-from placement_advisor.cli.explain import explain
-from placement_advisor.cli.graph import graph
-from placement_advisor.cli.hardware import hardware
-from placement_advisor.cli.output_streams import ReaderGoneError, harmless, open_streams, say
-from placement_advisor.cli.profile import profile
-from placement_advisor.cli.report import report
+from placement_advisor.cli.check import check, explain
+from placement_advisor.cli.console import ReaderGoneError, harmless, open_streams, say
+from placement_advisor.cli.graphs import graph, search, simulate, trace
+from placement_advisor.cli.machines import balance, calibrate, compare_hardware, doctor, hardware
+from placement_advisor.cli.options import OfScript
+from placement_advisor.cli.results import diff, profile, report, show, view
 from placement_advisor.cli.run import run
-from placement_advisor.cli.search import search
-from placement_advisor.cli.show import show
-from placement_advisor.cli.simulate import simulate
-from placement_advisor.cli.source_options import OfScript
-from placement_advisor.cli.trace import trace
-from placement_advisor.cli.view import view
 from placement_advisor.cli.worker import worker
 from placement_advisor.errors import AdvisorError, full_disk
 

@@ -1,4 +1,4 @@
-"""`advisor check`: the placements of a project against its lock file."""
+"""`advisor check`: a project's placements against its lock file; `explain`: what a code means."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor.cli.progress import progress
-from placement_advisor.cli.source_options import (  # noqa: TC001 - typer reads it
-    OpenPorts,
-    Quiet,
-    TimeLimit,
-)
+from placement_advisor.cli.console import progress
+from placement_advisor.cli.options import OpenPorts, Quiet, TimeLimit
 from placement_advisor.defaults import TIME_LIMIT_S
 from placement_advisor.errors import AdvisorError
 
@@ -211,3 +207,67 @@ def _in_repository(result: CheckResult, root: Path) -> CheckResult:
     checkout = workspace if workspace in around else folder
     repository = next((p for p in around if (p / ".git").exists()), checkout)
     return result.within(folder.relative_to(repository))
+
+
+def explain(
+    code: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CODE]",
+            help="A finding or a check's problem, by code or name, such as PA101, batch-too-small "
+            "or slower-step.",
+        ),
+    ] = None,
+) -> None:
+    """Tell what a code means, when it is found and what to do; without one, list all."""
+    if code is None:
+        _list()
+        return
+    text = _page(code)
+    if not sys.stdout.isatty():
+        sys.stdout.write(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
+def _list() -> None:
+    from placement_advisor.analysis.findings.rules import RULES
+    from placement_advisor.check.problems import EXPLANATIONS
+
+    findings = {rule.code for rule in RULES}
+    problems = {code: told for code, told in EXPLANATIONS.items() if code not in findings}
+    width = max(map(len, problems))
+    print("Findings of advisor analyze:")
+    for rule in RULES:
+        print(f"  {rule.code}  {rule.name}")
+    print("\nProblems of advisor check, where findings count too:")
+    for code, told in problems.items():
+        print(f"  {code:<{width}}  {told.title}")
+
+
+def _page(code: str) -> str:
+    """Return the page of a code or a name, whatever its case.
+
+    Raises:
+        AdvisorError: nothing is called so.
+    """
+    from placement_advisor.analysis.findings import rules
+    from placement_advisor.analysis.findings.rules import RULES
+    from placement_advisor.check.problems import EXPLANATIONS, problem_page
+
+    if code.upper() in {rule.code for rule in RULES}:
+        return rules.finding_page(code)
+    word = code.lower()
+    # A problem of a check may be called as the finding that it is about.
+    pages = [problem_page(word)] if word in EXPLANATIONS else []
+    pages += [rules.finding_page(rule.code) for rule in RULES if word == rule.name]
+    if pages:
+        return "\n".join(pages)
+    known = [*(rule.code for rule in RULES), *(name for name in EXPLANATIONS if name.islower())]
+    raise AdvisorError(
+        f"no finding and no problem of a check is called {code!r}; there are {', '.join(known)}",
+        hint="`advisor explain` lists them with their names",
+    )

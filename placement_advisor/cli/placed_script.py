@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.cli.output_streams import say
+from placement_advisor.cli.console import say
 from placement_advisor.errors import AdvisorError
 from placement_advisor.processes.calls import is_ours
 from placement_advisor.report.split_plan import keep_training

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.output_streams import say
-from placement_advisor.cli.source_options import Module, script_arguments
+from placement_advisor.cli.console import say
+from placement_advisor.cli.options import Module, script_arguments
 from placement_advisor.errors import AdvisorError
 from placement_advisor.tf.load.model_source import module_path
 

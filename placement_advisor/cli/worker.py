@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from functools import partial
-from pathlib import Path  # noqa: TC003 - Typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor.cli.output_streams import say
+from placement_advisor.cli.console import say
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def worker(
 
 
 def _make_secret(path: Path) -> None:
-    from placement_advisor.remote_hosts.secret import write_secret
+    from placement_advisor.remote_hosts.tls import write_secret
 
     write_secret(path)
     say(
@@ -88,16 +88,16 @@ def _make_secret(path: Path) -> None:
 def _serve_standard_streams() -> None:
     if os.isatty(_STANDARD_INPUT):
         raise AdvisorError("worker --stdio: a terminal cannot give orders", hint=_HINT)
-    from placement_advisor.remote_hosts.byte_streams import take_standard_streams
+    from placement_advisor.remote_hosts.conversation import take_standard_streams
     from placement_advisor.remote_hosts.service import serve
 
     serve(take_standard_streams())
 
 
 def _wait_for_analyses(place: str, secret: Path | None, *, everywhere: bool) -> None:
-    from placement_advisor.files.own_folders import scratch_folder
-    from placement_advisor.remote_hosts.control_port import check_may_listen, parse_place, wait
-    from placement_advisor.remote_hosts.secret import read_secret
+    from placement_advisor.files.output import scratch_folder
+    from placement_advisor.remote_hosts.relay import check_may_listen, parse_place, wait
+    from placement_advisor.remote_hosts.tls import read_secret
 
     address, port = parse_place(place)
     if secret is None:
@@ -118,7 +118,7 @@ def _wait_for_analyses(place: str, secret: Path | None, *, everywhere: bool) -> 
 
 
 def _serve(connection: socket.socket, relay_folder: Path) -> None:
-    from placement_advisor.remote_hosts.byte_streams import PipeStream
+    from placement_advisor.remote_hosts.conversation import PipeStream
     from placement_advisor.remote_hosts.service import serve
 
     descriptor = connection.detach()

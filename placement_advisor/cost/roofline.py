@@ -1,31 +1,19 @@
 """Op costs from flops, bytes and dimensions alone, for when no step may run.
 
-Model: an op takes the longer of its arithmetic and its memory traffic at the device's bandwidth.
-Arithmetic runs at the device's peak: matrix products and convolutions at that of its matrix units,
-if it has some, and on a CPU each kind at the share that its kernels can reach (`ceilings.py`).
-On a GPU whose datasheet is known, an op that is one kernel with a known time takes that
-(`gpu/op_costs.py`), and memory gives the share of its bandwidth that copies reach.
-What TensorFlow fuses on a GPU by default takes no time of its own (`gpu/fusions.py`).
-Launch overheads are not in the table: they belong to the device, and the simulator adds them once
-per op. In a loop or conditional, each of its ops has one; the table has those beyond the first.
-Where some of these ops have no kernel for the device, what crosses to its host and back is added.
-
-Left out: caches, small sizes at which kernels do not reach their ceiling, padding. A roofline is
-a lower limit of a real op's time, and orders ops better than it times them.
-
-Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1498765.1498785.
+A CPU reaches a share of its peak by kind of kernel. On a GPU, ops that TensorFlow fuses run
+in the kernel of another op. After Williams, Waterman and Patterson, Roofline, CACM 2009.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.cost.ceilings import CPU_PEAK_SHARES
-from placement_advisor.cost.gpu.fusions import fused_into_convolutions
-from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
-from placement_advisor.cost.gpu.op_costs import kernel_cost
+from placement_advisor.cost.gpu.kernel_times import kernel_cost, reached_bandwidth
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op_work import elementwise, layers, movement
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, KernelFamily
+from placement_advisor.graph.op_work.movement import SPARSE_SEGMENTS
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.gpu_facts import gpu_facts
@@ -34,12 +22,111 @@ from placement_advisor.units import NS_PER_S
 if TYPE_CHECKING:
     from placement_advisor.graph.op import Inside, Op
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_work.kernels import Kernel
+
+
+# Eigen's products of matrices, which triangular solutions call in place of oneDNN's: 51 to 78 of
+# 132 Gflop/s.
+PLAIN_PRODUCT_SHARE = 1 / 2
+# The same for many small matrices, with operands that Einsum transposes first: 4 to 30 of 150
+# Gflop/s on the shapes of attention.
+BATCHED_PRODUCT_SHARE = 1 / 5
+# Vectorised, but along rows: 12 to 40 of 131 Gop/s at rows of 100 and more, less below.
+SHORT_ROW_SHARE = 1 / 8
+# One number at a time in place of 16: loops over library functions, generators, unblocked
+# factorisations, texts. Measured 4 to 16 Gop/s.
+SCALAR_SHARE = 1 / 16
+# The same, and a comparison with the label for each number: 3.9 of 131 Gop/s.
+LABELLED_SHARE = SCALAR_SHARE / 2
+# Scalar, and about a dozen operations for addresses and bounds around each counted one: Eigen
+# evaluates a row of a tensor as an expression, element by element. Measured 0.5 to 1.2 Gop/s.
+INDEXED_SHARE = SCALAR_SHARE / 12
+# Each operation waits for the one before it or for a branch that depends on the data, about 10
+# cycles, in which the vector units would do 640 flops. Measured 0.1 to 0.2 Gop/s.
+SERIAL_SHARE = 1 / 640
+
+_COMBINATIONS = ("Add", "Sub", "Min", "Max")
+_SPARSE_UPDATES = (
+    "Adadelta Adagrad AdagradDA AdagradV2 CenteredRMSProp Ftrl FtrlV2 KerasMomentum Momentum "
+    "ProximalAdagrad ProximalGradientDescent RMSProp"
+)
+_SCALAR = """
+Betainc Cosh Digamma Erfinv Expm1 FloorMod Igamma IgammaGradA Igammac Lgamma Mod Ndtri Polygamma Pow
+Sinh SoftmaxCrossEntropyWithLogits Softplus Tan TruncateMod Zeta CombinedNonMaxSuppression
+NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5
+"""
+_INDEXED = (
+    "ArgMax ArgMin Bincount CTCLoss CTCLossV2 DenseBincount ScatterNd SparseTensorDenseMatMul"
+)
+_SERIAL = "Bucketize Cumprod Cumsum LowerBound NthElement TopK TopKV2 UpperBound Where"
+
+CPU_PEAK_SHARES: dict[str, float] = {
+    **dict.fromkeys(
+        (*layers.LINEAR_ALGEBRA_FORMULAS, *elementwise.RANDOM_FORMULAS, *movement.TEXT_FORMULAS),
+        SCALAR_SHARE,
+    ),
+    "MatrixTriangularSolve": PLAIN_PRODUCT_SHARE,
+    "Einsum": BATCHED_PRODUCT_SHARE,
+    "SparseSoftmaxCrossEntropyWithLogits": LABELLED_SHARE,
+    **dict.fromkeys(("Softmax", "LogSoftmax"), SHORT_ROW_SHARE),
+    **dict.fromkeys(_SCALAR.split(), SCALAR_SHARE),
+    **{f"ResourceSparseApply{name}": SCALAR_SHARE for name in _SPARSE_UPDATES.split()},
+    **dict.fromkeys(_INDEXED.split(), INDEXED_SHARE),
+    **{f"UnsortedSegment{name}": INDEXED_SHARE for name in ("Sum", "Max", "Min", "Prod")},
+    **{
+        f"{name}{form}": INDEXED_SHARE
+        for name in SPARSE_SEGMENTS
+        for form in ("", "WithNumSegments", "Grad", "GradV2")
+    },
+    **{f"ResourceScatter{name}": INDEXED_SHARE for name in (*_COMBINATIONS, "Mul", "Div")},
+    **{f"TensorScatter{name}": INDEXED_SHARE for name in _COMBINATIONS},
+    **{f"ResourceScatterNd{name}": INDEXED_SHARE for name in _COMBINATIONS},
+    **dict.fromkeys(_SERIAL.split(), SERIAL_SHARE),
+}
+
+
+_FLOAT32 = frozenset({Arithmetic.DEFAULT, Arithmetic.FLOAT32})
+
+
+def fused_into_convolutions(graph: OpGraph) -> frozenset[str]:
+    """Return the names of ops that take no time of their own."""
+    fused: set[str] = set()
+    for op in graph.ops:
+        if op.kind != "Conv2D" or op.kernel is None or not _is_fused_kind(op.kernel):
+            continue
+        bias = _only_reader(graph, op, "BiasAdd")
+        relu = None if bias is None else _only_reader(graph, bias, "Relu")
+        if bias is not None and relu is not None and not _is_ordered(graph, relu):
+            fused |= {bias.name, relu.name}
+    return frozenset(fused)
+
+
+def _is_fused_kind(kernel: Kernel) -> bool:
+    if kernel.arithmetic not in _FLOAT32:
+        return False
+    sizes = dict(zip(DIMENSIONS[KernelFamily.CONV], kernel.dims, strict=True))
+    return sizes["filter_height"] > 1 and sizes["filter_width"] > 1
+
+
+def _only_reader(graph: OpGraph, op: Op, kind: str) -> Op | None:
+    """Return what reads an op, None if it is of another kind, one of several, or ordered."""
+    readers = graph.outputs_of(op.name)
+    if len(readers) != 1 or _is_ordered(graph, op):
+        return None
+    reader = graph.op(readers[0].consumer)
+    return reader if reader.kind == kind else None
+
+
+def _is_ordered(graph: OpGraph, op: Op) -> bool:
+    edges = (*graph.inputs_of(op.name), *graph.outputs_of(op.name))
+    return any(edge.is_control for edge in edges)
+
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
 # flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less
 # than one core draws alone (19 to 30 GB/s in docs/figures.md), as its neighbours work too. 5 µs is
 # what TensorFlow's executor spends on an op beside its kernel, on a busy machine; on a quiet one
-# about half of it (`tests/benchmarks/launches.py`).
+# about half of it (`launches`, before 0.2).
 STAND_IN_CPU = Device(
     name="worker:0",
     kind="CPU",

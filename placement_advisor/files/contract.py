@@ -43,16 +43,17 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from placement_advisor.files.foreign_json import (
+from placement_advisor.files.untrusted import (
+    MAX_BYTES,
     MAX_INTEGER,
+    MAX_NS,
     MAX_TEXT_CHARS,
     MAX_VALUES,
     MisfitError,
     check_size,
-    content,
+    read_text_bytes,
     shown,
 )
-from placement_advisor.files.limits import MAX_BYTES, MAX_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +155,7 @@ def read(kind: type[T], path: Path) -> T:
     Raises:
         MisfitError: it cannot be read, or holds none.
     """
-    return value_of(kind, content(path))
+    return value_of(kind, read_text_bytes(path))
 
 
 def value_of(kind: type[T], data: bytes) -> T:

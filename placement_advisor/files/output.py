@@ -1,26 +1,138 @@
-"""What a command leaves behind, a file or a folder: complete, or as it was before.
-
-A folder's content is written into a hidden folder inside and moved up at the end, so the folder may
-be a mount point, a link or the current one. What else lies in the folder of an earlier analysis
-stays. Of two analyses that end in the same folder at the same moment, one replaces the other. Left
-out: a command killed by SIGKILL in the fraction of a millisecond in which the content is moved, and
-two hosts that end in the same folder at the same moment.
-"""
+"""Where outputs go: a file or folder is complete or as it was; temporary and cache folders."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import NO_ROOM, AdvisorError
-from placement_advisor.files.log_files import LOG_FOLDER, RUNS_FOLDER
-from placement_advisor.files.own_folders import HIDDEN, check_owned, own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+
+# What the tab Placement shows.
+LOG_FOLDER = "tensorboard"
+# What the other tabs show: a folder for each candidate.
+RUNS_FOLDER = "runs"
+# Which profiles there may be of a candidate: recorded ones, a simulated step, both side by side.
+MEASURED, SIMULATED, BOTH = "measured", "simulated", "both"
+# In `LOG_FOLDER`: what is shown first.
+OVERVIEW = "plugins/placement/analysis.json"
+# There too: a file for each candidate, with its timelines and copies.
+DETAILS = "plugins/placement/candidates"
+
+
+def profile_run(candidate: str, which: str) -> str:
+    """Return the folder, of the output, with profiles of a candidate, one for each process."""
+    return f"{RUNS_FOLDER}/{candidate}/plugins/profile/{which}"
+
+
+# As a folder it holds nothing and takes nothing.
+NOWHERE = Path(os.devnull)
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder; `NOWHERE` without a home, as in a container's user id.
+
+    A relative path is none: it would lead to the current folder, which may be a stranger's.
+    """
+    at_home = os.path.expanduser("~/.cache")  # noqa: PTH111 - Path's raises without a home
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or at_home)
+    return folder if folder.is_absolute() else NOWHERE
+
+
+# How the names of these folders begin.
+HIDDEN = ".advisor-"
+_LOCK = ".owner"
+# With the descriptors of their lock files.
+_owned: dict[Path, int] = {}
+
+
+@contextlib.contextmanager
+def own_folder(parent: Path) -> Iterator[Path]:
+    """Give a new folder in another one, for this process alone; it is gone after the block.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for folder in parent.glob(f"{HIDDEN}*"):
+        remove_if_left_behind(folder)
+    folder = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=parent))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        lock = os.open(folder / f"{_LOCK}-new", os.O_CREAT | os.O_RDWR, 0o600)
+        stack.callback(os.close, lock)
+        with contextlib.suppress(OSError):  # No locks on this file system.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Only now: nobody may find it unlocked.
+            (folder / f"{_LOCK}-new").rename(folder / _LOCK)
+        _owned[folder] = lock
+        stack.callback(_owned.pop, folder)
+        yield folder
+
+
+def check_owned(folder: Path) -> None:
+    """Check that a folder is the one that was made.
+
+    Raises:
+        AdvisorError: others have removed it.
+    """
+    # Another folder of that name may stand there now; of the lock file there is but one.
+    if os.fstat(_owned[folder]).st_nlink == 0:
+        raise AdvisorError(
+            f"{folder.parent}: was removed while it was written to",
+            hint="start again, and leave the folder alone until the command ends",
+        )
+
+
+def scratch_folder() -> contextlib.AbstractContextManager[Path]:
+    """Give a new folder for what is needed for a while, as `own_folder` does.
+
+    Raises:
+        AdvisorError: there is no place for one.
+    """
+    try:
+        return own_folder(Path(tempfile.gettempdir()))
+    except FileNotFoundError as error:
+        raise AdvisorError(
+            f"temporary files cannot be written anywhere: {error.strerror}",
+            hint="name a folder for them with TMPDIR",
+        ) from None
+
+
+def owned_folders() -> list[str]:
+    """Return the folders that this process has now."""
+    return sorted(str(folder.absolute()) for folder in _owned)
+
+
+def is_left_behind(folder: Path) -> bool:
+    """Return whether the owner of a folder has ended without removing it."""
+    try:
+        # Whatever else may lie there under that name: it is neither followed nor waited for.
+        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def remove_if_left_behind(folder: Path) -> None:
+    """Remove a folder of this user's whose owner has ended."""
+    with contextlib.suppress(OSError):
+        if folder.stat(follow_symlinks=False).st_uid == os.geteuid() and is_left_behind(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
 
 _NAME = "file"
 # What an analysis writes; an earlier one's is replaced as a whole.

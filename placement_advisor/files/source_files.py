@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from placement_advisor.files import foreign_file
+from placement_advisor.files import untrusted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ class SourceFiles:
 
     def _read(self, file: str) -> list[str]:
         try:
-            data = foreign_file.content(self._root / file, _MAX_BYTES)
+            data = untrusted.read_plain(self._root / file, _MAX_BYTES)
         except (OSError, ValueError):
             return []
         return data.decode(errors="replace").splitlines()

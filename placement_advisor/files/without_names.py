@@ -24,7 +24,7 @@ _IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutNames:
+class Redactor:
     """What takes names out of texts; ``names`` has what is put in place of each."""
 
     names: Mapping[str, str]

@@ -32,11 +32,11 @@ from placement_advisor.files.contract import (
     value_from,
     value_in,
 )
-from placement_advisor.files.foreign_json import (
+from placement_advisor.files.untrusted import (
     MAX_TEXT_BYTES,
     MisfitError,
-    content,
-    parse,
+    parse_json,
+    read_text_bytes,
     shown,
     within,
 )
@@ -184,7 +184,7 @@ def read_graph(path: Path) -> GraphFile:
         AdvisorError: it cannot be read, or is none that `write_graph` could have written.
     """
     try:
-        document = value_from(dict[str, Any], parse(_unpacked(path)))
+        document = value_from(dict[str, Any], parse_json(_unpacked(path)))
         rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
         beside = value_in(_Beside, rest)
         ops = _rows(document, "ops", Op)
@@ -228,7 +228,7 @@ def _op_row(op: Op) -> dict[str, Any]:
 
 def _unpacked(path: Path) -> bytes:
     """Return what a gzip file holds, unpacked up to the size that any text may have."""
-    packed = content(path)
+    packed = read_text_bytes(path)
     unpacking = zlib.decompressobj(_GZIP_WBITS)
     try:
         unpacked = unpacking.decompress(packed, MAX_TEXT_BYTES + 1)

@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, Strict
 
 from placement_advisor.files.contract import Bytes, Count, Rows, Text, What
-from placement_advisor.files.foreign_json import MAX_INTEGER
+from placement_advisor.files.untrusted import MAX_INTEGER
 from placement_advisor.graph.op_work.kernels import Kernel
 from placement_advisor.graph.op_work.signature import WorkBasis
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.limits import MAX_BYTES, MAX_TOTAL_BYTES
+from placement_advisor.files.untrusted import MAX_BYTES, MAX_TOTAL_BYTES
 from placement_advisor.graph.digraph import find_cycle, topological_order
 from placement_advisor.graph.graph_file import (
     from_networkx,

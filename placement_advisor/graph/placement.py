@@ -20,7 +20,7 @@ from pydantic import Field
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.files.contract import STRICT, ByName, Rows, Text, Version, like, plain, read
-from placement_advisor.files.foreign_json import MisfitError, shown
+from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.graph.graph_file import TracedAs
 from placement_advisor.graph.identities import Fingerprint, Identities, identities

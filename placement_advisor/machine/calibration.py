@@ -1,8 +1,6 @@
 """What was measured of a testbed, apart from any model, and the file that keeps it.
 
-A calibration holds for one machine, one kind of testbed and one version of TensorFlow: their
-fingerprint names its file in the user's cache directory. A file that cannot be read is as good as
-none, since measuring again is cheap. Left out: tidying up; files of other versions stay.
+Figures compare where fingerprints of their testbeds are equal.
 """
 
 from __future__ import annotations
@@ -12,18 +10,19 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, permutations
+from importlib.metadata import version
+from itertools import chain, combinations, permutations
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from pydantic import BeforeValidator, PlainSerializer, Strict
 from pydantic_core import from_json
 
-from placement_advisor.files.cache_folder import cache_folder
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
+    Bytes,
     NotNegative,
     Ns,
     Rows,
@@ -32,11 +31,79 @@ from placement_advisor.files.contract import (
     like,
     read,
 )
-from placement_advisor.files.foreign_json import MisfitError
-from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.files.output import cache_folder
+from placement_advisor.files.untrusted import MAX_NS, MisfitError
+from placement_advisor.machine.this_machine import digest, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from placement_advisor.machine.testbed_plan import HostShare, TestbedPlan
+
+
+# In a noisy minute it is negative; what uses it leaves that out.
+Difference = Annotated[int, Ge(-MAX_NS), Le(MAX_NS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTiming:
+    """A copy of one size: its time between idle devices, and the core time at its ends.
+
+    The core times are None where they were not measured: devices that are no processes of their
+    own have none.
+    """
+
+    size_bytes: Bytes
+    copy_ns: Difference
+    send_ns: Ns | None
+    receive_ns: Ns | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BothWaysTiming:
+    """Many copies of one size between two devices: one way, and as many each way at once.
+
+    ``one_way_ns`` is what one more tensor adds to a step in which all go one way, the mean of
+    both directions; ``both_ways_ns`` what one more tensor each way adds where they meet.
+    """
+
+    size_bytes: Bytes
+    one_way_ns: Difference
+    both_ways_ns: Difference
+
+    @property
+    def ratio(self) -> float | None:
+        """1 where the directions do not hinder each other, 2 where they take turns.
+
+        None where a difference of times came out negative, in a noisy minute.
+        """
+        return _ratio(self.both_ways_ns, self.one_way_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtOnceTiming:
+    """Many copies of one size from one host to another: of one pair of devices, and of two at once.
+
+    ``one_pair_ns`` is what one more tensor adds to a step in which all are of the first pair,
+    ``two_pairs_ns`` what one more tensor of each pair adds.
+    """
+
+    size_bytes: Bytes
+    one_pair_ns: Difference
+    two_pairs_ns: Difference
+
+    @property
+    def ratio(self) -> float | None:
+        """1 where the pairs do not hinder each other, 2 where they share one wire.
+
+        None where a difference of times came out negative, in a noisy minute.
+        """
+        return _ratio(self.two_pairs_ns, self.one_pair_ns)
+
+
+def _ratio(together_ns: int, alone_ns: int) -> float | None:
+    return together_ns / alone_ns if together_ns > 0 and alone_ns > 0 else None
+
 
 # Part of the names of files. Change it with whatever makes older figures wrong or files unreadable:
 # how they are measured counts too.
@@ -258,3 +325,57 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
 def calibrations_folder() -> Path:
     """Return the folder in which calibrations are kept."""
     return cache_folder() / "placement-advisor" / "calibrations"
+
+
+def testbed_fingerprint(plan: TestbedPlan) -> str:
+    """Return a hash of all that figures of this testbed depend on; others do not compare.
+
+    Raises:
+        PackageNotFoundError: there is no TensorFlow.
+    """
+    devices = (device.name for device in plan.devices)
+    hosts = (host.fingerprint for host in plan.hosts)
+    link = () if plan.link is None else (plan.link.value,)
+    return fingerprint((plan.kind.value, *devices, version("tensorflow"), *hosts, *link))
+
+
+def calibration_fingerprint(plan: TestbedPlan) -> str:
+    """Return the name under which a calibration is kept: the system's scheduler matters to it.
+
+    Of several hosts none is kept as a whole: it is made of parts, which this names together.
+
+    Raises:
+        PackageNotFoundError: there is no TensorFlow.
+    """
+    if plan.hosts:
+        routes = (route_fingerprint(plan, *pair) for pair in combinations(plan.hosts, 2))
+        return digest((*(host_fingerprint(plan, host) for host in plan.hosts), *routes))
+    return fingerprint((testbed_fingerprint(plan), os.uname().release, str(SCHEMA_VERSION)))
+
+
+def host_fingerprint(plan: TestbedPlan, host: HostShare) -> str:
+    """Return the name under which figures of one of several hosts are kept.
+
+    What the first host takes to drive steps depends on this machine too. Names of hosts are no
+    part of it: a user may call them whatever he likes.
+
+    Raises:
+        PackageNotFoundError: there is no TensorFlow.
+    """
+    of = ("host", *_of(plan), host.fingerprint, host.address, str(len(host.slots)))
+    return fingerprint(of) if host == plan.hosts[0] else digest(of)
+
+
+def route_fingerprint(plan: TestbedPlan, one: HostShare, other: HostShare) -> str:
+    """Return the name under which figures of the ways between two of several hosts are kept.
+
+    Raises:
+        PackageNotFoundError: there is no TensorFlow.
+    """
+    ends = [(h.fingerprint, h.address, f"{len(h.slots) > 1} {h.lends_all}") for h in (one, other)]
+    drives = str(one == plan.hosts[0])
+    return digest(("route", *_of(plan), *ends[0], *ends[1], drives))
+
+
+def _of(plan: TestbedPlan) -> tuple[str, ...]:
+    return str(plan.link), version("tensorflow"), str(SCHEMA_VERSION)

@@ -28,9 +28,14 @@ from placement_advisor.files.contract import (
     What,
     value_in,
 )
-from placement_advisor.files.foreign_json import MisfitError, content, shown
-from placement_advisor.files.foreign_toml import parse, told
-from placement_advisor.files.limits import MAX_BYTES
+from placement_advisor.files.untrusted import (
+    MAX_BYTES,
+    MisfitError,
+    parse_toml,
+    read_text_bytes,
+    shown,
+    told,
+)
 from placement_advisor.machine.devices import (
     Basis,
     BytesPerS,
@@ -43,8 +48,7 @@ from placement_advisor.machine.devices import (
     ShortNs,
 )
 from placement_advisor.machine.gpu_facts import gpu_facts
-from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine
-from placement_advisor.machine.nccl_rings import Ring
+from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine, Ring
 from placement_advisor.machine.presets import (
     LEVELS_ARE_COMPARED,
     MAX_DEVICES,
@@ -300,7 +304,7 @@ def read_cluster(data: bytes, where: str) -> Cluster:
 
 def _content(path: Path) -> bytes:
     try:
-        return content(path)
+        return read_text_bytes(path)
     except MisfitError as misfit:
         raise AdvisorError(f"{path}: {misfit}") from None
 
@@ -308,7 +312,7 @@ def _content(path: Path) -> bytes:
 def _read(data: bytes, where: str) -> Machine:
     parsed = b""
     try:
-        document, parsed = parse(data), data
+        document, parsed = parse_toml(data), data
         return value_in(_File, document).machine(where)
     except MisfitError as misfit:
         raise AdvisorError(told(where, misfit, parsed), hint=_HINT) from None

@@ -1,22 +1,15 @@
-"""Machines of many equal hosts, in levels: `8x(16x(8xH100-NVLink4)-8xInfiniBand400)-Ethernet100`.
+"""Machines of many equal hosts, in levels, and the rings and trees that NCCL lays through them.
 
-Model: the innermost brackets hold a host, as `read_hardware` takes it. Each bracket around it is a
-level: a `Ring` of so many equal members, each with an uplink of its own to the others, which all
-devices of the member share. Several equal wires make one uplink: `8xInfiniBand400` is one
-for each of eight devices. Figures of one's own, and what joins all uplinks, stand in a cluster file
-(`cluster_file.py`).
-
-Left out: other jobs on the uplinks.
+An example is `8x(16x(8xH100-NVLink4)-8xInfiniBand400)`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
-from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import (
     check_length,
     hardware_figures,
@@ -25,9 +18,61 @@ from placement_advisor.machine.presets import (
     read_hardware,
     refused,
 )
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclProtocol:
+    """How NCCL sends: once ``start_ns``, ``hop_ns`` for each hop, and bytes ``sent`` times."""
+
+    start_ns: int
+    hop_ns: int
+    sent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """``members`` that exchange: devices of a cluster, hosts of a group, or groups.
+
+    What leads out of each carries ``bandwidth_bytes_per_s`` one way, what joins all of them
+    ``core_bandwidth_bytes_per_s``, and a hop takes a message at least. ``has_trees`` where NCCL may
+    lay trees through them instead: between hosts.
+    """
+
+    members: int
+    bandwidth_bytes_per_s: float
+    core_bandwidth_bytes_per_s: float = inf
+    message_ns: int = 0
+    has_trees: bool = False
+
+    def reduce_ns(self, size_bytes: int, protocol: NcclProtocol) -> float:
+        """Return how long an all-reduce of a tensor takes, without its start."""
+        hop_ns = max(protocol.hop_ns, self.message_ns)
+        further = self.members - 1
+        sent_bytes = size_bytes * protocol.sent
+        all_bytes = 2 * further * sent_bytes
+        ring_ns = 2 * further * hop_ns + self._carried_ns(all_bytes / self.members, all_bytes)
+        if not self.has_trees:
+            return ring_ns
+        depth = further.bit_length()
+        return min(ring_ns, 2 * depth * hop_ns + self._carried_ns(2 * sent_bytes, all_bytes))
+
+    def gather_ns(self, all_bytes: int, protocol: NcclProtocol) -> float:
+        """Return how long it takes until each has what all have together, without the start."""
+        further = self.members - 1
+        sent_bytes = further * all_bytes * protocol.sent
+        hops_ns = further * max(protocol.hop_ns, self.message_ns)
+        return hops_ns + self._carried_ns(sent_bytes / self.members, sent_bytes)
+
+    def _carried_ns(self, member_bytes: float, all_bytes: float) -> float:
+        """Return how long bytes take that leave a member, and those of all through the core."""
+        member_s = member_bytes / self.bandwidth_bytes_per_s
+        core_s = all_bytes / self.core_bandwidth_bytes_per_s
+        return max(member_s, core_s) * NS_PER_S
+
 
 # Far more than anybody trains one model on, and still a number whose products are exact.
 MAX_IN_LEVELS = 1 << 20

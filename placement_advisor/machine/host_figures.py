@@ -1,26 +1,30 @@
-"""What was measured of hosts and of the ways between them, and a testbed put together from it.
-
-Model: devices of one host are alike towards others, so that the way from one host to another is
-measured between the first device of each, and within a host between its first two.
-
-Left out: that devices of one host may differ towards others, such as those of two sockets with a
-network card each.
-"""
+"""What was measured of hosts and of the routes between them, and the files that keep it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from placement_advisor.files.contract import STRICT, NotNegative, Ns, Rows
-from placement_advisor.machine.calibration import Calibration, Network
-from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.files.contract import STRICT, NotNegative, Ns, Rows, read
+from placement_advisor.files.untrusted import MisfitError
+from placement_advisor.machine.calibration import (
+    AtOnceTiming,
+    BothWaysTiming,
+    Calibration,
+    CopyTiming,
+    Network,
+    calibrations_folder,
+    host_fingerprint,
+    keep,
+    route_fingerprint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from placement_advisor.machine.testbed_plan import HostShare
+    from placement_advisor.machine.testbed_plan import HostShare, TestbedPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +138,62 @@ def over_hosts(
             at_once=at_once,
         ),
     )
+
+
+T = TypeVar("T")
+
+
+def keep_host(figures: HostFigures, plan: TestbedPlan, host: HostShare) -> Path:
+    """Keep the figures of a host for runs to come; return their file.
+
+    Raises:
+        OSError: the cache directory cannot be written.
+    """
+    return keep(figures, figures_file(host_fingerprint(plan, host)))
+
+
+def keep_route(figures: RouteFigures, plan: TestbedPlan, one: HostShare, other: HostShare) -> Path:
+    """Keep the figures of the ways between two hosts for runs to come; return their file.
+
+    Raises:
+        OSError: the cache directory cannot be written.
+    """
+    return keep(figures, figures_file(route_fingerprint(plan, one, other)))
+
+
+def kept_host(plan: TestbedPlan, host: HostShare) -> HostFigures | None:
+    """Return the figures of a host that were kept, None if there are none."""
+    found = _kept(HostFigures, host_fingerprint(plan, host))
+    has_pair, drives = len(host.slots) > 1, host == plan.hosts[0]
+    is_whole = (
+        found is not None
+        and len(found.reference_ns) == len(found.reference_p90) == len(host.slots)
+        and (found.within is not None) == has_pair
+        and (found.step_overhead_ns is not None) == drives
+        and (found.reach is not None) == (drives and has_pair)
+    )
+    return found if is_whole else None
+
+
+def kept_route(plan: TestbedPlan, one: HostShare, other: HostShare) -> RouteFigures | None:
+    """Return the figures of the ways between two hosts that were kept, None if there are none."""
+    found = _kept(RouteFigures, route_fingerprint(plan, one, other))
+    is_whole = found is not None and (found.reach is not None) == (one == plan.hosts[0])
+    return found if is_whole else None
+
+
+def figures_file(name: str) -> Path:
+    """Return where figures of that name are kept."""
+    return figures_folder() / f"{name}.json"
+
+
+def figures_folder() -> Path:
+    """Return the folder that keeps figures of hosts."""
+    return calibrations_folder() / "hosts"
+
+
+def _kept(kind: type[T], name: str) -> T | None:
+    try:
+        return read(kind, figures_file(name))
+    except MisfitError:
+        return None

@@ -1,17 +1,6 @@
-"""Machines that the user does not have, described by a short text such as `2xV100-NVLink`.
+"""Machines that you do not have, described by a short text such as `2xV100-NVLink`.
 
-Model: the devices of one host reach each other by one kind of link, and their host over PCIe.
-TensorFlow copies from one GPU to its peers one after the other, and over PCIe what leaves for the
-host takes the same lanes: copies that leave a GPU by one family of links share a channel. What more
-devices of one host share, and which of them have NVLink, stands in `host_wires`. At either
-end that is a GPU, its host launches the copy, as it launches ops. Between
-hosts, a copy goes through the memory of both, one leg after the other, and all that leave a host
-share its network. The first host drives the steps: a message tells the others to start, another one
-says that they have ended, and a tensor is asked for by one. Every figure comes from
-`hardware.toml`, where its source stands, and is assumed.
-
-Left out: lanes that copies into a GPU share, but for those from its host, and that a copy queues
-for each of several wires on its way: it does for the narrowest. A cluster file can say otherwise.
+Devices of one host share PCIe switches, sockets and lanes by their slots.
 """
 
 from __future__ import annotations
@@ -20,6 +9,7 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from enum import StrEnum
 from functools import cache
 from importlib import resources
 from itertools import permutations
@@ -27,12 +17,80 @@ from statistics import harmonic_mean
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import shown
+from placement_advisor.files.untrusted import shown
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
-from placement_advisor.machine.host_wires import HostWires, NvlinkWiring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+_PER_SWITCH = 2
+_PER_SOCKET = 4
+_MESH = 8
+# Between the like of two fours, and among a four, in links, where there are six for each device.
+_DOUBLE = frozenset({(0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5)})
+
+
+class NvlinkWiring(StrEnum):
+    """Which devices of a host NVLink joins: all, pairs, or those of a hybrid cube mesh."""
+
+    ALL = "all"
+    BRIDGES = "bridges"
+    MESH = "mesh"
+    DOUBLE_MESH = "double mesh"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWires:
+    """The wires of a host with so many devices."""
+
+    devices: int
+    nvlink: NvlinkWiring
+
+    @property
+    def _is_tree(self) -> bool:
+        return self.devices > _PER_SOCKET
+
+    @property
+    def _is_mesh(self) -> bool:
+        is_mesh = self.nvlink in (NvlinkWiring.MESH, NvlinkWiring.DOUBLE_MESH)
+        return is_mesh and _PER_SOCKET < self.devices <= _MESH
+
+    @property
+    def nvlink_is_shared(self) -> bool:
+        """Whether all copies of a device over NVLink queue for one wire."""
+        return not self._is_mesh
+
+    def into_switch(self, slot: int) -> str | None:
+        """Return the name of the switch that a device hangs on, None if it hangs on no other."""
+        return f"switch {slot // _PER_SWITCH}" if self._is_tree else None
+
+    def socket(self, slot: int) -> int:
+        """Return the number of the socket that a device hangs on."""
+        return slot // _PER_SOCKET if self._is_tree else 0
+
+    def share_switch(self, one: int, other: int) -> bool:
+        """Return whether two devices hang on one switch."""
+        return not self._is_tree or one // _PER_SWITCH == other // _PER_SWITCH
+
+    def share_socket(self, one: int, other: int) -> bool:
+        """Return whether two devices hang on one socket."""
+        return self.socket(one) == self.socket(other)
+
+    def nvlink_width(self, one: int, other: int) -> float:
+        """Return how much of what their link gives two devices have; 0 if NVLink joins them not."""
+        low, high = sorted((one, other))
+        if self.nvlink is NvlinkWiring.BRIDGES:
+            return float(low % _PER_SWITCH == 0 and high == low + 1)
+        if not self._is_mesh:
+            return 1.0
+        if low // _PER_SOCKET != high // _PER_SOCKET and high - low != _PER_SOCKET:
+            return 0.0
+        if self.nvlink is NvlinkWiring.MESH:
+            return 1.0
+        # The figure of such a link is that of two.
+        return 1.0 if (low, high) in _DOUBLE else 0.5
+
 
 # More than any one machine holds; candidates for more devices would not be searched in time.
 MAX_DEVICES = 64

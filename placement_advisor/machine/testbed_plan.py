@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.nvidia import Gpus, common_memory, common_name, find_gpus
-from placement_advisor.machine.slots import GPU, Slot, core_slots
-from placement_advisor.machine.system import (
+from placement_advisor.machine.this_machine import (
+    GPU,
+    Slot,
     can_have_private_network,
+    core_slots,
     find_cores,
+    gpu_count,
     is_busy,
     load_average,
+    usable_cores,
 )
-from placement_advisor.machine.this_machine import gpu_count, usable_cores
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from placement_advisor.files.own_folders import owned_folders, remove_if_left_behind
+from placement_advisor.files.output import owned_folders, remove_if_left_behind
 
 # Tells which command to follow, and what to remove if that is killed.
 _VARIABLE = "PLACEMENT_ADVISOR_COMMAND"

@@ -22,7 +22,7 @@ import numpy as np
 
 from placement_advisor.compiled import compiled
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_file import mapped
+from placement_advisor.files.untrusted import mapped
 from placement_advisor.profile.device_trace import (
     LARGEST_NUMBER,
     MOST_GPUS,

@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_file import open_plain
-from placement_advisor.files.log_files import BOTH, LOG_FOLDER, OVERVIEW, SIMULATED
+from placement_advisor.files.output import BOTH, LOG_FOLDER, OVERVIEW, SIMULATED
+from placement_advisor.files.untrusted import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.files.output import scratch_folder
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
 from placement_advisor.profile.device_trace import (

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from placement_advisor.compiled import compiled
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_file import mapped
+from placement_advisor.files.untrusted import mapped
 from placement_advisor.profile.device_trace import Spans
 from placement_advisor.profile.xplane_schema import (
     NO_KEY,

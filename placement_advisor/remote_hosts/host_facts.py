@@ -1,18 +1,30 @@
-"""What a host is and has, as far as an analysis from elsewhere wants to know it."""
+"""What a host is and has, whether its versions fit, and its place in the network."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import ipaddress
 import os
 import platform
 import socket
+import struct
+import threading
 import time
+from ctypes import CDLL, POINTER, Structure, byref, c_char_p, c_uint, c_void_p, string_at
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
+from placement_advisor.errors import TestbedError
 from placement_advisor.machine.nvidia import find_gpus
-from placement_advisor.machine.this_machine import fingerprint, gpu_count, usable_cores
+from placement_advisor.machine.this_machine import (
+    can_have_private_network,
+    fingerprint,
+    gpu_count,
+    usable_cores,
+)
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
@@ -47,7 +59,7 @@ class HostFacts:
     relay_folder: str | None
 
 
-def host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
+def find_host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
     """Find out about this machine, without TensorFlow."""
     return HostFacts(
         host_name=socket.gethostname(),
@@ -71,3 +83,206 @@ def tensorflow_version() -> str | None:
         return version("tensorflow")
     except PackageNotFoundError:
         return None
+
+
+# Change it with the messages of the conversation. What `own_versions` returns stays a plain object,
+# so that any two versions can tell each other what they are.
+PROTOCOL = 1
+
+_WORDS = {
+    "protocol": "the conversation of workers in version {}",
+    "advisor": "placement-advisor {}",
+    "tensorflow": "TensorFlow {}",
+}
+
+
+def own_versions() -> dict[str, object]:
+    """Return what this host tells others."""
+    return {
+        "protocol": PROTOCOL,
+        "advisor": __version__,
+        "tensorflow": tensorflow_version(),
+        "python": platform.python_version(),
+    }
+
+
+def check_versions(host: str, theirs: object) -> None:
+    """Check that a host has the versions that this one has.
+
+    Raises:
+        TestbedError: it has others; the error names both.
+    """
+    if not isinstance(theirs, dict):
+        raise TestbedError(f"host {host}: what answers there is no worker of placement-advisor")
+    ours = own_versions()
+    for what, words in _WORDS.items():
+        there, here = theirs.get(what), ours[what]
+        if there != here:
+            # TensorFlow itself lets two versions run together without a word.
+            raise TestbedError(
+                f"host {host} has {_said(words, there)}, this machine {_said(words, here)}",
+                hint="install one version on both",
+            )
+
+
+def _said(words: str, version: object) -> str:
+    return f"no {words.format('').strip()}" if version is None else words.format(version)
+
+
+# A relay tries for five seconds to reach the other one.
+_LIMIT_S = 8.0
+_HEAD = struct.Struct(">Q")
+_SMALL_BYTES = 1
+# Fills some dozens of the largest frames in use, 9,000 bytes; at 1 Mbit/s it takes two seconds.
+_LARGE_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 16
+# The least of these: the first ones wait for connections to be made.
+_SMALL_ONES = 5
+_ANSWER = b"k"
+_SIOCGIFMTU = 0x8921
+_INTERFACE_REQUEST = "16si12x"
+# Where addresses begin, and how long they are, in what the kernel calls one; ip(7), ipv6(7).
+_ADDRESS_AT = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
+_FAMILY = struct.Struct("=H")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPlace:
+    """Where a host is in the network, and whether it is free to work.
+
+    ``interface`` has the address that was asked for, with frames of ``mtu_bytes`` at most; None
+    where the host has no such address itself. ``load`` is how many processes wanted to run on
+    average in the last minute.
+    """
+
+    interface: str | None
+    mtu_bytes: int | None
+    load: float
+    has_private_network: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayTried:
+    """What came of messages from one host to another.
+
+    ``small_ns`` is how long a small one and its answer took at least, None if none came;
+    ``large_passes`` whether one of many frames arrived.
+    """
+
+    small_ns: int | None
+    large_passes: bool
+
+
+def network_place(address: str) -> NetworkPlace:
+    """Find out about this host and an address, or a name, of it."""
+    interface = interface_of(address)
+    return NetworkPlace(
+        interface=interface,
+        mtu_bytes=None if interface is None else _mtu_bytes(interface),
+        load=os.getloadavg()[0],
+        has_private_network=can_have_private_network(),
+    )
+
+
+def answer_at(address: str, port: int) -> None:
+    """Answer whoever sends bytes to this port, in the background, as long as this process lives."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.create_server((address, port), family=family)
+    threading.Thread(target=_answer_each, args=(listening,), daemon=True).start()
+
+
+def try_way(address: str, port: int) -> WayTried:
+    """Send bytes to where another host answers."""
+    small_ns = None
+    try:
+        with socket.create_connection((address, port), _LIMIT_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(_LIMIT_S)
+            small_ns = min(_time_ns(connection, _SMALL_BYTES) for _ in range(_SMALL_ONES))
+            _time_ns(connection, _LARGE_BYTES)
+    except OSError:
+        return WayTried(small_ns=small_ns, large_passes=False)
+    return WayTried(small_ns=small_ns, large_passes=True)
+
+
+def interface_of(address: str) -> str | None:
+    """Return the interface that has an address, or a name's, on this host; None if none has it."""
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    wanted = {ipaddress.ip_address(str(place[0]).partition("%")[0]).packed for *_, place in found}
+    return next((name for name, own in _own_addresses() if own in wanted), None)
+
+
+class _Address(Structure):
+    """An address of this host; getifaddrs(3)."""
+
+
+_Address._fields_ = [
+    ("next", POINTER(_Address)),
+    ("name", c_char_p),
+    ("flags", c_uint),
+    ("address", c_void_p),
+]
+
+
+def _own_addresses() -> list[tuple[str, bytes]]:
+    """Return interfaces with their addresses, one after the other."""
+    libc = CDLL(None)
+    first = POINTER(_Address)()
+    if libc.getifaddrs(byref(first)) != 0:
+        return []
+    found = []
+    try:
+        each = first
+        while each:
+            at = each.contents.address
+            family = _FAMILY.unpack(string_at(at, _FAMILY.size))[0] if at else None
+            if family in _ADDRESS_AT:
+                begin, size = _ADDRESS_AT[family]
+                found.append((each.contents.name.decode(), string_at(at + begin, size)))
+            each = each.contents.next
+    finally:
+        libc.freeifaddrs(first)
+    return found
+
+
+def _mtu_bytes(interface: str) -> int | None:
+    request = struct.pack(_INTERFACE_REQUEST, interface.encode(), 0)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
+    except OSError:
+        return None
+    return int(struct.unpack(_INTERFACE_REQUEST, answer)[1])
+
+
+def _time_ns(connection: socket.socket, size_bytes: int) -> int:
+    """Return how long it takes to send so many bytes and have the answer."""
+    begun_ns = time.perf_counter_ns()
+    connection.sendall(_HEAD.pack(size_bytes) + bytes(size_bytes))
+    if connection.recv(1) != _ANSWER:
+        raise ConnectionResetError
+    return time.perf_counter_ns() - begun_ns
+
+
+def _answer_each(listening: socket.socket) -> None:
+    with listening:
+        while True:
+            connection, _ = listening.accept()
+            threading.Thread(target=_answer, args=(connection,), daemon=True).start()
+
+
+def _answer(connection: socket.socket) -> None:
+    """Take as many bytes as each message says first, and answer with one."""
+    with contextlib.suppress(OSError), connection, connection.makefile("rb") as reading:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while len(head := reading.read(_HEAD.size)) == _HEAD.size:
+            left = _HEAD.unpack(head)[0]
+            while left:
+                piece = reading.read(min(left, _CHUNK_BYTES))
+                if not piece:
+                    return
+                left -= len(piece)
+            connection.sendall(_ANSWER)

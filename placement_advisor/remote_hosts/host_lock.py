@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.files.cache_folder import cache_folder
 from placement_advisor.files.contract import STRICT, Count, Text, json_text, value_of
-from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.files.output import cache_folder
+from placement_advisor.files.untrusted import MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files import foreign_file
-from placement_advisor.files.foreign_json import shown
+from placement_advisor.files import untrusted
+from placement_advisor.files.untrusted import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,7 @@ def read_hostfile(path: Path) -> tuple[HostRequest, ...]:
         AdvisorError: it cannot be read, names no hosts, one twice, or no devices.
     """
     try:
-        text = foreign_file.content(path, _MOST_BYTES).decode()
+        text = untrusted.read_plain(path, _MOST_BYTES).decode()
     except OSError as error:
         raise AdvisorError(f"--hostfile {path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -1,11 +1,7 @@
-"""The relay of a host: what TensorFlow sends to other hosts leaves and arrives here, under TLS.
+"""The relay of a host: what TensorFlow sends to other hosts leaves and arrives here.
 
-TensorFlow's servers stay in a private network without a way out. Whoever connects there to a port
-of a worker elsewhere is connected to the relay of that host, and by that to the worker. From
-outside one port is visible, which serves holders of the secret alone, and of the ports within those
-that a door has named (`door.py`). Runs in a child: its threads go on between calls.
-
-Left out: whoever floods the port can keep peers from connecting. Connections that run go on.
+Its sockets belong to a private network, or to the port by which a service without ssh is
+controlled.
 """
 
 from __future__ import annotations
@@ -13,22 +9,192 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import json
+import os
+import re
+import select
 import socket
+import ssl
 import threading
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.errors import AdvisorError
-from placement_advisor.remote_hosts.door import DOORS, Door, socket_path
-from placement_advisor.remote_hosts.greeting import Greeter, Greeting, Purpose, answer
-from placement_advisor.remote_hosts.pump import break_when_closed, carry
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.processes.calls import expect
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.remote_hosts.tls import (
+    Greeter,
+    Greeting,
+    Purpose,
+    answer,
+    break_when_closed,
+    carry,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn
 
-    from placement_advisor.remote_hosts.tls_stream import TlsStream
+    from placement_advisor.processes.calls import CallFailure
+    from placement_advisor.remote_hosts.tls import TlsStream
+
+
+# Where a relay waits for doors, within its folder.
+DOORS = "doors"
+# The relay answers at once, unless the machine is out of memory.
+_LIMIT_S = 10.0
+# A route takes 40 bytes.
+_LONGEST_MESSAGE_BYTES = 100_000
+_WAITING_CONNECTIONS = 64
+# Sockets that are passed before they are asked for. Judgement: each other worker connects a few
+# times while all of them start.
+_AHEAD = 64
+_LOOPBACK = "127.0.0.1"
+# The end of a message would wait for 40 ms else, until the receiver has confirmed what came before.
+_AT_ONCE = socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+_SOCKET, _NO_SOCKET, _OPEN, _WANTED = b"s", b"n", b"o", b"w"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """Which ports of 127.0.0.1 lead where in one private network that several hosts share.
+
+    ``network`` is its number, the same on all of them and drawn anew for each, so that what is left
+    of one never meets another. On ``near`` ports workers of this host listen. Every ``far`` port is
+    that of a worker elsewhere, with address and port of the relay there.
+    """
+
+    network: int
+    near: tuple[int, ...]
+    far: tuple[tuple[int, str, int], ...]
+
+
+def open_network(
+    folder: str, network: int, near: tuple[int, ...], far: tuple[tuple[int, str, int], ...]
+) -> None:
+    """Open the network in which this process is to the relay of this host; see `Routes`.
+
+    ``folder`` is the relay's. Runs in a child.
+
+    Raises:
+        TestbedError: the relay is gone, or a port is taken in this network.
+    """
+    relay = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        relay.settimeout(_LIMIT_S)
+        with socket_path(folder, DOORS) as path:
+            relay.connect(path)
+        relay.send(json.dumps([network, near, far]).encode())
+        for port, _, _ in far:
+            with socket.socket() as listening:
+                # Connections of a network's earlier use may still be timing out.
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.setsockopt(*_AT_ONCE)  # Connections inherit it.
+                listening.bind((_LOOPBACK, port))
+                listening.listen(_WAITING_CONNECTIONS)
+                socket.send_fds(relay, [_SOCKET], [listening.fileno()])
+        if relay.recv(1) != _OPEN:
+            raise ConnectionResetError("it has ended the connection")
+        for _ in range(_AHEAD):
+            with socket.socket() as made:
+                socket.send_fds(relay, [_SOCKET], [made.fileno()])
+        relay.settimeout(None)
+    except OSError as error:
+        relay.close()
+        raise TestbedError(f"the relay to other hosts does not work: {error}") from None
+    threading.Thread(target=_make_sockets, args=(relay,), name="door", daemon=True).start()
+
+
+def _make_sockets(relay: socket.socket) -> None:
+    """Give the relay a socket of this network whenever it asks, until it ends."""
+    with relay:
+        while True:
+            try:
+                if relay.recv(1) != _WANTED:
+                    return
+                try:
+                    with socket.socket() as made:
+                        socket.send_fds(relay, [_SOCKET], [made.fileno()])
+                except OSError:  # Too many files are open here.
+                    relay.send(_NO_SOCKET)
+            except OSError:
+                return
+
+
+class Door:
+    """A door as the relay sees it: one connection, which lasts as long as the network."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take what a door says and passes when it opens.
+
+        Raises:
+            OSError: it is gone, or takes too long.
+            ValueError: it is no door.
+        """
+        self._connection = connection
+        self._one_asks = threading.Lock()
+        connection.settimeout(_LIMIT_S)
+        network, near, far = json.loads(connection.recv(_LONGEST_MESSAGE_BYTES))
+        self.routes = Routes(
+            network=network, near=tuple(near), far=tuple((a, b, c) for a, b, c in far)
+        )
+        self.listening = tuple(self._passed() for _ in self.routes.far)
+
+    def tell_open(self) -> None:
+        """Say that the relay is ready."""
+        self._connection.send(_OPEN)
+
+    def connect(self, port: int) -> socket.socket:
+        """Return a connection to a port of the network.
+
+        Raises:
+            OSError: nobody listens there, or the network is gone.
+        """
+        with self._one_asks:
+            self._connection.send(_WANTED)  # In place of the one that is taken now.
+            made = self._passed()
+        try:
+            made.setsockopt(*_AT_ONCE)
+            made.settimeout(_LIMIT_S)
+            made.connect((_LOOPBACK, port))
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def wait_for_end(self) -> None:
+        """Return when the process in the network has ended."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLRDHUP)
+        poll.poll()
+
+    def close(self) -> None:
+        """Let go of the network; nobody can connect to a far port any more."""
+        for each in self.listening:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # Whoever waits for connections closes it.
+        with self._one_asks:
+            self._connection.close()
+
+    def _passed(self) -> socket.socket:
+        message, descriptors, _, _ = socket.recv_fds(self._connection, 1, 1)
+        if message != _SOCKET or len(descriptors) != 1:
+            raise ConnectionResetError("the network is gone")
+        return socket.socket(fileno=descriptors[0])
+
+
+@contextlib.contextmanager
+def socket_path(folder: str | Path, name: str) -> Iterator[str]:
+    """Give a short path of a Unix socket: such a path has 107 bytes at most, folders have more."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
 
 # Where control is served, within a relay's folder, by a Unix socket of whoever serves it.
 CONTROL = "control"
@@ -36,7 +202,6 @@ EVERYWHERE = ("0.0.0.0", "::")
 LOCALHOST = "localhost"
 # Strangers can have so many connections for as long as a greeting may take.
 _GREETED_AT_ONCE = 64
-_WAITING_CONNECTIONS = 64
 # Where no more files can be opened, until some are closed.
 _PAUSE_S = 0.1
 
@@ -264,3 +429,146 @@ def _accept(listening: socket.socket, handle: Callable[[socket.socket], None]) -
 
 def _in_background(function: Callable[..., None], *args: object) -> None:
     threading.Thread(target=function, args=args, name="relay", daemon=True).start()
+
+
+_PLACE = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*)):(?P<port>\d{1,5})", re.ASCII)
+_PORTS = range(1, 1 << 16)
+_START_LIMIT_S = 60.0
+# How soon the service notices that its relay is gone.
+_LOOK_S = 1.0
+_WAITING_CONTROLS = 8
+
+
+def parse_place(text: str) -> tuple[str, int]:
+    """Return address and port of `ADDR:PORT`; an IPv6 address stands in brackets.
+
+    Raises:
+        AdvisorError: the text is no such thing.
+    """
+    found = _PLACE.fullmatch(text)
+    address = found and (found["bracketed"] or found["plain"])
+    if not found or not address or int(found["port"]) not in _PORTS:
+        raise AdvisorError(
+            f"{text!r} is no address with a port",
+            hint="for example 192.0.2.7:7000, [2001:db8::7]:7000",
+        )
+    return address, int(found["port"])
+
+
+def place(address: str, port: int) -> str:
+    """Return address and port as `parse_place` reads them."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def check_may_listen(address: str, *, everywhere: bool) -> None:
+    """Check that nobody listens at every address of a host without having said so twice.
+
+    Raises:
+        AdvisorError: somebody would.
+    """
+    if address in EVERYWHERE and not everywhere:
+        raise AdvisorError(
+            f"{address} means every network that this host is in",
+            hint="name the address at which the other hosts reach it; --everywhere accepts all",
+        )
+
+
+def wait(
+    address: str,
+    port: int,
+    secret: bytes,
+    folder: Path,
+    *,
+    serve: Callable[[socket.socket, Path], None],
+    opened: Callable[[], None],
+) -> NoReturn:
+    """Wait for analyses at a port until a signal ends this process.
+
+    ``serve`` is called for each, in a thread of its own, with the relay's folder, in which the
+    analysis may open doors (`door.py`). ``folder`` is one that only this user can enter.
+    ``opened`` is called once the port is there.
+
+    Raises:
+        AdvisorError: this host has no such address, or the port is taken.
+        TestbedError: the relay has died.
+    """
+    preload()
+    with Child("relay") as child, waiting_for_control(folder) as waiting:
+
+        def check() -> None:
+            failure = child.failure()
+            if failure is not None:
+                raise _died(failure)
+
+        started = child.call(start, str(folder), secret, address, port, time_limit_s=_START_LIMIT_S)
+        expect(started, _died)
+        opened()
+        serve_each(waiting, lambda connection: serve(connection, folder), check)
+
+
+def waiting_for_control(folder: Path) -> socket.socket:
+    """Return the socket at which a relay with that folder delivers control."""
+    waiting = socket.socket(socket.AF_UNIX)
+    with socket_path(folder, CONTROL) as path:
+        waiting.bind(path)
+    waiting.listen(_WAITING_CONTROLS)
+    return waiting
+
+
+def serve_each(
+    waiting: socket.socket, serve: Callable[[socket.socket], None], check: Callable[[], None]
+) -> NoReturn:
+    """Serve every connection in a thread of its own.
+
+    ``check`` is called now and then, to end this by what it raises.
+    """
+    waiting.settimeout(_LOOK_S)
+    while True:
+        try:
+            connection, _ = waiting.accept()
+        except TimeoutError:
+            check()
+            continue
+        _in_control_thread(_on_connection, serve, connection)
+
+
+def connect(address: str, port: int, secret: bytes) -> socket.socket:
+    """Return a connection to a service that waits on another host.
+
+    Raises:
+        AdvisorError: it cannot be reached, or has another secret.
+    """
+    there = place(address, port)
+    try:
+        far = Greeter(secret).dial(address, port, Greeting(purpose=Purpose.CONTROL))
+    except ssl.SSLError as error:
+        raise AdvisorError(
+            f"{there} has another secret, or is no `advisor worker`: {error.reason}",
+            hint="every host needs a copy of the same file, and the time of day",
+        ) from None
+    except OSError as error:
+        raise AdvisorError(
+            f"{there} cannot be reached: {error.strerror or error}",
+            hint="start `advisor worker --listen` there; see that no firewall is between",
+        ) from None
+    ours, theirs = socket.socketpair()
+    _in_control_thread(_carry, theirs, far)
+    return ours
+
+
+def _on_connection(serve: Callable[[socket.socket], None], connection: socket.socket) -> None:
+    with connection:
+        serve(connection)
+
+
+def _carry(near: socket.socket, far: TlsStream) -> None:
+    with near, far:
+        carry(near, far)
+
+
+def _died(failure: CallFailure) -> TestbedError:
+    return TestbedError(f"the relay has ended: {failure.message}\n{failure.output_tail}".rstrip())
+
+
+def _in_control_thread(function: Callable[..., None], *args: object) -> None:
+    threading.Thread(target=partial(function, *args), name="control", daemon=True).start()

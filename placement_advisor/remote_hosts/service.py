@@ -1,40 +1,185 @@
 """The service that lends this host's devices to one analysis: what `advisor worker` runs.
 
-It is a process as any command of ours: it never imports TensorFlow, its children are forked from a
-fork server that has, and a guard ends all of it, however it ends itself. It ends when whoever asked
-for it is done or silent.
+Only the functions listed here can be called from elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 import time
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.foreign_json import MisfitError
-from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.processes.calls import FailureCause
-from placement_advisor.processes.children import preload
-from placement_advisor.remote_hosts.conversation import SILENCE_S, Conversation
-from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
-from placement_advisor.remote_hosts.host_facts import host_facts
+from placement_advisor.files.output import scratch_folder
+from placement_advisor.files.untrusted import MisfitError
+from placement_advisor.machine.this_machine import free_ports
+from placement_advisor.processes.calls import FailureCause, RemoteFunction
+from placement_advisor.processes.children import Child, ChildError, preload
+from placement_advisor.remote_hosts import host_facts, relay
+from placement_advisor.remote_hosts.conversation import (
+    COMMAND_MARK,
+    SILENCE_S,
+    WORKER_MARK,
+    Conversation,
+)
+from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
+from placement_advisor.remote_hosts.host_files import ScratchFiles
 from placement_advisor.remote_hosts.host_lock import sole_use
-from placement_advisor.remote_hosts.hosted_child import HostedChild
-from placement_advisor.remote_hosts.scratch_files import ScratchFiles
-from placement_advisor.remote_hosts.versions import own_versions
+from placement_advisor.tf.calls import mirrored, runner
+from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from placement_advisor.processes.calls import CallFailure
-    from placement_advisor.remote_hosts.byte_streams import ByteStream
-    from placement_advisor.remote_hosts.hosted_child import Answering
+
+    Answering = Callable[[str, object], None]
+    from pathlib import Path
+
+    from placement_advisor.remote_hosts.conversation import ByteStream
+
+
+def _name(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return the names by which a child finds a function: its module's and its own."""
+    return function.__module__, function.__qualname__
+
+
+CALLABLE = frozenset(
+    _name(function)
+    for function in (
+        os.getpid,
+        os.sched_setaffinity,
+        free_ports,
+        relay.start,
+        relay.open_network,
+        host_facts.network_place,
+        host_facts.answer_at,
+        host_facts.try_way,
+        private_network.create,
+        private_network.join,
+        runner.serve,
+        runner.start_profiler,
+        runner.stop_profiler,
+        mirrored.open_devices,
+        mirrored.open_worker,
+        mirrored.time_collectives,
+        mirrored.prepare,
+        mirrored.run_steps,
+        mirrored.save_results,
+        mirrored.run_marked_steps,
+    )
+)
+
+
+# As the command looks after its own children.
+_POLL_INTERVAL_S = 0.05
+
+
+class HostedChild:
+    """What is asked of it is done in order; it is stopped or closed while a call goes on, too."""
+
+    def __init__(
+        self,
+        name: str,
+        answer: Answering,
+        told: Callable[[CallFailure], None],
+    ) -> None:
+        """Fork a child in the background, and answer with its process id.
+
+        If the child dies or takes too much memory between calls, that is ``told``.
+        """
+        self._name, self._told = name, told
+        self._child: Child | None = None
+        self._requests: queue.SimpleQueue[Callable[[Child], None]] = queue.SimpleQueue()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._live, args=(answer,), daemon=True)
+        self._thread.start()
+
+    def call(
+        self,
+        answer: Answering,
+        module: str,
+        name: str,
+        args: tuple[object, ...],
+    ) -> None:
+        """Call a function of those that may be called."""
+        self._requests.put(partial(self._call, answer, module, name, args))
+
+    def stop(self, answer: Answering, cause: FailureCause, message: str) -> None:
+        """End the child as a failure for this cause, and answer with that."""
+
+        def stop(child: Child) -> None:
+            answer("returned", child.failure() or child.stop(cause, message))
+
+        self._interrupt(cause, message)
+        self._requests.put(stop)
+
+    def close(self, answer: Answering) -> None:
+        """End the child."""
+
+        def close(child: Child) -> None:
+            child.close()
+            self._is_over = True
+            answer("returned", None)
+
+        self._interrupt(FailureCause.CRASHED, f"{self._name} was closed")
+        self._requests.put(close)
+
+    def join(self, limit_s: float) -> None:
+        """Wait until it has been closed."""
+        self._thread.join(limit_s)
+
+    def _interrupt(self, cause: FailureCause, message: str) -> None:
+        if self._child is not None:
+            self._child.interrupt(cause, message)
+
+    def _live(self, answer: Answering) -> None:
+        try:
+            child = Child(self._name)
+        except AdvisorError as error:
+            answer("raised", error)
+            return
+        except Exception:  # The fork server is gone.
+            answer("raised", traceback.format_exc())
+            return
+        self._child = child
+        answer("returned", child.pid)
+        has_told = False
+        while not self._is_over:
+            try:
+                request = self._requests.get(timeout=_POLL_INTERVAL_S)
+            except queue.Empty:
+                failure = None if has_told else child.failure()
+                if failure is not None:
+                    has_told = True
+                    self._told(failure)
+            else:
+                request(child)
+
+    @staticmethod
+    def _call(
+        answer: Answering,
+        module: str,
+        name: str,
+        args: tuple[object, ...],
+        child: Child,
+    ) -> None:
+        if (module, name) not in CALLABLE:
+            answer("raised", f"{module}.{name} may not be called from another host")
+            return
+        function: Any = RemoteFunction(module, name)
+        try:
+            answer("returned", child.call(function, *args))
+        except AdvisorError as error:
+            answer("raised", error)
+        except ChildError as error:
+            answer("raised", str(error))
+
 
 # A child that is just being forked is not waited for: it ends with the fork server.
 _CLOSE_LIMIT_S = 2.0
@@ -90,7 +235,7 @@ class _Service:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
         threading.Thread(target=self._run_errands, daemon=True).start()
-        facts = host_facts(scratch, self._relay_folder)
+        facts = find_host_facts(scratch, self._relay_folder)
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
         while self._askers.get() is not None:

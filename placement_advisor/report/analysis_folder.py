@@ -9,8 +9,13 @@ from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.analysis.recording import write_resume_state
 from placement_advisor.files.contract import json_text, like
-from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
-from placement_advisor.files.output import output_folder
+from placement_advisor.files.output import (
+    LOG_FOLDER,
+    MEASURED,
+    RUNS_FOLDER,
+    output_folder,
+    profile_run,
+)
 from placement_advisor.profile.saved_profiles import CLIENT, keep_profiles
 from placement_advisor.report.analysis_report import full_text, render_markdown
 from placement_advisor.report.html_file import REPORT_FILE, report_html

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
-from placement_advisor.machine.doctor.checks import check_all, next_command
+from placement_advisor.machine.machine_checks import check_all, next_command
 from placement_advisor.report.document import Facts, Section, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.host_doctor import HostsExamined
-    from placement_advisor.machine.doctor.facts import Facts as MachineFacts
-    from placement_advisor.machine.doctor.finding import Check
+    from placement_advisor.machine.machine_checks import Check
+    from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
 
 WIDTH = 100

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import read
-from placement_advisor.files.foreign_file import content
-from placement_advisor.files.foreign_json import MisfitError
-from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.files.own_folders import HIDDEN, is_left_behind
+from placement_advisor.files.output import DETAILS, HIDDEN, LOG_FOLDER, OVERVIEW, is_left_behind
+from placement_advisor.files.untrusted import MisfitError, read_plain
 from placement_advisor.results.analysis import ANALYSIS, Analysis
 
 if TYPE_CHECKING:
@@ -122,7 +120,7 @@ def file_inside(folder: Path, relative: str) -> Path | None:
 def _content(folder: Path, relative: str) -> bytes | None:
     path = file_inside(folder, relative)
     try:
-        return None if path is None else content(path, _MOST_BYTES)
+        return None if path is None else read_plain(path, _MOST_BYTES)
     except OSError:
         return None
 

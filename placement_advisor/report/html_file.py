@@ -18,7 +18,7 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.document import one_line
 from placement_advisor.report.tensorboard.tab import (
     Overview,

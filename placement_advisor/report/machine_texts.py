@@ -18,11 +18,11 @@ from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
-from placement_advisor.files.without_names import WithoutNames
+from placement_advisor.files.without_names import Redactor
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.devices import Basis
-from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
+from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.profile.saved_profiles import scrubbed
 from placement_advisor.report.doctor_text import WIDTH
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from placement_advisor.analysis import acceptance as seen
-    from placement_advisor.cost.calibration_summary import CalibrationSummary
+    from placement_advisor.cost.links import CalibrationSummary
     from placement_advisor.machine.devices import CopyWork
-    from placement_advisor.machine.doctor.facts import Facts as MachineFacts
-    from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink, Source
+    from placement_advisor.machine.gpu_facts import ListedGpu, ListedLink, Source
+    from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
     from placement_advisor.results.machine import Acceptance, Finding
 
@@ -424,7 +424,7 @@ def write_bundle(
     Raises:
         OSError: it cannot be written.
     """
-    names = WithoutNames(acceptance.private_names)
+    names = Redactor(acceptance.private_names)
     found = replace(found, bundle=Path(found.bundle).name)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("README.txt", _README)

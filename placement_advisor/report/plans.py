@@ -21,8 +21,7 @@ if TYPE_CHECKING:
         Ranked,
         ScaledStep,
     )
-    from placement_advisor.cost.batch import SplitStep
-    from placement_advisor.cost.batch_balance import Balance, DeviceSpeed
+    from placement_advisor.cost.batch import Balance, DeviceSpeed, SplitStep
     from placement_advisor.report.document import Part
     from placement_advisor.results.plans import Search
 

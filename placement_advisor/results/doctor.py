@@ -25,14 +25,13 @@ from placement_advisor.files.contract import (
     Text,
     like,
 )
-from placement_advisor.machine.doctor.checks import check_all, next_command
-from placement_advisor.machine.doctor.finding import State
+from placement_advisor.machine.machine_checks import State, check_all, next_command
 from placement_advisor.machine.nvidia import Connection
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined
-    from placement_advisor.machine.doctor import finding as found
-    from placement_advisor.machine.doctor.facts import Facts, KeptFigures
+    from placement_advisor.machine import machine_checks as found
+    from placement_advisor.machine.machine_facts import Facts, KeptFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

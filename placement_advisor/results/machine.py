@@ -24,7 +24,7 @@ from placement_advisor.files.contract import (
 )
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.machine.devices import Basis
-from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
+from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis import acceptance as seen
-    from placement_advisor.cost.calibration_summary import CalibrationSummary
-    from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink
+    from placement_advisor.cost.links import CalibrationSummary
+    from placement_advisor.machine.gpu_facts import ListedGpu, ListedLink
 
 
 # Title, publisher, address.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         ScaledStep,
     )
     from placement_advisor.candidates.searched import SearchResult
-    from placement_advisor.cost import batch_balance
+    from placement_advisor.cost import batch as batch_costs
     from placement_advisor.cost.batch import SplitStep
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
@@ -220,7 +220,7 @@ class Balance:
     """Most samples per second; None: memory unknown."""
 
     @classmethod
-    def of(cls, balance: batch_balance.Balance) -> Balance:
+    def of(cls, balance: batch_costs.Balance) -> Balance:
         """Return it as it is published."""
         best_batch = balance.best_batch
         return like(
@@ -242,7 +242,7 @@ class Balance:
         )
 
 
-def _device(device: batch_balance.DeviceSpeed, most_samples: int | None) -> DeviceAlone:
+def _device(device: batch_costs.DeviceSpeed, most_samples: int | None) -> DeviceAlone:
     return like(
         DeviceAlone,
         device,

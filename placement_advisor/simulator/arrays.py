@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.limits import MAX_NS
+from placement_advisor.files.untrusted import MAX_NS
 from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES, Role
 from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.units import NS_PER_S

@@ -20,8 +20,7 @@ from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.mirrored_graph import is_pack
 from placement_advisor.candidates.batch_split.plan import share_folder
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.links import fit_link
+from placement_advisor.cost.links import calibrated_cluster, fit_link
 from placement_advisor.cost.measured_costs import (
     dispatch_overhead_ns,
     measured_costs,
@@ -36,17 +35,17 @@ from placement_advisor.machine.calibration import (
     UNSTEADY_P90,
     Calibration,
     calibration_file,
+    calibration_fingerprint,
     stored_calibration,
 )
 from placement_advisor.machine.cluster_file import ClusterText
-from placement_advisor.machine.fingerprints import calibration_fingerprint
-from placement_advisor.machine.host_figures import over_hosts
-from placement_advisor.machine.host_figures_file import (
+from placement_advisor.machine.host_figures import (
     figures_folder,
     keep_host,
     keep_route,
     kept_host,
     kept_route,
+    over_hosts,
 )
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.calls import runner
@@ -188,7 +187,7 @@ SplitCosts = dict[str, CostTable]
 # What launches an op is charged at most; what a step takes beyond that makes its ops longer in
 # proportion, as caches do. Judgement: the step of deep_chain, 1,283 ops of next to no work, took
 # 2.4 µs beside each on a quiet machine when this was set; on a busy one
-# `tests/benchmarks/launches.py` showed 3.1 and 5.1 µs.
+# `launches`, before 0.2 showed 3.1 and 5.1 µs.
 MAX_DISPATCH_NS = 3_000
 # Two devices take 20 s, half of it for their links in both directions; anything near is a hang.
 _CALIBRATION_LIMIT_S = 300.0

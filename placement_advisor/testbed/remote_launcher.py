@@ -24,9 +24,9 @@ from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child
 from placement_advisor.profile.worker_steps import HostClocks
-from placement_advisor.remote_hosts import door, relay
+from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.remote_host import lost_among
-from placement_advisor.remote_hosts.secret import ANALYSIS_DAYS, new_secret
+from placement_advisor.remote_hosts.tls import ANALYSIS_DAYS, new_secret
 from placement_advisor.testbed.testbed import (
     FIRST_PORT,
     START_LIMIT_S,
@@ -236,7 +236,7 @@ class RemoteLauncher(ProcessLauncher):
         not_started: NotStarted,
     ) -> None:
         opened = member.call(
-            door.open_network, relay_here.folder, network, near, far, time_limit_s=START_LIMIT_S
+            relay.open_network, relay_here.folder, network, near, far, time_limit_s=START_LIMIT_S
         )
         expect(opened, partial(not_started, member))
 

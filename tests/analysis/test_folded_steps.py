@@ -11,9 +11,9 @@ from split_steps import split_training, split_updates, training, two_updates
 from placement_advisor.analysis.scaled_steps import FoldedSteps, simulated, simulator_of
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.nccl_rings import Ring
+from placement_advisor.machine.hierarchy import Ring
 from placement_advisor.machine.presets import read_hardware
 
 NETWORK = Ring(members=4, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)

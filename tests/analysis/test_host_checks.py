@@ -16,14 +16,14 @@ from placement_advisor.files.contract import plain
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.testbed_plan import HostLink
-from placement_advisor.remote_hosts.probe import WayTried
+from placement_advisor.remote_hosts.host_facts import WayTried
 from placement_advisor.report.doctor_text import render_hosts
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.doctor import Hosts
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.host_doctor import HostsExamined
-    from placement_advisor.machine.doctor.finding import Check
+    from placement_advisor.machine.machine_checks import Check
 
 DAY_NS = 24 * 60 * 60 * 10**9
 

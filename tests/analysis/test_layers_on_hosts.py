@@ -12,10 +12,10 @@ from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.candidates.towers import propose_towers
-from placement_advisor.cost.rings import ALL_DEVICES, between_hosts, ring_of_devices
+from placement_advisor.cost.collectives import ALL_DEVICES, between_hosts, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.nccl_rings import NcclProtocol, Ring
+from placement_advisor.machine.hierarchy import NcclProtocol, Ring
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
 

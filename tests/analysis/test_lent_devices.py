@@ -11,7 +11,7 @@ from examined_hosts import host
 from placement_advisor.analysis.hosts import host_share, host_slots, uses_gpus
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.nvidia import Gpu, Gpus
-from placement_advisor.machine.slots import core_slots, gpu_slots
+from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.remote_hosts.host_requests import HostRequest
 
 if TYPE_CHECKING:

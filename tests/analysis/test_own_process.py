@@ -14,7 +14,6 @@ from placement_advisor.analysis.runs import own_op_ns, own_process_plan, record_
 from placement_advisor.cost.table import CostBasis, CostSource
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import (
     HostLink,
     HostShare,
@@ -22,6 +21,7 @@ from placement_advisor.machine.testbed_plan import (
     plan_hosts,
     plan_testbed,
 )
+from placement_advisor.machine.this_machine import core_slots
 from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile
 from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.answers import OwnSteps

@@ -15,9 +15,9 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     DataParallel,
     DataParallelSteps,
 )
-from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.machine.nccl_rings import Ring
+from placement_advisor.machine.hierarchy import Ring
 from placement_advisor.machine.presets import read_hardware
 
 

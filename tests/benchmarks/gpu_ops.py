@@ -26,7 +26,6 @@ import numpy as np
 from gpu_op_fit import OTHER_STARTS, STARTS, Rows, best_fit, fitted
 
 from placement_advisor.cost.gpu import kernel_times
-from placement_advisor.cost.gpu.clock import SLOT_WATTS
 from placement_advisor.cost.gpu.kernel_times import (
     ALL_CHIPS,
     KernelBasis,
@@ -35,6 +34,7 @@ from placement_advisor.cost.gpu.kernel_times import (
     generation,
     memory_group,
 )
+from placement_advisor.cost.gpu.tiles import SLOT_WATTS
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 from placement_advisor.machine.presets import hardware_figures
 

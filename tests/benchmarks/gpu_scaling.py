@@ -41,7 +41,7 @@ from placement_advisor.candidates.batch_split.data_parallel import (
 )
 from placement_advisor.candidates.batch_split.mirrored_graph import ALL_REDUCE
 from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SplitGraph
-from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph

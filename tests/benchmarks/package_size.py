@@ -38,9 +38,9 @@ READERS = (
     "graph/graph_file.py",
     "machine/calibration.py",
     "machine/cluster_file.py",
-    "machine/copy_timings.py",
+    "machine/calibration.py",
     "machine/gpu_facts.py",
-    "machine/host_figures_file.py",
+    "machine/host_figures.py",
 )
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

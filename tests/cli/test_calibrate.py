@@ -14,13 +14,15 @@ from real_runs import needs_workers
 from sample_calibration import WORKERS
 
 from placement_advisor.analysis import calibrate
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.calibration_summary import with_peaks
+from placement_advisor.cost.links import calibrated_cluster, with_peaks
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.calibration import stored_calibration
+from placement_advisor.machine.calibration import (
+    BothWaysTiming,
+    CopyTiming,
+    calibration_fingerprint,
+    stored_calibration,
+)
 from placement_advisor.machine.cluster_file import load_cluster
-from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
-from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.results.contracts import load_schema

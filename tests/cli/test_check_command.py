@@ -421,7 +421,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("placement_advisor.files.own_folders.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("placement_advisor.files.output.tempfile.mkdtemp", refuse)
     ran = check("--update")
     assert (ran.code, ran.out) == (2, "")
     assert f"{LOCK}: cannot be written: .: Permission denied" in ran.err

@@ -12,10 +12,9 @@ import jsonschema
 import pytest
 from command_runs import LAUNCH, run_here
 
-from placement_advisor.machine.calibration import Calibration
-from placement_advisor.machine.doctor import examine_machine
-from placement_advisor.machine.doctor.packages import Package
-from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine import machine_facts
+from placement_advisor.machine.calibration import Calibration, calibration_fingerprint
+from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.results.contracts import load_schema
 
@@ -97,9 +96,9 @@ def test_a_calibration_of_devices_that_are_gone_does_not_hold() -> None:
 
 
 def test_what_blocks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = examine_machine.examine()
+    facts = machine_facts.examine()
     missing = (Package(name="tensorflow", version=None, wanted=">=2.21"),)
-    monkeypatch.setattr(examine_machine, "examine", lambda: replace(facts, packages=missing))
+    monkeypatch.setattr(machine_facts, "examine", lambda: replace(facts, packages=missing))
     ran = run_here("doctor")
     assert ran.code == 1
     assert ran.out.endswith("`advisor analyze` cannot work\nnext: pip install 'tensorflow>=2.21'\n")

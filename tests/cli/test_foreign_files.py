@@ -12,7 +12,7 @@ from command_runs import run_here
 from layer_models import model
 
 from placement_advisor.files.contract import json_text
-from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.tensorboard.tab import SCHEMA_VERSION, Candidate, Graph, Overview
 
 if TYPE_CHECKING:

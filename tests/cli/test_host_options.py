@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import run_here
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.progress import TimeAhead
-from placement_advisor.cli import progress as progress_module
-from placement_advisor.cli.progress import progress
+from placement_advisor.cli import console as progress_module
+from placement_advisor.cli.console import progress
 from placement_advisor.report import progress as report_progress
 
 if TYPE_CHECKING:

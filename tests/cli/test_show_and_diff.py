@@ -13,7 +13,7 @@ import sample_analysis
 from command_runs import run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.files.log_files import LOG_FOLDER, OVERVIEW
+from placement_advisor.files.output import LOG_FOLDER, OVERVIEW
 from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.report.analysis_report import full_text
 from placement_advisor.results.contracts import load_schema

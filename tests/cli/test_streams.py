@@ -13,7 +13,7 @@ from command_runs import _ROOT, LAUNCH
 from layer_models import model
 
 from placement_advisor.cli.app import READER_GONE
-from placement_advisor.cli.output_streams import harmless
+from placement_advisor.cli.console import harmless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def test_messages_that_go_nowhere_change_nothing_else(folder: Path, where: str) 
 
 def test_what_is_closed_is_no_place_for_a_file(folder: Path) -> None:
     code = (
-        "from placement_advisor.cli.output_streams import open_streams; open_streams(); "
+        "from placement_advisor.cli.console import open_streams; open_streams(); "
         "file = open('written', 'w'); print(file.fileno(), file=file)"
     )
     ran = in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import Command, run_here, wait_until
 
-from placement_advisor.files.log_files import OVERVIEW
+from placement_advisor.files.output import OVERVIEW
 from placement_advisor.report.tensorboard import server
 
 if TYPE_CHECKING:

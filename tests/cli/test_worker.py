@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import LAUNCH, run_here
 
-from placement_advisor.remote_hosts.frames import (
+from placement_advisor.remote_hosts.conversation import (
     COMMAND_MARK,
     HEARTBEAT,
     WORKER_MARK,
     FrameReader,
+    decode,
+    encode,
     framed,
 )
-from placement_advisor.remote_hosts.values import decode, encode
 
 if TYPE_CHECKING:
     from pathlib import Path

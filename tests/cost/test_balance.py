@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.cost.batch import SplitStep
-from placement_advisor.cost.batch_balance import (
+from placement_advisor.cost.batch import (
     Balance,
+    BatchMemory,
+    SplitStep,
     best_by_lines,
     largest_alone,
     other_batches,
     sizes_to_time,
     speed_of,
 )
-from placement_advisor.cost.batch_memory import BatchMemory
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.devices import Device
 

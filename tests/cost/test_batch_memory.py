@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.cost.batch import TILE, BatchTime
-from placement_advisor.cost.batch_memory import BatchMemory, best_batch, fit_batch_memory
+from placement_advisor.cost.batch import TILE, BatchMemory, BatchTime, best_batch, fit_batch_memory
 
 MB = 1_000_000
 

@@ -6,10 +6,14 @@ import pytest
 from placed_steps import PlacedStep, edge, op, place, price
 from sample_hosts import ALONE, DRIVEN, FIRST, ROUTE, TWO_HOSTS
 
-from placement_advisor.cost.calibrated import calibrated_cluster
+from placement_advisor.cost.links import calibrated_cluster
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.calibration import Calibration
-from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.machine.calibration import (
+    AtOnceTiming,
+    BothWaysTiming,
+    Calibration,
+    CopyTiming,
+)
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, Device
 from placement_advisor.machine.host_figures import over_hosts
 

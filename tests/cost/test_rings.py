@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.cost.rings import (
+from placement_advisor.cost.collectives import (
     ALL_DEVICES,
     collective_costs,
     ring_bandwidth,
@@ -16,7 +16,7 @@ from placement_advisor.cost.rings import (
     with_collectives,
 )
 from placement_advisor.graph.op import Op
-from placement_advisor.machine.nccl_rings import Ring
+from placement_advisor.machine.hierarchy import Ring
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 
 LINKS = hardware_figures()["links"]

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from op_formulas import has_formula
 
-from placement_advisor.cost.ceilings import CPU_PEAK_SHARES, INDEXED_SHARE, SCALAR_SHARE
 from placement_advisor.cost.gpu.kernel_times import kernel_time, reached_bandwidth
 from placement_advisor.cost.roofline import (
+    CPU_PEAK_SHARES,
+    INDEXED_SHARE,
     MATRIX_KINDS,
+    SCALAR_SHARE,
     STAND_IN_CPU,
     roofline_by_place,
     roofline_costs,

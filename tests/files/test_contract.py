@@ -29,7 +29,7 @@ from placement_advisor.files.contract import (
     value_in,
     value_of,
 )
-from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.files.untrusted import MisfitError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.files import foreign_file
-from placement_advisor.files.foreign_file import content, mapped
+from placement_advisor.files import untrusted
+from placement_advisor.files.untrusted import mapped, read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-READERS = [lambda path: content(path, 5), mapped]
+READERS = [lambda path: read_plain(path, 5), mapped]
 
 
 @pytest.fixture(params=READERS, ids=["content", "mapped"])
@@ -51,7 +51,7 @@ def test_all_else_is_named(tmp_path: Path, read: Callable[[Path], bytes]) -> Non
 def test_a_file_that_is_too_large_is_named(
     tmp_path: Path, read: Callable[[Path], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_file, "MAX_MAPPED_BYTES", 5)
+    monkeypatch.setattr(untrusted, "MAX_MAPPED_BYTES", 5)
     (tmp_path / "file").write_bytes(b"123456")
     with pytest.raises(OSError, match="more than 0 MB"):
         read(tmp_path / "file")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from placement_advisor.files.foreign_json import MisfitError
-from placement_advisor.files.foreign_toml import MAX_BYTES, line_of, parse
+from placement_advisor.files.untrusted import MAX_TOML_BYTES, MisfitError, line_of, parse_toml
 
 TEXT = b'''# [[links]] in a comment
 schema_version = 1
@@ -67,7 +66,7 @@ deep = 9
     ],
 )
 def test_a_place_has_the_line_where_it_is_written(place, line):
-    parse(TEXT)
+    parse_toml(TEXT)
     assert line_of(TEXT, place) == line
 
 
@@ -82,7 +81,7 @@ def test_tables_written_as_a_list_have_the_line_of_the_list():
 
 def misfit(data: bytes) -> str:
     with pytest.raises(MisfitError) as caught:
-        parse(data)
+        parse_toml(data)
     return str(caught.value)
 
 
@@ -104,7 +103,7 @@ def test_deep_nesting_is_refused():
 
 def test_large_files_and_long_lines_are_refused_at_once():
     started = time.process_time()
-    assert misfit(b"#" * (MAX_BYTES + 1)) == "more than 4 MB"
+    assert misfit(b"#" * (MAX_TOML_BYTES + 1)) == "more than 4 MB"
     assert misfit(b"a = 1\nb" + b".b" * 1_000_000) == "line 2: more than 1,000 characters"
     assert time.process_time() - started < 1
 
@@ -115,7 +114,7 @@ def test_large_files_and_long_lines_are_refused_at_once():
 @example(b'"""\\"""')
 def test_any_bytes_are_a_document_or_one_misfit(data):
     try:
-        parse(data)
+        parse_toml(data)
     except MisfitError:
         return
     line = line_of(data, "a")

@@ -14,7 +14,7 @@ from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
 
 from placement_advisor import api
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.limits import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
+from placement_advisor.files.untrusted import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch
 from placement_advisor.simulator.arrays import Repetition

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files import own_folders
-from placement_advisor.files.output import output_folder
-from placement_advisor.files.own_folders import is_left_behind, own_folder
+from placement_advisor.files import output
+from placement_advisor.files.output import is_left_behind, output_folder, own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _OWNER = """
 import sys, time
 from pathlib import Path
-from placement_advisor.files.own_folders import own_folder
+from placement_advisor.files.output import own_folder
 with own_folder(Path(sys.argv[1])) as folder:
     (folder / "half").mkdir()
     print(folder, flush=True)
@@ -49,9 +48,9 @@ def test_a_folder_is_gone_after_the_block(tmp_path: Path) -> None:
     with own_folder(tmp_path) as folder:
         (folder / "half").write_text("written")
         assert not is_left_behind(folder)
-        assert own_folders.owned_folders() == [str(folder)]
+        assert output.owned_folders() == [str(folder)]
     assert list(tmp_path.iterdir()) == []
-    assert own_folders.owned_folders() == []
+    assert output.owned_folders() == []
 
 
 def test_the_folder_of_a_process_that_runs_stays(
@@ -86,7 +85,7 @@ def test_where_files_cannot_be_locked_nothing_is_taken_for_left_behind(
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError("no locks here")
 
-    monkeypatch.setattr(own_folders.fcntl, "flock", refuse)
+    monkeypatch.setattr(output.fcntl, "flock", refuse)
     with own_folder(tmp_path) as folder:
         assert not is_left_behind(folder)
         with own_folder(tmp_path):

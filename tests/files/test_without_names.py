@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.files.without_names import WithoutNames
+from placement_advisor.files.without_names import Redactor
 
-NAMES = WithoutNames({"ann": "user", "box": "machine", "box.lab.org": "machine", "a": "host1"})
+NAMES = Redactor({"ann": "user", "box": "machine", "box.lab.org": "machine", "a": "host1"})
 
 
 @pytest.mark.parametrize(

@@ -292,7 +292,7 @@ def test_no_bomb_takes_much_memory(tmp_path: Path) -> None:
 def test_more_values_than_any_graph_has_are_refused_before_they_are_made(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement_advisor.files.foreign_json.MAX_VALUES", 1_000_000)
+    monkeypatch.setattr("placement_advisor.files.untrusted.MAX_VALUES", 1_000_000)
     assert refused(gzip.compress(b"[" + b"[]," * 500_001)) == "more than 1 million values"
 
 

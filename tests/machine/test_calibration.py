@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.machine.calibration import (
+    BothWaysTiming,
     Calibration,
+    CopyTiming,
     MemoryTiming,
     calibration_file,
     kept_calibrations,
     stored_calibration,
 )
-from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
-from placement_advisor.machine.middle import middle
+from placement_advisor.tf.run.calibration import middle
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from sample_hosts import ALONE, FIRST, OTHER, ROUTE, SIDEWAYS, THREE_HOSTS, TWO_HOSTS, A, B, C
 
-from placement_advisor.machine.fingerprints import host_fingerprint, route_fingerprint
-from placement_advisor.machine.host_figures_file import (
+from placement_advisor.machine.calibration import host_fingerprint, route_fingerprint
+from placement_advisor.machine.host_figures import (
     figures_file,
     keep_host,
     keep_route,
     kept_host,
     kept_route,
 )
-from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
+from placement_advisor.machine.this_machine import core_slots
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,7 @@ from placement_advisor.machine.cluster_file import (
     load_machine,
     read_cluster,
 )
-from placement_advisor.machine.hierarchy import read_machine
-from placement_advisor.machine.nccl_rings import Ring
+from placement_advisor.machine.hierarchy import Ring, read_machine
 from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement_advisor.machine.middle import middle
+from placement_advisor.tf.run.calibration import middle
 
 
 @dataclass(frozen=True, kw_only=True)

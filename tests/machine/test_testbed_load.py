@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.system import Cores, is_busy
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed, with_load
+from placement_advisor.machine.this_machine import Cores, is_busy
 
 FOUR_CORES = Cores(machine=4, allowed=4, physical=4, quota=None)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placement_advisor.machine.nvidia import Gpu, Gpus
-from placement_advisor.machine.slots import core_slots, gpu_slots
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, TestbedKind, plan_hosts
+from placement_advisor.machine.this_machine import core_slots, gpu_slots
 
 HERE = HostShare(
     name="localhost",

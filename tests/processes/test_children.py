@@ -255,7 +255,7 @@ def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(
 COMMAND = """
 import os, sys, tempfile, time
 from placement_advisor.processes import children
-from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.files.output import scratch_folder
 children._PRELOADED = "light_preload"
 with scratch_folder():
     children.preload()

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.remote_hosts import control_port, door, relay
-from placement_advisor.remote_hosts.secret import client_context
+from placement_advisor.remote_hosts import relay
+from placement_advisor.remote_hosts.tls import client_context
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def join_network(pid: int) -> None:
 
 
 def open_network(folder: str, network: int, near: list[int], far: list[list[Any]]) -> None:
-    door.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
+    relay.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
 
 
 def serve_control(folder: str) -> None:
@@ -92,14 +92,14 @@ def serve_control(folder: str) -> None:
         while said := connection.recv(1_000):
             connection.sendall(b"control: " + said)
 
-    waiting = control_port.waiting_for_control(Path(folder))
-    serve_each = partial(control_port.serve_each, waiting, repeat, lambda: None)
+    waiting = relay.waiting_for_control(Path(folder))
+    serve_each = partial(relay.serve_each, waiting, repeat, lambda: None)
     threading.Thread(target=serve_each, daemon=True).start()
 
 
 def connect_control(address: str, port: int, secret: str) -> str:
     """Say something over a connection of control and return the answer."""
-    with control_port.connect(address, port, secret.encode()) as connection:
+    with relay.connect(address, port, secret.encode()) as connection:
         connection.sendall(b"hello")
         return connection.recv(1_000).decode()
 
@@ -111,8 +111,8 @@ _hosts: list[Any] = []
 
 def open_host(address: str, port: int, secret: str) -> list[object]:
     """Take a host at which a service waits; return its name and the folder of its relay."""
-    from placement_advisor.remote_hosts.listening_service import ListeningService, Waiting
     from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.remote_hosts.services import ListeningService, Waiting
 
     waiting = Waiting(address=address, port=port, secret=secret.encode())
     host = RemoteHost("far", ListeningService(waiting))

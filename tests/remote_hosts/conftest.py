@@ -8,8 +8,7 @@ from light_hosts import light_host
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.remote_hosts.remote_child import RemoteChild
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.remote_hosts.remote_host import RemoteChild, RemoteHost
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from placement_advisor.remote_hosts import launched_service, remote_host
+from placement_advisor.remote_hosts import remote_host, services
 
 HERE = Path(__file__).parent
 
@@ -18,10 +18,10 @@ def main() -> None:
     children._PRELOADED = "light_preload"
     path = (str(HERE), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))  # For the fork server.
-    launched = launched_service.service_command
+    launched = services.service_command
 
     def service_command(host: str, launch: str) -> list[str]:
-        if host != launched_service.LOCALHOST:
+        if host != services.LOCALHOST:
             return launched(host, launch)
         return [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker", "--stdio"]
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     import psutil
 
-    from placement_advisor.remote_hosts.remote_child import RemoteChild
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.remote_hosts.remote_host import RemoteChild, RemoteHost
 
 HERE = Path(__file__).parent
 LAUNCH = shlex.join([sys.executable, str(HERE / "light_worker.py")])

@@ -28,16 +28,16 @@ MORE = (
 def main() -> None:
     from placement_advisor.cli.app import main as advisor
     from placement_advisor.processes import children
-    from placement_advisor.remote_hosts import conversation, hosted_child, service, versions
+    from placement_advisor.remote_hosts import conversation, host_facts, service
 
     changes = json.loads(os.environ.get(CHANGES, "{}"))
     children._PRELOADED = "light_preload"
     path = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))  # For the fork server.
-    hosted_child.CALLABLE |= set(MORE)
-    versions.__version__ = changes.get("advisor", versions.__version__)
+    service.CALLABLE |= set(MORE)
+    host_facts.__version__ = changes.get("advisor", host_facts.__version__)
     if "tensorflow" in changes:
-        versions.tensorflow_version = lambda: changes["tensorflow"]
+        host_facts.tensorflow_version = lambda: changes["tensorflow"]
     if "memory_bytes" in changes:
         children.available_memory_bytes = lambda: changes["memory_bytes"]
     if "silence_s" in changes:

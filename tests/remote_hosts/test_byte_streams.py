@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.remote_hosts.byte_streams import PipeStream
+from placement_advisor.remote_hosts.conversation import PipeStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

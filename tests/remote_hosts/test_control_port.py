@@ -9,8 +9,8 @@ from agent import Agent
 from network_lab.lab import Lab, lab, refusal
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.remote_hosts.control_port import check_may_listen, parse_place
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.relay import check_may_listen, parse_place
+from placement_advisor.remote_hosts.tls import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import HANGS_AFTER_S
 
-from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.remote_hosts import conversation
-from placement_advisor.remote_hosts.byte_streams import PipeStream
-from placement_advisor.remote_hosts.conversation import Conversation
-from placement_advisor.remote_hosts.frames import COMMAND_MARK, HEARTBEAT, WORKER_MARK, framed
+from placement_advisor.remote_hosts.conversation import (
+    COMMAND_MARK,
+    HEARTBEAT,
+    WORKER_MARK,
+    Conversation,
+    PipeStream,
+    framed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

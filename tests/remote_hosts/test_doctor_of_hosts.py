@@ -19,7 +19,7 @@ import pytest
 from light_worker import CHANGES
 from network_lab.lab import Lab, lab, refusal
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 from placement_advisor.results.contracts import load_schema
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.files.foreign_json import MisfitError
-from placement_advisor.remote_hosts import frames
-from placement_advisor.remote_hosts.frames import (
+from placement_advisor.files.untrusted import MisfitError
+from placement_advisor.remote_hosts import conversation
+from placement_advisor.remote_hosts.conversation import (
     COMMAND_MARK,
     HEARTBEAT,
     WORKER_MARK,
@@ -63,7 +63,7 @@ def test_text_between_frames_is_refused_for_the_length_that_it_is() -> None:
 
 
 def test_a_message_that_is_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "LONGEST_FRAME_BYTES", 4)
+    monkeypatch.setattr(conversation, "LONGEST_FRAME_BYTES", 4)
     assert framed(b"four") == b"\0\0\0\4four"
     with pytest.raises(MisfitError, match="a message of 5 bytes; at most 4 can be sent"):
         framed(b"hello")

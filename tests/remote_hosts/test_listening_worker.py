@@ -15,7 +15,7 @@ from agent import Agent
 from command_runs import run_here
 from network_lab.lab import Lab, lab, refusal
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.remote_hosts import probe
-from placement_advisor.remote_hosts.probe import WayTried
+from placement_advisor.remote_hosts import host_facts
+from placement_advisor.remote_hosts.host_facts import WayTried
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_loopback_is_an_interface_with_large_frames(address: str) -> None:
-    place = probe.network_place(address)
+    place = host_facts.network_place(address)
     assert place.interface == "lo"
     assert place.mtu_bytes == 65_536
     assert place.load >= 0
@@ -22,13 +22,13 @@ def test_loopback_is_an_interface_with_large_frames(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "2001:db8::7", "nowhere.invalid"])
 def test_an_address_of_another_host_is_on_no_interface(address: str) -> None:
-    assert probe.interface_of(address) is None
+    assert host_facts.interface_of(address) is None
 
 
 def test_a_way_carries_small_messages_and_large_ones() -> None:
     (port,) = free_ports(1)
-    probe.answer_at("127.0.0.1", port)
-    tried = probe.try_way("127.0.0.1", port)
+    host_facts.answer_at("127.0.0.1", port)
+    tried = host_facts.try_way("127.0.0.1", port)
     assert tried.small_ns is not None
     assert tried.small_ns > 0
     assert tried.large_passes
@@ -36,7 +36,7 @@ def test_a_way_carries_small_messages_and_large_ones() -> None:
 
 def test_nobody_there_is_no_way() -> None:
     (port,) = free_ports(1)
-    assert probe.try_way("127.0.0.1", port) == WayTried(small_ns=None, large_passes=False)
+    assert host_facts.try_way("127.0.0.1", port) == WayTried(small_ns=None, large_passes=False)
 
 
 def test_a_way_that_only_small_messages_pass_is_told() -> None:
@@ -51,7 +51,7 @@ def test_a_way_that_only_small_messages_pass_is_told() -> None:
 
     answering = threading.Thread(target=answer_small_ones)
     answering.start()
-    tried = probe.try_way("127.0.0.1", listening.getsockname()[1])
+    tried = host_facts.try_way("127.0.0.1", listening.getsockname()[1])
     answering.join()
     assert tried.small_ns is not None
     assert not tried.large_passes

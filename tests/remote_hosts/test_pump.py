@@ -9,7 +9,7 @@ import threading
 import pytest
 from tls_pairs import carried, tcp_pair, tls_pair
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 
 
 @pytest.fixture(scope="module")

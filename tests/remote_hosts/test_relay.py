@@ -14,7 +14,7 @@ import pytest
 from agent import Agent
 from network_lab.lab import Lab, lab, refusal
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

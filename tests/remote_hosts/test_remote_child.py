@@ -20,8 +20,7 @@ from placement_advisor.processes.children import Child, ChildError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.remote_hosts.remote_child import RemoteChild
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.remote_hosts.remote_host import RemoteChild, RemoteHost
 
 # Keeps 400 MB while the child waits for further calls.
 TAKE_MEMORY = """

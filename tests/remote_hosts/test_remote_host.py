@@ -22,11 +22,10 @@ from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.remote_hosts import conversation, remote_host
-from placement_advisor.remote_hosts.frames import COMMAND_MARK, framed
-from placement_advisor.remote_hosts.launched_service import LaunchedService
-from placement_advisor.remote_hosts.questions import HostLostError
+from placement_advisor.remote_hosts.conversation import COMMAND_MARK, encode, framed
+from placement_advisor.remote_hosts.host_files import HostLostError
 from placement_advisor.remote_hosts.remote_host import RemoteHost, open_hosts
-from placement_advisor.remote_hosts.values import encode
+from placement_advisor.remote_hosts.services import LaunchedService
 
 # The service's own process and what it starts is out of reach of whoever ends the launcher, as that
 # of another host is.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.remote_hosts.scratch_files import PIECE_BYTES, ScratchFiles
+from placement_advisor.remote_hosts.host_files import PIECE_BYTES, ScratchFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

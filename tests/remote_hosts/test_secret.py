@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.remote_hosts.secret import (
+from placement_advisor.remote_hosts.tls import (
     ANALYSIS_DAYS,
     certificate,
     client_context,

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
-from placement_advisor.machine.slots import Slot
 from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.machine.this_machine import Slot
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.profile.worker_steps import PlannedCopy
-from placement_advisor.remote_hosts import values
-from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
-from placement_advisor.remote_hosts.values import decode, encode
+from placement_advisor.remote_hosts import conversation
+from placement_advisor.remote_hosts.conversation import decode, encode
+from placement_advisor.remote_hosts.host_facts import NetworkPlace, WayTried
 from placement_advisor.tf.answers import Prepared, Traced
 from placement_advisor.tf.load.model_source import ModelSource
 
@@ -144,7 +144,7 @@ def test_a_view_of_a_dictionary_comes_as_a_dictionary() -> None:
 
 
 def test_names_of_classes_are_told_apart() -> None:
-    kinds = (*values._RECORDS, *values._ENUMS, *values._ERRORS)
+    kinds = (*conversation._RECORDS, *conversation._ENUMS, *conversation._ERRORS)
     assert len({kind.__name__ for kind in kinds}) == len(kinds)
 
 

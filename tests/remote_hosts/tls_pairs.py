@@ -5,9 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 
-from placement_advisor.remote_hosts.pump import carry
-from placement_advisor.remote_hosts.secret import certificate, client_context, server_context
-from placement_advisor.remote_hosts.tls_stream import TlsStream
+from placement_advisor.remote_hosts.tls import (
+    TlsStream,
+    carry,
+    certificate,
+    client_context,
+    server_context,
+)
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:

@@ -12,7 +12,7 @@ import sample_analysis
 from sample_analysis import published, ranged, unreliable, with_batch
 from simulated_steps import towers_graph
 
-from placement_advisor.files.log_files import OVERVIEW
+from placement_advisor.files.output import OVERVIEW
 from placement_advisor.measurement.measurement import Interval, Invariant, Violation
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.analysis_report import full_text, render_markdown

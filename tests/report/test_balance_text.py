@@ -8,9 +8,15 @@ import jsonschema
 import pytest
 
 from placement_advisor.candidates.batch_split.plan import shares_of
-from placement_advisor.cost.batch import split_step
-from placement_advisor.cost.batch_balance import Balance, best_by_lines, other_batches, speed_of
-from placement_advisor.cost.batch_memory import BatchMemory, best_batch
+from placement_advisor.cost.batch import (
+    Balance,
+    BatchMemory,
+    best_batch,
+    best_by_lines,
+    other_batches,
+    speed_of,
+    split_step,
+)
 from placement_advisor.files.contract import plain
 from placement_advisor.report.plans import render_balance
 from placement_advisor.results.contracts import load_schema

@@ -8,12 +8,12 @@ import pytest
 from sample_calibration import DEVICES, IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 from sample_hosts import summary_of_hosts
 
-from placement_advisor.machine.copy_timings import AtOnceTiming
+from placement_advisor.machine.calibration import AtOnceTiming
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.report.machine_texts import render_calibration
 
 if TYPE_CHECKING:
-    from placement_advisor.cost.calibration_summary import CalibrationSummary
+    from placement_advisor.cost.links import CalibrationSummary
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -15,7 +15,7 @@ from tab_samples import write_sample
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import like
-from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.html_file import report_html

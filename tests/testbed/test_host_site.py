@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
+from placement_advisor.machine.this_machine import core_slots
 from placement_advisor.testbed.remote_launcher import RemoteLauncher, _RelayOfHost
 
 if TYPE_CHECKING:

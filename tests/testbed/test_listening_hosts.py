@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from network_lab.lab import Lab, lab, refusal
 
-from placement_advisor.remote_hosts.secret import new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 
 PORT = 7_600
 ADVISOR = (sys.executable, "-P", "-m", "placement_advisor.cli.app")

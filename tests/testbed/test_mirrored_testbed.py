@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.machine.this_machine import core_slots
 from placement_advisor.measurement.verification import SEEDS, Verification
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.testbed import testbed

@@ -11,7 +11,6 @@ from real_runs import needs_private_network
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.slots import core_slots, gpu_slots
 from placement_advisor.machine.testbed_plan import (
     HostLink,
     HostShare,
@@ -19,7 +18,7 @@ from placement_advisor.machine.testbed_plan import (
     plan_hosts,
     plan_testbed,
 )
-from placement_advisor.machine.this_machine import usable_cores
+from placement_advisor.machine.this_machine import core_slots, gpu_slots, usable_cores
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import ChildError
 from placement_advisor.testbed import testbed as testbed_module

@@ -10,7 +10,6 @@ import pytest
 from placement_advisor import defaults
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.slots import core_slots, gpu_slots
 from placement_advisor.machine.testbed_plan import (
     HostLink,
     HostShare,
@@ -18,6 +17,7 @@ from placement_advisor.machine.testbed_plan import (
     TestbedPlan,
     plan_hosts,
 )
+from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.measurement.measurement import FailureKind, least_samples
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.calls import CallFailure, FailureCause
@@ -37,7 +37,7 @@ from placement_advisor.tf.answers import Prepared, SourceLine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.machine.slots import Slot
+    from placement_advisor.machine.this_machine import Slot
 
     Run = Callable[..., tuple[dict[str, BenchmarkEntry], "FakeTestbed"]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from placement_advisor.machine.copy_timings import CopyTiming
+from placement_advisor.machine.calibration import CopyTiming
 from placement_advisor.tf.run import calibration
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from placement_advisor.tf.run.graph_timing import GraphTimer
 
 if TYPE_CHECKING:
     from placement_advisor.machine.host_figures import Reach
-    from placement_advisor.machine.slots import Slot
+    from placement_advisor.machine.this_machine import Slot
 
 
 def visible_to(slot: Slot, visible: str, *found: str) -> str:

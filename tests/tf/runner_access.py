@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.machine.slots import Slot
+from placement_advisor.machine.this_machine import Slot
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf.run import calibration, mirrored, runner
 from placement_advisor.tf.run.calibration import Reference

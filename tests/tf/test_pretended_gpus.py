@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine.slots import Slot, core_slots, gpu_slots
+from placement_advisor.machine.this_machine import Slot, core_slots, gpu_slots
 from placement_advisor.processes.calls import RemoteModule
 
 if TYPE_CHECKING:

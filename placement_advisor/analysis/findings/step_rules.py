@@ -37,7 +37,7 @@ from placement_advisor.cost.batch import (
     larger_batch,
     larger_batch_by,
 )
-from placement_advisor.cost.gpu.mixed_precision import (
+from placement_advisor.cost.gpu.kernel_times import (
     casts_ns,
     computes_in_float32,
     policy_for,

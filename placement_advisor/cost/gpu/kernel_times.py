@@ -1,44 +1,42 @@
-"""How long one kernel takes on a GPU that nobody can measure here.
-
-Model: formulas (`matrix_products`, `convolutions`, `memory_bound`) over the kernel's dimensions and
-the GPU's datasheet. Their constants are in `kernel_times.toml`: for each chip of the record those
-fitted to it, for every other GPU those fitted to all chips at once, or to those that are like it.
-
-The record is NeuSight's: forward kernels alone, float32, PyTorch 2.1, CUDA 12.1, cuDNN 8.9. Its
-convolutions are all 3x3 with stride 1. Anything else is not covered.
-
-Source: Lee, Phanishayee, Mahajan, Forecasting GPU Performance for Deep Learning Training and
-Inference, ASPLOS 2025, doi:10.1145/3669940.3707265.
-"""
+"""The time of one kernel on a GPU that nobody can measure here, in any precision."""
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from placement_advisor.cost.gpu.clock import MAXWELL, Clock, with_fed_cores
-from placement_advisor.cost.gpu.convolutions import (
+from placement_advisor.cost.gpu.kernels import (
     ConvolutionConstants,
     Convolutions,
-    convolution_s,
-    direct_s,
-)
-from placement_advisor.cost.gpu.matrix_products import ProductConstants, product_s
-from placement_advisor.cost.gpu.memory_bound import (
     NormalisationConstants,
+    ProductConstants,
     SoftmaxConstants,
     StreamConstants,
+    convolution_s,
+    direct_s,
     elementwise_s,
     layer_norm_s,
+    product_s,
     softmax_s,
 )
-from placement_advisor.cost.gpu.tiles import Products, Tiling
+from placement_advisor.cost.gpu.tiles import (
+    FLOAT32_BYTES,
+    MAXWELL,
+    Clock,
+    Products,
+    Tiling,
+    with_fed_cores,
+)
+from placement_advisor.cost.table import CostBasis, OpCost
+from placement_advisor.graph.op import PASS_ROLES, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_work.kernels import MATRIX_FAMILIES, Arithmetic, KernelFamily
 from placement_advisor.machine.gpu_facts import gpus_matched_by
 from placement_advisor.units import NS_PER_S
 
@@ -48,10 +46,14 @@ if TYPE_CHECKING:
     from placement_advisor.cost.gpu.tiles import Figures
     from placement_advisor.machine.gpu_facts import GpuFacts
 
-    # Constants of one op as the file has them.
     Constants: TypeAlias = Mapping[str, Any]
-    # (dimensions of one kernel a row, GPU, constants, bytes/s that copies reach) -> seconds
     Rule: TypeAlias = Callable[[Figures, GpuFacts, Constants, float], Figures]
+    from collections.abc import Mapping
+
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_work.kernels import Kernel
+    from placement_advisor.machine.devices import Device
+
 
 # Whose constants a chip has that is not in the record: for some ops, those of chips like it.
 ALL_CHIPS = "all chips"
@@ -262,3 +264,137 @@ def shipped_constants() -> Mapping[str, Any]:
     """Return what the package's file has: constants by chip and op, and how far times are off."""
     path = resources.files("placement_advisor.cost.gpu") / "kernel_times.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+# Of the record's ops, those that matrix units do.
+ON_UNITS = {"linear": OPS["linear"], "bmm": OPS["bmm"], "conv": direct_convolution}
+HALVES = frozenset({Arithmetic.FLOAT16, Arithmetic.BFLOAT16})
+# The compute capability from which matrix units do bfloat16.
+AMPERE = 8.0
+
+
+def time_in(arithmetic: Arithmetic, op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
+    """Return the time of one op of the record, computed in these numbers.
+
+    Raises:
+        KeyError: the record has no such op.
+    """
+    unit_peak = _unit_peak(arithmetic, gpu) if op in ON_UNITS else None
+    is_half = arithmetic in HALVES
+    if not is_half and unit_peak is None:
+        return kernel_time(op, dims, gpu)
+    seen = _with_halves(gpu) if is_half else gpu
+    known = shipped_constants()
+    constants, bandwidth = constants_for(op, gpu, known), copy_bandwidth(seen, known)
+    rows = np.array([dims], dtype=np.float64)
+    seconds = kernel_s(op, rows, seen, constants, bandwidth)
+    if unit_peak is not None:
+        units = replace(seen, peak_flops_per_s=unit_peak)
+        sped_up = _on_units(constants, unit_peak / gpu.peak_flops_per_s)
+        seconds = np.minimum(seconds, ON_UNITS[op](rows, units, sped_up, bandwidth))
+    return KernelTime(
+        time_ns=round(float(seconds[0]) * NS_PER_S), within=None, basis=KernelBasis.ASSUMED
+    )
+
+
+def _unit_peak(arithmetic: Arithmetic, gpu: GpuFacts) -> float | None:
+    """Return the peak of the units for these numbers, None if there are none."""
+    if arithmetic is Arithmetic.DEFAULT:
+        return gpu.tf32_flops_per_s
+    has_units = arithmetic is Arithmetic.FLOAT16 or gpu.capability >= AMPERE
+    return gpu.half_flops_per_s if arithmetic in HALVES and has_units else None
+
+
+def _with_halves(gpu: GpuFacts) -> GpuFacts:
+    """Return the GPU as it looks to numbers of two bytes that are counted as four."""
+    more = FLOAT32_BYTES // 2
+    return replace(
+        gpu,
+        memory_bandwidth_bytes_per_s=more * gpu.memory_bandwidth_bytes_per_s,
+        l2_bytes=more * gpu.l2_bytes,
+    )
+
+
+def _on_units(constants: Mapping[str, Any], speedup: float) -> Mapping[str, Any]:
+    """Return the constants of products, or of direct convolutions, at a peak so many times as high.
+
+    The clock's are flop/s for a watt.
+    """
+    part = "tiling" if "tiling" in constants else "direct"
+    tiling, clock = constants[part], constants["clock"]
+    sustained = speedup * clock["sustained_flops_per_joule"]
+    return {
+        **constants,
+        part: {**tiling, "filling_k": speedup * tiling["filling_k"]},
+        "clock": {**clock, "sustained_flops_per_joule": sustained},
+    }
+
+
+_GRADIENTS = frozenset({KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER})
+
+
+# A step has the same kernel many times.
+@lru_cache(maxsize=10_000)
+def kernel_cost(kernel: Kernel, gpu: GpuFacts) -> OpCost:
+    """Return the cost of an op that is one kernel, without its launch."""
+    is_gradient = kernel.family in _GRADIENTS
+    op = KernelFamily.CONV if is_gradient else kernel.family
+    time = time_in(kernel.arithmetic, op, kernel.dims, gpu)
+    least_ns = min(
+        time_in(kernel.arithmetic, op, kernel.dims, each).time_ns for each in gpus_matched_by(gpu)
+    )
+    is_assumed = is_gradient or time.basis is KernelBasis.ASSUMED
+    return OpCost(
+        time_ns=least_ns,
+        basis=CostBasis.KERNEL_ASSUMED if is_assumed else CostBasis.KERNEL,
+        within=None if is_assumed else time.within,
+    )
+
+
+_WHOLE = frozenset({Arithmetic.DEFAULT, Arithmetic.FLOAT32})
+# A variable is read in four bytes and written in two, its gradient the other way round.
+_CASTS, _CAST_BYTES_SHARE = 2, 3
+
+
+def policy_for(gpu: GpuFacts) -> Arithmetic | None:
+    """Return the numbers that its matrix units compute in best, None if it has no such units."""
+    if gpu.half_flops_per_s is None:
+        return None
+    return Arithmetic.BFLOAT16 if gpu.capability >= AMPERE else Arithmetic.FLOAT16
+
+
+def computes_in_float32(graph: OpGraph) -> bool:
+    """Whether products and convolutions of the step are in float32, and none in halves.
+
+    Where some are in halves, the others are in float32 because somebody wants them so.
+    """
+    numbers = {
+        op.kernel.arithmetic
+        for op in graph.ops
+        if op.kernel is not None and op.kernel.family in MATRIX_FAMILIES
+    }
+    return bool(numbers) and numbers <= _WHOLE
+
+
+def with_policy(graph: OpGraph, policy: Arithmetic) -> OpGraph:
+    """Return the step with forward and backward pass in these numbers."""
+    return OpGraph(
+        (_in(op, policy) if op.role in PASS_ROLES else op for op in graph.ops), graph.edges
+    )
+
+
+def casts_ns(graph: OpGraph, device: Device, gpu: GpuFacts) -> int:
+    """Return what casting variables and their gradients takes, launches included."""
+    read = {op.variable for op in graph.ops if op.role is Role.FORWARD and op.variable}
+    variables = [op for op in graph.ops if op.role is Role.VARIABLE and op.variable in read]
+    size_bytes = sum(op.parameter_bytes for op in variables)
+    moved_ns = _CAST_BYTES_SHARE * size_bytes / reached_bandwidth(gpu) * NS_PER_S
+    return round(moved_ns) + _CASTS * len(variables) * device.launch_overhead_ns
+
+
+def _in(op: Op, policy: Arithmetic) -> Op:
+    kernel = op.kernel
+    if kernel is not None and kernel.arithmetic in _WHOLE:
+        kernel = kernel._replace(arithmetic=policy)
+    half = None if op.bytes_accessed is None else op.bytes_accessed // 2
+    return op._replace(kernel=kernel, bytes_accessed=half)

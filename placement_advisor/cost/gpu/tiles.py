@@ -1,20 +1,8 @@
-"""Products of matrices as libraries for GPUs compute them: in tiles.
-
-Model: the result is cut into tiles, each computed by one group of threads that walks along k. Tiles
-run in waves over the multiprocessors, so that the last wave, and tiles at the edges, are part
-empty. A tile of a shape reaches a share of a multiprocessor's peak; filling its pipeline costs as
-much as some more steps along k, and few tiles for each multiprocessor hide less of what they wait
-for. Where there are few tiles, k is split among several of them, whose parts are then added up. Of
-all shapes and splits, the fastest is taken.
-
-Left out: that libraries do not always find the fastest, and memory: `matrix_products` adds it.
-
-Source: Kerr, Merrill, Demouth, Tran, CUTLASS: Fast Linear Algebra in CUDA C++, NVIDIA, 2017.
-"""
+"""Tiles in which GPU libraries compute products, and the clock that a power limit leaves a GPU."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -27,6 +15,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.gpu_facts import GpuFacts
 
     Figures: TypeAlias = NDArray[np.float64]
+
 
 # Into how many parts libraries split k.
 SPLITS = (1, 2, 4, 8, 16)
@@ -92,3 +81,47 @@ def _choices(peak_shares: Mapping[str, float]) -> tuple[Figures, Figures, Figure
     ]
     tile_n, tile_m, share, split = np.array(rows, dtype=np.float64).T[:, :, None]
     return tile_n, tile_m, share, split
+
+
+# What a PCIe slot gives at most. Cards beyond it have a connector of their own, and hundreds of W.
+SLOT_WATTS = 75
+# The record has such cards of 16 and 12 nm. Ada and later are made in 4 nm, and do about three
+# times as much with a watt (82.6e12 flop/s with 450 W on RTX 4090, 14e12 with 250 W on V100).
+# A judgement: no card of that kind is in the record.
+ADA, FLOPS_SINCE_ADA = 8.9, 3
+# The compute capability of the first chip of that generation.
+MAXWELL = 5.0
+K40_PEAK, K40_REACHED, K40_WATTS = 5.04e12, 3.2e12, 235
+# What large products reach on the chips of the record, as their constants have it.
+REACHED_SHARE = 0.88
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """What a card of `SLOT_WATTS` or less sustains: flop/s for each watt.
+
+    Kernels of ``sustained_after_s`` run half of their time at that.
+    """
+
+    sustained_flops_per_joule: float
+    sustained_after_s: float
+
+
+def with_fed_cores(gpu: GpuFacts) -> GpuFacts:
+    """Return the GPU with a peak of which products reach as much as on the chips of the record."""
+    if gpu.capability >= MAXWELL:
+        return gpu
+    by_cores = gpu.peak_flops_per_s * K40_REACHED / K40_PEAK
+    by_power = gpu.power_watts * K40_REACHED / K40_WATTS
+    return replace(gpu, peak_flops_per_s=min(by_cores, by_power) / REACHED_SHARE)
+
+
+def at_clock_s(boosted_s: Figures, gpu: GpuFacts, clock: Clock) -> Figures:
+    """Return the seconds of kernels that would take ``boosted_s`` at the boost clock."""
+    if gpu.power_watts > SLOT_WATTS:
+        return boosted_s
+    gain = FLOPS_SINCE_ADA if gpu.capability >= ADA else 1
+    sustained = clock.sustained_flops_per_joule * gain * gpu.power_watts
+    share = min(1.0, sustained / gpu.peak_flops_per_s)
+    length = boosted_s / clock.sustained_after_s
+    return boosted_s * (1 + length / share) / (1 + length)

@@ -17,7 +17,7 @@ from annotated_types import Ge, Le
 from pydantic import Strict
 
 from placement_advisor.files.contract import Rows, What
-from placement_advisor.files.limits import MAX_BYTES
+from placement_advisor.files.untrusted import MAX_BYTES
 from placement_advisor.graph.op_work.signature import (
     CONTRADICTIONS,
     UnknownSizeError,

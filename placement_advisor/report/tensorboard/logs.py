@@ -14,7 +14,7 @@ from itertools import count
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.files.log_files import BOTH, SIMULATED, profile_run
+from placement_advisor.files.output import BOTH, SIMULATED, profile_run
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.report.pictures.timeline_plot import simulated_spans
 from placement_advisor.report.statements import fastest_first

@@ -26,8 +26,8 @@ from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, plain, read
-from placement_advisor.files.foreign_json import MisfitError, shown
-from placement_advisor.files.log_files import DETAILS, OVERVIEW
+from placement_advisor.files.output import DETAILS, OVERVIEW
+from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING

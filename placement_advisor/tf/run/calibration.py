@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from itertools import combinations, permutations, zip_longest
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from placement_advisor.cost.links import MIN_SIZES
-from placement_advisor.machine.calibration import Calibration, MemoryTiming
-from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.machine.calibration import (
+    AtOnceTiming,
+    BothWaysTiming,
+    Calibration,
+    CopyTiming,
+    MemoryTiming,
+)
 from placement_advisor.machine.host_figures import HostFigures, Reach, RouteFigures, Way
-from placement_advisor.machine.middle import middle
 from placement_advisor.tf.run.graph_timing import (
     ROUNDS,
     STEPS,
@@ -35,10 +40,37 @@ from placement_advisor.tf.run.graph_timing import (
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from placement_advisor.tf.placed_step import Runtime
     from placement_advisor.tf.run.graph_timing import Build, Timing
+
+
+T = TypeVar("T")
+
+
+def middle(values: Sequence[T]) -> T:
+    """Return a value of the same shape with the median of each number; whole numbers stay whole.
+
+    Shapes are dataclasses, mappings and tuples of numbers. Where some are None, the median is that
+    of the others.
+    """
+    return _middle(values)  # type: ignore[no-any-return]
+
+
+def _middle(values: Sequence[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    first = known[0] if known else None
+    if is_dataclass(first) and not isinstance(first, type):
+        parts = {part.name: [getattr(each, part.name) for each in known] for part in fields(first)}
+        return replace(first, **{name: _middle(each) for name, each in parts.items()})
+    if isinstance(first, Mapping):
+        return {key: _middle([each[key] for each in known]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(map(_middle, zip(*known, strict=True)))
+    if isinstance(first, int):
+        return round(median(known))
+    return None if first is None else median(known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +417,6 @@ def speed(runtime: Runtime, devices: Mapping[str, str]) -> dict[str, int]:
     return {name: max(1, round(reference(bench, name).product_ns)) for name in devices}
 
 
-T = TypeVar("T")
 _Ends = tuple[str, str]
 
 # How copies are measured, by what one takes at most. Judgement: those of a millisecond are measured

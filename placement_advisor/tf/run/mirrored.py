@@ -30,7 +30,7 @@ from placement_advisor.tf.watched_step import WatchedStep
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from placement_advisor.machine.slots import Slot
+    from placement_advisor.machine.this_machine import Slot
     from placement_advisor.measurement.verification import StepResults
     from placement_advisor.processes.calls import CallFailure
     from placement_advisor.tf.answers import CapturedCall

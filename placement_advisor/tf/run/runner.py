@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
     from placement_advisor.machine.host_figures import HostFigures, RouteFigures
-    from placement_advisor.machine.slots import Slot
+    from placement_advisor.machine.this_machine import Slot
     from placement_advisor.measurement.verification import StepResults, Verification
     from placement_advisor.processes.calls import CallFailure
 

@@ -13,7 +13,7 @@ import pytest
 from gpu_runs import NUMBERS, acceptance, run
 
 from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
-from placement_advisor.machine.doctor.examine_machine import examine
+from placement_advisor.machine.machine_facts import examine
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.xplane_schema import new_space
 from placement_advisor.report.machine_texts import write_bundle

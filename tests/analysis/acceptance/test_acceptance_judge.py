@@ -34,8 +34,8 @@ from placement_advisor.analysis.acceptance import (
 )
 from placement_advisor.files.contract import plain
 from placement_advisor.machine.devices import Device
-from placement_advisor.machine.slots import gpu_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
+from placement_advisor.machine.this_machine import gpu_slots
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.report.machine_texts import render_acceptance
 from placement_advisor.results.contracts import load_schema

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from gpu_samples import CLOCK, GPU, IDEAL, numbers
 
-from placement_advisor.cost.gpu.convolutions import (
-    ConvolutionConstants,
-    Convolutions,
-    convolution_s,
-)
+from placement_advisor.cost.gpu.kernels import ConvolutionConstants, Convolutions, convolution_s
 
 NO_TILING = replace(IDEAL, peak_shares={"1x1": 1e-6})
 DIRECT = ConvolutionConstants(

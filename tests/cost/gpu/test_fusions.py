@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from placed_steps import control, edge
 
-from placement_advisor.cost.gpu.fusions import fused_into_convolutions
-from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.roofline import fused_into_convolutions, roofline_by_place
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily

@@ -14,10 +14,10 @@ from placement_advisor.cost.gpu.kernel_times import (
     ALL_CHIPS,
     OPS,
     KernelBasis,
+    kernel_cost,
     kernel_time,
     reached_bandwidth,
 )
-from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.cost.table import ASSUMED_WITHIN
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from gpu_samples import CLOCK, GPU, IDEAL, numbers
 
-from placement_advisor.cost.gpu.matrix_products import ProductConstants, product_s
+from placement_advisor.cost.gpu.kernels import ProductConstants, product_s
 from placement_advisor.cost.gpu.tiles import Products
 
 PLAIN = ProductConstants(

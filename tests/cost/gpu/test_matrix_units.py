@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.cost.gpu.kernel_times import KernelBasis, KernelTime, kernel_time
-from placement_advisor.cost.gpu.matrix_units import time_in
+from placement_advisor.cost.gpu.kernel_times import KernelBasis, KernelTime, kernel_time, time_in
 from placement_advisor.graph.op_work.kernels import Arithmetic
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gpu_samples import GPU
 
-from placement_advisor.cost.gpu.memory_bound import (
+from placement_advisor.cost.gpu.kernels import (
     HELD_ROW,
     NormalisationConstants,
     SoftmaxConstants,

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from op_graphs import edge
 
-from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
-from placement_advisor.cost.gpu.mixed_precision import (
+from placement_advisor.cost.gpu.kernel_times import (
     casts_ns,
     computes_in_float32,
     policy_for,
+    reached_bandwidth,
     with_policy,
 )
 from placement_advisor.graph.op import Op, Role

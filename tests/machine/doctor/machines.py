@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_advisor.machine.doctor.facts import Facts, KeptFigures
-from placement_advisor.machine.doctor.packages import Package
+from placement_advisor.machine.machine_facts import Facts, KeptFigures, Package
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
-from placement_advisor.machine.system import Cores
+from placement_advisor.machine.this_machine import Cores
 
 HOUR_NS = 3_600 * 10**9
 

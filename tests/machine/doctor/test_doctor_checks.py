@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 
-from placement_advisor.machine.doctor.checks import check_all, next_command
-from placement_advisor.machine.doctor.finding import Check, State
-from placement_advisor.machine.doctor.packages import Package
+from placement_advisor.machine.machine_checks import Check, State, check_all, next_command
+from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.nvidia import Gpus
-from placement_advisor.machine.system import Cores
+from placement_advisor.machine.this_machine import Cores
 
 if TYPE_CHECKING:
-    from placement_advisor.machine.doctor.facts import Facts
+    from placement_advisor.machine.machine_facts import Facts
 
 
 def found(facts: Facts, name: str) -> list[Check]:

@@ -10,14 +10,14 @@ import pytest
 from machines import LAPTOP, SERVER
 
 from placement_advisor.files.contract import plain
-from placement_advisor.machine.doctor.finding import Check, State
+from placement_advisor.machine.machine_checks import Check, State
 from placement_advisor.report.doctor_text import check_facts, render_doctor
 from placement_advisor.report.document import text_lines
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.doctor import Doctor
 
 if TYPE_CHECKING:
-    from placement_advisor.machine.doctor.facts import Facts
+    from placement_advisor.machine.machine_facts import Facts
 
 GOLDEN = Path(__file__).parent / "golden"
 VALIDATOR = jsonschema.Draft202012Validator(load_schema("doctor"))

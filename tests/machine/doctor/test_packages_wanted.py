@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.machine.doctor.packages import (
+from placement_advisor.machine.machine_facts import (
     NEEDED,
     VIEWERS,
     Package,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from placement_advisor.machine.system import (
+from placement_advisor.machine.this_machine import (
     Cores,
     can_have_private_network,
     find_cores,
     parse_sys_admin,
+    usable_cores,
 )
-from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
 

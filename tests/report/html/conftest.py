@@ -11,7 +11,7 @@ from sample_analysis import with_batch
 from sample_break_even import FOUND, TIMING
 from simulated_steps import towers_graph
 
-from placement_advisor.files.log_files import LOG_FOLDER
+from placement_advisor.files.output import LOG_FOLDER
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.tensorboard.tab import Tab
 

@@ -9,7 +9,7 @@ import pytest
 from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined
 from tab_samples import write_sample
 
-from placement_advisor.files.log_files import DETAILS, OVERVIEW
+from placement_advisor.files.output import DETAILS, OVERVIEW
 from placement_advisor.report.tensorboard.tab import compact, read_details, read_overview
 
 

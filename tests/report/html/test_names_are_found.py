@@ -20,7 +20,7 @@ from sample_analysis import (
 )
 from sample_break_even import with_break_even
 
-from placement_advisor.cli.show import shown
+from placement_advisor.cli.results import shown
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis

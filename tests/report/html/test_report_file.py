@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from command_runs import run_here
 from tab_samples import write_sample
 
-from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html_file import report_html
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from sample_analysis import joined
 from tab_samples import write_sample
 
-from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html_file import report_html
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from command_runs import wait_until
 from playwright.sync_api import FrameLocator, Locator, expect
 
-from placement_advisor.files.log_files import MEASURED, profile_run
+from placement_advisor.files.output import MEASURED, profile_run
 from placement_advisor.profile.xplane import read_planes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sample_analysis import US, sample, unmeasured
 from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
-from placement_advisor.files.log_files import profile_run
+from placement_advisor.files.output import profile_run
 from placement_advisor.measurement.measurement import Span
 from placement_advisor.profile.xplane import Plane, read_planes
 from placement_advisor.report.tensorboard.logs import (

@@ -15,8 +15,7 @@ import pytest
 from playwright.sync_api import expect
 from tab_samples import write_sample
 
-from placement_advisor.files.log_files import OVERVIEW
-from placement_advisor.files.output import output_folder
+from placement_advisor.files.output import OVERVIEW, output_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

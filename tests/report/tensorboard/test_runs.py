@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.files.log_files import DETAILS, OVERVIEW
-from placement_advisor.files.output import output_folder
+from placement_advisor.files.output import DETAILS, OVERVIEW, output_folder
 from placement_advisor.report.find_analysis import find_runs
 
 if TYPE_CHECKING:

@@ -1,0 +1,364 @@
+"""`advisor trace`, `graph`, `simulate` and `search`: commands about a graph file.
+
+All but `trace` work without TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placement_advisor.analysis.target_costs import read_target_hardware
+from placement_advisor.cli.console import print_json, progress
+from placement_advisor.cli.options import (
+    BatchSize,
+    CaptureTimeout,
+    ModeChoice,
+    Model,
+    Module,
+    Outputs,
+    Quiet,
+    Step,
+    TimeLimit,
+    model_source,
+)
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.output import output_file
+from placement_advisor.graph.exchange import GraphFormat
+from placement_advisor.graph.op_graph import load_graph
+from placement_advisor.graph.placement import read_placement
+from placement_advisor.report.steps import chrome_trace
+from placement_advisor.simulator.simulator import Origin, Simulation, simulation
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.answers import Traced
+    from placement_advisor.tf.load.model_source import ModelSource
+
+
+def trace(
+    model: Model,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Graph file to write. Default: <model>.graph.json.gz, here."
+        ),
+    ] = None,
+    module: Module = False,
+    step: Step = None,
+    batch_size: BatchSize = None,
+    mode: ModeChoice = None,
+    outputs: Outputs = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON on stdout.")
+    ] = False,
+    quiet: Quiet = False,
+    time_limit: TimeLimit = TIME_LIMIT_S,
+    capture_timeout: CaptureTimeout = CAPTURE_TIMEOUT_S,
+) -> None:
+    """Trace a model into a graph file, and sum up what it holds."""
+    from placement_advisor.analysis.tracing import trace_model
+    from placement_advisor.tf.load.model_source import source_kind
+
+    source = model_source(
+        model,
+        module=module,
+        step=step,
+        mode=mode,
+        batch_size=batch_size,
+        outputs=outputs,
+        time_limit=time_limit,
+        capture_timeout=capture_timeout,
+    )
+    path = Path(source.path)
+    file = output or Path(f"{path.resolve().stem}.graph.json.gz")
+    source_kind(path)
+    with progress(quiet=quiet) as watcher, output_file(file, option="-o", read=path) as put:
+        traced = trace_model(source, watcher)
+        watcher.working(f"writing {file}", 0, 1)
+        put(lambda path: traced.graph.save(path, traced.requested_device_of, traced.traced_as))
+    _print(traced, source, file, as_json=as_json)
+
+
+def _print(traced: Traced, source: ModelSource, file: Path, *, as_json: bool) -> None:
+    from placement_advisor.graph.graph_summary import summarize
+
+    summary = summarize(traced.graph)
+    if as_json:
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.trace import Trace
+
+        told = Trace.of(traced, summary, model_path=source.path, graph_file=str(file))
+        print_json(plain(told))
+        return
+    from placement_advisor.report.steps import render_trace
+
+    sys.stdout.write(render_trace(traced, summary, model_path=source.path, graph_file=str(file)))
+
+
+def graph(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `advisor trace` wrote.")],
+    png: Annotated[
+        Path | None, typer.Option(help="Draw the layers into this file, and print nothing.")
+    ] = None,
+    form: Annotated[
+        GraphFormat | None,
+        typer.Option(
+            "--format",
+            help="Print the ops for other programs: GraphML, DOT of Graphviz, or node-link JSON.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write --format into this file, and print nothing."),
+    ] = None,
+    placement: Annotated[
+        Path | None,
+        typer.Option(
+            help="Show the device of each layer or op: placements/*.json of `advisor analyze`."
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Draw layers to this depth of their paths. Default: what fits 60 boxes."
+        ),
+    ] = None,
+) -> None:
+    """Sum up a graph file, draw its layers, or write its ops for other programs."""
+    _check_options(png, form, output, placement, depth)
+    if png is not None:
+        _draw(file, png, placement, depth)
+    elif form is not None:
+        _export(file, form, output, placement)
+    else:
+        from placement_advisor.graph.graph_summary import summarize
+        from placement_advisor.graph.op_graph import OpGraph
+        from placement_advisor.report.steps import render_graph
+
+        sys.stdout.write(render_graph(summarize(OpGraph.load(file)), graph_file=str(file)))
+
+
+def _check_options(
+    png: Path | None,
+    form: GraphFormat | None,
+    output: Path | None,
+    placement: Path | None,
+    depth: int | None,
+) -> None:
+    formats = "|".join(GraphFormat)
+    if png is not None and form is not None:
+        raise AdvisorError("--png and --format are two outputs", hint="leave one out")
+    if output is not None and form is None:
+        raise AdvisorError("-o is for --format", hint=f"add --format {formats}, or see --png")
+    if depth is not None and png is None:
+        raise AdvisorError("--depth is for a picture", hint="add --png OUT.png")
+    if placement is not None and png is None and form is None:
+        raise AdvisorError(
+            "--placement is for a picture or for --format",
+            hint=f"add --png OUT.png, or --format {formats}",
+        )
+
+
+def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
+    """Draw the layers of a graph file, in the colours of a placement's devices if there is one."""
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.report.pictures.canvas import save
+    from placement_advisor.report.pictures.layer_picture import draw_layers, layer_boxes
+
+    with output_file(png, option="--png", read=file) as put:
+        graph, _, traced_as = load_graph(file)
+        placed = None if placement is None else Placement.load(placement, graph, traced_as)
+        boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
+        put(lambda path: save(draw_layers(boxes), path))
+
+
+def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:
+    """Write the ops of a graph file in a format, into a file or on standard output."""
+    if output is None:
+        sys.stdout.write(_text(file, form, placement))
+        return
+    with output_file(output, option="-o", read=file) as put:
+        text = _text(file, form, placement)
+        put(lambda path: _write(path, text))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _text(file: Path, form: GraphFormat, placement: Path | None) -> str:
+    from placement_advisor.graph.exchange import graph_text
+    from placement_advisor.graph.placement import Placement
+
+    graph, _, traced_as = load_graph(file)
+    placed = None if placement is None else Placement.load(placement, graph, traced_as)
+    return graph_text(graph, form, None if placed is None else placed.device_of)
+
+
+def simulate_file(
+    graph_file: Path, placement_file: Path, hardware: str | None, trace_file: Path | None
+) -> Simulation:
+    """Simulate a graph file under a placement file, on assumed workers if no hardware is named.
+
+    Where the placement's devices have other names than the hardware's, they are taken in order.
+
+    Raises:
+        AdvisorError: a file cannot be read, does not fit the others, or cannot be written.
+    """
+    with ExitStack() as stack:
+        put = None
+        if trace_file is not None:
+            put = stack.enter_context(output_file(trace_file, option="--trace", read=graph_file))
+        cluster = None if hardware is None else read_target_hardware(hardware, None).cluster
+        graph, _, traced_as = load_graph(graph_file)
+        placement, file = read_placement(placement_file, graph, traced_as)
+        cluster = cluster or assumed_cluster(len(file.devices))
+        renamed = file.names_in(placement_file, cluster.device_names(), cluster.place_names())
+        told = simulation(
+            graph,
+            placement.renamed(renamed) if renamed else placement,
+            roofline_by_place(graph, cluster),
+            cluster,
+            Origin(
+                graph_file=str(graph_file),
+                placement_file=str(placement_file),
+                machine=hardware or "CPU workers, one core each",
+                renamed=renamed,
+            ),
+        )
+        if put is not None:
+            put(lambda path: _write_trace(told, path))
+    return told
+
+
+def _write_trace(told: Simulation, path: Path) -> None:
+    content = chrome_trace(told.graph, told.schedule)
+    path.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def simulate(
+    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="What `advisor trace` wrote.")],
+    placement: Annotated[
+        Path, typer.Option(help="Where its ops run: placements/*.json of `advisor analyze`.")
+    ],
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC|FILE",
+            help="Devices like 2xV100-NVLink, or those of a cluster file (.toml). Default: as many "
+            "CPU workers as the placement has devices.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write the schedule here, for chrome://tracing or Perfetto."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the simulation as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Simulate one step of a graph file under a placement, from assumed costs."""
+    told = simulate_file(graph, placement, hardware, trace)
+    if as_json:
+        from placement_advisor.files.contract import plain
+        from placement_advisor.results.steps import Simulation
+
+        print_json(plain(Simulation.of(told)))
+        return
+    from placement_advisor.report.steps import render_simulation
+
+    sys.stdout.write(render_simulation(told))
+
+
+_DEVICES = 2
+
+
+def search(
+    graph_file: Annotated[
+        Path, typer.Argument(metavar="GRAPH", help="What `advisor trace` wrote.")
+    ],
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=64, help="CPU workers to place on. Default: 2.", show_default=False
+        ),
+    ] = None,
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC|FILE",
+            help="Devices like 2xV100-NVLink, or those of a cluster file (.toml).",
+        ),
+    ] = None,
+    effort: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="UNITS",
+            help="How long to search, in units of about a second of one core; equal effort and "
+            "seed give equal answers. Default: 60, without limit if there is a time limit.",
+            show_default=False,
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0, metavar="S", help="Stop after so many seconds.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**20, help="Seed of the random search.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Search for the best placement of a graph file, with a bound that none can beat."""
+    from placement_advisor.candidates.searched import search_step
+    from placement_advisor.clock import Clock
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import placed_ops
+    from placement_advisor.results.plans import Search
+    from placement_advisor.solvers.effort import Effort
+    from placement_advisor.units import NS_PER_S
+
+    if devices is not None and hardware is not None:
+        raise AdvisorError(
+            "--devices and --hardware cannot be used together", hint="give one of them"
+        )
+    if effort is None:
+        effort = Effort().units if time_limit is None else math.inf
+    clock = Clock("search")
+    graph = OpGraph.load(graph_file)
+    if not placed_ops(graph):
+        raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+    cluster = (
+        assumed_cluster(devices or _DEVICES)
+        if hardware is None
+        else read_target_hardware(hardware, None).cluster
+    )
+    costs = roofline_by_place(graph, cluster)
+    allowed = Effort(units=effort, seed=seed, time_limit_s=time_limit)
+    found = search_step(graph, costs, cluster, allowed)
+    result = Search.of(
+        found,
+        allowed,
+        graph,
+        costs,
+        cluster,
+        graph_file=str(graph_file),
+        machine=hardware or "CPU workers, one core each",
+        seconds=clock.timings_ns()["search"] / NS_PER_S,
+    )
+    if as_json:
+        from placement_advisor.files.contract import plain
+
+        print_json(plain(result))
+        return
+    from placement_advisor.report.plans import render_search
+
+    sys.stdout.write(render_search(result))

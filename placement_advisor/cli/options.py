@@ -1,0 +1,305 @@
+"""Options that several commands share: the source of a model, devices, hosts."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from placement_advisor import defaults
+from placement_advisor.errors import AdvisorError
+from placement_advisor.tf.load.model_source import ModelSource, module_path, split_name
+from placement_advisor.units import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.analysis.hosts import HostOptions
+    from placement_advisor.remote_hosts.host_requests import HostRequest
+
+
+class Mode(StrEnum):
+    """What to analyse."""
+
+    TRAIN = "train"
+    INFER = "infer"
+
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH[:NAME]",
+        help="Python script, with its own arguments behind -- (NAME: what in it, without running "
+        "it as a script), .keras file, SavedModel directory (NAME: its signature) or frozen graph "
+        "(.pb).",
+    ),
+]
+Module = Annotated[
+    bool, typer.Option("-m", "--module", help="PATH names a module, as in python -m.")
+]
+Step = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Step of the script to take: a model, a function, or a line, as train.py:14. Default: "
+        "what trains, of several the one that takes most time.",
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
+]
+ModeChoice = Annotated[
+    Mode | None,
+    typer.Option(help="Training step or inference. Default: train if the model is compiled."),
+]
+Outputs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C", help="What a frozen graph should compute: names of ops or tensors."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+OpenPorts = Annotated[
+    bool,
+    typer.Option(
+        "--open-ports",
+        help="Run workers even where the system gives them no private network. Anyone who reaches "
+        "them over the network can then read and write your files.",
+    ),
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        help="Allowed for tracing the step, and for loading a model that is no script.",
+    ),
+]
+CaptureTimeout = Annotated[
+    float,
+    typer.Option(
+        min=1, metavar="SECONDS", help="How long a script may run until its steps are seen."
+    ),
+]
+# Those of the command that runs.
+_arguments: ContextVar[tuple[str, ...]] = ContextVar("_arguments", default=())
+
+
+class OfScript(typer.core.TyperCommand):
+    """A command of a script, whose own arguments stand behind ``--``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the script's arguments away before the rest is parsed."""
+        at = args.index("--") if "--" in args else len(args)
+        _arguments.set(tuple(args[at + 1 :]))
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what the usage line has."""
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
+
+
+def script_arguments() -> tuple[str, ...]:
+    """Return what stands behind ``--``."""
+    return _arguments.get()
+
+
+def model_source(
+    model: str,
+    *,
+    module: bool,
+    step: str | None,
+    mode: Mode | None,
+    batch_size: int | None,
+    outputs: str | None,
+    time_limit: float,
+    capture_timeout: float,
+) -> ModelSource:
+    """Return where the model comes from.
+
+    Raises:
+        ModelError: there is no path, or no such module.
+        AdvisorError: outputs are given, but none is named.
+    """
+    path, name = (module_path(model), None) if module else split_name(model)
+    return ModelSource(
+        path=path,
+        name=name,
+        mode=None if mode is None else mode.value,
+        batch_size=batch_size,
+        outputs=split_names("--outputs", outputs) if outputs is not None else (),
+        time_limit_s=time_limit,
+        arguments=_arguments.get(),
+        module=model if module else None,
+        step=step,
+        capture_timeout_s=capture_timeout,
+    )
+
+
+def split_names(option: str, words: str) -> tuple[str, ...]:
+    """Split the value of an option that takes names with commas between them.
+
+    Raises:
+        AdvisorError: there is no name in it.
+    """
+    names = tuple(name.strip() for name in words.split(",") if name.strip())
+    if not names:
+        raise AdvisorError(f"{option} names none", hint=f"e.g. {option} first,second")
+    return names
+
+
+def split_ratios(option: str, words: str) -> tuple[float, ...]:
+    """Split the value of an option that takes numbers with colons between them.
+
+    Raises:
+        AdvisorError: something in it is no number.
+    """
+    try:
+        return tuple(float(word) for word in words.split(":"))
+    except ValueError:
+        raise AdvisorError(f"{option} {words}: not numbers", hint=f"e.g. {option} 3:2") from None
+
+
+def split_sizes(option: str, words: str) -> tuple[int, ...]:
+    """Split the value of an option that takes sizes in bytes with colons between them.
+
+    Raises:
+        AdvisorError: something in it is no size, or zero.
+    """
+    try:
+        sizes = tuple(parse_bytes(word) for word in words.split(":"))
+    except ValueError as error:
+        raise AdvisorError(f"{option} {words}: {error}", hint=f"e.g. {option} 16GB:8GB") from None
+    if 0 in sizes:
+        raise AdvisorError(f"{option} {words}: a device has no memory", hint="leave it out")
+    return sizes
+
+
+_FEWEST_DEVICES = 2
+
+
+class LinkChoice(StrEnum):
+    """How hosts reach one another."""
+
+    TLS = "tls"
+    DIRECT = "direct"
+
+
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A:2,B:2",
+        help="Run on these hosts, with so many devices of each (docs/hosts.md). `localhost` is "
+        "this machine. An address behind @ is where the others reach it, if not by its name; with "
+        "a port, such as a:2@10.0.0.1:7600, `advisor worker --listen` waits there. `slurm` and "
+        "`tf-config` take them from the environment.",
+    ),
+]
+HostFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The same as --hosts, a line for each host, such as: a slots=2."
+    ),
+]
+Launch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help=f"What runs a command on a host. Default: '{defaults.LAUNCH}'; also "
+        "'srun -w {host} -N1 -n1', 'kubectl exec -i {host} --'.",
+    ),
+]
+HostLink = Annotated[
+    LinkChoice | None,
+    typer.Option(
+        "--link",
+        help="How hosts reach one another: by a relay with TLS (the default), or directly, "
+        "TensorFlow's servers open to whoever reaches the hosts.",
+    ),
+]
+Secret = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret",
+        metavar="FILE",
+        help="What hosts with a port in --hosts share: a copy of the file that they serve.",
+    ),
+]
+
+
+def hosts_asked(
+    hosts: str | None,
+    hostfile: Path | None,
+    launch: str | None,
+    link: LinkChoice | None,
+    secret: Path | None,
+) -> HostOptions | None:
+    """Return the hosts that are asked for, None if there are none.
+
+    Raises:
+        AdvisorError: the options contradict each other, or name no hosts.
+    """
+    if hosts is None and hostfile is None:
+        for option, value in (("--launch", launch), ("--link", link), ("--secret", secret)):
+            if value is not None:
+                raise AdvisorError(f"{option} needs --hosts or --hostfile")
+        return None
+    from placement_advisor.analysis.hosts import HostOptions, HostSource, hosts_from_environment
+    from placement_advisor.machine import testbed_plan
+    from placement_advisor.remote_hosts.host_requests import parse_hosts, read_hostfile
+
+    if hosts is not None and hostfile is not None:
+        raise AdvisorError("--hosts and --hostfile cannot be used together")
+    if hostfile is not None:
+        requests = read_hostfile(hostfile)
+    elif hosts in (HostSource.SLURM, HostSource.TF_CONFIG):
+        requests = hosts_from_environment(HostSource(hosts))
+    else:
+        requests = parse_hosts(hosts or "")
+    _check_secret(requests, secret)
+    asked = HostOptions(
+        requests=requests,
+        launch=launch or defaults.LAUNCH,
+        link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
+        secret=secret,
+    )
+    if asked.device_count < _FEWEST_DEVICES:
+        raise AdvisorError(
+            "one device has nothing to be split over", hint="ask for two or more: --hosts a:1,b:1"
+        )
+    return asked
+
+
+def _check_secret(requests: tuple[HostRequest, ...], secret: Path | None) -> None:
+    waiting = [request.name for request in requests if request.port is not None]
+    if waiting and secret is None:
+        raise AdvisorError(
+            f"--hosts: at the port of host {waiting[0]} a service waits, which serves holders "
+            "of its secret alone",
+            hint="name your copy of that file: --secret FILE",
+        )
+    if secret is not None and not waiting:
+        raise AdvisorError(
+            "--secret: no host has a port, so none is asked for one",
+            hint="name address and port of `advisor worker --listen`: a:2@10.0.0.1:7600",
+        )
+
+
+def refuse_beside_hosts(asked: HostOptions | None, others: Mapping[str, bool]) -> None:
+    """Refuse options that hosts leave no room for; ``others`` says which are given.
+
+    Raises:
+        AdvisorError: one is.
+    """
+    for option, is_given in others.items():
+        if asked is not None and is_given:
+            raise AdvisorError(
+                f"{option} and --hosts cannot be used together",
+                hint="where nothing is to run, `advisor calibrate --hosts … -o cluster.toml` "
+                "writes what --hardware takes",
+            )
