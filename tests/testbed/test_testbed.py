@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ from placement_advisor.machine.this_machine import core_slots, gpu_slots, usable
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import ChildError
 from placement_advisor.testbed import testbed as testbed_module
+from placement_advisor.testbed.remote_launcher import RemoteLauncher, _RelayOfHost
 from placement_advisor.testbed.testbed import ProcessLauncher, Testbed
 
 if TYPE_CHECKING:
@@ -291,3 +293,17 @@ def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
     client._answer = KILLED
     assert testbed.profile("single", 3) == KILLED
     assert files.client.exists()
+
+
+@pytest.mark.parametrize(("lends_all", "carriers"), [(True, (7,)), (False, ())])
+def test_a_relay_takes_the_core_of_devices_where_there_is_no_other(
+    lends_all: bool, carriers: tuple[int, ...], tmp_path: Path
+) -> None:
+    a = replace(HOST, slots=core_slots((0, 1)))
+    b = replace(HOST, name="b", is_here=False, lends_all=lends_all)
+    plan = plan_hosts((a, b), HostLink.TLS)
+    site = RemoteLauncher(plan, (), tmp_path)
+    assert site.carriers(2) == ()  # None runs yet.
+    relay = SimpleNamespace(pid=7)
+    site._relays[1] = _RelayOfHost(process=relay, folder="", port=1)  # type: ignore[arg-type]
+    assert [site.carriers(device) for device in range(3)] == [(), (), carriers]
