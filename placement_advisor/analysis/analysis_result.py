@@ -271,15 +271,15 @@ class Saving:
 class Finding:
     """Something to act on, found by one rule.
 
-    ``code`` and ``name`` are the rule's. ``saving`` is None where it is not known that acting on it
-    saves something. ``batch_size`` is the batch with which the same command tries the advice, None
-    if it does not.
+    ``code`` and ``name`` are the rule's, which fills them in. ``saving`` is None where it is not
+    known that acting on it saves something. ``batch_size`` is the batch with which the same command
+    tries the advice, None if it does not.
     ``is_hypothetical``: it is about a split that the user neither has nor is told to make. Such a
     finding has no rank, and what is shown of it no saving (`findings.rules.find_all`).
     """
 
-    code: str
-    name: str
+    code: str = ""
+    name: str = ""
     finding: str
     action: str
     where: Mapping[str, str | int]

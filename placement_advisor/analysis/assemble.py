@@ -17,7 +17,7 @@ from placement_advisor.analysis.analysis_result import (
     Recommendation,
     TestbedSummary,
 )
-from placement_advisor.analysis.findings.evidence import Evidence, gather_evidence
+from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import find_all, placements_to_time
 from placement_advisor.analysis.instructions import (
     how_to_mirror,
@@ -263,7 +263,7 @@ def _evidence(
     growing = subject.growing(forecast.proposals.prices)
     proposals, traced = forecast.proposals, subject.traced
     is_to_split = recommendation.verdict in TO_SPLIT
-    return gather_evidence(
+    return Evidence(
         graph=subject.graph,
         cluster=proposals.prices.cluster,
         costs=proposals.prices.costs,

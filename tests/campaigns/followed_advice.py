@@ -38,9 +38,9 @@ from placement_advisor import defaults
 from placement_advisor.analysis.assemble import candidates_of
 from placement_advisor.analysis.findings.evidence import (
     YOUR_SPLIT,
+    Evidence,
     SplitMove,
     apply_move,
-    gather_evidence,
     layer_ops,
     with_variables,
 )
@@ -51,7 +51,12 @@ from placement_advisor.analysis.findings.scope_rules import (
 )
 from placement_advisor.analysis.predictions import predict, propose_all
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import ADVICE_BUDGET_S, RunResults, run
+from placement_advisor.analysis.runs import (
+    ADVICE_BUDGET_S,
+    CandidateRuns,
+    ReferenceTimings,
+    RunResults,
+)
 from placement_advisor.analysis.step_costs import (
     costs_from_measured,
     make_testbed_session,
@@ -80,7 +85,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.analysis.findings.evidence import Evidence
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.step_costs import TestbedSession
     from placement_advisor.graph.op_graph import OpGraph
@@ -120,15 +124,13 @@ class _Analysed:
         """Return what rules look at, were these scopes in the user's program."""
         traced, prices = self.subject.traced, self.forecast.proposals.prices
         growing = self.subject.growing(prices)
-        return gather_evidence(
+        return Evidence(
             graph=self.subject.graph,
             cluster=prices.cluster,
             costs=prices.costs,
             simulator=self.forecast.proposals.simulator,
             candidates=candidates_of(self.forecast, self.results),
             requested_device_of=requested_device_of,
-            scope_of={},
-            line_of={},
             batch_size=traced.batch_size,
             batch_points=self.results.batch_points,
             loop_timing=self.results.loop_timing,
@@ -142,6 +144,24 @@ class _Analysed:
 
 class _ProfilingError(Exception):
     """Ends the analysis before its profiles, which no finding rests on."""
+
+
+class _NoCandidates:
+    """Runs nothing beside the single device; ``last`` is what it has shown."""
+
+    def __init__(self) -> None:
+        self.last = RunResults()
+
+    def show(self, doing: str, results: RunResults) -> None:
+        if doing == "profiling":
+            self.last = results
+            raise _ProfilingError
+
+    def refine(self, results: RunResults) -> None:
+        return None
+
+    def advise(self, results: RunResults) -> list[Placement]:
+        return []
 
 
 def examine(case: str) -> dict[str, Any]:
@@ -178,24 +198,17 @@ def analysed(path: Path, text: str, stack: ExitStack) -> _Analysed:
     stack.callback(apparatus.close)
     priced = costs_from_measured(subject, measure_costs_of_step(subject, apparatus, course))
     forecast = predict(propose_all(subject.graph, priced, (defaults.BASELINE,), options.effort))
-    last = RunResults()
-
-    def show(doing: str, results: RunResults) -> None:
-        nonlocal last
-        if doing == "profiling":
-            last = results
-            raise _ProfilingError
-
-    growing = subject.growing(priced.prices)
+    steering = _NoCandidates()
+    runs = CandidateRuns(options, apparatus, course, steering, ReferenceTimings())
     with suppress(_ProfilingError):
-        run(subject, (), None, apparatus, course, show, lambda _: None, lambda _: [], growing)
+        runs.run((), None, subject.growing(priced.prices))
     return _Analysed(
         path=path,
         text=text,
         subject=subject,
         apparatus=apparatus,
         forecast=forecast,
-        results=last,
+        results=steering.last,
     )
 
 

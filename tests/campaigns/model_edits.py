@@ -51,7 +51,7 @@ from placement_advisor.candidates.references import as_written
 from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import code_lines
 from placement_advisor.check.placements import lay_out
-from placement_advisor.check.problems import CodePlace, ModelResult, Status
+from placement_advisor.check.problems import ModelResult, Place, Status
 from placement_advisor.check.project_files import ModelConfig, lock_text, read_lock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import ModelError
@@ -620,7 +620,7 @@ class Workplace:
         self, sample: Sample, traced: Traced, placement: str, before: Record | None
     ) -> ModelResult:
         """Check a traced model."""
-        place = CodePlace("pyproject.toml", 1)
+        place = Place("pyproject.toml", 1)
         path = sample.path.name
         return check_step(
             ModelResult(

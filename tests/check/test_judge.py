@@ -14,7 +14,7 @@ from placement_advisor.check.causes import Limits, Scopes
 from placement_advisor.check.check_step import JudgeContext, Judgement, Predicted, judge
 from placement_advisor.check.code_lines import from_stacks
 from placement_advisor.check.placements import PlacementFreedom
-from placement_advisor.check.problems import MAX_CULPRITS, CodePlace, ProblemCode
+from placement_advisor.check.problems import MAX_CULPRITS, Place, ProblemCode
 from placement_advisor.check.record import LayerRecord, Part, PredictedVerdict, with_devices
 
 if TYPE_CHECKING:
@@ -34,22 +34,22 @@ OTHER_VERSIONS = {
     "other figures of the hardware": replace(VERSIONS, devices="11ff"),
 }
 HERE, READ, BACK, SETTINGS = (
-    CodePlace("m.py", 7),
-    CodePlace("m.py", 3),
-    CodePlace("m.py", 9),
-    CodePlace("pyproject.toml", 4),
+    Place("m.py", 7),
+    Place("m.py", 3),
+    Place("m.py", 9),
+    Place("pyproject.toml", 4),
 )
 LINES = replace(
     from_stacks(
         {
-            ("lower", Part.FORWARD): [(CodePlace("m.py", 2),)],
+            ("lower", Part.FORWARD): [(Place("m.py", 2),)],
             ("upper", Part.FORWARD): [(HERE,)],
             ("upper", Part.BACKWARD): [(BACK,)],
         }
     ),
     readers=({("lower/Relu:0", TWO): READ},),
     on_host={("upper", "AsString"): HERE},
-    largest={ONE: CodePlace("m.py", 5)},
+    largest={ONE: Place("m.py", 5)},
 )
 IN_SCOPES = Scopes(
     device_of={"lower": ONE, "upper": TWO}, gradients_on={}, left_behind=frozenset(), is_split=True
@@ -82,7 +82,7 @@ def judged(
         lines=LINES,
         put_back=without,
         configured_at=SETTINGS,
-        placed_at=lambda layer: CodePlace("placement.json", len(layer)),
+        placed_at=lambda layer: Place("placement.json", len(layer)),
     )
     return judge(before, Predicted(record=after, shortages=shortages or {}), setting)
 
@@ -250,7 +250,7 @@ def test_a_layer_that_follows_its_variable_has_kept_its_scope() -> None:
 def test_a_layer_that_a_placement_file_has_elsewhere_points_at_the_file() -> None:
     (problem,) = judged(MOVED, scopes=None).problems
     assert problem.code is ProblemCode.PLACEMENT_CHANGED
-    assert problem.place == CodePlace("placement.json", len("upper"))
+    assert problem.place == Place("placement.json", len("upper"))
     (other,) = judged(replace(MOVED, graph="c1"), scopes=None).problems
     assert other.code is ProblemCode.MOVED
 
@@ -284,7 +284,7 @@ def test_an_effect_that_stays_with_layers_put_back_comes_from_layers_that_change
     assert heavier.codes == (ProblemCode.LAYERS_CHANGED, ProblemCode.SLOWER)
     assert heavier.what == "lower is made of other ops or sizes"
     assert heavier.culprits == ("lower +200 µs (m.py:2)",)
-    assert heavier.place == CodePlace("m.py", 2)
+    assert heavier.place == Place("m.py", 2)
 
 
 def test_of_two_causes_each_has_the_effects_that_it_makes_most_of() -> None:
@@ -488,7 +488,7 @@ def test_more_memory_fails_on_the_device_that_needs_it() -> None:
         "GPU:0: +50.0 MB of peak memory (900 MB -> 950 MB), above all activations"
     )
     assert problem.culprits == ("+50.0 MB activations",)
-    assert problem.place == CodePlace("m.py", 5)
+    assert problem.place == Place("m.py", 5)
     less = judged(changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}))
     assert less.notes == ("better: GPU:0 has a peak of 1 B, not 900 MB",)
 
@@ -532,7 +532,7 @@ def test_memory_that_does_not_suffice_fails_whatever_was_locked() -> None:
     found = judged(record(), shortages={ONE: "GPU:0 needs 20 GB, has 16"})
     assert codes(found) == [ProblemCode.OUT_OF_MEMORY]
     assert found.problems[0].what == "GPU:0 needs 20 GB, has 16"
-    assert found.problems[0].place == CodePlace("m.py", 5)
+    assert found.problems[0].place == Place("m.py", 5)
 
 
 def test_a_limit_that_an_edit_breaks_is_its_effect_and_one_that_was_broken_is_not() -> None:
