@@ -108,8 +108,6 @@ def evidence_of(
             placement=placement,
             predicted=simulator.schedule(placement),
             measured=(measured or {}).get(placement.label),
-            comparison=None,
-            failure=None,
         )
         for placement in placements
     ]

@@ -15,7 +15,7 @@ from placement_advisor.analysis.analysis_result import (
     CapturedStep,
     Finding,
     HowToSplit,
-    ModelSummary,
+    Model,
     NextRun,
     Recommendation,
     Saving,
@@ -361,9 +361,9 @@ def sample() -> Analysis:
         advisor_version="0.1.0",
         tensorflow_version="2.21.0",
         options=OPTIONS,
-        model=ModelSummary(
+        title="deepconn",
+        model=Model(
             path="sample_models/deepconn.py",
-            name="deepconn",
             mode="train",
             batch_size=32,
             ops=412,
@@ -371,7 +371,10 @@ def sample() -> Analysis:
             parameter_bytes=1_250_000,
             edge_bytes_known_share=0.996,
             chosen="the compiled Keras model `model`, training step",
-            fingerprint="0123456789abcdef",
+            graph_fingerprint="0123456789abcdef",
+            captured=None,
+            batch_is_made_up=False,
+            left_out=(),
         ),
         testbed=Testbed(
             kind="workers",

@@ -34,9 +34,7 @@ from placement_advisor.machine.machine_checks import DEVICES
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
 from placement_advisor.machine.testbed_plan import (
     TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
+    plan_run,
 )
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.measurement.measurement import SizeBasis
@@ -152,7 +150,15 @@ def run_acceptance(
     with ExitStack() as stack:
         connected, site = None, None
         if hosts is None:
-            plan = _plan_here(open_ports, watcher)
+            # All GPUs, or two workers where there are fewer than two.
+            plan = plan_run(
+                None,
+                max(DEVICES, gpu_count()),
+                open_ports=open_ports,
+                refusal=("nothing to run on", "`advisor doctor` says what is here"),
+                note=watcher.note,
+                instead="two GPUs need none",
+            )
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         if hosts is not None:
@@ -177,18 +183,6 @@ def run_acceptance(
             watcher.working("running the known step", number, len(pairs), pair.title)
             pairs[number] = _run(pair, graph, testbed, trial)
         return Acceptance(plan, graph, tuple(pairs), _private_names(connected))
-
-
-def _plan_here(open_ports: bool, watcher: ProgressReporter) -> TestbedPlan:
-    """Return all GPUs, or two workers where there are fewer than two."""
-    plan = plan_testbed(None, max(DEVICES, gpu_count()))
-    if plan.not_run is not None:
-        raise TestbedError(
-            f"nothing to run on: {plan.not_run}", hint="`advisor doctor` says what is here"
-        )
-    instead = "two GPUs need none"
-    plan = with_network(plan, open_ports=open_ports, instead=instead, note=watcher.note)
-    return with_load(plan, watcher.note)
 
 
 def cards_here() -> Cards:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from placement_advisor.files.contract import Ns, Prose, Text
+from placement_advisor.files.contract import Count, Ns, Positive, Prose, Rows, Share, Text
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class Candidate:
     name: str
     family: str
     rationale: str
-    placement: Placement | None
-    predicted: Schedule | None
-    measured: Measurement | None
-    comparison: Comparison | None
-    failure: CandidateFailure | None
+    placement: Placement | None = None
+    predicted: Schedule | None = None
+    measured: Measurement | None = None
+    comparison: Comparison | None = None
+    failure: CandidateFailure | None = None
     by_layer: Mapping[str, str] | None = None
     torn_layers: int = 0
     predicted_ratio: PredictedRatio | None = None
@@ -95,27 +95,28 @@ class CapturedStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSummary:
-    """What was analysed. ``fingerprint`` is that of its graph.
+class Model:
+    """What was analysed."""
 
-    ``chosen`` says in words what was taken of the user's program; ``captured`` is None unless a
-    script ran; ``is_made_up``: its batch is none of theirs. ``left_out`` says what that program has
-    and what was analysed has not.
-    """
-
-    path: str
-    name: str
-    mode: str
-    batch_size: int | None
-    ops: int
-    edges: int
-    parameter_bytes: int
-    edge_bytes_known_share: float
-    chosen: str
-    fingerprint: str
-    captured: CapturedStep | None = None
-    is_made_up: bool = False
-    left_out: tuple[str, ...] = ()
+    path: Text
+    mode: Literal["train", "infer"]
+    chosen: Prose
+    """What was traced; source of batches."""
+    captured: CapturedStep | None
+    """None if no script ran."""
+    batch_size: Positive | None
+    """None if inputs carry none."""
+    batch_is_made_up: bool
+    """The batch is not the user's."""
+    ops: Count
+    edges: Count
+    """Control edges included."""
+    parameter_bytes: Count
+    edge_bytes_known_share: Share
+    """Of data edges."""
+    graph_fingerprint: Text
+    left_out: Rows[Prose]
+    """What the step lacks, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +293,8 @@ class Finding:
 class Analysis:
     """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
 
+    ``title`` is the name of the model, which reports have at their head.
+
     ``break_even`` is None where there is no split, or no single device, to compare with;
     ``input_timing`` where the model file has no dataset, or it was not timed.
     ``bound`` is None where nothing was predicted.
@@ -303,7 +306,8 @@ class Analysis:
     advisor_version: str
     tensorflow_version: str
     options: AnalyzeOptions
-    model: ModelSummary
+    title: str
+    model: Model
     testbed: TestbedSummary
     as_is: tuple[int, ...] | None
     candidates: tuple[Candidate, ...]
@@ -327,7 +331,7 @@ class Analysis:
         """Return the answer and what it is about: schedules of all candidates are a book."""
         model = self.model
         return (
-            f"<Analysis of {model.name} ({model.mode}, batch {model.batch_size}, {model.ops} ops)\n"
+            f"<Analysis of {self.title} ({model.mode}, batch {model.batch_size}, {model.ops} ops)\n"
             f" {self.verdict}: {self.recommendation.headline}\n"
             f" {len(self.candidates)} candidates, {len(self.findings)} findings>"
         )

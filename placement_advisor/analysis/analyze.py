@@ -117,7 +117,7 @@ class _AnalysisRun:
     """
 
     _loader: Child
-    _subject: AnalysisRequest
+    _request: AnalysisRequest
     _recorder: AnalysisRecorder
     _predictions: Predictions
     _measured: MeasuredCosts
@@ -188,15 +188,15 @@ class _AnalysisRun:
             # What it does then is of no use.
             self._hosts.when_lost(partial(self._loader.interrupt, FailureCause.CRASHED))
         try:
-            self._subject = self._traced(plan)
+            self._request = self._traced(plan)
         except ModelError:
             if self._hosts is not None and self._hosts.lost is not None:
                 raise TestbedError(self._hosts.lost) from None
             raise
         if self._earlier is not None:
-            now = traced_conditions(self._subject)
+            now = traced_conditions(self._request)
             check_same_conditions(self._earlier.traced, now, self._options.folder)
-        self._recorder = self._recording(self._subject.traced)
+        self._recorder = self._recording(self._request.traced)
 
     def _traced(self, plan: TestbedPlan) -> AnalysisRequest:
         """Load the model and trace it, also with its batch split and at other batch sizes."""
@@ -225,73 +225,73 @@ class _AnalysisRun:
 
     def _estimate(self) -> AllCosts:
         """Return the costs of the step: assumed, recorded in its process, or measured."""
-        if self._subject.plan.not_run is not None:
+        if self._request.plan.not_run is not None:
             self._loader.close()
-            return assume_costs(self._subject, self._hardware)
-        call = self._subject.traced.python_call
+            return assume_costs(self._request, self._hardware)
+        call = self._request.traced.python_call
         return self._measure_costs() if call is None else self._record_costs(call)
 
     def _record_costs(self, python_call: str) -> AllCosts:
         """Return what the step costs in the process that has loaded it, where it can run."""
-        plan = own_process_plan(self._subject.plan, python_call)
-        self._subject = subject = replace(self._subject, plan=plan)
+        plan = own_process_plan(self._request.plan, python_call)
+        self._request = request = replace(self._request, plan=plan)
         self._progress.learn(is_run=False)
         self._progress.begin(Stage.MEASURE)
-        self._recorder.show(snapshot(subject, "measuring costs"))
+        self._recorder.show(snapshot(request, "measuring costs"))
         folder = self._scratch / "own-process"
-        recorded = record_in_own_process(subject, self._loader, folder, self._watcher)
+        recorded = record_in_own_process(request, self._loader, folder, self._watcher)
         self._loader.close()
         if recorded is None:
-            return assume_costs(subject, None)
+            return assume_costs(request, None)
         prices, self._results = recorded
-        return costs_from(subject, prices)
+        return costs_from(request, prices)
 
     def _measure_costs(self) -> AllCosts:
         """Return what the step costs on the testbed; a resumed analysis measures nothing anew."""
-        subject, site = self._subject, None
+        request, site = self._request, None
         if self._hosts is not None:
             site = self._hosts.site(self._scratch, self._stack)
             self._hosts.when_lost(lambda why: self._watcher.note(f"warning: {why}"))
         self._session = session = make_testbed_session(
-            subject, self._loader, self._bundle, self._scratch, self._watcher, site
+            request, self._loader, self._bundle, self._scratch, self._watcher, site
         )
         self._stack.callback(session.close)
         self._progress.begin(Stage.CALIBRATE)
-        self._recorder.show(snapshot(subject, "measuring costs"))
+        self._recorder.show(snapshot(request, "measuring costs"))
         if self._earlier is None:
-            self._measured = measure_costs_of_step(subject, session, self._progress)
+            self._measured = measure_costs_of_step(request, session, self._progress)
         else:
             self._measured = self._earlier.costs
             session.trial.resume(self._earlier.candidates, self._earlier.joining)
-            restart_testbed(subject, session, self._progress)
-        return costs_from_measured(subject, self._measured)
+            restart_testbed(request, session, self._progress)
+        return costs_from_measured(request, self._measured)
 
     def _propose_and_simulate(self, costs: AllCosts) -> None:
         """Find the candidates and predict them all; recorded before any of them runs.
 
         A resumed analysis has the placements that searches found before.
         """
-        subject, options, earlier = self._subject, self._options, self._earlier
+        request, options, earlier = self._request, self._options, self._earlier
         self._progress.begin(Stage.SEARCH)
-        self._recorder.show(snapshot(subject, "predicting"))
+        self._recorder.show(snapshot(request, "predicting"))
         self._watcher.working("searching placements", 0, 1)
         found = {}
         if earlier is not None:
-            found = read_searched_placements(options.folder, earlier, subject.graph)
+            found = read_searched_placements(options.folder, earlier, request.graph)
         proposals = propose_all(
-            subject.graph,
+            request.graph,
             costs,
             options.families,
             options.effort,
             found,
-            subject.traced.requested_device_of,
+            request.traced.requested_device_of,
         )
         cluster = proposals.prices.cluster
-        self._recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
+        self._recorder.placements(request.graph, cluster, [*proposals.of_whole_batch.values()])
         pair = replace(cluster, devices=cluster.devices[: towers.GROUP])
         for split in proposals.splits.values():
             if split.within is not None:
-                self._recorder.placements(subject.graph, pair, [split.within])
+                self._recorder.placements(request.graph, pair, [split.within])
         self._progress.begin(Stage.SIMULATE)
         self._predictions = predict(proposals)
         for label, predicted in self._predictions.predicted.items():
@@ -308,7 +308,7 @@ class _AnalysisRun:
         earlier, predictions = self._earlier, self._predictions
         if earlier is None:
             chosen = candidates_to_run(predictions, self._options)
-            chosen = _without_second_script_run(chosen, self._subject, self._watcher)
+            chosen = _without_second_script_run(chosen, self._request, self._watcher)
             brief = candidate_to_run_briefly(predictions, self._options)
         else:
             labels = [label for label in earlier.candidates if label != defaults.BASELINE]
@@ -317,7 +317,7 @@ class _AnalysisRun:
         self._progress.learn(**_facts_of_candidates(predictions, chosen, brief))
         beside = ReferenceTimings() if earlier is None else earlier.beside
         runs = CandidateRuns(self._options, session, self._progress, self, beside)
-        results = runs.run(chosen, brief, self._subject.growing(predictions.proposals.prices))
+        results = runs.run(chosen, brief, self._request.growing(predictions.proposals.prices))
         sessions = 1 if earlier is None else earlier.sessions + 1
         self._results = replace(results, outcomes=self._record_profiles(results), sessions=sessions)
         self._change_predictions(corrected_predictions(self._predictions, self._results))
@@ -325,20 +325,20 @@ class _AnalysisRun:
 
     def show(self, doing: str, results: RunResults) -> None:
         """Show how far the runs are."""
-        self._recorder.show(snapshot(self._subject, doing, self._predictions, results))
+        self._recorder.show(snapshot(self._request, doing, self._predictions, results))
 
     def refine(self, results: RunResults) -> Placement | None:
         """Return the candidate that joins by what has run, None if none does."""
         refined = refine(self._predictions, results, self._options.effort)
         if refined is None:
             return None
-        self._change_predictions(refined.forecast)
+        self._change_predictions(refined.predictions)
         return refined.placement
 
     def advise(self, results: RunResults) -> list[Placement]:
         """Return what to time at the end that is no candidate."""
         predictions = corrected_predictions(self._predictions, results)
-        return advice_placements(self._subject, predictions, results)
+        return advice_placements(self._request, predictions, results)
 
     def _change_predictions(self, predictions: Predictions) -> None:
         """Take on predictions, and record the candidates and the ratios that are new in them."""
@@ -369,8 +369,8 @@ class _AnalysisRun:
         predicted = self._predictions.predicted
         after_runs = {label: predicted[label].after_runs for label in trial.entries}
         return ResumeState(
-            conditions=conditions_of(self._options, self._subject.plan),
-            traced=traced_conditions(self._subject),
+            conditions=conditions_of(self._options, self._request.plan),
+            traced=traced_conditions(self._request),
             sessions=self._results.sessions,
             joining=trial.joining,
             costs=self._measured,
@@ -381,23 +381,23 @@ class _AnalysisRun:
 
     def _conclude(self) -> Analysis:
         """Put everything together, and record it."""
-        subject, predictions, options = self._subject, self._predictions, self._options
+        request, predictions, options = self._request, self._predictions, self._options
         self._progress.begin(Stage.CONCLUDE)
         self._watcher.working("looking for what would change the verdict", 0, 1)
         candidates = candidates_of(predictions, self._results)
-        self._recorder.graph(subject.graph)
+        self._recorder.graph(request.graph)
         sweep = None
         if not options.quick:
-            growing = subject.growing(predictions.proposals.prices)
+            growing = request.growing(predictions.proposals.prices)
             sweep = break_even_of(predictions, candidates, growing, options.effort)
         analysis = assemble(
-            subject,
+            request,
             predictions,
             self._results,
             candidates,
             bound_of(predictions),
             sweep,
-            _rerun_estimate(subject, predictions, self._progress),
+            _rerun_estimate(request, predictions, self._progress),
         )
         self._recorder.show(analysis)
         return analysis
@@ -437,11 +437,11 @@ def _plan_as_used(
 
 
 def _facts_of_candidates(
-    forecast: Predictions, chosen: tuple[Placement, ...], brief: Placement | None
+    predictions: Predictions, chosen: tuple[Placement, ...], brief: Placement | None
 ) -> dict[str, Any]:
     """Return the facts for `AnalysisProgress` once it is known what runs beside the baseline."""
     labels = (defaults.BASELINE, *(placement.label for placement in chosen))
-    step_ns = {label: of.schedule.step_ns for label, of in forecast.predicted.items()}
+    step_ns = {label: of.schedule.step_ns for label, of in predictions.predicted.items()}
     return {
         "steps_ns": tuple(step_ns[label] for label in labels),
         "brief_ns": None if brief is None else step_ns[brief.label],
@@ -449,38 +449,38 @@ def _facts_of_candidates(
 
 
 def _rerun_estimate(
-    subject: AnalysisRequest, forecast: Predictions, course: AnalysisProgress
+    request: AnalysisRequest, predictions: Predictions, progress: AnalysisProgress
 ) -> RerunEstimate | None:
     """Return what the next run would take: more of the same, or without what kept this one short.
 
     None if there is none that would tell more.
     """
-    options, plan = subject.options, subject.plan
+    options, plan = request.options, request.plan
     if plan.not_run is None:
-        known = replace(course.known, is_calibrated=True, is_resumed=True, brief_ns=None)
-        return course.again(known, None)
+        known = replace(progress.known, is_calibrated=True, is_resumed=True, brief_ns=None)
+        return progress.again(known, None)
     if not plan.is_declined and not options.quick:
         return None
-    chosen = candidates_to_run(forecast, options)
-    brief = candidate_to_run_briefly(forecast, options)
-    is_run = plan.is_declined and subject.traced.python_call is None
-    facts = _facts_of_candidates(forecast, chosen, brief)
-    known = replace(course.known, is_run=is_run, **facts)
+    chosen = candidates_to_run(predictions, options)
+    brief = candidate_to_run_briefly(predictions, options)
+    is_run = plan.is_declined and request.traced.python_call is None
+    facts = _facts_of_candidates(predictions, chosen, brief)
+    known = replace(progress.known, is_run=is_run, **facts)
     if options.quick:
         splits = initial_facts(replace(options, quick=False)).splits
         known = replace(known, splits=splits, effort=max(known.effort, defaults.EFFORT))
-    return course.again(known, QUICK if options.quick else NO_RUN)
+    return progress.again(known, QUICK if options.quick else NO_RUN)
 
 
 def _without_second_script_run(
-    chosen: tuple[Placement, ...], subject: AnalysisRequest, watcher: ProgressReporter
+    chosen: tuple[Placement, ...], request: AnalysisRequest, watcher: ProgressReporter
 ) -> tuple[Placement, ...]:
     """Return the candidates without `mirrored`, if a script would have to run for it once more.
 
     Unless another run finds its step, and the script has a strategy, or that candidate is named.
     """
-    captured = subject.traced.captured
-    is_asked = MIRRORED in (subject.options.candidates or ())
+    captured = request.traced.captured
+    is_asked = MIRRORED in (request.options.candidates or ())
     if captured is None or (captured.repeat and (captured.is_replica or is_asked)):
         return chosen
     if any(placement.family == MIRRORED for placement in chosen):

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.hosts import connect
 from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
-from placement_advisor.errors import TestbedError
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import (
-    ONE_PROCESS,
     TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
+    plan_run,
 )
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.cost_measurement import calibration_of, calibration_path
@@ -26,8 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
+
+
+_NOT_HERE = (
+    "nothing to calibrate",
+    "`advisor doctor` says what can run here; --hardware needs no calibration",
+)
 
 
 def calibrate(
@@ -49,7 +50,9 @@ def calibrate(
         scratch = stack.enter_context(scratch_folder())
         site = None
         if hosts is None:
-            plan = _plan_here(testbed, devices, open_ports, watcher)
+            plan = plan_run(
+                testbed, devices, open_ports=open_ports, refusal=_NOT_HERE, note=watcher.note
+            )
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         if hosts is not None:
@@ -79,16 +82,3 @@ def calibrate(
         hosts=plan.hosts,
         link=plan.link,
     )
-
-
-def _plan_here(
-    testbed: TestbedKind | None, devices: int, open_ports: bool, watcher: ProgressReporter
-) -> TestbedPlan:
-    plan = plan_testbed(testbed, devices)
-    if plan.not_run is not None:
-        raise TestbedError(
-            f"nothing to calibrate: {plan.not_run}",
-            hint="`advisor doctor` says what can run here; --hardware needs no calibration",
-        )
-    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
-    return with_load(plan, watcher.note)

@@ -184,7 +184,7 @@ class Proposals:
 
 def propose_all(
     graph: OpGraph,
-    priced: AllCosts,
+    all_costs: AllCosts,
     families: Sequence[str],
     effort: Effort,
     known: Mapping[str, Placement] = MappingProxyType({}),
@@ -195,7 +195,7 @@ def propose_all(
     Those that searches have found before are ``known``, by label, and taken as they are.
     ``requested_device_of`` has the devices that the user's own scopes ask for.
     """
-    prices = priced.prices
+    prices = all_costs.prices
     simulator = Simulator(graph, prices.costs, prices.cluster)
     own = as_written(graph, requested_device_of, prices.cluster)
     answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster, own)
@@ -205,7 +205,7 @@ def propose_all(
         answers[SEARCHED] = found
     answers.update(known)
     splits: dict[str, SplitCandidate] = {}
-    for of, split in priced.splits.items():
+    for of, split in all_costs.splits.items():
         for family, step in split_candidates(graph, prices, of, split).items():
             if isinstance(step, SplitCandidate):
                 splits[family] = step
@@ -287,27 +287,27 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
     )
 
 
-def bound_of(forecast: Predictions) -> Bound:
+def bound_of(predictions: Predictions) -> Bound:
     """Return what no placement can beat, its arguments checked."""
-    proposals = forecast.proposals
+    proposals = predictions.proposals
     graph, prices = proposals.graph, proposals.prices
     lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
     verify(lower, graph, prices.costs, prices.cluster)
     bound = Bound(
         lower=lower,
-        single_ns=forecast.predicted[BASELINE].schedule.step_ns,
+        single_ns=predictions.predicted[BASELINE].schedule.step_ns,
         source=prices.source,
         doubt=prices.doubt,
         ratio_if_wrong=None,
     )
     if not bound.proves_single:
         return bound
-    ratio = least_ratio_if_wrong(graph, prices.costs, forecast.sensitivity)
+    ratio = least_ratio_if_wrong(graph, prices.costs, predictions.sensitivity)
     return replace(bound, ratio_if_wrong=ratio)
 
 
 def break_even_of(
-    forecast: Predictions,
+    predictions: Predictions,
     candidates: Sequence[Candidate],
     growing: GrowingStep | AdvisorError | None,
     effort: Effort,
@@ -317,9 +317,9 @@ def break_even_of(
     ``candidates`` have what was measured, by which predictions are corrected; ``growing`` is the
     step at other batches, or why it is not known there.
     """
-    proposals = forecast.proposals
+    proposals = predictions.proposals
     own, failed = proposals.of_whole_batch, {c.name for c in candidates if c.failure is not None}
-    if BASELINE in failed or forecast.predicted[BASELINE].too_large is not None:
+    if BASELINE in failed or predictions.predicted[BASELINE].too_large is not None:
         return None
     splits = [
         *(

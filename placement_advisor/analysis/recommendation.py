@@ -74,8 +74,8 @@ def deciding_reasons(
     """
     alone = next((c for c in candidates if c.family == references.SINGLE), None)
 
-    failed = [failure_reason(c) for c in candidates if not _is_not_applicable(c)]
-    unfit = [failure_reason(c) for c in candidates if _is_not_applicable(c)]
+    failed = [failure_reason(c) for c in candidates if not is_not_applicable(c)]
+    unfit = [failure_reason(c) for c in candidates if is_not_applicable(c)]
 
     def told() -> Iterator[str | None]:
         yield because
@@ -154,10 +154,6 @@ def _compute_text(
         f"{name}: {busiest} computes for {format_ns(ours_ns[busiest])} a step, "
         f"single for {format_ns(max(theirs_ns.values()))} ({basis})"
     )
-
-
-def _is_not_applicable(candidate: Candidate) -> bool:
-    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
 
 
 # Testbeds whose step times say nothing about a split.

@@ -153,32 +153,34 @@ class RunResults:
     sessions: int = 0
 
 
-def candidates_to_run(forecast: Predictions, options: AnalyzeOptions) -> tuple[Placement, ...]:
+def candidates_to_run(predictions: Predictions, options: AnalyzeOptions) -> tuple[Placement, ...]:
     """Return the candidates to run beside the baseline: those that were named, else the best.
 
     What does not fit is not run.
     """
     step_ns = {
         label: predicted.schedule.step_ns
-        for label, predicted in forecast.predicted.items()
+        for label, predicted in predictions.predicted.items()
         if predicted.too_large is None
     }
     labels = to_run(step_ns) if options.candidates is None else step_ns
-    placements = forecast.proposals.placements
+    placements = predictions.proposals.placements
     return tuple(placements[label] for label in labels if label != defaults.BASELINE)
 
 
-def candidate_to_run_briefly(forecast: Predictions, options: AnalyzeOptions) -> Placement | None:
+def candidate_to_run_briefly(predictions: Predictions, options: AnalyzeOptions) -> Placement | None:
     """Return what runs for a few rounds at the end, to be understood; None if nothing does.
 
     It is left out where candidates were named, and where it would take too long.
     """
-    predicted = forecast.predicted.get(RUN_BRIEFLY)
+    predicted = predictions.predicted.get(RUN_BRIEFLY)
     if options.candidates is not None or predicted is None or predicted.too_large is not None:
         return None
-    round_ns = predicted.schedule.step_ns + forecast.predicted[defaults.BASELINE].schedule.step_ns
+    round_ns = (
+        predicted.schedule.step_ns + predictions.predicted[defaults.BASELINE].schedule.step_ns
+    )
     takes_s = BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
-    return forecast.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
+    return predictions.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
 
 
 class Steering(Protocol):
@@ -383,24 +385,24 @@ _QUARTILE = 0.674
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refined:
-    """A candidate to run next, and the forecast that has it."""
+    """A candidate to run next, and the predictions that include it."""
 
     placement: Placement
-    forecast: Predictions
+    predictions: Predictions
 
 
-def refine(forecast: Predictions, results: RunResults, effort: Effort) -> Refined | None:
+def refine(predictions: Predictions, results: RunResults, effort: Effort) -> Refined | None:
     """Return what promises most by what has run; None if nothing promises more than that has.
 
-    What is predicted of it by what has run is kept in the forecast, as made before it runs.
+    What is predicted of it by what has run is kept in the predictions, as made before it runs.
     """
-    belief = prediction_correction(forecast, results)
-    if belief is None:
+    correction = prediction_correction(predictions, results)
+    if correction is None:
         return None
-    found = _searched_again(forecast, effort)
-    with_found = forecast if found is None else with_candidate(forecast, found)
+    found = _searched_again(predictions, effort)
+    with_found = predictions if found is None else with_candidate(predictions, found)
     promised = {
-        label: belief.ratio(placement)
+        label: correction.ratio(placement)
         for label, placement in with_found.proposals.of_whole_batch.items()
         if label not in results.outcomes
         and placement.family not in TO_UNDERSTAND
@@ -411,32 +413,32 @@ def refine(forecast: Predictions, results: RunResults, effort: Effort) -> Refine
     if least is None or promised[least].ratio >= min(WORTHWHILE_RATIO, *measured):
         return None
     placement = with_found.proposals.placements[least]
-    chosen = with_found if placement is found else forecast
-    return Refined(placement=placement, forecast=with_ratio(chosen, least, promised[least]))
+    chosen = with_found if placement is found else predictions
+    return Refined(placement=placement, predictions=with_ratio(chosen, least, promised[least]))
 
 
-def corrected_predictions(forecast: Predictions, results: RunResults) -> Predictions:
-    """Return the forecast with what is predicted by all that has run, of all that has not."""
-    belief = prediction_correction(forecast, results)
-    if belief is None:
-        return forecast
-    for label, placement in forecast.proposals.of_whole_batch.items():
+def corrected_predictions(predictions: Predictions, results: RunResults) -> Predictions:
+    """Return the predictions with what is predicted by all that has run, of all that has not."""
+    correction = prediction_correction(predictions, results)
+    if correction is None:
+        return predictions
+    for label, placement in predictions.proposals.of_whole_batch.items():
         if label not in results.outcomes and label != defaults.BASELINE:
-            forecast = with_ratio(forecast, label, belief.ratio(placement))
-    return forecast
+            predictions = with_ratio(predictions, label, correction.ratio(placement))
+    return predictions
 
 
 def prediction_correction(
-    forecast: Predictions, results: RunResults
+    predictions: Predictions, results: RunResults
 ) -> PredictionCorrection | None:
     """Return what splits of the whole batch have shown; None if none has yet."""
-    placements = forecast.proposals.of_whole_batch
+    placements = predictions.proposals.of_whole_batch
     seen = [
         MeasuredRatio(placement=placements[label], ratio=ratio, deviation=deviation)
         for label, (ratio, deviation) in _measured_ratios(results).items()
         if label in placements
     ]
-    return PredictionCorrection(forecast.sensitivity, seen) if seen else None
+    return PredictionCorrection(predictions.sensitivity, seen) if seen else None
 
 
 def median_and_deviation(ratios: Sequence[float]) -> tuple[float, float]:
@@ -449,9 +451,9 @@ def median_and_deviation(ratios: Sequence[float]) -> tuple[float, float]:
     return math.exp(logarithms[count // 2]), deviation
 
 
-def _searched_again(forecast: Predictions, effort: Effort) -> Placement | None:
+def _searched_again(predictions: Predictions, effort: Effort) -> Placement | None:
     """Return what a search finds by costs as they are, None if nothing new."""
-    proposals = forecast.proposals
+    proposals = predictions.proposals
     if SEARCHED not in proposals.answers:
         return None
     starts = proposals.of_whole_batch
@@ -471,22 +473,22 @@ def _searched_again(forecast: Predictions, effort: Effort) -> Placement | None:
     )
 
 
-def with_candidate(forecast: Predictions, placement: Placement) -> Predictions:
-    """Return the forecast with one more candidate, simulated by costs as they were before runs."""
-    answers = {**forecast.proposals.answers, placement.label: placement}
-    proposals = replace(forecast.proposals, answers=answers)
-    predicted = prediction_of(proposals, forecast.sensitivity, placement.label)
+def with_candidate(predictions: Predictions, placement: Placement) -> Predictions:
+    """Return the predictions with one more candidate, by costs as they were before runs."""
+    answers = {**predictions.proposals.answers, placement.label: placement}
+    proposals = replace(predictions.proposals, answers=answers)
+    predicted = prediction_of(proposals, predictions.sensitivity, placement.label)
     return replace(
-        forecast,
+        predictions,
         proposals=proposals,
-        predicted={**forecast.predicted, placement.label: predicted},
+        predicted={**predictions.predicted, placement.label: predicted},
     )
 
 
-def with_ratio(forecast: Predictions, label: str, ratio: PredictedRatio) -> Predictions:
-    """Return the forecast with what runs of others say of a candidate."""
-    predicted = replace(forecast.predicted[label], after_runs=ratio)
-    return replace(forecast, predicted={**forecast.predicted, label: predicted})
+def with_ratio(predictions: Predictions, label: str, ratio: PredictedRatio) -> Predictions:
+    """Return the predictions with what runs of others say of a candidate."""
+    predicted = replace(predictions.predicted[label], after_runs=ratio)
+    return replace(predictions, predicted={**predictions.predicted, label: predicted})
 
 
 def _measured_ratios(results: RunResults) -> dict[str, tuple[float, float]]:
@@ -527,7 +529,7 @@ def own_process_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
 
 
 def record_in_own_process(
-    subject: AnalysisRequest, loader: Child, folder: Path, watcher: ProgressReporter
+    request: AnalysisRequest, loader: Child, folder: Path, watcher: ProgressReporter
 ) -> tuple[StepCosts, RunResults] | None:
     """Run the step in the process that has loaded it; return what it costs, and `single` as it ran.
 
@@ -538,13 +540,13 @@ def record_in_own_process(
     """
     if not _can_record_here():
         return None
-    source, graph = subject.options.source, subject.graph
+    source, graph = request.options.source, request.graph
     watcher.working("measuring op times in the script's own process", 0, 1)
     core = usable_cores()[0]
     answer = loader.call(as_is.record, str(folder), core, time_limit_s=source.time_limit_s)
     steps = expect(answer, partial(child_ended, source, "running the step"))
-    cluster = assumed_cluster(len(subject.plan.devices))
-    op_ns = own_op_ns(graph, read_recorded(folder, shares_core=True), subject.traced.members)
+    cluster = assumed_cluster(len(request.plan.devices))
+    op_ns = own_op_ns(graph, read_recorded(folder, shares_core=True), request.traced.members)
     costs = measured_costs(graph, op_ns)
     costs, cluster = _costs_filling_step(costs, cluster, round(median(steps.step_ns)))
     prices = StepCosts(

@@ -212,6 +212,29 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     )
 
 
+def plan_run(
+    kind: TestbedKind | None,
+    count: int,
+    *,
+    open_ports: bool,
+    refusal: tuple[str, str],
+    note: Callable[[str], None],
+    instead: str = ONE_PROCESS,
+) -> TestbedPlan:
+    """Return the plan of a command that has to run, with its network and the load of the machine.
+
+    ``refusal`` is what to say, and to do, where nothing can run.
+
+    Raises:
+        TestbedError: nothing can run, or only with open ports, which are not accepted.
+    """
+    plan = plan_testbed(kind, count)
+    if plan.not_run is not None:
+        raise TestbedError(f"{refusal[0]}: {plan.not_run}", hint=refusal[1])
+    plan = with_network(plan, open_ports=open_ports, instead=instead, note=note)
+    return with_load(plan, note)
+
+
 def plan_hosts(
     hosts: tuple[HostShare, ...], link: HostLink, away_ns: int | None = None
 ) -> TestbedPlan:

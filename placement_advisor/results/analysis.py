@@ -17,7 +17,7 @@ from pydantic import StringConstraints
 from placement_advisor.analysis.analysis_result import (
     TO_SPLIT,
     AdviceVerdict,
-    CapturedStep,
+    Model,
     NextRun,
     Saving,
 )
@@ -123,31 +123,6 @@ def _in_words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "not given" if value is None else str(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """What was analysed."""
-
-    path: Text
-    mode: Literal["train", "infer"]
-    chosen: Prose
-    """What was traced; source of batches."""
-    captured: CapturedStep | None
-    """None if no script ran."""
-    batch_size: Positive | None
-    """None if inputs carry none."""
-    batch_is_made_up: bool
-    """The batch is not the user's."""
-    ops: Count
-    edges: Count
-    """Control edges included."""
-    parameter_bytes: Count
-    edge_bytes_known_share: Share
-    """Of data edges."""
-    graph_fingerprint: Text
-    left_out: Rows[Prose]
-    """What the step lacks, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -786,27 +761,20 @@ class Analysis:
     @classmethod
     def of(cls, analysis: found.Analysis) -> Analysis:
         """Return it as it is published."""
-        model, times = analysis.model, analysis.assumed_times
         timing, bound, even = analysis.input_timing, analysis.bound, analysis.break_even
-        gpus = tuple(map(GpuTimes.of, times))
+        gpus = tuple(map(GpuTimes.of, analysis.assumed_times))
         return like(
             cls,
             analysis,
             schema_version=SCHEMA_VERSION,
             options=Options.of(analysis.options),
-            model=like(
-                Model,
-                model,
-                batch_is_made_up=model.is_made_up,
-                graph_fingerprint=model.fingerprint,
-            ),
             testbed=Testbed.of(analysis.testbed),
             as_is=AsIs(step_ns=Steps.of(analysis.as_is)) if analysis.as_is else None,
             candidates=tuple(map(Candidate.of, analysis.candidates)),
             recommendation=Recommendation.of(analysis),
             bound=bound and Bound.of(bound),
             break_even=even and BreakEven.of(even),
-            input=timing and Input.of(timing, model.batch_size),
+            input=timing and Input.of(timing, analysis.model.batch_size),
             scaling=scaling(analysis.candidates),
             expected_errors=ExpectedErrors(published_steps=PUBLISHED_STEPS, gpus=gpus)
             if gpus

@@ -31,11 +31,7 @@ def candidate(
         name=name,
         family=family or name,
         rationale="",
-        placement=None,
-        predicted=None,
-        measured=None,
         comparison=comparison or None,
-        failure=None,
         predicted_ratio=PredictedRatio(ratio=predicted, low=predicted, high=predicted, doubt=DOUBT),
     )
 

@@ -160,7 +160,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
             refined = refine(forecast, results, options.effort)
             if refined is None:
                 return None
-            forecast = refined.forecast
+            forecast = refined.predictions
             return refined.placement
 
         def show(doing: str, results: RunResults) -> None:

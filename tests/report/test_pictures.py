@@ -242,7 +242,7 @@ def test_the_comparison_says_steps_and_speed_ups_and_how_a_measured_step_is_cut(
 
 def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn() -> None:
     plain = SAMPLES["sample"]
-    odd = replace(plain, model=replace(plain.model, name="模型 $x$ \x1b {"))
+    odd = replace(plain, title="模型 $x$ \x1b {")
     assert any(word.startswith("?? $x$ ") for word in words(_timeline(odd)))
 
 

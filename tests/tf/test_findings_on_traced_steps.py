@@ -193,9 +193,6 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
                 rationale="",
                 placement=placement,
                 predicted=simulator.schedule(placement),
-                measured=None,
-                comparison=None,
-                failure=None,
             )
             for name, placement in proposed.items()
             if isinstance(placement, Placement)

@@ -132,7 +132,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedStep:
-    """A step on one GPU that is known by its datasheet alone: another step can be priced like it.
+    """A step on one GPU known by its datasheet alone; another step can be estimated like it.
 
     ``now_ns`` is what the step takes as it is; times of ops are ``within`` a factor.
     """
@@ -312,18 +312,15 @@ def best_split(candidates: Sequence[Candidate]) -> Candidate | None:
 
     A candidate that failed is none; ties go to the first.
     """
-    best: tuple[tuple[bool, float], Candidate] | None = None
+    times: list[tuple[tuple[bool, float], Candidate]] = []
     for candidate in candidates:
-        schedule = candidate.predicted
-        if candidate.family in _NO_ADVICE or candidate.failure is not None:
-            continue
-        if candidate.placement is None or schedule is None:
+        placement, schedule = candidate.placement, candidate.predicted
+        if candidate.family in _NO_ADVICE or candidate.failure or not (placement and schedule):
             continue
         steps = candidate.measured.step_ns if candidate.measured else ()
-        time = (not steps, median(steps) if steps else schedule.step_ns)
-        if best is None or time < best[0]:
-            best = time, candidate
-    return None if best is None else best[1]
+        times.append(((not steps, median(steps) if steps else schedule.step_ns), candidate))
+    _, best = min(times, key=lambda each: each[0], default=(None, None))
+    return best
 
 
 # Each costs a simulation; past the largest layers a move changes less than is worth telling.

@@ -273,10 +273,13 @@ class Overview:
         hosts: dict[str, tuple[str, ...]] = {}
         for device, host in (testbed.host_of if testbed else {}).items():
             hosts[host] = (*hosts.get(host, ()), device)
-        facts = _facts(told.model, testbed), statements.left_out_text(told.model.left_out)
+        facts = (
+            _facts(told.title, told.model, testbed),
+            statements.left_out_text(told.model.left_out),
+        )
         return cls(
             schema_version=SCHEMA_VERSION,
-            name=told.model.name,
+            name=told.title,
             headline=f"Running: {told.doing}",
             verdict=tuple(Part(text, is_hint=True) for text in facts if text),
             devices=testbed.cluster.place_names() if testbed else (),
@@ -316,10 +319,10 @@ class Overview:
         )
 
 
-def _facts(model: found.ModelSummary, testbed: found.TestbedSummary | None) -> str:
+def _facts(title: str, model: found.Model, testbed: found.TestbedSummary | None) -> str:
     batch = "" if model.batch_size is None else f", batch of {model.batch_size}"
     size = f"{model.ops} ops, {format_bytes(model.parameter_bytes)} of parameters"
-    facts = f"{model.path}: {model.name} ({model.mode}{batch}), {size}"
+    facts = f"{model.path}: {title} ({model.mode}{batch}), {size}"
     return f"{facts}; {testbed.description}" if testbed else facts
 
 
