@@ -10,7 +10,6 @@ from typing import Any
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
     Analysis,
-    Bound,
     Candidate,
     CapturedStep,
     Finding,
@@ -22,6 +21,7 @@ from placement_advisor.analysis.analysis_result import (
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.options import AnalyzeOptions
+from placement_advisor.analysis.predictions import bound_from
 from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.cost.table import CostSource
@@ -447,16 +447,16 @@ def sample() -> Analysis:
             "profile": 3_400_000_000,
             "report": 1_900_000_000,
         },
-        bound=Bound(
-            lower=LowerBound(
+        bound=bound_from(
+            LowerBound(
                 split_ns=29_200 * US,
                 alone_ns={W0: 52_000 * US, W1: 52_600 * US},
                 arguments=(PathArgument(value_ns=28_700 * US, ops=("lookup", "user_conv", "dot")),),
             ),
-            single_ns=52_000 * US,
-            source=CostSource.MEASURED,
-            doubt=CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
-            ratio_if_wrong=None,
+            52_000 * US,
+            CostSource.MEASURED,
+            CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
+            None,
         ),
         how=HowToSplit(
             candidate="towers",

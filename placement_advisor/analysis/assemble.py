@@ -43,7 +43,7 @@ from placement_advisor.simulator.step_growth import GrowingStep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.analysis_result import Bound
+    from placement_advisor.analysis.analysis_result import UncertainBound
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.analysis.verdict import RerunEstimate
@@ -91,7 +91,7 @@ def answer_of(
     predictions: Predictions,
     results: RunResults,
     candidates: tuple[Candidate, ...],
-    bound: Bound,
+    bound: UncertainBound,
     again: RerunEstimate | None = None,
 ) -> Recommendation:
     """Return the answer that these candidates give; see `recommend` for ``again``."""
@@ -121,7 +121,7 @@ def assemble(
     predictions: Predictions,
     results: RunResults,
     candidates: tuple[Candidate, ...],
-    bound: Bound,
+    bound: UncertainBound,
     break_even: BreakEven | None,
     again: RerunEstimate | None,
 ) -> Analysis:

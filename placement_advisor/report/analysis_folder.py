@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.analysis.recording import write_resume_state
@@ -29,7 +30,6 @@ from placement_advisor.results import analysis as published
 from placement_advisor.results.analysis import (
     ANALYSIS,
     FULL_TEXT,
-    GRAPH,
     HOW_TO_SPLIT,
     SCRIPT_OUTPUT,
 )

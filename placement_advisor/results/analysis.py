@@ -17,6 +17,7 @@ from pydantic import StringConstraints
 from placement_advisor.analysis.analysis_result import (
     TO_SPLIT,
     AdviceVerdict,
+    Bound,
     Model,
     NextRun,
     Saving,
@@ -33,7 +34,6 @@ from placement_advisor.files.contract import (
     Prose,
     Ratio,
     Rows,
-    Share,
     Text,
     like,
 )
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 # Files beside it, in the same folder.
 ANALYSIS = "analysis.json"
-GRAPH, HOW_TO_SPLIT = "graph.json.gz", "how_to_split.py"
+HOW_TO_SPLIT = "how_to_split.py"
 # What `-v` prints, and the end of what a script printed up to the step that was captured.
 FULL_TEXT, SCRIPT_OUTPUT = "report.txt", "script-output.txt"
 
@@ -241,48 +241,6 @@ def how_in_short(how: found.HowToSplit) -> str:
     if how.words_in_short == how.words:
         return how.words
     return f"{how.words_in_short} (by name: {HOW_TO_SPLIT})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """What no placement of the model's ops can beat, under the costs of the prediction."""
-
-    step_ns: Ns
-    """Least of `split_ns`, `alone_ns`."""
-    split_ns: Ns
-    """On several devices."""
-    alone_ns: ByName[Ns]
-    """By device or host."""
-    single_ns: Ns
-    most_to_gain: Share
-    """Most any placement saves."""
-    proves_single: bool
-    """Too little to gain for a split."""
-    most_to_gain_if_wrong: Share | None
-    """The same, costs wrong as allowed."""
-    proves_single_if_wrong: bool
-    costs_from: Literal["measured", "recorded", "assumed"]
-    """`recorded`: in a profile."""
-    reason: Prose
-    """Strongest argument for `split_ns`."""
-    graph_file: Text
-
-    @classmethod
-    def of(cls, bound: found.Bound) -> Bound:
-        """Return it as it is published."""
-        from placement_advisor.solvers.bound_arguments import argument_text
-
-        lower = bound.lower
-        return like(
-            cls,
-            bound,
-            step_ns=lower.step_ns,
-            split_ns=lower.split_ns,
-            alone_ns=dict(lower.alone_ns),
-            costs_from=bound.source.value,
-            reason=argument_text(lower.arguments[0]),
-            graph_file=GRAPH,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -772,7 +730,7 @@ class Analysis:
             as_is=AsIs(step_ns=Steps.of(analysis.as_is)) if analysis.as_is else None,
             candidates=tuple(map(Candidate.of, analysis.candidates)),
             recommendation=Recommendation.of(analysis),
-            bound=bound and Bound.of(bound),
+            bound=bound and like(Bound, bound),
             break_even=even and BreakEven.of(even),
             input=timing and Input.of(timing, analysis.model.batch_size),
             scaling=scaling(analysis.candidates),

@@ -4,10 +4,10 @@ import pytest
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
-    Bound,
     Candidate,
     TestbedSummary,
 )
+from placement_advisor.analysis.predictions import bound_from
 from placement_advisor.analysis.reasons import simulated_reasons
 from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.cost.table import CostSource
@@ -602,10 +602,8 @@ def bound(split_ns, alone_ns=10_000_000, *, source=CostSource.MEASURED, if_wrong
         alone_ns={"w0": alone_ns},
         arguments=(PathArgument(value_ns=split_ns, ops=("a", "b")),),
     )
-    found = Bound(
-        lower=lower, single_ns=10_000_000, source=source, doubt=DOUBT, ratio_if_wrong=None
-    )
-    return replace(found, ratio_if_wrong=if_wrong) if found.proves_single else found
+    found = bound_from(lower, 10_000_000, source, DOUBT, None)
+    return bound_from(lower, 10_000_000, source, DOUBT, if_wrong) if found.proves_single else found
 
 
 def test_staying_single_is_proved_where_no_placement_can_gain_what_makes_a_split_worth_it():
