@@ -28,12 +28,15 @@ help:  ## show this list
 demo: $(INSTALLED)  ## analyze a training script: does its split over two devices pay?
 	$(BIN)/advisor analyze sample_models/train_deepconn.py
 
+# Tests start processes by the thousand: what all of them import is compiled once, wherever this is
+# set, as in many containers.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time; what a file's tests share is made once, by one of the two processes.
 SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
 
-test: $(INSTALLED)  ## run the tests, except the slow ones
-	$(PYTEST) $(SIDE_BY_SIDE)
+test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
+	$(PYTEST) $(SIDE_BY_SIDE) --junitxml=.pytest_cache/times.xml
 
 versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.md; TESTS names some
 	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
@@ -41,8 +44,8 @@ versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
 	$(PYTEST) $(SIDE_BY_SIDE) -m slow
 
-test-campaigns: $(INSTALLED)  ## run what draws cases by the hundred, and a sample of each campaign
-	$(PYTEST) -m campaign
+test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a sample of each campaign
+	$(PYTEST) -m "campaign or hypothesis" --hypothesis-profile=nightly
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
 	$(PYTEST) -m verdict
@@ -50,7 +53,6 @@ verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two work
 bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/digraph.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
 # Recordings are kept, and those of earlier calls count no more: each has a folder of its own.
@@ -60,7 +62,8 @@ bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn ane
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about 12 minutes
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/fidelity.py --plot fidelity.png --json fidelity.json
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) $(notdir $(basename $(wildcard sample_models/*.py)))
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 # Hours long in all; each call goes on where the last one stopped, after 55 minutes at the latest.
 # For example: make campaign-broken-runs CAMPAIGN="--sample 20"

@@ -39,6 +39,11 @@ HANGS_AFTER_S = 600.0
 ENDS_WITHIN_S = 10.0
 # As few as tell a clear loss among three candidates; a verdict in doubt would take 90.
 FEW_ROUNDS = 12
+# What `few_rounds` and the fixtures for all tests do in this process.
+LAUNCH_BRIEF = (
+    "from placement_advisor.testbed import added_rounds, costing; "
+    f"added_rounds.MAX_ROUNDS, costing.UNSTEADY_P90 = {FEW_ROUNDS}, float('inf'); {LAUNCH}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

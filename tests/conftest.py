@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_calibration
 from command_runs import Ran, children_left, run_here
+from drawn_cases import AT_NIGHT
 from hypothesis import HealthCheck, settings
 from network_lab.lab import lab, refusal
 
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
     from network_lab.lab import Lab
 
-# A machine that is busy, or bad luck in drawing examples, is no fault of what is tested.
-settings.register_profile(
-    "patient",
-    deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+# A busy machine, or bad luck in drawing examples, is no fault of what is tested.
+_PATIENT = settings(
+    deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )
-settings.load_profile("patient")
+# All of them with `--hypothesis-profile=nightly`.
+settings.register_profile("nightly", _PATIENT, max_examples=AT_NIGHT)
+settings.register_profile("daily", _PATIENT, max_examples=AT_NIGHT // 5)
+settings.load_profile("daily")
 
 TWO_TOWERS = """
 import keras

@@ -7,7 +7,8 @@ import sys
 from itertools import pairwise, permutations, product
 
 import pytest
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import PlacedStep, diamond, edge, op, pair, placed_steps, price
 
 import placement_advisor as pa
@@ -144,7 +145,7 @@ def test_a_bound_without_costs_is_assumed_from_the_figures_of_devices() -> None:
     assert bound.step_ns == pytest.approx(10**9, rel=0.5)
 
 
-@settings(deadline=None, max_examples=25)
+@cases(25)
 @given(placed_steps(max_ops=6))
 def test_small_steps_are_solved_as_by_trying_everything(step: PlacedStep) -> None:
     """One device is found and proved best wherever it is, and never claimed wrongly."""

@@ -5,7 +5,7 @@ edges, times at most a logarithm, and none recurses.
 
 A cycle, which is an error, is found by networkx. The rest is done in every analysis, and by hand:
 at 100,000 ops networkx takes 0.7 s to make its graph alone, then 4 to 20 times as long, and for
-dominators time that grows with the square of late joins (``tests/benchmarks/digraph.py``, figures
+dominators time that grows with the square of late joins (figures
 in docs/figures.md). So loading and summing up a graph does without the import.
 """
 

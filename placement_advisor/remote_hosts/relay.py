@@ -6,8 +6,8 @@ controlled.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import errno
 import ipaddress
 import json
 import os
@@ -16,8 +16,7 @@ import select
 import socket
 import ssl
 import threading
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,20 +25,21 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts.tls import (
+    Connection,
     Greeter,
     Greeting,
     Purpose,
     answer,
-    break_when_closed,
     carry,
+    join,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import NoReturn
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from concurrent.futures import Future
+    from typing import Any, NoReturn
 
     from placement_advisor.processes.calls import CallFailure
-    from placement_advisor.remote_hosts.tls import TlsStream
 
 
 # Where a relay waits for doors, within its folder.
@@ -229,15 +229,14 @@ class Relay:
         """Wait for doors in a folder."""
         self._folder = folder
         self._greeter = Greeter(secret)
-        self._greeted = threading.BoundedSemaphore(_GREETED_AT_ONCE)
-        self._changes = threading.Lock()
-        self._doors: dict[int, Door] = {}
-        self._carried: dict[int, set[tuple[socket.socket, TlsStream]]] = {}
+        self._greeted = 0
+        self._loop = loop_in_background("relay")
+        self._networks: dict[int, _Network] = {}
         doors = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with socket_path(folder, DOORS) as path:
             doors.bind(path)
         doors.listen(_WAITING_CONNECTIONS)
-        _in_background(_accept, doors, self._open_door)
+        self._call(self._accept(doors, self._open_door))
 
     def listen(self, address: str, port: int) -> int:
         """Listen at an address of this host, at any port if ``port`` is 0; return which.
@@ -246,87 +245,102 @@ class Relay:
             AdvisorError: this host has no such address, or the port is taken.
         """
         outside = _listening(address, port)
-        _in_background(_accept, outside, self._let_in)
+        self._call(self._accept(outside, self._let_in))
         return int(outside.getsockname()[1])
 
-    def _open_door(self, connection: socket.socket) -> None:
+    def _call(self, coroutine: Coroutine[Any, Any, object]) -> Future[object]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def _accept(
+        self, listening: socket.socket, handle: Callable[[socket.socket], Awaitable[None]]
+    ) -> None:
+        """Handle each connection in a task of its own, until this task is cancelled."""
+        listening.setblocking(False)
+        tasks: set[asyncio.Future[None]] = set()
+        with listening:
+            while True:
+                try:
+                    connection, _ = await self._loop.sock_accept(listening)
+                except OSError:
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                task = asyncio.ensure_future(handle(connection))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+
+    async def _open_door(self, connection: socket.socket) -> None:
         """Serve a private network until the process in it ends."""
+        thread = threading.Thread(target=self._serve_door, args=(connection,), daemon=True)
+        thread.start()
+
+    def _serve_door(self, connection: socket.socket) -> None:
         with connection:
             try:
                 door = Door(connection)
             except (OSError, ValueError):
                 return
             network = door.routes.network
-            with self._changes:
-                if network in self._doors:
-                    return
-                self._doors[network], self._carried[network] = door, set()
+            if not self._call(self._open_network(network, door)).result():
+                return
             try:
-                for listening, (port, address, far_port) in zip(
-                    door.listening, door.routes.far, strict=True
-                ):
-                    greeting = Greeting(purpose=Purpose.DATA, network=network, port=port)
-                    lead = partial(self._lead_out, address, far_port, greeting)
-                    _in_background(_accept, listening, lead)
                 with contextlib.suppress(OSError):
                     door.tell_open()
                     door.wait_for_end()
             finally:
-                self._forget(network)
+                self._call(self._forget(network)).result()
+                door.close()
 
-    def _forget(self, network: int) -> None:
-        with self._changes:
-            door = self._doors.pop(network)
-            for near, far in self._carried.pop(network):
-                for each in (near, far.socket):
-                    with contextlib.suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)
-        door.close()
+    async def _open_network(self, network: int, door: Door) -> bool:
+        """Lead connections of a private network out, unless it is open already."""
+        if network in self._networks:
+            return False
+        here = self._networks[network] = _Network(door=door)
+        for listening, (port, address, far_port) in zip(
+            door.listening, door.routes.far, strict=True
+        ):
+            greeting = Greeting(purpose=Purpose.DATA, network=network, port=port)
+            lead = partial(self._lead_out, address, far_port, greeting)
+            here.keep(asyncio.ensure_future(self._accept(listening, lead)))
+        return True
 
-    def _lead_out(self, address: str, port: int, greeting: Greeting, near: socket.socket) -> None:
+    async def _forget(self, network: int) -> None:
+        """Break all connections of a network."""
+        for task in self._networks.pop(network).tasks:
+            task.cancel()
+
+    async def _lead_out(
+        self, address: str, port: int, greeting: Greeting, plain: socket.socket
+    ) -> None:
         """Join a connection that was made in a private network with one to another host."""
-        with near:
-            try:
-                far = self._greeter.dial(address, port, greeting)
-            except OSError:
-                break_when_closed(near)  # TensorFlow tries again by itself.
-                return
-            with far:
-                self._carry(greeting.network, near, far)
+        near = await join(plain)
+        try:
+            far = await self._greeter.dial(address, port, greeting)
+        except OSError:
+            near.reset()  # TensorFlow tries again by itself.
+            return
+        await self._carry(greeting, near, far)
 
-    def _let_in(self, plain: socket.socket) -> None:
+    async def _let_in(self, plain: socket.socket) -> None:
         """Join a connection from another host with one in a private network, if it may have one."""
-        with plain:
-            if not self._greeted.acquire(blocking=False):
-                return
+        if self._greeted >= _GREETED_AT_ONCE:
+            plain.close()
+            return
+        self._greeted += 1
+        try:
+            far, greeting = await self._greeter.accept(plain)
             try:
-                found = self._greet(plain)
+                near = await join(await self._reach(greeting))
             except OSError:
+                await answer(far, welcome=False)
                 return
-            finally:
-                self._greeted.release()
-            near, far, greeting = found
-            with near:
-                if greeting.purpose is Purpose.CONTROL:
-                    carry(near, far)
-                else:
-                    self._carry(greeting.network, near, far)
-
-    def _greet(self, plain: socket.socket) -> tuple[socket.socket, TlsStream, Greeting]:
-        far, greeting = self._greeter.hear(plain)
-        try:
-            near = self._reach(greeting)
+            await answer(far, welcome=True)
         except OSError:
-            answer(far, welcome=False)
-            raise
-        try:
-            answer(far, welcome=True)
-        except OSError:
-            near.close()
-            raise
-        return near, far, greeting
+            return
+        finally:
+            self._greeted -= 1
+        await self._carry(greeting, near, far)
 
-    def _reach(self, greeting: Greeting) -> socket.socket:
+    async def _reach(self, greeting: Greeting) -> socket.socket:
         """Connect to what a peer asks for.
 
         Raises:
@@ -334,11 +348,10 @@ class Relay:
         """
         if greeting.purpose is Purpose.CONTROL:
             return self._reach_control()
-        with self._changes:
-            door = self._doors.get(greeting.network)
-        if door is None or greeting.port not in door.routes.near:
+        network = self._networks.get(greeting.network)
+        if network is None or greeting.port not in network.door.routes.near:
             raise ConnectionRefusedError(f"port {greeting.port} is not served")
-        return door.connect(greeting.port)
+        return await asyncio.to_thread(network.door.connect, greeting.port)
 
     def _reach_control(self) -> socket.socket:
         control = socket.socket(socket.AF_UNIX)
@@ -350,18 +363,43 @@ class Relay:
             raise
         return control
 
-    def _carry(self, network: int, near: socket.socket, far: TlsStream) -> None:
+    async def _carry(self, greeting: Greeting, near: Connection, far: Connection) -> None:
         """Carry bytes for as long as the network is there."""
-        joined = near, far
-        with self._changes:
-            if network not in self._carried:
-                return
-            self._carried[network].add(joined)
+        carried = asyncio.ensure_future(carry(near, far))
+        if greeting.purpose is Purpose.DATA:
+            network = self._networks.get(greeting.network)
+            if network is None:
+                carried.cancel()
+            else:
+                network.keep(carried)
+        await asyncio.wait([carried])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Network:
+    """A private network that is open: its door, and what goes on for it."""
+
+    door: Door
+    tasks: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def keep(self, task: asyncio.Future[None]) -> None:
+        """Keep a task until it is done, or the network ends."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+def loop_in_background(name: str) -> asyncio.AbstractEventLoop:
+    """Return an event loop that runs in a thread of its own until it is stopped."""
+    loop = asyncio.new_event_loop()
+
+    def run() -> None:
         try:
-            carry(near, far)
+            loop.run_forever()
         finally:
-            with self._changes:
-                self._carried.get(network, set()).discard(joined)
+            loop.close()
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return loop
 
 
 def _listening(address: str, port: int) -> socket.socket:
@@ -411,24 +449,6 @@ def _own_address(address: str, port: int) -> tuple[socket.AddressFamily, tuple[o
 
 def _ip(place: tuple[object, ...]) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(str(place[0]))
-
-
-def _accept(listening: socket.socket, handle: Callable[[socket.socket], None]) -> None:
-    """Handle each connection in a thread of its own, until the listening socket is shut down."""
-    with listening:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError as error:
-                if error.errno == errno.EINVAL:
-                    return
-                time.sleep(_PAUSE_S)
-                continue
-            _in_background(handle, connection)
-
-
-def _in_background(function: Callable[..., None], *args: object) -> None:
-    threading.Thread(target=function, args=args, name="relay", daemon=True).start()
 
 
 _PLACE = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*)):(?P<port>\d{1,5})", re.ASCII)
@@ -529,7 +549,8 @@ def serve_each(
         except TimeoutError:
             check()
             continue
-        _in_control_thread(_on_connection, serve, connection)
+        serving = partial(_on_connection, serve, connection)
+        threading.Thread(target=serving, name="control", daemon=True).start()
 
 
 def connect(address: str, port: int, secret: bytes) -> socket.socket:
@@ -539,8 +560,10 @@ def connect(address: str, port: int, secret: bytes) -> socket.socket:
         AdvisorError: it cannot be reached, or has another secret.
     """
     there = place(address, port)
+    loop = loop_in_background("control")
+    dialled = Greeter(secret).dial(address, port, Greeting(purpose=Purpose.CONTROL))
     try:
-        far = Greeter(secret).dial(address, port, Greeting(purpose=Purpose.CONTROL))
+        far = asyncio.run_coroutine_threadsafe(dialled, loop).result()
     except ssl.SSLError as error:
         raise AdvisorError(
             f"{there} has another secret, or is no `advisor worker`: {error.reason}",
@@ -548,11 +571,11 @@ def connect(address: str, port: int, secret: bytes) -> socket.socket:
         ) from None
     except OSError as error:
         raise AdvisorError(
-            f"{there} cannot be reached: {error.strerror or error}",
+            f"{there} cannot be reached: {os.strerror(error.errno) if error.errno else error}",
             hint="start `advisor worker --listen` there; see that no firewall is between",
         ) from None
     ours, theirs = socket.socketpair()
-    _in_control_thread(_carry, theirs, far)
+    asyncio.run_coroutine_threadsafe(_carry(theirs, far), loop)
     return ours
 
 
@@ -561,14 +584,9 @@ def _on_connection(serve: Callable[[socket.socket], None], connection: socket.so
         serve(connection)
 
 
-def _carry(near: socket.socket, far: TlsStream) -> None:
-    with near, far:
-        carry(near, far)
+async def _carry(plain: socket.socket, far: Connection) -> None:
+    await carry(await join(plain), far)
 
 
 def _died(failure: CallFailure) -> TestbedError:
     return TestbedError(f"the relay has ended: {failure.message}\n{failure.output_tail}".rstrip())
-
-
-def _in_control_thread(function: Callable[..., None], *args: object) -> None:
-    threading.Thread(target=partial(function, *args), name="control", daemon=True).start()

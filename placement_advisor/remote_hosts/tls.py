@@ -1,7 +1,13 @@
-"""Connections between hosts under TLS: shared secret, handshake, and forwarding of bytes."""
+"""Connections between hosts under TLS: shared secret, handshake, and forwarding of bytes.
+
+Both ends hold the same secret, a private key with its certificate, and accept no other. A
+connection begins with a greeting that says what it is for. From then on its bytes are in frames,
+so that an end that was said is told apart from a connection that broke.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import os
@@ -9,19 +15,16 @@ import socket
 import ssl
 import stat
 import struct
-import threading
-import time
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import open_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
 
 # For a file that stays on the hosts until somebody replaces it.
@@ -174,187 +177,27 @@ def _check(secret: bytes, path: Path) -> None:
         )
 
 
-# Between hosts. A dead path ends a connection after 8 s: by these three where it is idle, by the
-# fourth where data is under way. What a full link delays by less, and every link does, it bears.
-_IDLE_S, _INTERVAL_S, _PROBES = 2, 2, 3
-_UNANSWERED_MS = 8_000
+# A dead path ends a connection after 8 s: by the first four where it is idle, by the fifth where
+# data is under way. What a full link delays by less, and every link does, it bears.
 _OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _INTERVAL_S),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNANSWERED_MS),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 8_000),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 )
-# Read at once: more saves no time any more (tests/benchmarks/relay.py).
-CHUNK_BYTES = 1 << 18
-# What is kept of a record whose end is still to come: 16 kB and some.
-_RECORD_BYTES = 1 << 15
-_NOTHING = memoryview(b"")
-
-
-class TlsStream:
-    """A connection to another host. Whoever is at its other end has not said a word unverified."""
-
-    def __init__(
-        self, plain: socket.socket, context: ssl.SSLContext, *, serving: bool, limit_s: float
-    ) -> None:
-        """Take over a connection; until `go_on` all must be done within ``limit_s``."""
-        for level, option, value in _OPTIONS:
-            plain.setsockopt(level, option, value)
-        self.socket = plain
-        self._deadline = time.monotonic() + limit_s
-        self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=serving)
-        self._one_uses = threading.Lock()
-        # What came with the peer's greeting; whether it has said that no more comes.
-        self._early, self._has_ended = _NOTHING, False
-        self._raw = memoryview(bytearray(CHUNK_BYTES))
-        self._clear = memoryview(bytearray(CHUNK_BYTES + _RECORD_BYTES))
-
-    def shake_hands(self, certificate: bytes) -> None:
-        """Agree on keys with a peer that has this very certificate (DER) and its key.
-
-        Raises:
-            OSError: the peer is none, breaks off, or takes too long.
-        """
-        while True:
-            try:
-                self._tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                self._send_all()
-                self._receive_some()
-            except ssl.SSLError:
-                self._send_all()  # Tells the peer why.
-                raise
-        self._send_all()
-        if self._tls.getpeercert(binary_form=True) != certificate:
-            raise ConnectionRefusedError("the peer has another certificate")
-
-    def tell(self, message: bytes) -> None:
-        """Send a message of a few bytes.
-
-        Raises:
-            OSError: as `shake_hands`.
-        """
-        self._tls.write(message)
-        self._send_all()
-
-    def hear(self, size: int) -> bytes:
-        """Return the next bytes, of a number that is known.
-
-        Raises:
-            OSError: as `shake_hands`.
-        """
-        heard = b""
-        while len(heard) < size:
-            try:
-                more = self._tls.read(size - len(heard))
-            except ssl.SSLWantReadError:
-                self._receive_some()
-                continue
-            if not more:
-                raise ConnectionResetError("the peer has ended the connection")
-            heard += more
-        return heard
-
-    def go_on(self) -> None:
-        """Leave the time limit behind, and all that is said one after the other."""
-        self.socket.settimeout(None)
-        self._early = self._take_out()
-
-    def send(self, data: memoryview) -> None:
-        """Send data, in one of two threads.
-
-        Raises:
-            OSError: the connection is broken.
-        """
-        with self._one_uses:
-            self._tls.write(data)
-            leaving = self._leaving.read()
-        self.socket.sendall(leaving)
-
-    def send_end(self) -> None:
-        """Say that no more data comes; the peer may go on as long as it likes.
-
-        Raises:
-            OSError: the connection is broken.
-        """
-        with self._one_uses:
-            # It looks for the same word of the peer, too; all that has come has been taken out.
-            with contextlib.suppress(ssl.SSLWantReadError):
-                self._tls.unwrap()
-            leaving = self._leaving.read()
-        self.socket.sendall(leaving)
-
-    def receive(self) -> memoryview:
-        """Return data, in the other thread; it is good until the next call, and empty at the end.
-
-        Raises:
-            OSError: the connection is broken, ended without a word, or somebody tampers with it.
-        """
-        data, self._early = self._early, _NOTHING
-        while not data and not self._has_ended:
-            size = self.socket.recv_into(self._raw)
-            with self._one_uses:
-                if size:
-                    self._arrived.write(self._raw[:size])
-                else:
-                    self._arrived.write_eof()
-                data = self._take_out()
-        return data
-
-    def __enter__(self) -> TlsStream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.socket.close()
-
-    def _take_out(self) -> memoryview:
-        """Decrypt all that has arrived, and see whether it is the last."""
-        size = 0
-        with contextlib.suppress(ssl.SSLWantReadError):
-            with contextlib.suppress(ssl.SSLZeroReturnError):
-                while more := self._read_into(self._clear[size:]):
-                    size += more
-            self._has_ended = True
-        return self._clear[:size]
-
-    def _read_into(self, buffer: memoryview) -> int:
-        # Its type is told wrong: with a buffer it returns how much it has read (typeshed 2026).
-        read: Any = self._tls.read(len(buffer), buffer)
-        return int(read)
-
-    def _send_all(self) -> None:
-        self._wait_no_longer_than_allowed()
-        self.socket.sendall(self._leaving.read())
-
-    def _receive_some(self) -> None:
-        self._wait_no_longer_than_allowed()
-        received = self.socket.recv(_RECORD_BYTES)
-        if received:
-            self._arrived.write(received)
-        else:
-            self._arrived.write_eof()
-
-    def _wait_no_longer_than_allowed(self) -> None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the peer takes too long")
-        self.socket.settimeout(left)
-
-
 # Three round trips, each with a lost packet or two.
 LIMIT_S = 5.0
-_FORM = struct.Struct(">4sBxHQ")
-_MARK = b"pla1"
+# Read at once: more saves no time any more (tests/benchmarks/relay.py).
+_CHUNK_BYTES = 1 << 18
+_FRAME = struct.Struct(">I")
+_END = _FRAME.pack(0)
+_GREETING = struct.Struct(">4sBxHQ")
+_MARK = b"pla2"
 _WELCOME, _REFUSED = b"+", b"-"
+# Closed with no time to linger, a connection is reset: its other end cannot take that for an end.
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Purpose(IntEnum):
@@ -373,6 +216,32 @@ class Greeting:
     port: int = 0
 
 
+class Connection(NamedTuple):
+    """Both directions of a connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def reset(self) -> None:
+        """Break it off: whoever reads or writes at the other end gets an error."""
+        plain = self.writer.get_extra_info("socket")  # None if it is broken already.
+        if plain is not None:
+            with contextlib.suppress(OSError):
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        """Close it when all that was written has left, unless it is broken."""
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+async def join(plain: socket.socket) -> Connection:
+    """Return a connection of this machine that is open already."""
+    return Connection(*await asyncio.open_connection(sock=plain, limit=_CHUNK_BYTES))
+
+
 class Greeter:
     """Begins connections between holders of a secret, on either end."""
 
@@ -381,110 +250,116 @@ class Greeter:
         self._client, self._server = client_context(secret), server_context(secret)
         self._certificate = certificate(secret)
 
-    def dial(self, address: str, port: int, greeting: Greeting) -> TlsStream:
+    async def dial(self, address: str, port: int, greeting: Greeting) -> Connection:
         """Connect to another host for a purpose.
 
         Raises:
             OSError: it cannot be reached, is no holder of the secret, or does not serve that.
         """
-        plain = socket.create_connection((address, port), timeout=LIMIT_S)
-        try:
-            far = TlsStream(plain, self._client, serving=False, limit_s=LIMIT_S)
-            far.shake_hands(self._certificate)
-            said = _FORM.pack(_MARK, greeting.purpose, greeting.port, greeting.network)
-            far.tell(said)
-            if far.hear(len(_WELCOME)) != _WELCOME:
-                raise ConnectionRefusedError(f"{address}:{port} does not serve that")
-        except OSError:
-            plain.close()
-            raise
+        async with asyncio.timeout(LIMIT_S):
+            far = Connection(
+                *await asyncio.open_connection(
+                    address,
+                    port,
+                    ssl=self._client,
+                    server_hostname="",
+                    ssl_shutdown_timeout=LIMIT_S,
+                    limit=_CHUNK_BYTES,
+                )
+            )
+            with _reset_on_error(far):
+                self._check(far)
+                far.writer.write(
+                    _GREETING.pack(_MARK, greeting.purpose, greeting.port, greeting.network)
+                )
+                if await far.reader.readexactly(len(_WELCOME)) != _WELCOME:
+                    raise ConnectionRefusedError(f"{address}:{port} does not serve that")
         return far
 
-    def hear(self, plain: socket.socket) -> tuple[TlsStream, Greeting]:
+    async def accept(self, plain: socket.socket) -> tuple[Connection, Greeting]:
         """Hear on a new connection what it is for.
 
         Raises:
             OSError: the other end is no holder of the secret, or says nothing that is understood.
         """
-        far = TlsStream(plain, self._server, serving=True, limit_s=LIMIT_S)
-        far.shake_hands(self._certificate)
-        mark, purpose, port, network = _FORM.unpack(far.hear(_FORM.size))
-        if mark != _MARK or purpose not in list(Purpose):
-            raise ConnectionRefusedError("another version of us, or another program")
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_CHUNK_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        async with asyncio.timeout(LIMIT_S):
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, plain, ssl=self._server, ssl_shutdown_timeout=LIMIT_S
+            )
+            far = Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+            with _reset_on_error(far):
+                self._check(far)
+                said = await far.reader.readexactly(_GREETING.size)
+                mark, purpose, port, network = _GREETING.unpack(said)
+                if mark != _MARK or purpose not in list(Purpose):
+                    raise ConnectionRefusedError("another version of us, or another program")
         return far, Greeting(purpose=Purpose(purpose), network=network, port=port)
 
+    def _check(self, far: Connection) -> None:
+        """Check that the peer has this very certificate, and set what ends a dead path."""
+        shown = far.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        if shown != self._certificate:
+            raise ConnectionRefusedError("the peer has another certificate")
+        for option in _OPTIONS:
+            far.writer.get_extra_info("socket").setsockopt(*option)
 
-def answer(far: TlsStream, *, welcome: bool) -> None:
-    """Say whether what a connection is for is served.
+
+@contextlib.contextmanager
+def _reset_on_error(far: Connection) -> Iterator[None]:
+    try:
+        yield
+    except EOFError:
+        far.reset()
+        raise ConnectionResetError("the peer has ended the connection") from None
+    except BaseException:
+        far.reset()
+        raise
+
+
+async def answer(far: Connection, *, welcome: bool) -> None:
+    """Say whether what a connection is for is served; a connection that is refused ends.
 
     Raises:
         OSError: the other end is gone.
     """
-    far.tell(_WELCOME if welcome else _REFUSED)
+    far.writer.write(_WELCOME if welcome else _REFUSED)
+    await far.writer.drain()
+    if not welcome:
+        await far.close()
 
 
-# On, and no time to linger: a reset instead of an end.
-_AT_ONCE = struct.pack("ii", 1, 0)
+async def carry(near: Connection, far: Connection) -> None:
+    """Carry bytes until both ends have said that they send no more, or one breaks; close both."""
+    try:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_outwards(near.reader, far.writer))
+            both.create_task(_inwards(far.reader, near.writer))
+    except* (OSError, EOFError):
+        near.reset()
+        far.reset()
+    finally:
+        await near.close()
+        await far.close()
 
 
-def carry(near: socket.socket, far: TlsStream) -> None:
-    """Carry bytes until both ends have said that they send no more, or one breaks.
-
-    The caller closes both.
-    """
-    near.settimeout(None)
-    far.go_on()
-    _Carried(near, far).run()
+async def _outwards(near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+    while data := await near.read(_CHUNK_BYTES):
+        far.write(_FRAME.pack(len(data)) + data)
+        await far.drain()
+    far.write(_END)
+    await far.drain()
 
 
-def break_when_closed(connection: socket.socket) -> None:
-    """Let a connection break when it is closed: its other end must not take that for an end."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-
-
-class _Carried:
-    """Two connections that are joined."""
-
-    def __init__(self, near: socket.socket, far: TlsStream) -> None:
-        self._near, self._far = near, far
-        self._broken = self._gives = False
-
-    def run(self) -> None:
-        """Carry to the end of both directions."""
-        outwards = threading.Thread(target=self._move, args=(self._outwards,), daemon=True)
-        outwards.start()
-        self._move(self._inwards)
-        outwards.join()
-
-    def _move(self, carry: Callable[[], None]) -> None:
-        try:
-            carry()
-        except OSError:
-            self._break()
-
-    def _outwards(self) -> None:
-        buffer = memoryview(bytearray(CHUNK_BYTES))
-        while size := self._near.recv_into(buffer):
-            self._far.send(buffer[:size])
-        self._far.send_end()
-
-    def _inwards(self) -> None:
-        while data := self._far.receive():
-            self._gives = True
-            if self._broken:
-                return
-            self._near.sendall(data)
-            self._gives = False
-        self._near.shutdown(socket.SHUT_WR)
-
-    def _break(self) -> None:
-        """Let both connections break, and whoever waits for one of them in the other thread."""
-        self._broken = True
-        for each in (self._near, self._far.socket):
-            break_when_closed(each)
-        # To shut a connection down for writing says that it ends: only where somebody waits to
-        # write, whose reader then does not get to that before it breaks.
-        with contextlib.suppress(OSError):
-            self._near.shutdown(socket.SHUT_RDWR if self._gives else socket.SHUT_RD)
-        with contextlib.suppress(OSError):
-            self._far.socket.shutdown(socket.SHUT_RDWR)
+async def _inwards(far: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+    while size := _FRAME.unpack(await far.readexactly(_FRAME.size))[0]:
+        while size:
+            data = await far.read(min(size, _CHUNK_BYTES))
+            if not data:
+                raise EOFError
+            near.write(data)
+            await near.drain()
+            size -= len(data)
+    near.write_eof()

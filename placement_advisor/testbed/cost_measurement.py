@@ -183,7 +183,7 @@ SplitCosts = dict[str, CostTable]
 # What launches an op is charged at most; what a step takes beyond that makes its ops longer in
 # proportion, as caches do. Judgement: the step of deep_chain, 1,283 ops of next to no work, took
 # 2.4 µs beside each on a quiet machine when this was set; on a busy one
-# `tests/benchmarks/launches.py` showed 3.1 and 5.1 µs.
+# `launches`, before 0.2 showed 3.1 and 5.1 µs.
 MAX_DISPATCH_NS = 3_000
 # Two devices take 20 s, half of it for their links in both directions; anything near is a hang.
 _CALIBRATION_LIMIT_S = 300.0

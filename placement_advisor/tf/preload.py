@@ -1,10 +1,11 @@
-"""Imported once by the fork server, so that every child is forked with TensorFlow ready.
+"""Imported once by the fork server, so that every child is forked with all that it needs ready.
 
-Only imports happen here: no device is touched and no thread of TensorFlow's starts, since neither
-survives a fork.
+Nothing happens here but imports and a look at the registry of kernels: no device is touched and no
+thread of TensorFlow's starts, since neither survives a fork.
 """
 
 import contextlib
+import gc
 import os
 
 from placement_advisor.processes.orphan_guard import follow_the_command
@@ -22,5 +23,13 @@ with contextlib.suppress(Exception):
     import tensorflow as tf
 
     tf.keras.Model  # noqa: B018 - Keras loads on first use and is most of the import time
+    # What nearly every child runs; each would import it for half a second.
+    from placement_advisor.tf import split_step  # noqa: F401
+    from placement_advisor.tf.run import runner  # noqa: F401
+    from placement_advisor.tf.trace import device_kinds, tracer  # noqa: F401
+
+    device_kinds.registered_kernels()
 os.dup2(_stderr, 2)
 os.close(_stderr)
+# A child's collector passes over what was there before it, which never becomes garbage.
+gc.freeze()

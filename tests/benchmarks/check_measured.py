@@ -21,14 +21,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from silent import Silent
-
 from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.candidates.families import FAMILIES
 from placement_advisor.check.check_measured import MeasuredCheck, measure
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
@@ -96,7 +95,7 @@ def main() -> None:
                 loaded = bool(repeat % 2)
                 with load(loaded):
                     told = measure(
-                        graph, today, locked, cluster, bundle, scratch, TOLERANCE, Silent()
+                        graph, today, locked, cluster, bundle, scratch, TOLERANCE, SilentProgress()
                     )
                 counts[loaded][outcome(told)] += 1
                 if told.first is not None:

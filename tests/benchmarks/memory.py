@@ -5,38 +5,30 @@ each alone in its workers, which have the allocator of accelerators: it reports 
 
 Compared is the peak of the simulated schedule with what the step asked for: what it held at its
 worst moment (median of the profiled steps) above what lay there between steps, plus the state that
-the placement puts there, which is known. So is what each profiled step holds when it is run through
-again in TensorFlow's order (`replayed_steps.py`).
+the placement puts there, which is known.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from machine_facts import machine_facts
-from model_tracing import traced_model
-from more_cuts import MORE_CUTS
-from replayed_steps import Replayed, replayed
-from silent import Silent
+from model_tracing import SAMPLES, on_workers
+from proposals import MORE_CUTS
 
 from placement_advisor.candidates import families, references, towers
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 from placement_advisor.profile.steps import host_lines, step_windows
 from placement_advisor.profile.worker_steps import measured_memory
 from placement_advisor.profile.xplane import read_planes
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.testbed.benchmark import Benchmark
+from placement_advisor.testbed.benchmark import Benchmark, SilentProgress
 from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
-from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
+from placement_advisor.testbed.testbed import ProfileFiles, Testbed
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
 
@@ -49,8 +41,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import PeakMemory
     from placement_advisor.tf.answers import Traced
 
-_SAMPLES = Path(__file__).parents[2] / "sample_models"
-_DEVICES = 2
 # Those that the figures in docs/ are of.
 _FAMILIES = (references.SINGLE, towers.TOWERS, references.ALTERNATING)
 _TARGET = 0.10
@@ -67,7 +57,6 @@ class Row:
     device: str
     predicted: PeakMemory
     measured: tuple[int, ...]
-    replayed: tuple[Replayed, ...]
 
     @property
     def asked_bytes(self) -> int:
@@ -89,11 +78,10 @@ class Row:
 
 def main() -> None:
     """Measure the samples named on the command line, all without a name."""
-    names = sorted(path.stem for path in _SAMPLES.glob("*.py"))
+    names = sorted(path.stem for path in SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
     parser.add_argument("--modes", default="train,infer", help="train,infer")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
     preload()
     print(
@@ -107,33 +95,19 @@ def main() -> None:
                 _print(row)
                 rows.append(row)
     _print_summary(rows)
-    if options.json:
-        content = {"machine": machine_facts(), "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def _measure(name: str, mode: str) -> Iterator[Row]:
     """Yield what comes out for one model; nothing if it has no such mode."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        bundle = scratch / "bundle"
-        bundle.mkdir()
-        traced = traced_model(_SAMPLES / f"{name}.py", mode, bundle)
-        if traced is None:
-            return
-        plan = plan_testbed(TestbedKind.WORKERS, _DEVICES)
-        testbed = Testbed(plan, scratch=scratch)
-        testbed.add_program(STEP, bundle, traced.graph)
-        try:
-            testbed.start()
+    with on_workers(SAMPLES / f"{name}.py", mode) as running:
+        if running is not None:
+            traced, testbed = running
             yield from _rows(f"{name}, {mode}", testbed, traced)
-        finally:
-            testbed.close()
 
 
 def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
     graph, devices = traced.graph, [device.name for device in testbed.plan.devices]
-    watcher = Silent()
+    watcher = SilentProgress()
     trial = Benchmark(testbed, steps=1, watcher=watcher)
     costing = measure_costs(trial, testbed.plan, traced, calibration_of(testbed, watcher))
     for label in trial.entries:
@@ -148,8 +122,6 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
         if entry.failure is not None:
             raise SystemExit(f"{model}, {placement.label}: {entry.failure.message}")
         assert isinstance(entry.files, ProfileFiles)
-        assert entry.prepared is not None
-        again = list(replayed(graph, placement, entry.files, entry.prepared.crossings))
         for device, measured in _measured(entry.files).items():
             if measured:
                 yield Row(
@@ -158,7 +130,6 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
                     device=device,
                     predicted=predicted[device],
                     measured=measured,
-                    replayed=tuple(step[device] for step in again),
                 )
         testbed.call(runner.discard, placement.label)
 
@@ -202,12 +173,6 @@ def _print_summary(rows: list[Row]) -> None:
         f"{in_range:.0%} so or between the least and the most that a step asked for\n"
         f"error median {np.median(errors):.1%}, 90th percentile {np.quantile(errors, 0.9):.1%}, "
         f"largest {errors.max():.1%}"
-    )
-    again = np.abs([each.error for row in rows for each in row.replayed])
-    print(
-        f"{len(again)} of single steps in TensorFlow's order: {np.mean(again <= _TARGET):.0%} "
-        f"within {_TARGET:.0%}, error median {np.median(again):.1%}, "
-        f"90th percentile {np.quantile(again, 0.9):.1%}, largest {again.max():.1%}"
     )
 
 

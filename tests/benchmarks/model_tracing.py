@@ -1,21 +1,26 @@
-"""A model file, loaded and traced in a child."""
+"""A model file, loaded and traced in a child, and workers on which it runs."""
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child
+from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from placement_advisor.tf.answers import Traced
 
+SAMPLES = Path(__file__).parents[2] / "sample_models"
 _TIME_LIMIT_S = 300.0
 
 
@@ -28,6 +33,25 @@ def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
             return None
         traced: Traced = called(loader, tracer.trace_workload, str(path), str(bundle))
     return traced
+
+
+@contextmanager
+def on_workers(path: Path, mode: str, workers: int = 2) -> Iterator[tuple[Traced, Testbed] | None]:
+    """Give the traced model, and workers that have it as their program; None without that mode."""
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "bundle"
+        bundle.mkdir()
+        traced = traced_model(path, mode, bundle)
+        if traced is None:
+            yield None
+            return
+        testbed = Testbed(plan_testbed(TestbedKind.WORKERS, workers), scratch=Path(folder))
+        testbed.add_program(STEP, bundle, traced.graph)
+        try:
+            testbed.start()
+            yield traced, testbed
+        finally:
+            testbed.close()
 
 
 def called(child: Child, function: Callable[..., Any], *args: Any) -> Any:

@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from command_runs import LAUNCH
 from machine_facts import machine_facts
-from model_tracing import traced_model
-from silent import Silent
+from model_tracing import on_workers
 from split_scripts import split_script
 
 from placement_advisor import defaults
@@ -45,12 +44,10 @@ from placement_advisor.candidates import references
 from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.links import calibrated_cluster
 from placement_advisor.errors import AdvisorError
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, compare
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
 from placement_advisor.testbed.cost_measurement import calibration_of
-from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -141,37 +138,29 @@ def _ran(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]
 def measured_again(path: Path) -> dict[str, Any]:
     """Run a script up to its step, and time its split and one device in long turns."""
     preload()
-    with tempfile.TemporaryDirectory() as folder:
-        bundle = Path(folder) / "bundle"
-        bundle.mkdir()
-        traced = traced_model(path, "train", bundle)
-        if traced is None:
+    with on_workers(path, "train") as running:
+        if running is None:
             return {"why": "it does not train"}
-        plan = plan_testbed(TestbedKind.WORKERS, defaults.DEVICES)
-        testbed = Testbed(plan, scratch=Path(folder))
-        testbed.add_program(STEP, bundle, traced.graph)
-        try:
-            testbed.start()
-            cluster = calibrated_cluster(plan.devices, calibration_of(testbed, Silent()))
-            own = as_written(traced.graph, traced.requested_device_of, cluster)
-            if own is None:
-                return {"why": f"{defaults.AS_WRITTEN} is no placement"}
-            trial = Benchmark(testbed, steps=defaults.STEPS, watcher=SilentProgress())
-            entries = {
-                placement.label: trial.enter(placement)
-                for placement in (references.on_device(traced.graph, plan.devices[0].name), own)
-            }
-            failed = [each.failure.message for each in entries.values() if each.failure]
-            if failed:
-                return {"why": failed[0]}
-            step_s = min(entry.warmup_ns[-1] for entry in entries.values()) / NS_PER_S
-            steps = max(defaults.STEPS, min(round(_TURN_S / step_s), _MOST_STEPS))
-            longer = Benchmark(testbed, steps=steps, watcher=SilentProgress())
-            longer.entries |= {name: replace(each, rounds=[]) for name, each in entries.items()}
-            time_in_rounds(longer, _ROUNDS, lambda _: None)
-            alone, split = (longer.entries[name].rounds for name in (defaults.BASELINE, own.label))
-        finally:
-            testbed.close()
+        traced, testbed = running
+        devices = testbed.plan.devices
+        cluster = calibrated_cluster(devices, calibration_of(testbed, SilentProgress()))
+        own = as_written(traced.graph, traced.requested_device_of, cluster)
+        if own is None:
+            return {"why": f"{defaults.AS_WRITTEN} is no placement"}
+        trial = Benchmark(testbed, steps=defaults.STEPS, watcher=SilentProgress())
+        entries = {
+            placement.label: trial.enter(placement)
+            for placement in (references.on_device(traced.graph, devices[0].name), own)
+        }
+        failed = [each.failure.message for each in entries.values() if each.failure]
+        if failed:
+            return {"why": failed[0]}
+        step_s = min(entry.warmup_ns[-1] for entry in entries.values()) / NS_PER_S
+        steps = max(defaults.STEPS, min(round(_TURN_S / step_s), _MOST_STEPS))
+        longer = Benchmark(testbed, steps=steps, watcher=SilentProgress())
+        longer.entries |= {name: replace(each, rounds=[]) for name, each in entries.items()}
+        time_in_rounds(longer, _ROUNDS, lambda _: None)
+        alone, split = (longer.entries[name].rounds for name in (defaults.BASELINE, own.label))
     found = compare(defaults.BASELINE, alone, split, among=1)
     if found is None:
         return {"why": "there are too few rounds"}

@@ -4,42 +4,76 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from more_cuts import MORE_CUTS
-
 from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates import families, searched
-from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.by_layer import NotApplicable, place_by_layer
+from placement_advisor.graph.layer_structure import depth_first
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.placement import Placement
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.simulator import Simulator
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed.cost_measurement import CostMeasurement
 
-EVERY_FAMILY = tuple(families.FAMILIES)
+_MIN_LAYERS = 3
+
+
+def _cut(label: str, places: Sequence[float]) -> Callable[..., Placement | NotApplicable]:
+    """Return a proposer that changes the device where these shares of the work are done."""
+
+    def propose(
+        graph: OpGraph, costs: CostTable, devices: Sequence[str]
+    ) -> Placement | NotApplicable:
+        view = layer_view(graph)
+        layers = depth_first(view)
+        if len(layers) < _MIN_LAYERS:
+            return NotApplicable(family=label, reason="too few layers")
+        work_ns = dict.fromkeys(layers, 0)
+        for op in graph.ops:
+            layer = view.membership.layer_of.get(op.name) or op.layer
+            if layer in work_ns and op.name in costs.costs:
+                work_ns[layer] += costs.time_ns(op.name)
+        whole_ns = sum(work_ns.values()) or 1
+        device_of, done_ns = {}, 0
+        for layer in layers:
+            middle = (done_ns + work_ns[layer] / 2) / whole_ns
+            done_ns += work_ns[layer]
+            device_of[layer] = devices[sum(middle > place for place in places) % len(devices)]
+        return Placement(
+            label=label,
+            family=label,
+            device_of=place_by_layer(graph, device_of, {}, devices[0], member=view.membership),
+            rationale="",
+        )
+
+    return propose
+
+
+# Cuts by layer that no family proposes, to have more to predict.
+MORE_CUTS = {"halves": _cut("halves", [1 / 2]), "sandwich": _cut("sandwich", [1 / 3, 2 / 3])}
 
 
 def proposals(
     graph: OpGraph,
     costing: CostMeasurement,
     simulator: Simulator,
-    names: Sequence[str],
-    effort: Effort | None = None,
+    effort: Effort,
 ) -> Iterator[Placement]:
     """Yield each placement once that uses more than one device.
 
-    They are those of the families named, what a search finds with an effort, and two more cuts.
+    They are those of all families, what a search finds, and two more cuts.
     """
     cluster = costing.cluster
     costs = costing.costs.everywhere(cluster)
-    found = families.propose(tuple(names), graph, costs, cluster)
-    if effort is not None:
-        dearer = MEASURED_UNCERTAINTY.copies
-        found[SEARCHED] = searched.propose_searched(found, costs, simulator, effort, dearer=dearer)
+    found = families.propose(tuple(families.FAMILIES), graph, costs, cluster)
+    dearer = MEASURED_UNCERTAINTY.copies
+    found[SEARCHED] = searched.propose_searched(found, costs, simulator, effort, dearer=dearer)
     devices = cluster.device_names()
     found |= {label: cut(graph, costing.costs, devices) for label, cut in MORE_CUTS.items()}
     seen = []

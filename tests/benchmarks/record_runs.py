@@ -7,7 +7,7 @@ For each seed of a random model, or name of a sample (trained), a file in the fo
 `Recording.load` reads: the graph, the calibration, what ops cost on one device, and for every split
 its rounds and its profile. Splits are the families that place ops, two more cuts, and what the
 search finds; the whole step on the second device is beside them. A model whose halves of rounds
-differ by more than 5 % is measured again, up to ``--tries`` times; the steadiest of these counts.
+differ by more than 5 % is measured up to three times; the steadiest of these counts.
 Files are pickles, for whoever wrote them.
 """
 
@@ -17,29 +17,23 @@ import argparse
 import gzip
 import pickle
 import secrets
-import tempfile
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from model_tracing import traced_model
-from proposals import EVERY_FAMILY, proposals
+from model_tracing import SAMPLES, on_workers
+from proposals import proposals
 from random_models import random_model
-from silent import Silent
-from steadiest import TRIES, steadiest
 
 from placement_advisor.candidates import references
 from placement_advisor.defaults import BASELINE
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import paired_ratios
 from placement_advisor.processes.children import preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.testbed.benchmark import Benchmark, time_in_rounds
+from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
 from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
-from placement_advisor.testbed.testbed import STEP, Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,14 +44,17 @@ if TYPE_CHECKING:
     from placement_advisor.profile.worker_steps import PlannedCopy
     from placement_advisor.testbed.benchmark import BenchmarkEntry
     from placement_advisor.testbed.cost_measurement import CostMeasurement
+    from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Traced
 
 # All of the step on the second device.
 ELSEWHERE = "elsewhere"
 _SEEDS = 10**6
+# Halves of the rounds that are no farther apart tell of a machine at rest.
+_STEADY = 0.05
+_TRIES = 3
 _STEPS = 4
 _EFFORT = Effort(units=2.0)
-_SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,27 +110,18 @@ class Recording:
         return max((abs(odd / even - 1) for odd, even in pairs), default=0.0)
 
 
-def recorded(path: Path, mode: str, rounds: int) -> Recording:
-    """Run a model and its splits."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        bundle = scratch / "bundle"
-        bundle.mkdir()
-        traced = traced_model(path, mode, bundle)
-        if traced is None:
-            raise SystemExit(f"{path.name} has no mode {mode}")
-        testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=scratch)
-        testbed.add_program(STEP, bundle, traced.graph)
-        try:
-            testbed.start()
-            return _recorded(path.stem, testbed, traced, rounds)
-        finally:
-            testbed.close()
+def recorded(path: Path, mode: str, rounds: int) -> Recording | None:
+    """Run a model and its splits; None if it has no such mode."""
+    with on_workers(path, mode) as running:
+        if running is None:
+            return None
+        traced, testbed = running
+        return _recorded(path.stem, testbed, traced, rounds)
 
 
 def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recording:
-    calibration = calibration_of(testbed, Silent())
-    trial = Benchmark(testbed, steps=_STEPS, watcher=Silent())
+    calibration = calibration_of(testbed, SilentProgress())
+    trial = Benchmark(testbed, steps=_STEPS, watcher=SilentProgress())
     costing = measure_costs(trial, testbed.plan, traced, calibration)
     speed_ns = trial.speed()
     costs = costing.costs.everywhere(costing.cluster)
@@ -141,7 +129,7 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
     second = testbed.plan.devices[1].name
     elsewhere = replace(references.on_device(traced.graph, second), label=ELSEWHERE)
-    splits = proposals(traced.graph, costing, simulator, EVERY_FAMILY, _EFFORT)
+    splits = proposals(traced.graph, costing, simulator, _EFFORT)
     for placement in (elsewhere, *splits):
         predicted[placement.label] = simulator.step_ns(placement)
         trial.enter(placement)
@@ -183,7 +171,6 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="SEED|SAMPLE")
     parser.add_argument("--fresh", type=int, default=0, help="draw so many further seeds at random")
     parser.add_argument("--rounds", type=int, default=16)
-    parser.add_argument("--tries", type=int, default=TRIES, help="for a model that is not steady")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     preload()
@@ -192,17 +179,32 @@ def main() -> None:
         print(f"seeds drawn: {' '.join(drawn)}", flush=True)
     for name in [*options.models, *drawn]:
         path, mode = _model(name, options.folder)
-        measure = partial(recorded, path, mode, options.rounds)
-        best = steadiest(measure, Recording.halves, options.tries)
+        best = _steadiest(path, mode, options.rounds)
+        if best is None:
+            print(f"{name} has no mode {mode}", flush=True)
+            continue
         best.save((options.folder / path.name).with_suffix(".recording"))
         ratios = {label: f"{best.ratio(label):.3f}" for label in best.splits}
         print(f"{name}: halves {best.halves():.1%}, {ratios}", flush=True)
 
 
+def _steadiest(path: Path, mode: str, rounds: int) -> Recording | None:
+    best: Recording | None = None
+    for _ in range(_TRIES):
+        found = recorded(path, mode, rounds)
+        if found is None:
+            return None
+        if best is None or found.halves() < best.halves():
+            best = found
+        if best.halves() <= _STEADY:
+            break
+    return best
+
+
 def _model(name: str, folder: Path) -> tuple[Path, str]:
     """Return the file of a model and the mode in which it is recorded."""
     if not name.isdigit():
-        return _SAMPLES / f"{name}.py", "train"
+        return SAMPLES / f"{name}.py", "train"
     model = random_model(int(name))
     path = folder / f"random_{name}.py"
     path.write_text(model.text)

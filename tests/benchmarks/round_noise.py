@@ -12,25 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from machine_facts import machine_facts
-from model_tracing import traced_model
-from silent import Silent
+from model_tracing import SAMPLES, on_workers
 
 from placement_advisor.candidates import families, references, towers
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import STEPS
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.benchmark import Benchmark
-from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.benchmark import Benchmark, SilentProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
 
-SAMPLES = Path(__file__).parents[2] / "sample_models"
 # A step of less than 1 ms, and two of about 15 ms; the ranker has towers.
 MODELS = ("polynomial_fit", "multi_tower_ranker", "mnist_cnn")
 COPIES = 7
@@ -47,24 +41,15 @@ _NS_PER_US = 1_000
 
 def recorded(model: str, rounds: int) -> dict[str, list[float]]:
     """Return the median step of each turn in us, by placement."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        bundle = scratch / "bundle"
-        bundle.mkdir()
-        traced = traced_model(SAMPLES / f"{model}.py", "train", bundle)
-        assert traced is not None
-        plan = plan_testbed(TestbedKind.WORKERS, 2)
-        testbed = Testbed(plan, scratch=scratch)
-        testbed.add_program(STEP, bundle, traced.graph)
-        try:
-            testbed.start()
-            trial = Benchmark(testbed, steps=STEPS, watcher=Silent())
-            for placement in _placements(traced.graph, [device.name for device in plan.devices]):
-                trial.enter(placement)
-            for number in range(rounds):
-                trial.round(number, rounds)
-        finally:
-            testbed.close()
+    with on_workers(SAMPLES / f"{model}.py", "train") as running:
+        assert running is not None
+        traced, testbed = running
+        trial = Benchmark(testbed, steps=STEPS, watcher=SilentProgress())
+        devices = [device.name for device in testbed.plan.devices]
+        for placement in _placements(traced.graph, devices):
+            trial.enter(placement)
+        for number in range(rounds):
+            trial.round(number, rounds)
     return {
         label: [round(median(steps) / _NS_PER_US, 1) for steps in entry.rounds]
         for label, entry in trial.entries.items()

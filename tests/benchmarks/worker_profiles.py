@@ -10,23 +10,23 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from silent import Silent
+from model_tracing import called
 
 from placement_advisor.candidates.references import on_device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.calls import CallFailure, RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
 from placement_advisor.profile.steps import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import read_planes
-from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark
+from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
 
 loop_ops = RemoteModule("loop_ops")
-_TIME_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +65,8 @@ def profiled(path: Path, profiles: int) -> Profiled:
         bundle = scratch / "bundle"
         bundle.mkdir()
         with Child("loader") as loader:
-            _call(
-                loader,
-                tracer.load_workload,
-                ModelSource(path=str(path)),
-            )
-            traced, within = _call(loader, loop_ops.trace, str(path), str(bundle))
+            called(loader, tracer.load_workload, ModelSource(path=str(path)))
+            traced, within = called(loader, loop_ops.trace, str(path), str(bundle))
         plan = plan_testbed(TestbedKind.WORKERS, 1)
         testbed = Testbed(plan, scratch=scratch)
         testbed.add_program(STEP, bundle, traced.graph)
@@ -84,7 +79,7 @@ def profiled(path: Path, profiles: int) -> Profiled:
 
 
 def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Executed]:
-    trial = Benchmark(testbed, steps=1, watcher=Silent())
+    trial = Benchmark(testbed, steps=1, watcher=SilentProgress())
     entry = trial.enter(on_device(graph, testbed.plan.devices[0].name))
     shortest: dict[str, int] = {}
     for _ in range(profiles):
@@ -115,10 +110,3 @@ def _events(files: ProfileFiles) -> list[tuple[str, str]]:
         for event in line.events
         if (match := OP_EVENT.fullmatch(event.name))
     ]
-
-
-def _call(child: Child, function: Callable[..., Any], *args: Any) -> Any:
-    answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
-    if isinstance(answer, CallFailure):
-        raise SystemExit(f"{function.__name__}{args}: {answer.message}\n{answer.output_tail}")
-    return answer

@@ -2,8 +2,9 @@
 
 A campaign is a script of this folder, `NAME.py`, that `make campaign-NAME` runs. Its cases have
 names that say all there is to know of them (model, seed, what is broken), so that a case can be
-run again alone. Results stand in `docs/campaigns/NAME.jsonl`, under a line that says which code
-and machine they are of; a run that was cut short goes on behind them. The table goes beside them.
+run again alone. Results stand in `campaigns/NAME.jsonl`, or in another folder that is named, under
+a line that says which code and machine they are of; a run that was cut short goes on behind them.
+The table goes beside them; that of a campaign that is done is kept in `docs/campaigns/`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "docs" / "campaigns"
 # A campaign is to be had in parts that fit into an hour.
 MINUTES = 55.0
 
@@ -54,8 +54,8 @@ def run_campaign(
     what ``examine`` returned, with the case's name under ``case``.
     """
     options = _options(name)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.jsonl"
+    options.into.mkdir(parents=True, exist_ok=True)
+    path = options.into / f"{name}.jsonl"
     if options.anew:
         path.unlink(missing_ok=True)
     head, results = _read(path)
@@ -99,6 +99,7 @@ def _options(name: str) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=MINUTES, help="stop after that many")
     parser.add_argument("--sample", type=int, default=0, help="that many cases, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--into", type=Path, default=ROOT / "campaigns", help="folder of results")
     parser.add_argument("--anew", action="store_true", help="throw away the results that there are")
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
 """Do tests notice a small mistake? Mutants of what proves bounds: found, written down, verified.
 
 Of all mutants of these modules so many are drawn, with a fixed seed. One that no test notices is
-printed with its difference, and `docs/campaigns/mutants_explained.toml` has to say why it does no
+printed with its difference, and `mutants_explained.toml` has to say why it does no
 harm: it changes nothing that anyone could see, or it only weakens a bound. Without that the
 campaign fails.
 """
@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from campaign import RESULTS, drawn, run_campaign
+from campaign import drawn, run_campaign
 from mutation import PACKAGE, ROOT, Mutant, mutants
 from workshop import Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-EXPLAINED = RESULTS / "mutants_explained.toml"
+EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 # What an explanation may show, and nothing else.
 _REASONS = ("equal: ", "weaker: ")
 

@@ -18,18 +18,15 @@ Noise:
   is carried over to the next round (the recorded copies' ratios show no more); the machine's speed
   walks at random.
 - *sticky*: the same with three tenths carried over, more than what is claimed allows for.
-
-*Before* is the rule that this one replaced: the bootstrap's interval after 15, 25, … 60 rounds.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from bisect import bisect_left
 from functools import cache
 from itertools import accumulate, product
-from math import comb, exp, log
+from math import exp, log
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -41,7 +38,12 @@ from placement_advisor.analysis.runs import rounds_to_refine_after
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, Verdict, overall_verdict
-from placement_advisor.testbed.benchmark import MAX_ROUNDS, Benchmark, time_in_rounds
+from placement_advisor.testbed.benchmark import (
+    MAX_ROUNDS,
+    Benchmark,
+    SilentProgress,
+    time_in_rounds,
+)
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:
@@ -59,9 +61,6 @@ _OTHERS = 1.2
 _CARRIED = {"drawn": 0.1, "sticky": 0.3}
 _BLOCK = 10
 _STEP_NS = 20_000_000
-_LOOKS_BEFORE = (15, 25, 35, 45, 55, 60)
-# How many more rounds than before a verdict may take.
-_SLOWER = 1.5
 
 
 def cases() -> list[str]:
@@ -77,7 +76,7 @@ def cases() -> list[str]:
 
 
 def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
-    """Return how the trials of a case came out, by this rule and by the one before."""
+    """Return how the trials of a case came out."""
     noise, ratio_text, field, part = case.split(", ")
     noise, ratio = noise.removesuffix(" noise"), float(ratio_text.split()[1])
     alike, _, candidates, *joins = field.split()
@@ -86,56 +85,40 @@ def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
     chance = random.Random(case)
     ratios = [ratio] * int(alike) + [_OTHERS] * others + [ratio] * joining
     drawn = [_drawn_trial(noise, ratios, chance) for _ in range(trials)]
-    now = [_raced(turns, joining) for turns in drawn]
-    before = [_raced_before(turns[: 1 + int(candidates)]) for turns in drawn]
     right = None
     if ratio != WORTHWHILE_RATIO:
         right = Verdict.FASTER if ratio < WORTHWHILE_RATIO else Verdict.SLOWER
-    in_time = sum(
-        verdict is right and rounds <= _SLOWER * rounds_before
-        for (verdict, rounds), (_, rounds_before) in zip(now, before, strict=True)
-    )
     return {
         "setting": [noise, ratio, int(candidates), int(alike), joining],
         "part": part,
         "trials": trials,
-        "now": _counted(now, right),
-        "before": _counted(before, right),
-        "in_time": in_time,
+        **_counted([_raced(turns, joining) for turns in drawn], right),
     }
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """Return a row for each setting."""
     rows = [
-        "| noise | true ratio | candidates | wrong: before | wrong | right: before | right "
-        "| right within 1.5 × the rounds before | rounds: before | rounds |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| noise | true ratio | candidates | wrong | right | rounds |",
+        "|---|---|---|---|---|---|",
     ]
-    settings = list(dict.fromkeys(tuple(result["setting"]) for result in results))
+    settings = dict.fromkeys(tuple(result["setting"]) for result in results)
     for setting in settings:
         parts = [result for result in results if tuple(result["setting"]) == setting]
-        trials = sum(part["trials"] for part in parts)
+        trials, wrong, right, rounds = (
+            sum(part[key] for part in parts) for key in ("trials", "wrong", "right", "rounds")
+        )
         noise, ratio, candidates, alike, joining = setting
-
-        def share(key: str, rule: str, parts: Any = parts, trials: int = trials) -> str:
-            return f"{sum(part[rule][key] for part in parts) / trials:.1%}"
-
-        def rounds(rule: str, parts: Any = parts, trials: int = trials) -> str:
-            return f"{sum(part[rule]['rounds'] for part in parts) / trials:.1f}"
-
-        is_edge = ratio == WORTHWHILE_RATIO
         field = str(candidates) if alike == candidates else f"{candidates}, {alike} of them so"
         field += f", {joining} join" if joining else ""
-        in_time = f"{sum(part['in_time'] for part in parts) / trials:.1%}"
-        cells = [
-            noise, f"{ratio:g}", field, share("wrong", "before"), share("wrong", "now"),
-            *(["–"] * 3 if is_edge else [share("right", "before"), share("right", "now"), in_time]),
-            rounds("before"), rounds("now"),
-        ]  # fmt: skip
-        rows.append(f"| {' | '.join(cells)} |")
-    trials = max(sum(r["trials"] for r in results if tuple(r["setting"]) == s) for s in settings)
-    return "\n".join(rows) + f"\n\n{trials} trials of each; at 0.97 any firm verdict is wrong."
+        rows.append(
+            f"| {noise} | {ratio:g} | {field} | {wrong / trials:.1%} "
+            f"| {'–' if ratio == WORTHWHILE_RATIO else f'{right / trials:.1%}'} "
+            f"| {rounds / trials:.1f} |"
+        )
+    return (
+        "\n".join(rows) + f"\n\n{PARTS * TRIALS} trials of each; at 0.97 any firm verdict is wrong."
+    )
 
 
 def _counted(outcomes: Sequence[tuple[Verdict, int]], right: Verdict | None) -> dict[str, int]:
@@ -165,21 +148,13 @@ class _Bench:
         return [next(self._turns)] * steps
 
 
-class _Watcher:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Say nothing."""
-
-    def note(self, what: str) -> None:
-        """Say nothing."""
-
-
 def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
     """Return the verdict on what took these turns, the baseline first, and after which round.
 
     The last of them are ``joining``, one after each look.
     """
     up: Any = SimpleNamespace(up=True)  # Each turn has a bench of its own.
-    trial = Benchmark(testbed=up, steps=1, watcher=_Watcher(), joining=joining)
+    trial = Benchmark(testbed=up, steps=1, watcher=SilentProgress(), joining=joining)
     waiting = list(enumerate(turns))
 
     def enter(done: int) -> None:
@@ -197,42 +172,6 @@ def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
         enter(0)
     time_in_rounds(trial, None, end_round)
     return overall_verdict(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
-
-
-def _raced_before(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
-    """Do the same by the rule before."""
-    baseline, *others = turns
-    ratios = [[our / their for our, their in zip(o, baseline, strict=True)] for o in others]
-    for rounds in _LOOKS_BEFORE:
-        low, high = _bootstrap_ranks(rounds)
-        found = set()
-        for each in ratios:
-            ordered = sorted(each[:rounds])
-            is_faster, is_slower = ordered[high] < WORTHWHILE_RATIO, ordered[low] > WORTHWHILE_RATIO
-            found.add("faster" if is_faster else "slower" if is_slower else "unsure")
-        if "unsure" not in found:
-            break
-    if "faster" in found:
-        return Verdict.FASTER, rounds
-    return (Verdict.INCONCLUSIVE if "unsure" in found else Verdict.SLOWER), rounds
-
-
-@cache
-def _bootstrap_ranks(samples: int) -> tuple[int, int]:
-    """Return the ranks, from 0, of the ends of the median's 95 % percentile bootstrap interval.
-
-    As if resampled without end, and exactly for odd numbers of samples: the median of a resample is
-    at most the k-th sample if at least half of its picks are.
-    """
-    half = (samples + 1) // 2
-    at_most = [
-        sum(
-            comb(samples, n) * (k / samples) ** n * (1 - k / samples) ** (samples - n)
-            for n in range(half, samples + 1)
-        )
-        for k in range(1, samples + 1)
-    ]
-    return bisect_left(at_most, 0.025), bisect_left(at_most, 0.975)
 
 
 def _drawn_trial(noise: str, ratios: Sequence[float], chance: random.Random) -> list[list[int]]:

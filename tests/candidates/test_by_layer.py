@@ -1,4 +1,5 @@
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from step_graphs import Call, cluster_of, deepconn, models, training_step
 
@@ -195,7 +196,7 @@ def test_ops_outside_layers_join_the_layer_that_feeds_them_or_stand_alone():
     assert member.free == {"shift"}
 
 
-@settings(deadline=None, max_examples=80)
+@cases(80)
 @given(models(), st.data())
 def test_any_device_per_layer_and_per_variable_gives_a_placement_that_fits(calls, data):
     graph, _ = training_step(calls)

@@ -3,7 +3,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from step_graphs import Call, cluster_of, deepconn, models, training_step
 
@@ -117,7 +118,7 @@ def test_names_are_checked_without_networkx_and_compiled_code():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@settings(deadline=None, max_examples=200)
+@cases(200)
 @given(models(), st.sampled_from(CLUSTERS), st.booleans(), st.booleans())
 def test_every_proposal_for_any_model_fits_the_graph_and_keeps_variables_whole(
     calls, cluster, priced, for_gpus

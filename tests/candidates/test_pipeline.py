@@ -2,7 +2,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from step_graphs import Call, cluster_of, models, proposed, training_step
 
@@ -188,7 +189,7 @@ def loads_ns(graph, device_of, costs, cluster):
     return found
 
 
-@settings(deadline=None, max_examples=80)
+@cases(80)
 @given(models(), st.sampled_from([0, 30, 300]))
 def test_no_cut_in_two_has_a_less_loaded_fullest_device(calls, latency_ns):
     graph, costs = training_step(calls)

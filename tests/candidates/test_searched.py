@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.candidates.by_layer import NotApplicable
@@ -116,7 +117,7 @@ def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
     assert found.unbeaten == alone
 
 
-@settings(deadline=None, max_examples=60)
+@cases(60)
 @given(placed_steps(max_ops=20))
 def test_what_is_found_is_shorter_where_copies_are_dearer_and_so_where_they_are_not(
     step: PlacedStep,

@@ -1,4 +1,5 @@
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from step_graphs import Call, deepconn, models, proposed, training_step
 
 from placement_advisor.candidates.by_layer import NotApplicable
@@ -53,7 +54,7 @@ def test_without_towers_it_gives_their_reason():
     assert found.reason == f"as for towers: {split.reason}"
 
 
-@settings(deadline=None, max_examples=60)
+@cases(60)
 @given(models())
 def test_forward_ops_and_all_that_takes_a_variable_stand_as_in_towers(calls):
     graph, split, found = both(calls)

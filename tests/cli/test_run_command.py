@@ -71,6 +71,22 @@ def run(tmp_path: Path) -> Callable[..., Ran]:
     return command
 
 
+@pytest.fixture
+def split(
+    advisor: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Return a function that writes a script and analyses it, for a split of its ops."""
+    monkeypatch.chdir(tmp_path)
+
+    def analyze(script: str, *words: str) -> None:
+        Path("train.py").write_text(script)
+        words = ("--no-run", "--candidates", "alternating-ops", "-q", *words)
+        ran = advisor("analyze", "train.py", *words)
+        assert ran.code == 0, ran.err
+
+    return analyze
+
+
 def analyzed(tmp_path: Path, script: str, **changes: object) -> Analysis:
     """Write a script, and an analysis of it that tells to split."""
     (tmp_path / "train.py").write_text(script)
@@ -150,15 +166,12 @@ def error_of(*words: str) -> str:
 
 
 def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_it_brought(
-    tmp_path: Path, run: Callable[..., Ran]
+    tmp_path: Path, split: Callable[..., None], run: Callable[..., Ran]
 ) -> None:
-    (tmp_path / "train.py").write_text(
+    split(
         _TRAINS + "for i in range(200): loss = step(np.full((2, 4), i % 7, 'float32'))\n"
         "print(f'{float(loss):.5g}', float(tf.reduce_sum(right)))\n"
     )
-    words = ("--no-run", "--candidates", "alternating-ops", "-q")
-    with Command("analyze", "train.py", *words, temp=tmp_path / "temp", cwd=tmp_path) as command:
-        assert command.wait().code == 0
     plain = run("train.py")
     assert "trains as it is" in plain.err
     ran = run("train.py", "--candidate", "alternating-ops", "--no-trial", "--profile", "logs")
@@ -235,14 +248,9 @@ print(placement_advisor.apply(step, "out") is step)
 
 
 def test_in_python_a_block_trains_with_the_split_and_leaves_all_where_it_was(
-    tmp_path: Path,
+    tmp_path: Path, split: Callable[..., None]
 ) -> None:
-    (tmp_path / "train.py").write_text(
-        _TRAINS + "for i in range(200): step(np.full((2, 4), i % 7, 'float32'))\n"
-    )
-    words = ("--no-run", "--candidates", "alternating-ops", "-q", "-o", "out")
-    with Command("analyze", "train.py", *words, temp=tmp_path / "temp", cwd=tmp_path) as command:
-        assert command.wait().code == 0
+    split(_TRAINS + "for i in range(200): step(np.full((2, 4), i % 7, 'float32'))\n", "-o", "out")
     (tmp_path / "own.py").write_text(_IN_PYTHON)
     launch = f"import runpy; runpy.run_path({str(tmp_path / 'own.py')!r}, run_name='__main__')"
     with Command(temp=tmp_path / "temp", cwd=tmp_path, launch=launch) as command:
@@ -258,11 +266,10 @@ def test_in_python_a_block_trains_with_the_split_and_leaves_all_where_it_was(
     assert sum("steps with alternating-ops" in line for line in told) == 2
 
 
-def test_ctrl_c_reaches_the_script_which_ends_as_it_would(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(_FOREVER)
-    words = ("--no-run", "--candidates", "alternating-ops", "-q")
-    with Command("analyze", "train.py", *words, temp=tmp_path / "temp", cwd=tmp_path) as command:
-        assert command.wait().code == 0
+def test_ctrl_c_reaches_the_script_which_ends_as_it_would(
+    tmp_path: Path, split: Callable[..., None]
+) -> None:
+    split(_FOREVER)
     words = ("run", "train.py", "--candidate", "alternating-ops", "--no-trial")
     with Command(*words, temp=tmp_path / "temp", cwd=tmp_path) as command:
         command.wait_for_line("training")

@@ -7,10 +7,19 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import ENDS_WITHIN_S, LAUNCH, Command, Ran, run_here, wait_until
+from command_runs import (
+    ENDS_WITHIN_S,
+    LAUNCH,
+    LAUNCH_BRIEF,
+    Command,
+    Ran,
+    run_here,
+    wait_until,
+)
 
 from placement_advisor.cli import app
 
@@ -167,13 +176,11 @@ def at_once(tmp_path_factory: pytest.TempPathFactory, two_towers: Path) -> tuple
     folder = tmp_path_factory.mktemp("at_once")
     model = folder / "talkative.py"
     model.write_text(TALKATIVE + two_towers.read_text())
+    run = partial(Command, "analyze", model.name, *FEW, cwd=folder, launch=LAUNCH_BRIEF)
     with (
-        Command("analyze", "talkative.py", "--json", *FEW, temp=folder / "a", cwd=folder) as one,
-        Command(
-            "analyze", "talkative.py", "--quiet", "-o", "other", *FEW,
-            temp=folder / "b", cwd=folder,
-        ) as other,
-    ):  # fmt: skip
+        run("--json", temp=folder / "a") as one,
+        run("--quiet", "-o", "other", temp=folder / "b") as other,
+    ):
         answers = one.wait(), other.wait()
         assert wait_until(lambda: not one.processes() and not other.processes(), ENDS_WITHIN_S)
     assert [*(folder / "a").iterdir(), *(folder / "b").iterdir()] == []

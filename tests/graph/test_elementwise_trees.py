@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.graph.op import Edge, Op, Role
@@ -87,7 +87,6 @@ def graphs(draw: st.DrawFn) -> OpGraph:
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(graphs())
 def test_no_graph_gets_a_cycle_or_more_to_do_or_trees_that_could_grow(graph: OpGraph) -> None:
     fused = with_trees_as_one(graph)

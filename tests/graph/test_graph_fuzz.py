@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import graphs, large
 
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
 # Of the processor's time: a file takes milliseconds.
 LIMIT_S = 5.0
-FEW = settings(max_examples=100)
-MANY = settings(max_examples=3_500)
+MANY = cases(3_500)
 
 TOKENS = (
     *(b"NaN", b"Infinity", b"-1", b"1e999", b"0.5", b"9" * 5_000, b"[" * 20_000, b'{"":' * 20_000),
@@ -170,7 +170,6 @@ def check_document(path: Path, document: Any) -> None:
     check(path, gzip.compress(json.dumps(document).encode(), 1))
 
 
-@FEW
 @given(damage=byte_damage())
 def test_a_damaged_archive_is_refused_in_one_line(
     path: Path, original: bytes, damage: Callable[[bytes], bytes]
@@ -178,7 +177,6 @@ def test_a_damaged_archive_is_refused_in_one_line(
     check_packed(path, original, damage)
 
 
-@FEW
 @given(damage=byte_damage())
 def test_damaged_json_is_refused_in_one_line_or_a_sound_graph(
     path: Path, original: bytes, damage: Callable[[bytes], bytes]
@@ -186,7 +184,6 @@ def test_damaged_json_is_refused_in_one_line_or_a_sound_graph(
     check_text(path, original, damage)
 
 
-@FEW
 @given(document=changed_documents())
 def test_a_changed_document_is_refused_in_one_line_or_a_sound_graph(
     path: Path, document: Any

@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
@@ -143,7 +144,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@cases(500)
 @given(
     st.lists(
         st.dictionaries(

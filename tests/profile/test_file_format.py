@@ -8,7 +8,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
@@ -138,7 +139,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes, said: str)
     assert caught.value.hint
 
 
-@settings(max_examples=300)
+@cases(300)
 @given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b\x08", b"{", b"\x0a", b'"Name",']))
 def test_any_bytes_are_named_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, head: bytes

@@ -4,7 +4,7 @@ A plan says what is built and not how wide it is. All widths grow with one scale
 for by an estimate of a step's time. It is there for small and large models to be drawn, not to
 predict anything: of 40 models on a busy machine the step took 0.65 times as long in the middle,
 0.36 and 1.5 times at the 10th and 90th percentile, from 0.3 to 580 ms
-(`tests/benchmarks/random_model_times.py 200 240`).
+(`random_model_times`, before 0.2).
 """
 
 from __future__ import annotations

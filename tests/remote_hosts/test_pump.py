@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import threading
 
 import pytest
-from tls_pairs import carried, tcp_pair, tls_pair
+from tls_pairs import tcp_pair, tls_pair
 
-from placement_advisor.remote_hosts.tls import new_secret
+from placement_advisor.remote_hosts.relay import loop_in_background
+from placement_advisor.remote_hosts.tls import Connection, carry, join, new_secret
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +23,19 @@ class Chain:
     """TCP - relay - TLS - relay - TCP; `left` and `right` are the outer ends."""
 
     def __init__(self, secret: bytes) -> None:
+        self.loop = loop_in_background("chain")
         self.left, left_inner = tcp_pair()
         self.right, right_inner = tcp_pair()
-        client, server = tls_pair(secret)
-        self.wire = client.socket
-        self.threads = (carried(left_inner, client), carried(right_inner, server))
+        client, server = asyncio.run_coroutine_threadsafe(tls_pair(secret), self.loop).result()
+        self.wire = client.writer.get_extra_info("socket")
+        self.carried = [
+            asyncio.run_coroutine_threadsafe(self._carry(near, far), self.loop)
+            for near, far in ((left_inner, client), (right_inner, server))
+        ]
+
+    @staticmethod
+    async def _carry(near: socket.socket, far: Connection) -> None:
+        await carry(await join(near), far)
 
     def __enter__(self) -> Chain:
         return self
@@ -33,9 +43,9 @@ class Chain:
     def __exit__(self, *_: object) -> None:
         self.left.close()
         self.right.close()
-        for thread in self.threads:
-            thread.join(10.0)
-            assert not thread.is_alive()
+        for each in self.carried:
+            each.result(10.0)
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 @pytest.fixture
@@ -66,9 +76,8 @@ def test_an_end_is_passed_on_and_the_other_direction_goes_on(chain):
         chain.right.sendall(part)
     chain.right.shutdown(socket.SHUT_WR)
     assert read_to_end(chain.left) == b"along" + b"answer" * 100_000
-    for thread in chain.threads:
-        thread.join(10.0)
-        assert not thread.is_alive()
+    for each in chain.carried:
+        each.result(10.0)
 
 
 @pytest.mark.parametrize("seed", range(6))

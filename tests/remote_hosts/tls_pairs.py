@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import threading
+from typing import TYPE_CHECKING
 
-from placement_advisor.remote_hosts.tls import (
-    TlsStream,
-    carry,
-    certificate,
-    client_context,
-    server_context,
-)
+from placement_advisor.remote_hosts.tls import Connection, Greeter, Greeting, Purpose, answer
+
+if TYPE_CHECKING:
+    from placement_advisor.remote_hosts.tls import Connection
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -22,25 +20,15 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return one, other
 
 
-def tls_pair(secret: bytes) -> tuple[TlsStream, TlsStream]:
-    """Return both ends of a connection, hands shaken."""
-    plain = tcp_pair()
-    client = TlsStream(plain[0], client_context(secret), serving=False, limit_s=10.0)
-    server = TlsStream(plain[1], server_context(secret), serving=True, limit_s=10.0)
-    other = threading.Thread(target=server.shake_hands, args=(certificate(secret),))
-    other.start()
-    client.shake_hands(certificate(secret))
-    other.join()
-    return client, server
-
-
-def carried(near: socket.socket, far: TlsStream) -> threading.Thread:
-    """Carry between two connections in a thread, and close both."""
-
-    def run() -> None:
-        with near, far:
-            carry(near, far)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
+async def tls_pair(secret: bytes) -> tuple[Connection, Connection]:
+    """Return both ends of a connection that has begun."""
+    greeter = Greeter(secret)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        dialled = asyncio.ensure_future(
+            greeter.dial("127.0.0.1", port, Greeting(purpose=Purpose.DATA))
+        )
+        accepted, _ = await asyncio.to_thread(listening.accept)
+        server, _ = await greeter.accept(accepted)
+    await answer(server, welcome=True)
+    return await dialled, server

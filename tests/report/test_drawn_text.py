@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.report.pictures.canvas import drawable, text_width_in, told_apart
@@ -56,7 +56,6 @@ def test_what_the_font_lacks_is_a_question_mark_and_a_dollar_is_a_dollar() -> No
     assert drawable("模 $x$ {") == "? $x$ {"
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("ab1_/W()模 ", min_size=1, max_size=40), max_size=8))
 def test_any_names_fit_and_are_told_apart(names: list[str]) -> None:
     short = told_apart(names, 9, 0.8)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from drawn_pictures import count, pixels, unreadable, words
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_models import model
 from summary_graphs import edge, op, training_step
@@ -167,7 +167,6 @@ def test_merging_reaches_the_limit_keeps_all_and_makes_no_loop(dag: Dag, limit: 
     assert all(place[one] <= place[other] for one, other in edges)
 
 
-@settings(deadline=None)
 @given(dags())
 def test_boxes_never_overlap_and_arrows_lead_from_rank_to_rank(dag: Dag) -> None:
     count, edges = dag

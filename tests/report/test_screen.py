@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import sample_analysis
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from sample_analysis import CAPTURED, published
 
@@ -174,7 +175,6 @@ ACTIONS = ("take a batch of 205", "put layer tower_1/dense on worker:1", "jit_co
     action=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12),
     width=st.integers(40, 120),
 )
-@settings(max_examples=100, deadline=None)
 def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
     words: list[str], action: list[str], width: int
 ) -> None:
@@ -306,7 +306,7 @@ def test_a_command_with_a_long_path_is_never_broken() -> None:
     names=st.lists(st.text("ab_é名", min_size=1, max_size=60), min_size=1, max_size=6, unique=True),
     width=st.integers(8, 30),
 )
-@settings(max_examples=200)
+@cases(200)
 def test_names_are_shortened_to_the_width_with_a_sign(names: list[str], width: int) -> None:
     from rich.cells import cell_len
 

@@ -5,7 +5,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from op_graphs import sized
 from placed_steps import edge, op, pair, place, placed_steps, price
 
@@ -319,7 +320,7 @@ def ratio(step: PlacedStep, cluster: Cluster) -> float:
     return simulator.step_ns(step.placement) / max(1, alone_ns)
 
 
-@settings(max_examples=40, deadline=None)
+@cases(40)
 @given(placed_steps(hosts=True))
 def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_does_not(step):
     found = break_even(

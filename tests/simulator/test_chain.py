@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import PlacedStep, diamond, op, pair, place, placed_steps, price
 
 from placement_advisor.graph.op_graph import OpGraph
@@ -46,7 +47,7 @@ def test_the_chain_ends_with_what_ends_last_though_it_is_the_first_op() -> None:
 
 
 @given(placed_steps(hosts=True))
-@settings(max_examples=200)
+@cases(200)
 def test_each_op_waited_for_the_one_before_and_nothing_ends_later(step: PlacedStep) -> None:
     runs = chain(step)
     assume(runs)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from oracle import Oracle
 from placed_steps import PlacedStep, placed_steps
 
 
 @pytest.mark.parametrize("contention", [True, False])
 @given(step=placed_steps(hosts=True))
-@settings(max_examples=300)
+@cases(300)
 def test_the_compiled_schedule_is_that_of_the_plain_twin(
     step: PlacedStep, contention: bool
 ) -> None:
@@ -23,7 +24,7 @@ def test_the_compiled_schedule_is_that_of_the_plain_twin(
 
 
 @given(placed_steps(max_ops=40, hosts=True))
-@settings(max_examples=60)
+@cases(60)
 def test_so_is_that_of_a_larger_step(step: PlacedStep) -> None:
     oracle = Oracle(step)
     schedule = step.simulate()

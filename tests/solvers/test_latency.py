@@ -7,7 +7,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.errors import PlacementError
@@ -218,7 +219,7 @@ def test_a_start_that_does_not_fit_the_graph_is_an_error() -> None:
         search(diamond(), place({}))
 
 
-@settings(deadline=None, max_examples=40)
+@cases(40)
 @given(placed_steps(hosts=True))
 def test_no_search_is_worse_than_its_starts_or_differs_when_repeated(step: PlacedStep) -> None:
     assume(step.placement.device_of)

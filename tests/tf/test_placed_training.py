@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -285,16 +286,55 @@ with tf.train.MonitoredTrainingSession() as session:
 }
 
 
-@pytest.fixture
-def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Return a function that runs a script in a child, as it is or (a seed) with a drawn split."""
-    path, placement = tmp_path / "train.py", tmp_path / "drawn.json"
+def called(function: Any, *given: Any) -> dict[str, Any]:
+    """Call a function in a child of its own."""
+    with children.Child("child") as child:
+        found = child.call(function, *given, time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    return found
 
-    def called(function: Any, *given: Any) -> Any:
+
+@pytest.fixture(scope="module")
+def train_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """Return a function that runs a script in a child as it is, once for all tests."""
+
+    @cache
+    def trained(text: str) -> dict[str, Any]:
+        path = tmp_path_factory.mktemp("own") / "train.py"
+        path.write_text(text)
+        return called(placed_training.trained, str(path), None, 0)
+
+    return trained
+
+
+@pytest.fixture(scope="module")
+def draw(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Return a function that traces a script's step and plans a drawn split, once for all tests."""
+
+    @cache
+    def drawn(text: str, seed: int, samples: tuple[int, ...] | None) -> Any:
+        folder = tmp_path_factory.mktemp("drawn")
+        path, placement = folder / "train.py", folder / "drawn.json"
+        path.write_text(text)
         with children.Child("child") as child:
-            found = child.call(function, *given, time_limit_s=_LIMIT_S)
-        assert isinstance(found, dict), found
-        return found
+            for function, *given in (
+                (tracer.load_workload, ModelSource(path=str(path))),
+                (tracer.trace_workload, str(path), None),
+                (placed_training.save_placement, str(placement), seed),
+            ):
+                child.call(function, *given, time_limit_s=_LIMIT_S)
+            return child.call(
+                placed_training.plan_of, str(placement), samples, time_limit_s=_LIMIT_S
+            )
+
+    return drawn
+
+
+@pytest.fixture
+def train(
+    tmp_path: Path, train_own: Callable[[str], dict[str, Any]], draw: Callable[..., Any]
+) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a script in a child, as it is or (a seed) with a drawn split."""
 
     def trained(
         text: str,
@@ -308,18 +348,11 @@ def train(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         is_recorded: bool = False,
         is_interrupted: bool = False,
     ) -> Any:
-        path.write_text(drawn_for or text)
         if seed is None:
-            return called(placed_training.trained, str(path), None, 0)
-        with children.Child("child") as child:
-            source = ModelSource(path=str(path))
-            child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
-            child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
-            child.call(placed_training.save_placement, str(placement), seed, time_limit_s=_LIMIT_S)
-            plan = child.call(
-                placed_training.plan_of, str(placement), samples, time_limit_s=_LIMIT_S
-            )
+            return train_own(text)
+        path = tmp_path / "train.py"
         path.write_text(text)
+        plan = draw(drawn_for or text, seed, samples)
         if mistake is not None:
             return called(placed_training.mistaken, str(path), plan, mistake)
         if is_interrupted:
@@ -368,12 +401,19 @@ model.save_weights(HERE + "/kept.weights.h5")
 def test_a_training_is_resumed_with_the_split_or_without(
     train: Callable[..., Any], tmp_path: Path
 ) -> None:
-    kept = ("kept.keras", "kept.weights.h5")
+    path, kept = tmp_path / "train.py", ("kept.keras", "kept.weights.h5")
+    path.write_text(_RESUMED)
     printed = set()
+
+    def run(seed: int | None) -> dict[str, Any]:
+        if seed is None:  # Not the run for all tests: it goes on where the last one stopped.
+            return called(placed_training.trained, str(path), None, 0)
+        return train(_RESUMED, seed)
+
     for first, second in itertools.product((None, 1), (None, 2)):
         for name in kept:
             (tmp_path / name).unlink(missing_ok=True)
-        ran = [train(_RESUMED, seed) for seed in (first, second)]
+        ran = [run(seed) for seed in (first, second)]
         assert [each["error"] for each in ran] == [None, None]
         for each, seed in zip(ran, (first, second), strict=True):
             assert seed is None or each["bill"]["placed_steps"] > 10, each["told"]

@@ -26,6 +26,7 @@ Source: TensorFlow's `FindKernelRegistration` (op_kernel.cc), `KernelAttrsMatch`
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -133,15 +134,27 @@ def _functions_of(node: Any) -> list[str]:
 
 
 @cache
+def registered_kernels() -> dict[str, list[Any]]:
+    """Return all kernels by the kind of their ops; to look for those of one takes 2 ms."""
+    by_kind: dict[str, list[Any]] = defaultdict(list)
+    for kernel in kernels.get_all_registered_kernels().kernel:
+        by_kind[kernel.op].append(kernel)
+    return dict(by_kind)
+
+
+@cache
 def _op_kind(kind: str) -> _OpKind:
     definition = op_def_registry.get(kind)
-    registered = tuple(kernels.get_registered_kernels_for_op(kind).kernel)
+    # The user's code may have loaded ops of its own since.
+    registered = registered_kernels().get(kind) or [
+        *kernels.get_registered_kernels_for_op(kind).kernel
+    ]
     decisive = {constraint.name for kernel in registered for constraint in kernel.constraint}
     for output in definition.output_arg if definition else ():
         decisive |= {output.type_attr, output.number_attr, output.type_list_attr} - {""}
     return _OpKind(
         definition=definition,
-        kernels=registered,
+        kernels=tuple(registered),
         decisive=(_LABEL, *sorted(decisive)),
         functional=tuple(
             attribute.name

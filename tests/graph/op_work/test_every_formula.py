@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from drawn_cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from op_formulas import has_formula
 from signatures import UNKNOWN, signature, tensor, variable
@@ -44,7 +45,7 @@ def signatures(draw: st.DrawFn) -> Signature:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60)
 @given(signatures())
 def test_any_signature_gives_counts_that_are_not_negative_or_unknown(drawn: Signature) -> None:
     for kind in (*KINDS, "SomebodysOwnOp"):

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from placed_steps import (
     HALF_EACH,
@@ -261,7 +261,6 @@ def test_a_step_without_ops_has_a_bound() -> None:
     assert bound(empty).step_ns == 0
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.booleans().flatmap(lambda hosts: placed_steps(hosts=hosts)))
 def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step: PlacedStep) -> None:
     found = bound(step)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from certified import Certified, certified, verify
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import (
     HALF_EACH,
     PlacedStep,
@@ -278,7 +279,7 @@ def test_a_graph_without_ops_takes_no_time_and_no_more_is_confirmed() -> None:
             verify(replace(told, bound=false), empty.graph)
 
 
-@settings(deadline=None, max_examples=30)
+@cases(30)
 @given(placed_steps(max_ops=7, hosts=True))
 def test_what_was_found_is_confirmed_and_nothing_beyond_it(step: PlacedStep) -> None:
     told = certified(step)

@@ -7,7 +7,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, settings
+from drawn_cases import cases
+from hypothesis import assume, given
 from placed_steps import PlacedStep, clock, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.errors import PlacementError
@@ -103,7 +104,7 @@ def everywhere(step: PlacedStep) -> list[Placement]:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@cases(60)
 @given(placed_steps(hosts=True))
 def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step: PlacedStep) -> None:
     assume(2 <= len(placed_ops(step.graph)) <= 5)
