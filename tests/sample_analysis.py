@@ -54,7 +54,6 @@ from placement_advisor.simulator.schedule import (
 )
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
-from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
 
 US = 1_000
@@ -70,19 +69,6 @@ OPTIONS = AnalyzeOptions(
         outputs=(),
         time_limit_s=300.0,
     ),
-    devices=2,
-    hardware=None,
-    costs=None,
-    testbed=None,
-    candidates=None,
-    ratios=None,
-    effort=Effort(units=5.0, seed=0),
-    steps=4,
-    rounds=None,
-    refine=2,
-    run=True,
-    quick=False,
-    open_ports=False,
     output=Path("advisor-out/deepconn"),
 )
 W0, W1 = "worker:0", "worker:1"

@@ -29,7 +29,7 @@ from placement_advisor.analysis.machine_scaling import (
     Scaling,
     SimulatedStep,
 )
-from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all
 from placement_advisor.analysis.runs import RunResults
 from placement_advisor.analysis.scaled_steps import (
@@ -405,7 +405,7 @@ class _Steps:
         proposed = propose(family, cluster.devices, ALL_DEVICES)
         if isinstance(proposed, NotApplicable):
             return proposed
-        simulator = simulator_of(proposed, cluster, rings, 1.0)
+        simulator = simulator_of(proposed, cluster, rings)
         device = simulator.devices_of(proposed.placement)
         outline, most = simulator.outline(device), max(self._traces.shares)
         held = StepMemory.of_graph(outline, proposed.split.graph, most, cluster.devices)
@@ -469,7 +469,7 @@ def compare_hardware(
         within.update(min(count, of_host) for count in counts)
     # One host is what `advisor analyze` takes.
     answered = {c for m in machines if not m.levels for c in m.device_counts()[1:]}
-    options = _analyze_options(source)
+    options = AnalyzeOptions(source=source)
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -519,27 +519,6 @@ def compare_hardware(
         batch=batch,
         ops=len(traced.graph),
         machines=tuple(scaled),
-    )
-
-
-def _analyze_options(source: ModelSource) -> AnalyzeOptions:
-    """Return what `advisor analyze --hardware` is asked where no option is given."""
-    return AnalyzeOptions(
-        source=source,
-        devices=defaults.DEVICES,
-        hardware=None,
-        costs=None,
-        testbed=None,
-        candidates=None,
-        ratios=None,
-        effort=effort_of(None, 0, quick=False),
-        steps=defaults.STEPS,
-        rounds=None,
-        refine=defaults.REFINE,
-        run=True,
-        quick=False,
-        open_ports=False,
-        output=None,
     )
 
 

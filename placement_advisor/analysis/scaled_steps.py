@@ -3,7 +3,7 @@
 With one replica for all but the first (`SplitTraces.folded`), a family's graph is the same on two
 devices and on a thousand, at any share of the batch; sizes and costs come from the traces. In the
 simulation every device of a host has its own ops (`Repetition`), so nothing is approximated: the
-step equals that of `simulated` to the nanosecond.
+step equals that of `simulator_of` to the nanosecond.
 
 Memory: a bound is cheap, with a buffer for each tensor as long as an op needs it. A peak is
 replayed device by device, as in `simulator.memory`. At another batch the step is replayed in the
@@ -74,35 +74,16 @@ class Limit(StrEnum):
     SHARED_WORK = "work that is not shared"
 
 
-def simulated(
-    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], *, op_factor: float = 1.0
-) -> ScheduleArrays:
-    """Simulate a step whose batch is split among the devices of a cluster.
+def simulator_of(proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]) -> Simulator:
+    """Return what simulates a step whose batch is split among the devices of a cluster.
 
     The cluster is one of as many equal ones as ``rings`` say, by level: all do the same at once,
-    and differ in what their collectives wait for alone. Ops of devices take ``op_factor`` times as
-    long as their figures say.
+    and differ in what their collectives wait for alone.
     """
-    simulator = simulator_of(proposed, cluster, rings, op_factor)
-    return simulator.outline(simulator.devices_of(proposed.placement))
-
-
-def simulator_of(
-    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], op_factor: float
-) -> Simulator:
-    """Return what simulates a split step; arguments are those of `simulated`."""
     split, placement = proposed
-    factor_of = dict.fromkeys(cluster.device_names(), op_factor)
-    last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
-    factor_of[last] *= slower
     costs = roofline_by_place(split.graph, cluster)
-    scaled = {}
-    for name, factor in factor_of.items():
-        # Devices that are alike share a table.
-        alike = id(costs[name]), factor
-        if alike not in scaled:
-            scaled[alike] = costs[name].scaled(factor)
-        costs[name] = scaled[alike]
+    last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
+    costs[last] = costs[last].scaled(slower)
     costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
     there = with_collectives(cluster)
     return Simulator(split.graph, costs, there, collective_of=split.collective_of)

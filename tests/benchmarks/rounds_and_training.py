@@ -32,7 +32,7 @@ from machine_facts import machine_facts
 from random_models import random_model
 
 from placement_advisor import defaults
-from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import predict, propose_all
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
 from placement_advisor.analysis.runs import (
@@ -185,19 +185,7 @@ def usual_options(path: Path, mode: str) -> AnalyzeOptions:
             outputs=None,
             time_limit_s=defaults.TIME_LIMIT_S,
         ),
-        devices=defaults.DEVICES,
-        hardware=None,
-        costs=None,
         testbed=TestbedKind.WORKERS,
-        candidates=None,
-        ratios=None,
-        effort=effort_of(None, 0, quick=False),
-        steps=defaults.STEPS,
-        rounds=None,
-        refine=defaults.REFINE,
-        run=True,
-        quick=False,
-        open_ports=False,
         output=path.parent / "out",
     )
 
