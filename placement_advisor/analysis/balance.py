@@ -57,12 +57,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedShare, TracedSplit
+    from placement_advisor.tf.load.model_source import ModelSource
 
     SplitBundle = tuple[TracedSplit, Path]
-    from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 # Judgement: an odd number, so that the median is a round, of which three may be disturbed. How near

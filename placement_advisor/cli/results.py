@@ -128,8 +128,8 @@ def _graphs(before: Path, after: Path) -> tuple[OpGraph, OpGraph] | None:
     Raises:
         AdvisorError: one of them cannot be read, or is none.
     """
+    from placement_advisor.analysis.analysis_result import GRAPH
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.results.analysis import GRAPH
 
     files = before / GRAPH, after / GRAPH
     if not all(file.is_file() for file in files):

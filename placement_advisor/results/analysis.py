@@ -17,7 +17,8 @@ from pydantic import StringConstraints
 from placement_advisor.analysis.analysis_result import (
     TO_SPLIT,
     AdviceVerdict,
-    CapturedStep,
+    Bound,
+    Model,
     NextRun,
     Saving,
 )
@@ -33,7 +34,6 @@ from placement_advisor.files.contract import (
     Prose,
     Ratio,
     Rows,
-    Share,
     Text,
     like,
 )
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 # Files beside it, in the same folder.
 ANALYSIS = "analysis.json"
-GRAPH, HOW_TO_SPLIT = "graph.json.gz", "how_to_split.py"
+HOW_TO_SPLIT = "how_to_split.py"
 # What `-v` prints, and the end of what a script printed up to the step that was captured.
 FULL_TEXT, SCRIPT_OUTPUT = "report.txt", "script-output.txt"
 
@@ -123,31 +123,6 @@ def _in_words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "not given" if value is None else str(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """What was analysed."""
-
-    path: Text
-    mode: Literal["train", "infer"]
-    chosen: Prose
-    """What was traced and feeds it."""
-    captured: CapturedStep | None
-    """None if no script ran."""
-    batch_size: Positive | None
-    """None if inputs have none."""
-    batch_is_made_up: bool
-    """The batch is not the user's."""
-    ops: Count
-    edges: Count
-    """Control edges included."""
-    parameter_bytes: Count
-    edge_bytes_known_share: Share
-    """Of edges that carry data."""
-    graph_fingerprint: Text
-    left_out: Rows[Prose]
-    """What the step leaves out, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,46 +241,6 @@ def how_in_short(how: found.HowToSplit) -> str:
     if how.words_in_short == how.words:
         return how.words
     return f"{how.words_in_short} (by name: {HOW_TO_SPLIT})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """What no placement of the model's ops can beat, under the costs of the prediction."""
-
-    step_ns: Ns
-    """The least of `split_ns` and `alone_ns`."""
-    split_ns: Ns
-    """On several devices."""
-    alone_ns: ByName[Ns]
-    """By device or host."""
-    single_ns: Ns
-    most_to_gain: Share
-    """The most that any placement can save."""
-    proves_single: bool
-    """Too little for a split to pay."""
-    most_to_gain_if_wrong: Share | None
-    """The same with costs at their worst."""
-    proves_single_if_wrong: bool
-    costs_from: Literal["measured", "recorded", "assumed"]
-    """`recorded`: from a profile."""
-    reason: Prose
-    """The strongest argument for `split_ns`."""
-    graph_file: Text
-
-    @classmethod
-    def of(cls, bound: found.Bound) -> Bound:
-        """Return it as it is published."""
-        lower = bound.lower
-        return like(
-            cls,
-            bound,
-            step_ns=lower.step_ns,
-            split_ns=lower.split_ns,
-            alone_ns=dict(lower.alone_ns),
-            costs_from=bound.source.value,
-            reason=lower.reason,
-            graph_file=GRAPH,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -784,27 +719,20 @@ class Analysis:
     @classmethod
     def of(cls, analysis: found.Analysis) -> Analysis:
         """Return it as it is published."""
-        model, times = analysis.model, analysis.assumed_times
         timing, bound, even = analysis.input_timing, analysis.bound, analysis.break_even
-        gpus = tuple(map(GpuTimes.of, times))
+        gpus = tuple(map(GpuTimes.of, analysis.assumed_times))
         return like(
             cls,
             analysis,
             schema_version=SCHEMA_VERSION,
             options=Options.of(analysis.options),
-            model=like(
-                Model,
-                model,
-                batch_is_made_up=model.is_made_up,
-                graph_fingerprint=model.fingerprint,
-            ),
             testbed=Testbed.of(analysis.testbed),
             as_is=AsIs(step_ns=Steps.of(analysis.as_is)) if analysis.as_is else None,
             candidates=tuple(map(Candidate.of, analysis.candidates)),
             recommendation=Recommendation.of(analysis),
-            bound=bound and Bound.of(bound),
+            bound=bound and like(Bound, bound),
             break_even=even and BreakEven.of(even),
-            input=timing and Input.of(timing, model.batch_size),
+            input=timing and Input.of(timing, analysis.model.batch_size),
             scaling=scaling(analysis.candidates),
             expected_errors=ExpectedErrors(published_steps=PUBLISHED_STEPS, gpus=gpus)
             if gpus

@@ -10,23 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
-from placement_advisor.check.problems import ProblemCode, Status
-from placement_advisor.check.record import Part, PredictedVerdict
-from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Positive, Rows, Text, like
+from placement_advisor.check.problems import Place, ProblemCode, Status
+from placement_advisor.check.record import Growth, Move, PredictedVerdict
+from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
     from placement_advisor.check import problems, record
     from placement_advisor.check.problems import CheckResult, ModelResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where it is configured."""
-
-    file: Text
-    """Relative to the project."""
-    line: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,28 +80,6 @@ class Record:
     """Each purpose to three digits."""
     verdict: PredictedVerdict
     """Against one device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A part of a layer that runs elsewhere."""
-
-    layer: Text
-    """Empty for ops of none."""
-    part: Part
-    before: Rows[Text]
-    """Most ops first."""
-    after: Rows[Text]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """A layer whose work takes longer."""
-
-    layer: Text
-    """Empty for ops of none."""
-    before_ns: Ns
-    after_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,67 +176,40 @@ def _model(model: ModelResult) -> ModelCheck:
     return like(
         ModelCheck,
         model,
-        place=like(Place, model.place),
         problems=tuple(map(_problem, model.problems)),
-        notes=tuple(model.notes),
-        before=None if before is None else _record(before),
-        after=None if after is None else _record(after),
-        difference=None if found is None else _difference(found),
+        before=before and _record(before),
+        after=after and _record(after),
+        difference=found and _difference(found),
     )
 
 
 def _problem(found: problems.Problem) -> Problem:
-    return like(
-        Problem,
-        found,
-        culprits=tuple(found.culprits),
-        effects=tuple(like(Effect, each, code=each.code.value) for each in found.effects),
-        place=None if found.place is None else like(Place, found.place),
-    )
+    effects = tuple(like(Effect, each, code=each.code.value) for each in found.effects)
+    return like(Problem, found, effects=effects)
 
 
 def _record(found: record.Record) -> Record:
-    return Record(
-        hardware=found.hardware,
+    return like(
+        Record,
+        found,
         devices_fingerprint=found.devices,
         tensorflow_version=found.tensorflow,
         advisor_version=found.advisor,
-        placement=found.placement,
         graph_fingerprint=found.graph,
         placed_fingerprint=found.placed,
         step_ns=found.step_us * NS_PER_US,
         single_step_ns=found.single_step_us * NS_PER_US,
         transfer_count=found.copies,
         transfer_bytes=found.bytes_across,
-        peak_memory_bytes={
-            device: found.peak_bytes(device) for device in sorted(found.memory_bytes)
-        },
+        peak_memory_bytes={name: found.peak_bytes(name) for name in sorted(found.memory_bytes)},
         verdict=found.standing,
     )
 
 
 def _difference(found: record.Difference) -> Difference:
-    return Difference(
-        renamed=dict(sorted(found.renamed.items())),
-        gone=tuple(found.gone),
-        new=tuple(found.new),
-        moves=tuple(
-            like(
-                Move,
-                move,
-                before=tuple(move.before),
-                after=tuple(move.after),
-            )
-            for move in found.moves
-        ),
-        growths=tuple(
-            Growth(
-                layer=growth.layer,
-                before_ns=growth.before_us * NS_PER_US,
-                after_ns=growth.after_us * NS_PER_US,
-            )
-            for growth in found.growths
-        ),
+    return like(
+        Difference,
+        found,
         cuts_added=tuple(like(Cut, cut) for cut in found.cuts_added),
         cuts_removed=tuple(like(Cut, cut) for cut in found.cuts_removed),
         on_host_added=tuple(OnHost(layer=layer, kind=kind) for layer, kind in found.on_host_added),

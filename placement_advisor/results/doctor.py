@@ -301,14 +301,14 @@ class Hosts:
             advisor_version=__version__,
             can_analyze=not any(check.blocks for check in all_checks(found)),
             next=next_step(found),
-            hosts=[_host(host, host_checks(host, found.link)) for host in found.hosts],
+            hosts=[_host(host, tuple(host_checks(host, found.link))) for host in found.hosts],
             ways=[
                 like(
                     HostLink, way, small_ns=way.tried.small_ns, large_passes=way.tried.large_passes
                 )
                 for way in found.ways
             ],
-            checks=between_checks(found),
+            checks=tuple(between_checks(found)),
         )
 
 

@@ -66,7 +66,8 @@ def write_sample(
     plain = sample()
     analysis = replace(
         plain,
-        model=replace(plain.model, path=f"{name}.py", name=name, mode="infer", ops=len(graph)),
+        title=name,
+        model=replace(plain.model, path=f"{name}.py", mode="infer", ops=len(graph)),
         testbed=replace(plain.testbed, description="2 CPU stand-ins", cluster=cluster),
         as_is=None,
         candidates=candidates,
@@ -151,6 +152,4 @@ def _candidate(placement: Placement, schedule: Schedule) -> Candidate:
         placement=placement,
         predicted=schedule,
         measured=as_simulated(schedule, ((schedule.step_ns,),), (activity,)),
-        comparison=None,
-        failure=None,
     )

@@ -32,7 +32,7 @@ from sample_check import (
     passed,
 )
 
-from placement_advisor.check.problems import CodePlace, Problem, ProblemCode
+from placement_advisor.check.problems import Place, Problem, ProblemCode
 from placement_advisor.report.check_report import (
     MAX_ANNOTATIONS,
     MAX_BYTES,
@@ -249,9 +249,7 @@ def commands(text: str) -> list[Command]:
 
 
 def test_percent_signs_commas_and_colons_are_escaped() -> None:
-    model = failed(
-        model="a,b:c%", place=CodePlace("p,q.toml", 3), problems=(), notes=("5 %\nmore",)
-    )
+    model = failed(model="a,b:c%", place=Place("p,q.toml", 3), problems=(), notes=("5 %\nmore",))
     assert check_as_github(check(model)) == (
         "::error file=p%2Cq.toml,line=3,title=a%2Cb%3Ac%25%3A failed::5 %25 more%0A"
         "where: p,q.toml:3\n"
@@ -319,7 +317,7 @@ def location(found: Any) -> str:
 
 
 def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise() -> None:
-    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=CodePlace("b.py", 7))
+    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=Place("b.py", 7))
     first = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET))))
     assert len(set(first)) == 3
     assert fingerprints(check(failed(problems=(moved, BUDGET, BUDGET)))) == first
@@ -328,10 +326,10 @@ def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise
 
 
 def test_a_path_is_a_uri_from_the_root_of_the_repository() -> None:
-    blanks = replace(COPIES, place=CodePlace("my models/ä.py", 1))
+    blanks = replace(COPIES, place=Place("my models/ä.py", 1))
     (found,) = run(check(failed(problems=(blanks,))))["results"]
     assert location(found) == "my%20models/%C3%A4.py"
-    placed = replace(COPIES, place=CodePlace("../placements/p.json", 1))
+    placed = replace(COPIES, place=Place("../placements/p.json", 1))
     result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
     found = run(result)["results"]
     assert [*map(location, found)] == ["models/here/models/ranker.py", "models/placements/p.json"]

@@ -19,12 +19,13 @@ from sample_analysis import (
 )
 from sample_break_even import with_break_even
 
+from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.cli.results import shown
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.screen import screen
-from placement_advisor.results.analysis import ANALYSIS, GRAPH
+from placement_advisor.results.analysis import ANALYSIS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
