@@ -32,16 +32,12 @@ PACKAGE = "placement_advisor"
 READERS = (
     "analysis/recording.py",
     "check/project_files.py",
-    "check/project_files.py",
     "files/",
     "graph/graph_file.py",
-    "graph/graph_file.py",
-    "graph/placement.py",
     "graph/identities.py",
-    "graph/graph_file.py",
+    "graph/placement.py",
     "machine/calibration.py",
     "machine/cluster_file.py",
-    "machine/calibration.py",
     "machine/gpu_facts.py",
     "machine/host_figures.py",
 )
