@@ -27,6 +27,7 @@ from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.contract import Text
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.gpu_facts import facts_of_card
@@ -75,12 +76,13 @@ class CheckOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class AcceptanceCheck(NamedTuple):
-    """What was looked at, what came of it, and the figures in words."""
+@dataclass(frozen=True, slots=True)
+class AcceptanceCheck:
+    """What was looked at, and what came of it."""
 
-    name: str
+    name: Text
     outcome: CheckOutcome
-    finding: str
+    finding: Text
 
 
 class ExpectedTime(NamedTuple):

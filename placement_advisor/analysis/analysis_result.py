@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
-    from placement_advisor.solvers.bound_arguments import LowerBound
+    from placement_advisor.solvers.lower_bounds import LowerBound
 
 
 # The basis of a saving at a batch that did not run, by measurements at others.
@@ -85,11 +85,11 @@ class CapturedStep:
     """The step of a script that ran."""
 
     call: Text
-    """What the script calls: model.fit, Session.run, or a function's name."""
+    """What the script calls: `model.fit`, `Session.run` or a function."""
     step: Text
     """What ``--step`` calls it."""
     is_replica: bool
-    """Whether the script has a strategy, of which one replica was taken."""
+    """It is one replica of the script's own strategy."""
     run_command: Prose
     """The command that trains by this analysis, secrets left out."""
 

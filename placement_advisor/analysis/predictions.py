@@ -42,7 +42,6 @@ from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.bound_check import verify
 from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.solvers.step_search import least_step
@@ -288,11 +287,10 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
 
 
 def bound_of(forecast: Predictions) -> Bound:
-    """Return what no placement can beat, its arguments checked."""
+    """Return what no placement can beat."""
     proposals = forecast.proposals
     graph, prices = proposals.graph, proposals.prices
     lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
-    verify(lower, graph, prices.costs, prices.cluster)
     bound = Bound(
         lower=lower,
         single_ns=forecast.predicted[BASELINE].schedule.step_ns,

@@ -20,7 +20,6 @@ from placement_advisor.measurement.measurement import (
     FailureKind,
     Verdict,
 )
-from placement_advisor.solvers.bound_arguments import argument_text
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
         f"{format_share(bound.most_to_gain)} to gain"
     )
     if lower.split_ns <= bound.single_ns:
-        line += f"; {argument_text(lower.arguments[0])}"
+        line += f"; {lower.reason}"
     if bound.most_to_gain_if_wrong is not None:
         held = "that holds" if bound.proves_single_if_wrong else "that is not proved"
         line += (

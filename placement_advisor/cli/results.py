@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.console import harmless, print_json, progress, say
+from placement_advisor.cli.console import print_json, progress, say
 from placement_advisor.cli.options import AsJson, Quiet
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import LOG_FOLDER
+from placement_advisor.report.progress import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,14 +110,14 @@ def diff(
     from placement_advisor.report.find_analysis import find_analysis, read_analysis
     from placement_advisor.report.screen import render_difference
     from placement_advisor.results.analysis import ANALYSIS
-    from placement_advisor.results.difference import Difference, difference
+    from placement_advisor.results.difference import difference
 
     folders = find_analysis(before), find_analysis(after)
     ours, theirs = (read_analysis(folder / ANALYSIS) for folder in folders)
     differs = ours.model.graph_fingerprint != theirs.model.graph_fingerprint
     found = difference(ours, theirs, _graphs(*folders) if differs else None)
     if as_json:
-        print_json(Difference.of(found))
+        print_json(found)
         return
     sys.stdout.write(harmless(render_difference(found)))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import Count, NotNegative
 from placement_advisor.units import NS_PER_S, format_bytes
 
 if TYPE_CHECKING:
@@ -265,10 +266,11 @@ def best_split(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchMemory:
-    """The peak of a device as a line over its batch; neither part is negative."""
+    """What a step holds at its peak on one device, simulated: a line over its samples."""
 
-    fixed_bytes: int
-    per_sample_bytes: float
+    fixed_bytes: Count
+    """Independent of the batch."""
+    per_sample_bytes: NotNegative
 
     def peak_bytes(self, batch: int) -> int:
         """Return what a step of so many samples holds."""

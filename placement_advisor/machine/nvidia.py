@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from placement_advisor.files.contract import Count, Text
+
 # Without its daemon the driver wakes each GPU first, about a second apiece.
 _LIMIT_S = 30.0
 # What it prints of two GPUs of which one reads the other's memory.
@@ -44,20 +46,22 @@ _PCIE_CODES = frozenset({"PIX", "PXB", "PHB", "NODE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU, by the driver's number."""
+    """A GPU."""
 
-    index: int
-    name: str
-    memory_bytes: int | None
+    index: Count
+    """Number by the driver."""
+    name: Text
+    memory_bytes: Count | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPair:
-    """Two GPUs, NVIDIA's code for what lies between them, and what that means (None: unknown)."""
+    """How two GPUs are connected."""
 
-    first: int
-    second: int
-    code: str
+    first: Count
+    second: Count
+    code: Text
+    """NVIDIA's code, such as `NV12`."""
     connection: Connection | None
 
 

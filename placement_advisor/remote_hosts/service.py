@@ -30,7 +30,7 @@ from placement_advisor.remote_hosts.conversation import (
 from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
 from placement_advisor.remote_hosts.host_files import ScratchFiles
 from placement_advisor.remote_hosts.host_lock import sole_use
-from placement_advisor.tf.calls import mirrored, worker
+from placement_advisor.tf.calls import mirrored, runner
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
@@ -62,15 +62,14 @@ CALLABLE = frozenset(
         host_facts.try_way,
         private_network.create,
         private_network.join,
-        worker.serve,
-        worker.start_profiler,
-        worker.stop_profiler,
+        runner.serve,
+        runner.start_profiler,
+        runner.stop_profiler,
         mirrored.open_devices,
         mirrored.open_worker,
         mirrored.time_collectives,
         mirrored.prepare,
         mirrored.run_steps,
-        mirrored.run_weak_steps,
         mirrored.save_results,
         mirrored.run_marked_steps,
     )
