@@ -553,7 +553,7 @@ def serve_each(
         threading.Thread(target=serving, name="control", daemon=True).start()
 
 
-# An event loop has weak references to its tasks alone: one that waits would be collected as garbage.
+# An event loop refers to its tasks weakly: one that waits would be collected as garbage.
 _carried: set[Future[None]] = set()
 
 
