@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import networkx as nx
+
 
 def topological_order(
     count: int, sources: Sequence[int], targets: Sequence[int]
@@ -78,8 +80,29 @@ def maximum_flows(
     network.add_weighted_edges_from(arcs, weight="capacity")
     # Half of the time of one flow; all of them share it.
     residual = build_residual_network(network, "capacity")
-    flows = (dinitz(network, source, sink, residual=residual) for source in sources)
-    return [flow.graph["flow_value"] for flow in flows]
+    return [
+        _checked_value(dinitz(network, source, sink, residual=residual), source, sink)
+        for source in sources
+    ]
+
+
+def _checked_value(flow: nx.DiGraph[int], source: int, sink: int) -> int:
+    """Return how much flows, and check that it is a flow, whatever found it.
+
+    A flow proves a lower bound if no arc carries more than it lets through, and nothing is lost or
+    made on the way.
+
+    Raises:
+        AssertionError: it is none.
+    """
+    out: dict[int, int] = {
+        node: sum(arc["flow"] for arc in arcs.values()) for node, arcs in flow.adjacency()
+    }
+    is_within = all(arc["flow"] <= arc["capacity"] for _, _, arc in flow.edges(data=True))
+    lost = any(amount for node, amount in out.items() if node not in (source, sink))
+    if not is_within or lost:
+        raise AssertionError("what was found for a bound is no flow")
+    return out[source]
 
 
 def strong_components(successors: Sequence[Sequence[int]]) -> list[int]:
