@@ -37,14 +37,14 @@ from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
     from mmap import mmap
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from placement_advisor.profile.device_trace import Trace
+
+    Bytes = NDArray[np.uint8]
 
 
 # A member of a trace is some hundred bytes long; arguments may hold a stack or a shape.

@@ -29,16 +29,13 @@ import numpy as np
 from placement_advisor.files.contract import Ns, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
-    from collections.abc import Iterator, Sequence
-
     Bools = NDArray[np.bool_]
-    from collections.abc import Mapping
 
 
 class Spans(NamedTuple):

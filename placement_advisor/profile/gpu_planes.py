@@ -43,21 +43,19 @@ from placement_advisor.profile.xplane import plane_as_objects, space_file
 from placement_advisor.profile.xplane_schema import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.profile.device_trace import TraceBuilder
+    from placement_advisor.profile.steps import StepWindows
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import Events, SpaceFile, StoredLine, StoredPlane
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.device_trace import TraceBuilder
-    from placement_advisor.profile.steps import StepWindows
 
 
 _GPU_PLANE = re.compile(r"/device:GPU:(\d{1,9})")
@@ -277,7 +275,7 @@ def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile
         gather_gpu_work(here, stream, windows)
         _gather_copies(here, stream, windows, device_names)
     steps = windows.with_work(xplane)
-    return summarise([step.closed() for step in steps], tuple(device_names))
+    return summarise(steps, tuple(device_names))
 
 
 def _gather_copies(

@@ -259,14 +259,17 @@ class _Table:
         """Return whether there is such a column."""
         return name in self._columns
 
+    def _column(self, names: Sequence[str]) -> Column | None:
+        return next((self._columns[name] for name in names if name in self._columns), None)
+
     def text(self, cells: Sequence[str], *names: str) -> str:
         """Return the cell of the first of these columns that there is, "" if there is none."""
-        column = next((self._columns[name] for name in names if name in self._columns), None)
+        column = self._column(names)
         return "" if column is None else cells[column.place].strip()
 
     def time_ns(self, cells: Sequence[str], *names: str) -> int | None:
         """Return a time, None if it is none."""
-        column = next((self._columns[name] for name in names if name in self._columns), None)
+        column = self._column(names)
         if column is None:
             return None
         number = _number(cells[column.place])
@@ -287,7 +290,7 @@ class _Table:
         return sender, receiver, size, rate
 
     def _size(self, cells: Sequence[str], *names: str) -> _Size:
-        column = next((self._columns[name] for name in names if name in self._columns), None)
+        column = self._column(names)
         unit = "" if column is None else column.unit.removesuffix("/s").removesuffix("B")
         if column is None or unit not in _PREFIXES:
             return _Size(None, 0)

@@ -60,18 +60,17 @@ from placement_advisor.profile.xspace_columns import SpaceFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from placement_advisor.profile.xspace_columns import Events, StoredPlane
-
-    Ints = NDArray[np.int64]
-    from pathlib import Path
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.profile.device_trace import Trace
     from placement_advisor.profile.totals import TensorTotals
+    from placement_advisor.profile.xspace_columns import Events, StoredPlane
+
+    Ints = NDArray[np.int64]
 
 
 _INPUT_PIPELINE = "tf_data"

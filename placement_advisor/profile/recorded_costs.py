@@ -26,16 +26,15 @@ from placement_advisor.graph.op import COMPUTING_ROLES
 from placement_advisor.profile.device_trace import UNKNOWN_END
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    Named = tuple[str, str | None]
-    Ran = tuple[str, str]
-    Claim = tuple[str, Ran]
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Link
     from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile, Sample
+
+    Named = tuple[str, str | None]
+    Ran = tuple[str, str]
+    Claim = tuple[str, Ran]
 
 
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")

@@ -26,7 +26,7 @@ from placement_advisor.profile.steps import (
     CORRELATION,
     HOST_PLANE,
     OP_EVENT,
-    OpenStep,
+    RecordedStep,
     StepWindows,
     host_lines,
     outermost,
@@ -36,7 +36,8 @@ from placement_advisor.profile.steps import (
 from placement_advisor.profile.xplane import plane_as_objects, space_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from placement_advisor.profile.device_trace import Spans
     from placement_advisor.profile.gpu_planes import Stream
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Interval
 
     Sample = tuple[int, int]
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 STEPS_LINE = "Steps"
@@ -117,7 +116,7 @@ def _after_warm_up(windows: StepWindows) -> StepWindows:
     return StepWindows(windows.steps[1:]) if len(windows.steps) > 1 else windows
 
 
-def _start(step: OpenStep | None) -> int | None:
+def _start(step: RecordedStep | None) -> int | None:
     return None if step is None else step.start_ns
 
 
@@ -131,7 +130,7 @@ def _step_line(file: SpaceFile, plane: StoredPlane) -> list[Interval]:
 
 
 def _windows(spans: Spans) -> StepWindows:
-    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in spans.pairs()])
+    return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in spans.pairs()])
 
 
 _BETWEEN_DEVICES = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.PEER)

@@ -49,13 +49,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.xplane import Line, Plane
+    from placement_advisor.profile.xplane import Event, Line, Plane
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane
     from placement_advisor.simulator.schedule import Interval
 
     Ints = NDArray[np.int64]
-    from placement_advisor.profile.xplane import Event
-
     _OpEvent = tuple[Event, str, str]
 
 
@@ -92,14 +90,20 @@ class Copy:
     end_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RecordedStep:
-    """All that ran within one step."""
+    """What ran within one step; the starts of sends and arrivals are by (device, node)."""
 
     start_ns: int
     end_ns: int
-    work: tuple[Work, ...]
-    copies: tuple[Copy, ...]
+    work: list[Work] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    sends: defaultdict[tuple[str, str], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    arrivals: defaultdict[tuple[str, str], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
 
 def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> StepProfile:
@@ -279,43 +283,18 @@ HOST_PLANE = "/host:CPU"
 OP_EVENT = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_.\\/>-]*):([A-Z_][A-Za-z0-9_]*)")
 
 
-@dataclass(slots=True, kw_only=True)
-class OpenStep:
-    """A step while it is being filled; starts of sends and arrivals are by (device, node)."""
-
-    start_ns: int
-    end_ns: int
-    work: list[Work] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-    sends: defaultdict[tuple[str, str], list[int]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    arrivals: defaultdict[tuple[str, str], list[int]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-
-    def closed(self) -> RecordedStep:
-        """Return the step as it now stands."""
-        return RecordedStep(
-            start_ns=self.start_ns,
-            end_ns=self.end_ns,
-            work=tuple(self.work),
-            copies=tuple(self.copies),
-        )
-
-
 class StepWindows:
     """Steps in order of time, and when one process goes through each of them."""
 
     def __init__(
-        self, steps: Sequence[OpenStep], windows: Sequence[Interval] | None = None
+        self, steps: Sequence[RecordedStep], windows: Sequence[Interval] | None = None
     ) -> None:
         """Take steps; without ``windows`` a process goes through each from its start to its end."""
         self.steps = tuple(steps)
         self._windows = tuple(windows or ((step.start_ns, step.end_ns) for step in steps))
         self._starts = [start_ns for start_ns, _ in self._windows]
 
-    def at(self, moment_ns: int) -> OpenStep | None:
+    def at(self, moment_ns: int) -> RecordedStep | None:
         """Return the step that was under way at that moment, None if there was none."""
         place = bisect_right(self._starts, moment_ns) - 1
         if place < 0 or moment_ns >= self._windows[place][1]:
@@ -368,7 +347,7 @@ class StepWindows:
         ]
         return StepWindows([step for step, _ in kept], [window for _, window in kept])
 
-    def with_work(self, path: Path) -> list[OpenStep]:
+    def with_work(self, path: Path) -> list[RecordedStep]:
         """Return the steps in which any device worked.
 
         Raises:
@@ -392,7 +371,7 @@ def step_windows(planes: Iterable[Plane], path: Path) -> StepWindows:
     found = _marks(planes)
     if not found:
         raise AdvisorError(f"the profile {path} holds no step: no {STEP_EVENT!r} event")
-    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in found])
+    return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in found])
 
 
 def _marks(planes: Iterable[Plane]) -> list[Interval]:

@@ -44,21 +44,16 @@ from placement_advisor.profile.device_trace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.device_trace import CopyColumns, Route
+    from placement_advisor.profile.device_trace import CopyColumns, Route, Trace, Wait
+    from placement_advisor.profile.file_format import FileFormat
 
     Ints = NDArray[np.int64]
-    from placement_advisor.profile.device_trace import Trace
-
     Floats = NDArray[np.float64]
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from placement_advisor.profile.device_trace import Wait
-    from placement_advisor.profile.file_format import FileFormat
 
 
 # Rows that are Python's at a time.

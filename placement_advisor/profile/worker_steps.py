@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.steps import OpenStep, RecordedStep, StepWindows
+    from placement_advisor.profile.steps import RecordedStep, StepWindows
     from placement_advisor.profile.xplane import Line
 
 
@@ -197,12 +197,15 @@ def measured_memory(lines: Iterable[Line], windows: StepWindows) -> tuple[int, .
     Steps in which nothing was reported are left out.
     """
     changes = sorted(_changes(lines), key=itemgetter(0))
-    held = _above_least([size_bytes for _, size_bytes in changes])
+    held = list(accumulate(size_bytes for _, size_bytes in changes))
+    # The level between steps: a step gives back what it took, though its last releases may come
+    # when it has ended for the client.
+    level = min(held, default=0)
     peaks: dict[int, int] = {}
     for (at_ns, _), held_bytes in zip(changes, held, strict=True):
         step = windows.at(at_ns)
         if step is not None:
-            peaks[step.start_ns] = max(held_bytes, peaks.get(step.start_ns, 0))
+            peaks[step.start_ns] = max(held_bytes - level, peaks.get(step.start_ns, 0))
     return tuple(peaks.values())
 
 
@@ -213,17 +216,6 @@ def _changes(lines: Iterable[Line]) -> Iterator[tuple[int, int]]:
             if event.name in (ALLOCATION, RELEASE):
                 size_bytes = int(event.stats.get("requested_bytes", 0))
                 yield event.start_ns, -size_bytes if event.name == RELEASE else size_bytes
-
-
-def _above_least(changes: Sequence[int]) -> list[int]:
-    """Return what is held after each change, above the least that was held at any time.
-
-    That is the level between steps: a step gives back what it took, though its last releases may
-    come when it has ended for the client.
-    """
-    held = list(accumulate(changes))
-    least = min(held, default=0)
-    return [size - least for size in held]
 
 
 COPY_ROW = CopyKind.WORKER
@@ -318,7 +310,7 @@ class _Files:
             for device, path in worker_files.items()
         }
 
-    def steps(self, ranges: Mapping[str, ClockRange]) -> tuple[list[OpenStep], dict[str, int]]:
+    def steps(self, ranges: Mapping[str, ClockRange]) -> tuple[list[RecordedStep], dict[str, int]]:
         """Return the steps on the command's clock, and what each device held in one, in bytes.
 
         ``ranges`` has how far the clocks of hosts are ahead of that.
@@ -358,12 +350,12 @@ class _Files:
 
 
 def _profile(
-    steps: Sequence[OpenStep],
+    steps: Sequence[RecordedStep],
     memory: Mapping[str, int],
     worker_files: Mapping[str, Path],
     crossings: Sequence[PlannedCopy],
     exchanged_bytes: Mapping[str, int | None],
-    moments: Callable[[OpenStep], Iterable[_Moments]],
+    moments: Callable[[RecordedStep], Iterable[_Moments]],
 ) -> StepProfile:
     for step in steps:
         step.copies.extend(_copies(moments(step)))
@@ -372,10 +364,9 @@ def _profile(
         raise AdvisorError(
             f"none of the {len(crossings)} planned copies is in the profiles {paths}"
         )
-    closed = [step.closed() for step in steps]
     return replace(
-        summarise(closed, tuple(worker_files)),
-        unseen_copies=_unseen(closed, tuple(worker_files), crossings, exchanged_bytes),
+        summarise(steps, tuple(worker_files)),
+        unseen_copies=_unseen(steps, tuple(worker_files), crossings, exchanged_bytes),
         step_memory_bytes=memory,
     )
 
@@ -394,7 +385,7 @@ class _Moments:
 
 
 def _moments(
-    step: OpenStep, crossings: Iterable[PlannedCopy], *, on_gpus: bool
+    step: RecordedStep, crossings: Iterable[PlannedCopy], *, on_gpus: bool
 ) -> Iterator[_Moments]:
     ends: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for work in step.work:
@@ -438,8 +429,8 @@ def _copies(moments: Iterable[_Moments]) -> Iterator[Copy]:
 
 
 def _seen_copies(
-    steps: Iterable[OpenStep],
-    moments_in: Callable[[OpenStep], Iterable[_Moments]],
+    steps: Iterable[RecordedStep],
+    moments_in: Callable[[RecordedStep], Iterable[_Moments]],
     clocks: HostClocks,
 ) -> Iterator[TimedCopy]:
     """Yield what got from host to host, as clocks read it that pings were taken of.

@@ -33,12 +33,13 @@ from placement_advisor.profile.xplane_schema import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
     Ints = NDArray[np.int64]
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
 
 
 # Wire types, and the numbers of the fields that are read.

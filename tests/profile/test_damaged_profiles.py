@@ -29,10 +29,6 @@ LIMIT_S = 10.0
 MOST_BYTES = 100_000_000
 
 
-def silent(*_: object) -> None:
-    pass
-
-
 def sound(path: Path) -> bytes:
     """Return a profile with all that the reader looks at."""
     kernels = [
@@ -80,15 +76,11 @@ def read_all(folder: Path, count: int) -> dict[str, int]:
     return came_out
 
 
-def test_damaged_profiles_are_read_or_refused(tmp_path: Path) -> None:
-    came_out = read_all(tmp_path, 1_000)
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_damaged_profiles_are_read_or_refused(tmp_path: Path, count: int) -> None:
+    came_out = read_all(tmp_path, count)
     # Most flips do not hit the structure; most cuts do.
-    assert min(came_out.values()) > 100
-
-
-@pytest.mark.slow
-def test_ten_thousand_damaged_profiles_are_read_or_refused(tmp_path: Path) -> None:
-    assert sum(read_all(tmp_path, 10_000).values()) == 10_000
+    assert min(came_out.values()) > count // 10
 
 
 NVPROF = """\
@@ -163,7 +155,7 @@ def read_apart(folder: Path, name: str, content: bytes) -> tuple[str, int]:
 
 def refusal(path: Path) -> AdvisorError | None:
     try:
-        read_profile(path, graph=None, ask_xprof=False, working=silent)
+        read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None)
     except AdvisorError as error:
         return error
     return None

@@ -2,92 +2,57 @@
 
 from __future__ import annotations
 
-from placement_advisor.profile.steps import OpenStep, StepWindows
+import pytest
+
+from placement_advisor.profile.steps import RecordedStep, StepWindows
 from placement_advisor.profile.worker_steps import measured_memory
 from placement_advisor.profile.xplane import Event, Line
 
 
-class Allocator:
-    """An allocator, and the events that it leaves behind."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
-        self.events: list[Event] = []
-
-    def take(self, at_ns: int, place: int, size_bytes: int) -> None:
-        self.sizes[place] = size_bytes
-        self._note("MemoryAllocation", at_ns, size_bytes)
-
-    def give_back(self, at_ns: int, place: int, size_bytes: int | None = None) -> None:
-        self._note("MemoryDeallocation", at_ns, size_bytes or self.sizes.pop(place))
-
-    def _note(self, what: str, at_ns: int, size_bytes: int) -> None:
-        # The piece that is found can be larger than what was asked for.
-        stats = {"requested_bytes": size_bytes, "allocation_bytes": 2 * size_bytes}
-        self.events.append(Event(name=what, start_ns=at_ns, duration_ns=0, stats=stats))
+def change(at_ns: int, size_bytes: int) -> Event:
+    """Return the event of a piece that was taken, or given back if its size is negative."""
+    name = "MemoryAllocation" if size_bytes > 0 else "MemoryDeallocation"
+    # The piece that is found can be larger than what was asked for.
+    stats = {"requested_bytes": abs(size_bytes), "allocation_bytes": 2 * abs(size_bytes)}
+    return Event(name=name, start_ns=at_ns, duration_ns=0, stats=stats)
 
 
-def steps(*windows: tuple[int, int]) -> StepWindows:
-    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in windows])
+ONE_STEP = [(0, 99)]
 
 
-def test_a_step_holds_what_it_took_and_has_not_given_back() -> None:
-    allocator = Allocator()
-    allocator.take(10, 1, 100)
-    allocator.take(20, 2, 30)
-    allocator.give_back(30, 1)
-    allocator.take(40, 3, 50)
-    allocator.give_back(50, 2)
-    allocator.give_back(60, 3)
-    memory = measured_memory([Line(name="thread", events=tuple(allocator.events))], steps((0, 99)))
-    # a and what arrived.
-    assert memory == (130,)
-
-
-def test_events_of_several_threads_are_one_sequence() -> None:
-    allocator = Allocator()
-    allocator.take(10, 1, 100)
-    allocator.give_back(20, 1)
-    allocator.take(30, 1, 60)
-    allocator.give_back(40, 1)
-    first, second = allocator.events[::2], allocator.events[1::2]
-    lines = [Line(name="1", events=tuple(first)), Line(name="2", events=tuple(second))]
-    memory = measured_memory(lines, steps((0, 99)))
-    assert memory == (100,)
-
-
-def test_a_release_that_comes_after_the_step_does_not_raise_the_level() -> None:
-    allocator = Allocator()
-    for start_ns in (0, 100):
-        allocator.take(start_ns + 10, 1, 128)
-        allocator.give_back(start_ns + 55, 1)
-    line = Line(name="thread", events=tuple(allocator.events))
-    memory = measured_memory([line], steps((0, 50), (100, 150)))
-    assert memory == (128, 128)
-
-
-def test_what_was_there_before_the_profile_may_go_in_a_step() -> None:
-    # An update takes a new piece for its variable and gives the old one back.
-    allocator = Allocator()
-    allocator.take(10, 7, 500)
-    allocator.give_back(20, 3, 500)
-    memory = measured_memory([Line(name="1", events=tuple(allocator.events))], steps((0, 99)))
-    assert memory == (500,)
-
-
-def test_each_step_counts_by_itself() -> None:
-    allocator = Allocator()
-    for step, size_bytes in enumerate([10, 900, 70]):
-        allocator.take(100 * step + 10, 1, size_bytes)
-        allocator.give_back(100 * step + 20, 1)
-    line = Line(name="thread", events=tuple(allocator.events))
-    memory = measured_memory([line], steps((0, 50), (100, 150), (200, 250)))
-    assert memory == (10, 900, 70)
-
-
-def test_nothing_is_known_where_no_step_reported_anything() -> None:
-    allocator = Allocator()
-    allocator.take(10, 1, 100)
-    line = Line(name="thread", events=tuple(allocator.events))
-    assert measured_memory([line], steps((20, 30))) == ()
-    assert measured_memory([], steps((20, 30))) == ()
+@pytest.mark.parametrize(
+    ("threads", "steps", "peaks"),
+    [
+        pytest.param(
+            [[(10, 100), (20, 30), (30, -100), (40, 50), (50, -30), (60, -50)]],
+            ONE_STEP,
+            (130,),
+            id="taken-and-not-given-back",
+        ),
+        pytest.param(
+            [[(10, 100), (30, 60)], [(20, -100), (40, -60)]], ONE_STEP, (100,), id="several-threads"
+        ),
+        pytest.param(
+            [[(10, 128), (55, -128), (110, 128), (155, -128)]],
+            [(0, 50), (100, 150)],
+            (128, 128),
+            id="given-back-after-the-step",
+        ),
+        # An update takes a new piece for its variable and gives the old one back.
+        pytest.param([[(10, 500), (20, -500)]], ONE_STEP, (500,), id="held-before-the-profile"),
+        pytest.param(
+            [[(10, 10), (20, -10), (110, 900), (120, -900), (210, 70), (220, -70)]],
+            [(0, 50), (100, 150), (200, 250)],
+            (10, 900, 70),
+            id="each-step-by-itself",
+        ),
+        pytest.param([[(10, 100)]], [(20, 30)], (), id="nothing-within-a-step"),
+        pytest.param([], [(20, 30)], (), id="nothing"),
+    ],
+)
+def test_a_step_holds_at_most_what_it_took_and_had_not_given_back(
+    threads: list[list[tuple[int, int]]], steps: list[tuple[int, int]], peaks: tuple[int, ...]
+) -> None:
+    lines = [Line(name="1", events=tuple(change(*each) for each in thread)) for thread in threads]
+    windows = StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in steps])
+    assert measured_memory(lines, windows) == peaks

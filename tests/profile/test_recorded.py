@@ -71,12 +71,6 @@ def test_a_kernel_belongs_to_the_step_that_launched_it_however_late_it_runs(tmp_
     assert times(recorded) == {"a:MatMul": (10, 30)}
 
 
-def test_a_single_step_is_kept(tmp_path):
-    recorded = read(tmp_path, host(MARKS[:1]), gpu(0, [kernel("a:MatMul", 10, 20)]))
-
-    assert times(recorded) == {"a:MatMul": (10,)}
-
-
 def test_marks_within_marks_make_no_steps_of_their_own(tmp_path):
     inner = [event("train", 1_200, 1_400, step_num=7), event("train", 1_500, 1_600, step_num=8)]
 
@@ -259,12 +253,3 @@ def test_a_profile_without_ops_in_steps_is_refused_with_the_way_to_record_one(tm
     with pytest.raises(AdvisorError, match=r"vm\.xplane\.pb shows no op within a step") as caught:
         read(tmp_path, *planes)
     assert "step_num" in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize("content", [b"", b"no profile", b"\x0a\xff\xff", b"\x22\x04host"])
-def test_a_file_that_is_no_profile_is_one_error(tmp_path, content):
-    path = tmp_path / "vm.xplane.pb"
-    path.write_bytes(content)
-
-    with pytest.raises(AdvisorError, match=r"vm\.xplane\.pb"):
-        read_recorded(path)

@@ -7,13 +7,16 @@ import pytest
 from op_graphs import edge
 from recorded_profiles import copy, gpu, host, kernel, mark, write
 
+from placement_advisor.analysis.target_costs import TargetHardware
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis
+from placement_advisor.machine.presets import read_hardware
 from placement_advisor.profile.recorded_costs import Coverage, recorded_costs, recorded_links
 from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile, read_recorded
+from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -259,16 +262,68 @@ def test_a_link_goes_through_recorded_copies_by_hand(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "samples",
+    ("samples", "target", "makes_one"),
     [
-        ((1_000, 1_100), (1_000_000, 101_000)),
-        ((8, 1_000), (1_000, 1_500), (6_000, 3_000)),
-        ((1_000, 100), (2_000, 90), (3_000, 80)),
+        (((8, 1_000), (1_000, 2_000), (6_000, 9_000)), "GPU:1", True),
+        # A GPU that is not in the profile.
+        (((8, 1_000), (1_000, 2_000), (6_000, 9_000)), "unknown", False),
+        (((1_000, 1_100), (1_000_000, 101_000)), "GPU:1", False),
+        (((8, 1_000), (1_000, 1_500), (6_000, 3_000)), "GPU:1", False),
+        (((1_000, 100), (2_000, 90), (3_000, 80)), "GPU:1", False),
     ],
 )
-def test_too_few_or_too_small_sizes_make_no_link(samples):
-    assert recorded_links(recorded(copies={("GPU:0", "GPU:1"): samples})) == {}
+def test_too_few_or_too_small_sizes_make_no_link(samples, target, makes_one):
+    found = recorded_links(recorded(copies={("GPU:0", target): samples}))
+    assert bool(found) is makes_one
 
 
-def test_copies_to_a_gpu_that_is_not_in_the_profile_make_no_link():
-    assert recorded_links(recorded(copies={("GPU:0", "unknown"): ((8, 1),)})) == {}
+def graph_of(size_bytes: int) -> OpGraph:
+    product = Op(name="product", kind="MatMul", output_bytes=(size_bytes,), device_kinds=EVERYWHERE)
+    return OpGraph([product], [])
+
+
+def notes_of(logdir: Path, graph: OpGraph) -> tuple[str, ...]:
+    traced = Traced(
+        graph=graph,
+        members={},
+        name="m",
+        mode="train",
+        chosen="",
+        batch_size=32,
+        tensorflow_version="",
+    )
+    recorded = read_recorded(logdir)
+    elsewhere = TargetHardware(label="2xV100", cluster=read_hardware("2xV100"), recorded=recorded)
+    return elsewhere.prices(traced).notes
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    steps = [mark(step, 1_000 * step, 1_000 * step + 900) for step in range(1, 4)]
+    kernels = [kernel("product:MatMul", 1_000 * s + 10, 1_000 * s + 500) for s in range(1, 4)]
+    folder = tmp_path / "plugins" / "profile" / "run"
+    folder.mkdir(parents=True)
+    write(folder / "vm.xplane.pb", host(steps), gpu(0, kernels))
+    return tmp_path
+
+
+def test_times_of_another_step_than_the_recorded_one_are_told(logdir: Path) -> None:
+    assert len(notes_of(logdir, graph_of(64))) == 1
+    graph_of(64).save(logdir / "graph.json.gz")
+    assert len(notes_of(logdir, graph_of(64))) == 1
+    another, _ = notes_of(logdir, graph_of(32))
+    assert another.startswith("--costs: graph.json.gz in ")
+    assert " is the graph of another step than this one at a batch of 32: " in another
+    assert "--batch-size" in another
+
+
+def test_a_variable_of_another_name_is_no_other_step(logdir: Path) -> None:
+    """As Keras names those of metrics: `total` until a fit has begun, then `mean_error/total`."""
+
+    def with_metric(name: str) -> OpGraph:
+        handle = Op(name=name, kind="VarHandleOp", role=Role.VARIABLE, variable=name)
+        read = Op(name="read", kind="ReadVariableOp", variable=name, output_bytes=(4,))
+        return OpGraph([*graph_of(64).ops, handle, read], [])
+
+    with_metric("mean_error/total").save(logdir / "graph.json.gz")
+    assert len(notes_of(logdir, with_metric("total"))) == 1

@@ -21,7 +21,7 @@ def step_of(work, copies) -> RecordedStep:
     return RecordedStep(
         start_ns=0,
         end_ns=STEP_NS,
-        work=tuple(
+        work=[
             Work(
                 device=device,
                 op="a",
@@ -31,8 +31,8 @@ def step_of(work, copies) -> RecordedStep:
                 own_ns=end - start,
             )
             for device, (start, end) in work
-        ),
-        copies=tuple(
+        ],
+        copies=[
             Copy(
                 source=DEVICES[0],
                 target=DEVICES[1],
@@ -45,7 +45,7 @@ def step_of(work, copies) -> RecordedStep:
                 end_ns=end,
             )
             for start, end in copies
-        ),
+        ],
     )
 
 

@@ -1,0 +1,153 @@
+"""Spans as arrays against spans as sets of moments, and every spelling of a copy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.profile.device_trace import (
+    NO_SPANS,
+    CopyKind,
+    Spans,
+    copied_bytes,
+    copy_kind,
+    destination,
+    span_shares,
+    spans_length,
+    spans_length_before,
+    spans_outside,
+    union_of_spans,
+)
+
+Drawn = list[tuple[int, int]]
+SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8)
+
+
+def spans(drawn: Drawn) -> Spans:
+    starts = np.array([start for start, _ in drawn], np.int64)
+    return Spans(starts, starts + np.array([size for _, size in drawn], np.int64))
+
+
+def moments(some: Spans) -> set[int]:
+    return {
+        moment
+        for start, end in zip(some.start.tolist(), some.end.tolist(), strict=True)
+        for moment in range(start, end)
+    }
+
+
+def is_disjoint(some: Spans) -> bool:
+    return bool((some.end > some.start).all() and (some.start[1:] > some.end[:-1]).all())
+
+
+@given(SPANS, SPANS)
+def test_a_union_covers_what_any_covers_once(one: Drawn, other: Drawn):
+    found = union_of_spans([spans(one), spans(other)])
+    assert is_disjoint(found)
+    assert moments(found) == moments(spans(one)) | moments(spans(other))
+    assert spans_length(found) == len(moments(found))
+
+
+@given(SPANS, SPANS)
+def test_outside_is_what_the_cover_leaves(one: Drawn, other: Drawn):
+    some, cover = union_of_spans([spans(one)]), union_of_spans([spans(other)])
+    found = spans_outside(some, cover)
+    assert is_disjoint(found)
+    assert moments(found) == moments(some) - moments(cover)
+
+
+@given(SPANS, st.lists(st.integers(-3, 50), max_size=6))
+def test_lengths_before_moments(drawn: Drawn, wanted: list[int]):
+    some = union_of_spans([spans(drawn)])
+    found = spans_length_before(some, np.array(wanted, np.int64))
+    assert found.tolist() == [sum(m < w for m in moments(some)) for w in wanted]
+
+
+def test_nothing_has_no_length():
+    assert union_of_spans([]) == NO_SPANS
+    assert spans_length(spans_outside(NO_SPANS, NO_SPANS)) == 0
+
+
+def test_two_spans_share_what_both_cover():
+    of = Spans(np.array([0, 6]), np.array([10, 20]))
+    # 0 to 6 is of the first alone, 6 to 8 of both; 20 lies in the gap of what is shared.
+    assert span_shares(spans([(0, 8), (15, 1)]), of).tolist() == [7.0, 2.0]
+
+
+@given(SPANS, SPANS)
+def test_what_is_shared_adds_up_to_what_any_covers(one: Drawn, other: Drawn):
+    some, those = union_of_spans([spans(one)]), spans(other)
+    found = span_shares(some, those)
+    assert len(found) == len(other)
+    expected = [
+        sum(
+            1 / sum(start <= m < start + size for start, size in other)
+            for m in moments(some) & moments(spans([each]))
+        )
+        for each in other
+    ]
+    assert found.tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("MemcpyP2P", CopyKind.PEER),
+        ("MEMCPYPtoP", CopyKind.PEER),
+        ("Memcpy PtoP (Device -> Device)", CopyKind.PEER),
+        ("[CUDA memcpy PtoP]", CopyKind.PEER),
+        ("[CUDA memcpy Peer-to-Peer]", CopyKind.PEER),
+        ("MemcpyH2D", CopyKind.HOST_TO_DEVICE),
+        ("MEMCPYHToD", CopyKind.HOST_TO_DEVICE),
+        ("MEMCPYHtoD", CopyKind.HOST_TO_DEVICE),
+        ("Memcpy HtoD (Pageable -> Device)", CopyKind.HOST_TO_DEVICE),
+        ("[CUDA memcpy HtoD]", CopyKind.HOST_TO_DEVICE),
+        ("[CUDA memcpy Host-to-Device]", CopyKind.HOST_TO_DEVICE),
+        ("CopyHostToDevice", CopyKind.HOST_TO_DEVICE),
+        ("MemcpyD2H", CopyKind.DEVICE_TO_HOST),
+        ("MEMCPYDToH", CopyKind.DEVICE_TO_HOST),
+        ("[CUDA memcpy Device-to-Host]", CopyKind.DEVICE_TO_HOST),
+        ("CopyDeviceToHost", CopyKind.DEVICE_TO_HOST),
+        ("MemcpyD2D", CopyKind.DEVICE_TO_DEVICE),
+        ("MEMCPYDToD", CopyKind.DEVICE_TO_DEVICE),
+        ("MEMCPYDtoD", CopyKind.DEVICE_TO_DEVICE),
+        ("[CUDA memcpy Device-to-Device]", CopyKind.DEVICE_TO_DEVICE),
+        ("CopyDeviceToDevice", CopyKind.DEVICE_TO_DEVICE),
+        ("MEMCPYHToH", CopyKind.HOST_TO_HOST),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float", CopyKind.COLLECTIVE),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", CopyKind.COLLECTIVE),
+        ("MemcpyOther", CopyKind.UNCLASSIFIED),
+        ("[CUDA memcpy HtoA]", CopyKind.UNCLASSIFIED),
+        ("__amd_rocclr_copyBuffer.kd", CopyKind.UNCLASSIFIED),
+        ("volta_sgemm_128x64_nn", None),
+        ("Memset", None),
+        ("void tensorflow::CopyKernel<float>(float*)", None),
+    ],
+)
+def test_copies_are_known_by_all_their_names(name, kind):
+    assert copy_kind(name) is kind
+
+
+@pytest.mark.parametrize(
+    ("details", "size_bytes", "target"),
+    [
+        ("kind_src:device kind_dst:device size:4096 dest:1 async:1", 4096, 1),
+        ("kind:pageable size:8 dest:0 async:1", 8, 0),
+        ("size:16 dest:3 async:0", 16, 3),
+        ("kind:Unknown size:32", 32, None),
+        ("num_bytes:64", 64, None),
+        ("oversize:5 nodest:2", None, None),
+        ("", None, None),
+    ],
+)
+def test_bytes_and_destination_are_read_from_all_details(details, size_bytes, target):
+    assert copied_bytes(details) == size_bytes
+    assert destination(details) == target
+
+
+@pytest.mark.parametrize(("size", "read"), [(2**53, 2**53), (2**53 + 1, None)])
+def test_a_number_beyond_what_any_copy_has_is_none(size: int, read: int | None) -> None:
+    assert copied_bytes(f"size:{size} dest:1") == read
+    assert destination(f"size:1 dest:{size}") == read
