@@ -553,7 +553,8 @@ def serve_each(
         threading.Thread(target=serving, name="control", daemon=True).start()
 
 
-# An event loop has weak references to its tasks alone: one that waits would be collected as garbage.
+# An event loop has weak references to its tasks alone: one that waits could be collected as garbage
+# meanwhile.
 _carried: set[Future[None]] = set()
 
 
