@@ -53,7 +53,7 @@ from placement_advisor.simulator.schedule import (
     exposed_by_device,
 )
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
-from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
+from placement_advisor.solvers.lower_bounds import LowerBound
 from placement_advisor.tf.load.model_source import ModelSource
 
 US = 1_000
@@ -437,7 +437,7 @@ def sample() -> Analysis:
             LowerBound(
                 split_ns=29_200 * US,
                 alone_ns={W0: 52_000 * US, W1: 52_600 * US},
-                arguments=(PathArgument(value_ns=28_700 * US, ops=("lookup", "user_conv", "dot")),),
+                reason="critical path: 3 ops need one another in turn, 28.7 ms",
             ),
             52_000 * US,
             CostSource.MEASURED,

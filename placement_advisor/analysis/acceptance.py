@@ -27,15 +27,13 @@ from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.contract import Text
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.gpu_facts import facts_of_card
 from placement_advisor.machine.machine_checks import DEVICES
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
-from placement_advisor.machine.testbed_plan import (
-    TestbedKind,
-    plan_run,
-)
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.processes.calls import CallFailure
@@ -78,12 +76,13 @@ class CheckOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class AcceptanceCheck(NamedTuple):
-    """What was looked at, what came of it, and the figures in words."""
+@dataclass(frozen=True, slots=True)
+class AcceptanceCheck:
+    """What was looked at, and what came of it."""
 
-    name: str
+    name: Text
     outcome: CheckOutcome
-    finding: str
+    finding: Text
 
 
 class ExpectedTime(NamedTuple):
@@ -151,11 +150,10 @@ def run_acceptance(
         connected, site = None, None
         if hosts is None:
             # All GPUs, or two workers where there are fewer than two.
-            plan = plan_run(
+            plan = plan_here(
                 None,
                 max(DEVICES, gpu_count()),
                 open_ports=open_ports,
-                refusal=("nothing to run on", "`advisor doctor` says what is here"),
                 note=watcher.note,
                 instead="two GPUs need none",
             )

@@ -84,11 +84,11 @@ class CapturedStep:
     """The step of a script that ran."""
 
     call: Text
-    """What the script calls: model.fit, Session.run, or a function's name."""
+    """What the script calls: `model.fit`, `Session.run` or a function."""
     step: Text
     """What ``--step`` calls it."""
     is_replica: bool
-    """Whether the script has a strategy, of which one replica was taken."""
+    """It is one replica of the script's own strategy."""
     run_command: Prose
     """The command that trains by this analysis, secrets left out."""
 
@@ -100,11 +100,11 @@ class Model:
     path: Text
     mode: Literal["train", "infer"]
     chosen: Prose
-    """What was traced; source of batches."""
+    """What was traced and feeds it."""
     captured: CapturedStep | None
     """None if no script ran."""
     batch_size: Positive | None
-    """None if inputs carry none."""
+    """None if inputs have none."""
     batch_is_made_up: bool
     """The batch is not the user's."""
     ops: Count
@@ -112,10 +112,10 @@ class Model:
     """Control edges included."""
     parameter_bytes: Count
     edge_bytes_known_share: Share
-    """Of data edges."""
+    """Of edges that carry data."""
     graph_fingerprint: Text
     left_out: Rows[Prose]
-    """What the step lacks, and why."""
+    """What the step leaves out, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,23 +193,23 @@ class Bound:
     """What no placement of the model's ops can beat, under the costs of the prediction."""
 
     step_ns: Ns
-    """Least of `split_ns`, `alone_ns`."""
+    """The least of `split_ns` and `alone_ns`."""
     split_ns: Ns
     """On several devices."""
     alone_ns: ByName[Ns]
     """By device or host."""
     single_ns: Ns
     most_to_gain: Share
-    """Most any placement saves."""
+    """The most that any placement can save."""
     proves_single: bool
-    """Too little to gain for a split."""
+    """Too little for a split to pay."""
     most_to_gain_if_wrong: Share | None
-    """The same, costs wrong as allowed."""
+    """The same with costs at their worst."""
     proves_single_if_wrong: bool
     costs_from: Literal["measured", "recorded", "assumed"]
-    """`recorded`: in a profile."""
+    """`recorded`: from a profile."""
     reason: Prose
-    """Strongest argument for `split_ns`."""
+    """The strongest argument for `split_ns`."""
     graph_file: Text
 
 

@@ -44,10 +44,7 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine.testbed_plan import (
-    TestbedKind,
-    plan_run,
-)
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
@@ -283,8 +280,7 @@ def balance(
         AdvisorError: anything that the user can fix.
     """
     source_kind(Path(source.path))
-    refusal = ("nothing to time", "see `advisor doctor`")
-    plan = plan_run(testbed, devices, open_ports=open_ports, refusal=refusal, note=watcher.note)
+    plan = plan_here(testbed, devices, open_ports=open_ports, note=watcher.note)
     if memory_bytes is not None:
         plan = _with_memory(plan, memory_bytes)
     with ExitStack() as stack:

@@ -10,10 +10,7 @@ from placement_advisor.analysis.hosts import connect
 from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.calibration import calibration_fingerprint
-from placement_advisor.machine.testbed_plan import (
-    TestbedKind,
-    plan_run,
-)
+from placement_advisor.machine.testbed_plan import plan_here
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.cost_measurement import calibration_of, calibration_path
 from placement_advisor.testbed.testbed import Testbed
@@ -22,13 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.hosts import HostOptions
+    from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.testbed.benchmark import ProgressReporter
-
-
-_NOT_HERE = (
-    "nothing to calibrate",
-    "`advisor doctor` says what can run here; --hardware needs no calibration",
-)
 
 
 def calibrate(
@@ -50,9 +42,7 @@ def calibrate(
         scratch = stack.enter_context(scratch_folder())
         site = None
         if hosts is None:
-            plan = plan_run(
-                testbed, devices, open_ports=open_ports, refusal=_NOT_HERE, note=watcher.note
-            )
+            plan = plan_here(testbed, devices, open_ports=open_ports, note=watcher.note)
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         if hosts is not None:

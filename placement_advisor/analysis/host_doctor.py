@@ -22,7 +22,6 @@ from placement_advisor.machine.machine_checks import (
     State,
     load_check,
     memory_check,
-    several,
 )
 from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
@@ -34,7 +33,7 @@ from placement_advisor.remote_hosts.host_facts import check_versions
 from placement_advisor.remote_hosts.remote_host import RemoteHost, way_to
 from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
-from placement_advisor.units import NS_PER_S, format_ns
+from placement_advisor.units import NS_PER_S, counted, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -350,15 +349,15 @@ def _version_check(facts: HostFacts) -> Check:
 
 
 def _device_check(facts: HostFacts, devices: int) -> Check:
-    asked = f"{several(devices, 'device')}, one each"
+    asked = f"{counted(devices, 'device')}, one each"
     if facts.visible_gpus:
         name = common_name(facts.gpus)
         called = "" if name is None else f" ({name})"
-        gpus = several(facts.visible_gpus, "GPU")
+        gpus = counted(facts.visible_gpus, "GPU")
         untried = "untried, no analysis over hosts has run on GPUs so far"
         return _note("devices", f"{gpus}{called} for {asked}: {untried}")
     usable = len(facts.cores)
-    finding = f"{several(usable, 'core')} for {asked}"
+    finding = f"{counted(usable, 'core')} for {asked}"
     if devices <= usable:
         return _ok("devices", finding)
     action = f"ask for {usable} of that host, or give its service more cores"

@@ -26,7 +26,7 @@ from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
 from placement_advisor.remote_hosts.services import LOCALHOST, Waiting
 from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
-from placement_advisor.tf.calls import cluster_tasks
+from placement_advisor.tf.calls import native_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -278,10 +278,10 @@ def hosts_from_environment(source: HostSource) -> tuple[HostRequest, ...]:
     Raises:
         AdvisorError: it names none, or what it says cannot be read.
     """
-    resolve: Callable[..., list[str]] = cluster_tasks.tf_config_tasks
+    resolve: Callable[..., list[str]] = native_step.tf_config_tasks
     given: object = os.environ.get(_TF_CONFIG)
     if source is HostSource.SLURM:
-        resolve, given = cluster_tasks.slurm_tasks, slurm_variables(os.environ)
+        resolve, given = native_step.slurm_tasks, slurm_variables(os.environ)
     elif given is None:
         raise AdvisorError(
             f"--hosts {source}: {_TF_CONFIG} is not set",

@@ -42,8 +42,6 @@ from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.bound_arguments import argument_text
-from placement_advisor.solvers.bound_check import verify
 from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.solvers.step_search import least_step
@@ -65,8 +63,8 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
-    from placement_advisor.solvers.bound_arguments import LowerBound
     from placement_advisor.solvers.effort import Effort
+    from placement_advisor.solvers.lower_bounds import LowerBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,11 +289,10 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
 
 
 def bound_of(predictions: Predictions) -> UncertainBound:
-    """Return what no placement can beat, its arguments checked."""
+    """Return what no placement can beat."""
     proposals = predictions.proposals
     graph, prices = proposals.graph, proposals.prices
     lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
-    verify(lower, graph, prices.costs, prices.cluster)
     single_ns = predictions.predicted[BASELINE].schedule.step_ns
     bound = bound_from(lower, single_ns, prices.source, prices.doubt, None)
     if not bound.proves_single:
@@ -331,7 +328,7 @@ def bound_from(
         and if_wrong is not None
         and if_wrong <= 1 - WORTHWHILE_RATIO,
         costs_from=source.value,
-        reason=argument_text(lower.arguments[0]),
+        reason=lower.reason,
         graph_file=GRAPH,
         doubt=doubt,
     )

@@ -62,7 +62,7 @@ from placement_advisor.testbed.benchmark import (
 from placement_advisor.testbed.cost_measurement import with_launches
 from placement_advisor.testbed.user_step import batch_points, loop_timing
 from placement_advisor.tf.answers import PYTHON_CALLS
-from placement_advisor.tf.calls import as_is, input_timer
+from placement_advisor.tf.calls import native_step
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ class CandidateRuns:
         if beside.without_as_is:
             return
         answer = self._session.loader.call(
-            as_is.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
+            native_step.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
         )
         if isinstance(answer, CallFailure):
             warning = f"as-is was not timed: {failure_of(answer).message}"
@@ -373,7 +373,7 @@ def _time_input(
     if loader.failure() is not None:  # A step of theirs ended it, which has been said.
         return None, ()
     watcher.working("timing the dataset alone", 0, 1)
-    answer = loader.call(input_timer.time_input, time_limit_s=_INPUT_LIMIT_S)
+    answer = loader.call(native_step.time_input, time_limit_s=_INPUT_LIMIT_S)
     if isinstance(answer, CallFailure):
         return None, (f"the dataset was not timed alone: {answer.message}",)
     return answer, ()
@@ -543,7 +543,7 @@ def record_in_own_process(
     source, graph = request.options.source, request.graph
     watcher.working("measuring op times in the script's own process", 0, 1)
     core = usable_cores()[0]
-    answer = loader.call(as_is.record, str(folder), core, time_limit_s=source.time_limit_s)
+    answer = loader.call(native_step.record, str(folder), core, time_limit_s=source.time_limit_s)
     steps = expect(answer, partial(child_ended, source, "running the step"))
     cluster = assumed_cluster(len(request.plan.devices))
     op_ns = own_op_ns(graph, read_recorded(folder, shares_core=True), request.traced.members)

@@ -163,10 +163,12 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTiming:
-    """What one device draws from memory, and how many times as long it takes beside another one."""
+    """What devices of one machine share."""
 
     bytes_per_s: Annotated[float, Ge(1.0)]
+    """What one device alone draws."""
     ratio: Annotated[float, Ge(1.0)]
+    """How many times as long it takes beside another device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

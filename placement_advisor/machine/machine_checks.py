@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.machine.machine_facts import NEEDED, fits
 from placement_advisor.machine.nvidia import Connection
 from placement_advisor.machine.this_machine import is_busy
-from placement_advisor.units import NS_PER_S, format_bytes, format_ns
+from placement_advisor.units import NS_PER_S, counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,11 +42,6 @@ class Check:
     blocks: bool = False
 
 
-def several(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 core``, ``2 cores``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def gpus(facts: Facts) -> Iterator[Check]:
     """Say which there are, and whether TensorFlow sees them."""
     found = facts.gpus
@@ -66,7 +61,7 @@ def gpus(facts: Facts) -> Iterator[Check]:
             action="predict for others with --hardware, such as 2xV100-NVLink",
         )
         return
-    counts = [f"{several(facts.visible_gpus, 'GPU')} for TensorFlow to see"]
+    counts = [f"{counted(facts.visible_gpus, 'GPU')} for TensorFlow to see"]
     for name in dict.fromkeys(gpu.name for gpu in found.devices):
         alike = [gpu for gpu in found.devices if gpu.name == name]
         counts.append(f"{len(alike)} × {name}, {format_bytes(alike[0].memory_bytes)} each")
@@ -238,7 +233,7 @@ def _profile_plugin(facts: Facts) -> Iterator[Check]:
 
 def _cores(facts: Facts) -> Iterator[Check]:
     cores = facts.cores
-    finding = f"{several(cores.usable, 'core')} for devices, one each"
+    finding = f"{counted(cores.usable, 'core')} for devices, one each"
     reasons = []
     if cores.allowed < cores.machine:
         reasons.append(f"affinity allows {cores.allowed} of {cores.machine} CPUs")
@@ -268,7 +263,7 @@ def _load(facts: Facts) -> Iterator[Check]:
 def load_check(load: float, usable_cores: int, devices: int) -> Check:
     """Judge how many processes want to run where so many cores are to be devices."""
     cores = max(usable_cores, 1)
-    finding = f"{load:.2f} on average in the last minute, for {several(cores, 'core')}"
+    finding = f"{load:.2f} on average in the last minute, for {counted(cores, 'core')}"
     if not is_busy(load, cores, devices):
         return Check(name="load", state=State.OK, finding=finding)
     return Check(
@@ -357,7 +352,7 @@ def _age(age_ns: int) -> str:
     seconds = age_ns // NS_PER_S
     for size, unit in ((_DAY_S, "day"), (60 * 60, "hour"), (60, "minute")):
         if seconds >= size:
-            return several(seconds // size, unit)
+            return counted(seconds // size, unit)
     return "less than a minute"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# What else can be done, in the words of `with_network`.
+# What a user can do instead of opening ports.
 ONE_PROCESS = "--testbed logical-cpus takes one process, which listens on nothing"
 _PORTS_ARE_OPEN = (
     "this system allows no private network: until this run ends, TensorFlow's workers "
@@ -212,25 +212,24 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     )
 
 
-def plan_run(
+def plan_here(
     kind: TestbedKind | None,
     count: int,
     *,
     open_ports: bool,
-    refusal: tuple[str, str],
     note: Callable[[str], None],
     instead: str = ONE_PROCESS,
 ) -> TestbedPlan:
-    """Return the plan of a command that has to run, with its network and the load of the machine.
-
-    ``refusal`` is what to say, and to do, where nothing can run.
+    """Plan a testbed of this machine on which steps run now; see `with_network` and `with_load`.
 
     Raises:
-        TestbedError: nothing can run, or only with open ports, which are not accepted.
+        TestbedError: nothing can run here, or only with open ports that are not accepted.
     """
     plan = plan_testbed(kind, count)
     if plan.not_run is not None:
-        raise TestbedError(f"{refusal[0]}: {plan.not_run}", hint=refusal[1])
+        raise TestbedError(
+            f"nothing can run here: {plan.not_run}", hint="`advisor doctor` says what can"
+        )
     plan = with_network(plan, open_ports=open_ports, instead=instead, note=note)
     return with_load(plan, note)
 

@@ -50,7 +50,7 @@ class Problem:
     action: Text
     place: Place | None
     source: Text | None
-    """Text of that line."""
+    """That line of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +66,18 @@ class Record:
     placement: Text
     """Family or file."""
     graph_fingerprint: Text
-    """Without names and order."""
+    """Leaves out names and order."""
     placed_fingerprint: Text
-    """With devices, without their names."""
+    """With devices, but not their names."""
     step_ns: Ns
     """To three digits."""
     single_step_ns: Ns
-    """One device, to three digits."""
+    """On one device, to three digits."""
     transfer_count: Count
     transfer_bytes: Count
     """Of known size."""
     peak_memory_bytes: ByName[Count]
-    """To three digits by purpose."""
+    """Each purpose to three digits."""
     verdict: PredictedVerdict
     """Against one device."""
 
@@ -87,7 +87,7 @@ class Cut:
     """A tensor that crosses."""
 
     tensor: Text
-    """Or variable read."""
+    """Or a variable's name."""
     source: Text
     target: Text
     size_bytes: Count | None
@@ -107,11 +107,11 @@ class Difference:
     """What differs, with devices named as now; None if nothing does or nothing was compared."""
 
     renamed: ByName[Text]
-    """Old to new name."""
+    """New names by the old ones."""
     gone: Rows[Text]
     new: Rows[Text]
     moves: Rows[Move]
-    """Parts mostly on another device."""
+    """Parts that are mostly elsewhere now."""
     growths: Rows[Growth]
     """Largest growth first."""
     cuts_added: Rows[Cut]
@@ -119,7 +119,7 @@ class Difference:
     cuts_removed: Rows[Cut]
     """Of the 100 largest."""
     on_host_added: Rows[OnHost]
-    """No GPU kernel."""
+    """Now without a GPU kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +132,12 @@ class ModelCheck:
     place: Place
     status: Status
     error: Text | None
-    """Why not checked."""
+    """Why it was not checked."""
     hint: Text | None
     problems: Rows[Problem]
-    """Each cause once."""
+    """One for each cause."""
     notes: Rows[Text]
-    """Never fail the check."""
+    """They never fail the check."""
     before: Record | None
     after: Record | None
     difference: Difference | None
@@ -153,7 +153,7 @@ class Check:
     advisor_version: Text
     lock_file: Text
     strict: bool
-    """Inconclusive counts as failed."""
+    """Inconclusive results count as failed."""
     exit_code: Literal[0, 1, 2]
     """0: passed, 1: failed, 2: could not run."""
     results: Rows[ModelCheck]

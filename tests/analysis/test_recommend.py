@@ -28,7 +28,7 @@ from placement_advisor.measurement.measurement import (
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.simulator.schedule import Schedule, Transfer
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
-from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
+from placement_advisor.solvers.lower_bounds import LowerBound
 
 TESTBED = TestbedSummary(
     kind="workers",
@@ -600,7 +600,7 @@ def bound(split_ns, alone_ns=10_000_000, *, source=CostSource.MEASURED, if_wrong
     lower = LowerBound(
         split_ns=split_ns,
         alone_ns={"w0": alone_ns},
-        arguments=(PathArgument(value_ns=split_ns, ops=("a", "b")),),
+        reason="critical path: 2 ops need one another in turn",
     )
     found = bound_from(lower, 10_000_000, source, DOUBT, None)
     return bound_from(lower, 10_000_000, source, DOUBT, if_wrong) if found.proves_single else found

@@ -13,7 +13,6 @@ from sample_break_even import FOUND
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, HowToSplit
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.files.contract import like
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -99,7 +98,13 @@ def write_sample(
         ),
         break_even=FOUND,
     )
-    Tab(logdir, graph).show(like(AnalysisSnapshot, analysis, doing=doing) if doing else analysis)
+    snapshot = AnalysisSnapshot(
+        doing=doing or "",
+        model=analysis.model,
+        testbed=analysis.testbed,
+        candidates=analysis.candidates,
+    )
+    Tab(logdir, graph).show(snapshot if doing else analysis)
 
 
 def _graph(layers: Sequence[str]) -> OpGraph:

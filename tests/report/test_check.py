@@ -77,17 +77,6 @@ def test_strict_makes_inconclusive_an_error_and_says_why() -> None:
     assert [found["level"] for found in run(result)["results"]] == ["error"]
 
 
-def test_models_that_passed_are_a_line_each_and_no_models_are_no_success() -> None:
-    assert check_as_text(check(passed(), passed("models/a.py"))) == (
-        "PASSED         models/deepconn.py  towers\n"
-        "PASSED         models/a.py         towers\n"
-        "\n"
-        "2 models: 2 passed\n"
-    )
-    assert check_as_text(check()) == "no models to check\n"
-    assert check_as_github(check(passed())) == ""
-
-
 def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
     copies = check_as_text(check(failed(problems=(COPIES,))))
     assert copies.count("to accept:") == 1
@@ -95,12 +84,6 @@ def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
     assert "to accept" not in check_as_text(check(failed(problems=(BUDGET, BUDGET))))
     both = check_as_text(check(failed(problems=(COPIES, BUDGET, BUDGET))))
     assert "placements.lock.json; it does not accept over-budget\n" in both
-
-
-def test_a_failure_of_one_model_ends_with_the_command_that_explains_it() -> None:
-    lines = check_as_text(check(failed())).splitlines()
-    assert lines[-2:] == ["1 model: 1 failed", "Next: advisor explain PA101"]
-    assert "Next" not in check_as_text(check(passed(), sample_check.could_not_run()))
 
 
 def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
@@ -114,13 +97,6 @@ def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
     left = whole.index("") - len(shown)
     assert cut == f"  and {left} more lines: advisor check --verbose"
     assert accept.startswith("  to accept: advisor check --update")
-
-
-def test_each_symptom_is_told_once() -> None:
-    text = check_as_text(check(failed(problems=(LEFT,))))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    assert len(lines) == len(set(lines))
-    assert text.count("more-copies") == text.count("slower-step") == 1
 
 
 def test_a_model_that_is_not_locked_has_its_figures() -> None:
@@ -197,13 +173,6 @@ def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut()
     assert page.endswith(
         "\n**Cut here**: the page may have 65000 bytes. `advisor check --verbose` tells the rest.\n"
     )
-
-
-def test_of_many_models_that_failed_the_first_few_are_shown() -> None:
-    shown, _, _ = check_as_markdown(check(*[failed()] * 20)).partition("<details>")
-    assert "\n8. **FAILED**" in shown
-    assert "9. **FAILED**" not in shown
-    assert "\n12 more are told below.\n" in shown
 
 
 def test_a_check_that_passed_is_a_line_and_a_folded_table() -> None:
@@ -345,23 +314,6 @@ def location(found: Any) -> str:
     place = found["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place["uriBaseId"] == "%SRCROOT%"
     return str(place["uri"])
-
-
-def test_what_is_only_told_is_no_result() -> None:
-    content = run(check(passed(notes=["better: -2 copies"])))
-    assert content["results"] == []
-    (invocation,) = content["invocations"]
-    assert invocation["executionSuccessful"]
-    (told,) = invocation["toolExecutionNotifications"]
-    assert (told["level"], told["message"]["text"]) == (
-        "note",
-        "models/deepconn.py: better: -2 copies",
-    )
-
-
-def test_a_run_in_which_a_model_could_not_be_checked_was_not_successful() -> None:
-    (invocation,) = run(check(passed(), could_not_run()))["invocations"]
-    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
 
 
 def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise() -> None:

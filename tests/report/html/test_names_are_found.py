@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import few_rounds
 from playwright.sync_api import expect
 from sample_analysis import (
     elsewhere,
@@ -84,23 +83,6 @@ def assert_real_names_found(page: Opened, folder: Path) -> None:
 @pytest.mark.slow
 def test_every_name_of_the_demo(show: Callable[..., Opened], demo: Path) -> None:
     assert_real_names_found(show(demo.parent), demo.parent)
-
-
-@pytest.mark.slow
-def test_every_name_on_logical_cpus(
-    show: Callable[..., Opened], advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "out"
-    words = ("--testbed", "logical-cpus", "--rounds", "5", "--steps", "1", "--quiet")
-    with few_rounds():
-        ran = advisor("analyze", str(two_towers), "-o", str(folder), *words)
-    assert ran.code == 0, ran.err
-    page = show(folder)
-    assert_real_names_found(page, folder)
-    page.choose("towers")
-    # Threads are shared: of a split nobody can tell which device computed.
-    expect(page.section("Activities")).to_have_text("ActivitiesNo profile of it is kept here.")
-    page.picture("report-logical-cpus")
 
 
 @pytest.mark.slow
