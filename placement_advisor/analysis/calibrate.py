@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 
-_NOT_HERE = (
-    "nothing to calibrate",
-    "`advisor doctor` says what can run here; --hardware needs no calibration",
-)
-
-
 def calibrate(
     testbed: TestbedKind | None,
     devices: int,

@@ -15,7 +15,7 @@ from tab_samples import write_sample
 
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import json_text, like
+from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
@@ -145,7 +145,13 @@ def test_what_was_not_measured_and_layers_of_a_split_of_the_batch_are_left_out()
 
 
 def test_before_anything_is_known_there_is_the_model_and_what_is_done(tmp_path: Path) -> None:
-    early = like(AnalysisSnapshot, sample(), doing="measuring costs", testbed=None, candidates=())
+    early = AnalysisSnapshot(
+        doing="measuring costs",
+        title="deepconn",
+        model=sample().model,
+        testbed=None,
+        candidates=(),
+    )
     Tab(tmp_path, towers_graph()).show(early)
     overview = read_overview(tmp_path / OVERVIEW)
     assert overview.headline == "Running: measuring costs"
@@ -159,7 +165,11 @@ def test_details_are_written_again_only_when_there_is_more(tmp_path: Path) -> No
     tab = Tab(tmp_path, towers_graph())
     unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
     early = AnalysisSnapshot(
-        doing="timing", model=analysis.model, testbed=analysis.testbed, candidates=unmeasured
+        doing="timing",
+        title=analysis.title,
+        model=analysis.model,
+        testbed=analysis.testbed,
+        candidates=unmeasured,
     )
     tab.show(early)
     file = tmp_path / DETAILS / "towers.json"

@@ -25,7 +25,7 @@ from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, plain, read
+from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW
 from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
@@ -294,7 +294,13 @@ class Overview:
     @classmethod
     def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
-        snapshot = like(AnalysisSnapshot, told, doing="")
+        snapshot = AnalysisSnapshot(
+            doing="",
+            title=told.title,
+            model=told.model,
+            testbed=told.testbed,
+            candidates=told.candidates,
+        )
         before = cls.so_far(snapshot, layers)
         answer, as_is = told.recommendation, statements.as_is_interval(told)
         others = Part(items=answer.others, folded="The other candidates")
