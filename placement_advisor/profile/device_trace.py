@@ -49,6 +49,13 @@ class Spans(NamedTuple):
         return list(zip(self.start.tolist(), self.end.tolist(), strict=True))
 
 
+def all_spans(parts: Sequence[Spans]) -> Spans:
+    """Return the spans of at least one part, one part after the other."""
+    return Spans(
+        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
+    )
+
+
 NO_SPANS = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -57,8 +64,7 @@ def union_of_spans(parts: Iterable[Spans]) -> Spans:
     found = [part for part in parts if len(part.start)]
     if not found:
         return NO_SPANS
-    start = np.concatenate([part.start for part in found])
-    end = np.concatenate([part.end for part in found])
+    start, end = all_spans(found)
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
@@ -335,7 +341,7 @@ def _of_gaps(
     start ops is added up as arrays.
     """
     ran = process.ran
-    start, end = (np.concatenate([gaps[i] for gaps in of_steps]) for i in (0, 1))
+    start, end = all_spans(of_steps)
     is_first = np.concatenate([np.arange(len(gaps.start)) == 0 for gaps in of_steps])
     moments = np.array([copy.end_ns for copy in arrivals], np.int64)
     seen, until = (np.searchsorted(moments, at, side="right") for at in (start, end))
@@ -605,10 +611,7 @@ def _joined(parts: Sequence[CopyColumns]) -> CopyColumns:
     if len(parts) == 1:
         return parts[0]
     return CopyColumns(
-        spans=Spans(
-            np.concatenate([part.spans.start for part in parts]),
-            np.concatenate([part.spans.end for part in parts]),
-        ),
+        spans=all_spans([part.spans for part in parts]),
         size_bytes=np.concatenate([part.size_bytes for part in parts]),
         tensor=np.concatenate([part.tensor for part in parts]),
     )

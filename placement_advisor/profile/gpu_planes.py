@@ -111,6 +111,16 @@ class Stream:
         """Whether each event is no copy; memsets are none."""
         return np.array([kind is None for kind in self.kinds], np.bool_)[self.name]
 
+    @property
+    def work(self) -> Ints:
+        """Places of what ran on the GPU itself: compute, and then copies within its memory."""
+        within = (
+            places
+            for route, places in self.copied.items()
+            if route.kind is CopyKind.DEVICE_TO_DEVICE
+        )
+        return np.concatenate([np.flatnonzero(self.is_compute), *within])
+
     def spans(self, chosen: Bools | Ints) -> Spans:
         """Return when some of the events were under way."""
         start_ns = self.events.start_ns[chosen]
@@ -199,20 +209,33 @@ def _details(text: str) -> tuple[int, int]:
 _OP = "tf_op"
 
 
-def gpu_streams(file: SpaceFile, name_of: Mapping[int, str]) -> Iterator[tuple[str, Stream]]:
-    """Yield the streams of the GPUs that have a name, by their numbers, each with that name.
+def gpu_streams(
+    file: SpaceFile,
+    name_of: Mapping[int, str],
+    *,
+    elsewhere: str = "GPU:{}",
+    key: str | None = None,
+    of_all: Collection[str] = (_OP,),
+) -> Iterator[tuple[int, Stream]]:
+    """Yield the streams of the GPUs that have a name, each with the number of its GPU.
+
+    ``elsewhere`` is what a GPU without a name is called, by its number. ``key`` and ``of_all`` are
+    as for `GpuPlane.read`.
 
     Raises:
         AdvisorError: a line is corrupt.
     """
+
+    def device_of(number: int) -> str:
+        return name_of.get(number, elsewhere.format(number))
+
     for number, plane in gpu_planes(file).items():
         if number not in name_of:
             continue
-        here = name_of[number]
-        gpu = GpuPlane(file, plane, here, lambda other: name_of.get(other, f"GPU:{other}"))
+        gpu = GpuPlane(file, plane, name_of[number], device_of)
         for line in plane.lines:
             if is_stream(line):
-                yield here, gpu.read(line, of_all=(_OP,))
+                yield number, gpu.read(line, key=key, of_all=of_all)
 
 
 def gather_gpu_work(here: str, stream: Stream, windows: StepWindows, *, ahead_ns: int = 0) -> None:
@@ -220,14 +243,23 @@ def gather_gpu_work(here: str, stream: Stream, windows: StepWindows, *, ahead_ns
 
     Its clock is ``ahead_ns`` ahead of that of the steps.
     """
-    for place, start_ns, end_ns in listed(stream, np.flatnonzero(stream.is_compute)):
-        op = OP_EVENT.fullmatch(str(stream.stats.get(place, {}).get(_OP, "")))
-        row = stream.names[stream.name[place]]
-        _add(windows, here, op[1] if op else None, row, start_ns - ahead_ns, end_ns - ahead_ns)
-    for route, places in stream.copied.items():
-        if route.kind is CopyKind.DEVICE_TO_DEVICE:
-            for _, start_ns, end_ns in listed(stream, places):
-                _add(windows, here, None, route.kind, start_ns - ahead_ns, end_ns - ahead_ns)
+    for place, start_ns, end_ns in listed(stream, stream.work):
+        step = windows.at(start_ns - ahead_ns)
+        if step is None:
+            continue
+        kind, name = stream.kinds[stream.name[place]], stream.names[stream.name[place]]
+        annotation = str(stream.stats.get(place, {}).get(_OP, ""))
+        op = OP_EVENT.fullmatch(annotation) if kind is None else None
+        step.work.append(
+            Work(
+                device=here,
+                op=op[1] if op else None,
+                row=kind or name,
+                start_ns=start_ns - ahead_ns,
+                end_ns=end_ns - ahead_ns,
+                own_ns=end_ns - start_ns,
+            )
+        )
 
 
 def listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
@@ -236,23 +268,6 @@ def listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
         places.tolist(), stream.spans(places).pairs(), strict=True
     ):
         yield place, start_ns, end_ns
-
-
-def _add(
-    windows: StepWindows, device: str, op: str | None, row: str, start_ns: int, end_ns: int
-) -> None:
-    step = windows.at(start_ns)
-    if step is not None:
-        step.work.append(
-            Work(
-                device=device,
-                op=op,
-                row=row,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                own_ns=end_ns - start_ns,
-            )
-        )
 
 
 def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile:
@@ -271,7 +286,8 @@ def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile
     hosts = [plane_as_objects(file, plane) for plane in file.planes if plane.name == HOST_PLANE]
     windows = step_windows(hosts, xplane)
     name_of = {number: device for device, number in device_names.items()}
-    for here, stream in gpu_streams(file, name_of):
+    for number, stream in gpu_streams(file, name_of):
+        here = name_of[number]
         gather_gpu_work(here, stream, windows)
         _gather_copies(here, stream, windows, device_names)
     steps = windows.with_work(xplane)

@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from placement_advisor.profile.device_trace import (
     SentTensor,
     Spans,
     TraceBuilder,
+    all_spans,
     union_of_spans,
     waits,
     widen,
@@ -210,13 +211,13 @@ def _use(kind: str) -> DeviceUse:
 def _in_order(
     names: tuple[str, ...], collectives: frozenset[str], parts: Sequence[tuple[Ints, Spans]]
 ) -> RanOps:
-    start_ns = np.concatenate([spans.start for _, spans in parts])
+    start_ns, end_ns = all_spans([spans for _, spans in parts])
     order = np.argsort(start_ns, kind="stable")
     return RanOps(
         names=names,
         collectives=collectives,
         name=np.concatenate([name for name, _ in parts])[order],
-        spans=Spans(start_ns[order], np.concatenate([spans.end for _, spans in parts])[order]),
+        spans=Spans(start_ns[order], end_ns[order]),
     )
 
 
@@ -276,15 +277,10 @@ def _by_step(moments: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
 _GROUP = "group_id"
 
 
-class Progress(Protocol):
-    """Is told how much was read."""
-
-    def __call__(self, done_bytes: int, total_bytes: int) -> None:
-        """Say how much of the files was read."""
-
-
-def read_trace(path: Path, paths: Sequence[Path], progress: Progress) -> Trace:
+def read_trace(path: Path, paths: Sequence[Path], progress: Callable[[int, int], None]) -> Trace:
     """Read the XSpace files of one run, which were found at a path.
+
+    ``progress`` is told how many bytes were read, and of how many.
 
     Raises:
         AdvisorError: a file is corrupt, or no device is seen at work.

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.device_trace import HOST, UNKNOWN_END, CopyKind
 from placement_advisor.profile.file_format import CLIENT_FILE, SUFFIX, FileFormat, recorded_run
-from placement_advisor.profile.gpu_planes import GpuPlane, gpu_planes, is_stream
+from placement_advisor.profile.gpu_planes import gpu_planes, gpu_streams
 from placement_advisor.profile.steps import (
     CORRELATION,
     HOST_PLANE,
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 
 
 STEPS_LINE = "Steps"
-# The stat by which `RecordedSteps.of_stream` knows what was launched when.
-STEP_KEY = CORRELATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +69,7 @@ class RecordedSteps:
     def of_stream(self, gpu: int, stream: Stream) -> list[int | None]:
         """Return the step in which each event was launched, None for what was in none.
 
-        The stream, one of that GPU, was read with `STEP_KEY`.
+        The stream, one of that GPU, was read with the key `CORRELATION`.
         """
         windows, moments = self.by_host, stream.events.start_ns
         if self.by_gpu is None:
@@ -154,22 +150,14 @@ class RecordedProcess:
     host: str
     file: SpaceFile
     gpus: Mapping[int, str]
-    gpu_planes: Mapping[int, StoredPlane]
     steps: RecordedSteps
     shares_core: bool
 
     def streams(self, stats: Collection[str] = ()) -> Iterator[tuple[int, Stream]]:
         """Read what the GPUs did, with their numbers and the stats that are asked for."""
-        for number, plane in self.gpu_planes.items():
-            gpu = GpuPlane(
-                self.file,
-                plane,
-                self.gpus[number],
-                lambda receiver: self.gpus.get(receiver, UNKNOWN_END),
-            )
-            for line in plane.lines:
-                if is_stream(line):
-                    yield number, gpu.read(line, key=STEP_KEY, of_all=stats)
+        return gpu_streams(
+            self.file, self.gpus, elsewhere=UNKNOWN_END, key=CORRELATION, of_all=stats
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +180,7 @@ def recorded_op_runs(process: RecordedProcess) -> Iterator[RecordedOpRun]:
     for number, stream in process.streams(_ANNOTATIONS):
         has_kernels = has_kernels or len(stream.events.name) > 0
         steps, took_ns = process.steps.of_stream(number, stream), stream.events.duration_ns.tolist()
-        within = (
-            places
-            for route, places in stream.copied.items()
-            if route.kind is CopyKind.DEVICE_TO_DEVICE
-        )
-        for place in np.concatenate([np.flatnonzero(stream.is_compute), *within]).tolist():
+        for place in stream.work.tolist():
             step = steps[place]
             if step is not None:
                 yield RecordedOpRun(
@@ -359,7 +342,6 @@ def _processes(files: Sequence[SpaceFile], *, shares_core: bool) -> Iterator[Rec
             host=f"CPU:{i}",
             file=file,
             gpus={number: f"GPU:{gpu_count + place}" for place, number in enumerate(planes)},
-            gpu_planes=planes,
             steps=steps,
             shares_core=shares_core,
         )

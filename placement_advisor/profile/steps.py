@@ -150,8 +150,22 @@ def _exposed_by_device(step: RecordedStep, busy: Mapping[str, list[Interval]]) -
 
 
 def _under_way_ns(step: RecordedStep) -> dict[tuple[str, str], int]:
-    spans = intervals_by_key(((c.source, c.target), (c.start_ns, c.end_ns)) for c in step.copies)
-    return {pair: intervals_length(merged_intervals(of_pair)) for pair, of_pair in spans.items()}
+    return {
+        pair: intervals_length(merged_intervals(_spans(copies)))
+        for pair, copies in _by_pair(step).items()
+    }
+
+
+def _by_pair(step: RecordedStep) -> defaultdict[tuple[str, str], list[Copy]]:
+    """Return the copies of a step by their source and target."""
+    found: defaultdict[tuple[str, str], list[Copy]] = defaultdict(list)
+    for copy in step.copies:
+        found[copy.source, copy.target].append(copy)
+    return found
+
+
+def _spans(copies: Iterable[Copy]) -> list[Interval]:
+    return [(copy.start_ns, copy.end_ns) for copy in copies]
 
 
 def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval]]:
@@ -164,35 +178,29 @@ def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval
 def _transfers(
     steps: Sequence[RecordedStep], busy: Sequence[Mapping[str, list[Interval]]]
 ) -> tuple[TransferTotal, ...]:
-    pairs = dict.fromkeys((copy.source, copy.target) for step in steps for copy in step.copies)
+    of_steps = [_by_pair(step) for step in steps]
     totals = []
-    for source, target in sorted(pairs):
-        per_step = [
-            [copy for copy in step.copies if (copy.source, copy.target) == (source, target)]
-            for step in steps
-        ]
-        sizes = [copy.size_bytes for copies in per_step for copy in copies]
-        bases = {copy.size_basis for copies in per_step for copy in copies}
+    for source, target in sorted({pair for by_pair in of_steps for pair in by_pair}):
+        per_step = [by_pair[source, target] for by_pair in of_steps]
+        every = [copy for copies in per_step for copy in copies]
+        size_bytes = size_basis = None
+        if all(copy.size_bytes is not None for copy in every):
+            size_bytes = int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step))
+            bases = {copy.size_basis for copy in every}
+            size_basis = SizeBasis.SHAPES if SizeBasis.SHAPES in bases else SizeBasis.PROFILE
+        exposed_ns = (
+            intervals_length_outside(_spans(copies), computing[every[0].waiting])
+            for copies, computing in zip(per_step, busy, strict=True)
+        )
         totals.append(
             TransferTotal(
                 source=source,
                 target=target,
                 count=int(median(len(copies) for copies in per_step)),
-                size_bytes=None
-                if None in sizes
-                else int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step)),
-                size_basis=None
-                if None in sizes
-                else SizeBasis.SHAPES
-                if SizeBasis.SHAPES in bases
-                else SizeBasis.PROFILE,
+                size_bytes=size_bytes,
+                size_basis=size_basis,
                 time_ns=int(median(sum(_link_ns(copies)) for copies in per_step)),
-                exposed_ns=int(
-                    median(
-                        _exposed_ns(copies, of_step)
-                        for copies, of_step in zip(per_step, busy, strict=True)
-                    )
-                ),
+                exposed_ns=int(median(exposed_ns)),
             )
         )
     return tuple(totals)
@@ -200,15 +208,7 @@ def _transfers(
 
 def _link_ns(copies: Sequence[Copy]) -> list[int]:
     """Return the time of each copy of one pair, with copies at the same moment sharing it."""
-    return interval_shares([(copy.start_ns, copy.end_ns) for copy in copies])
-
-
-def _exposed_ns(copies: Sequence[Copy], busy: Mapping[str, list[Interval]]) -> int:
-    """Time in which a copy of one pair is under way and the device that waits is idle."""
-    if not copies:
-        return 0
-    in_flight = [(copy.start_ns, copy.end_ns) for copy in copies]
-    return intervals_length_outside(in_flight, busy[copies[0].waiting])
+    return interval_shares(_spans(copies))
 
 
 def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
@@ -216,8 +216,7 @@ def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
     for step in steps:
         for work in step.work:
             times[work.row, False].append(work.own_ns)
-        for pair in sorted({(copy.source, copy.target) for copy in step.copies}):
-            copies = [copy for copy in step.copies if (copy.source, copy.target) == pair]
+        for copies in _by_pair(step).values():
             for copy, link_ns in zip(copies, _link_ns(copies), strict=True):
                 times[copy.row, True].append(link_ns)
     rows = [

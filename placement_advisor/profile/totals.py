@@ -36,6 +36,7 @@ from placement_advisor.profile.device_trace import (
     CopyKind,
     DeviceUse,
     Spans,
+    all_spans,
     span_shares,
     spans_length,
     spans_length_before,
@@ -205,10 +206,7 @@ def _exposed(trace: Trace) -> dict[Route, Floats]:
     found: dict[Route, Floats] = {}
     for end, mine in routes.items():
         copied: list[CopyColumns] = [trace.copied[route] for route in mine]
-        every = Spans(
-            np.concatenate([each.spans.start for each in copied]),
-            np.concatenate([each.spans.end for each in copied]),
-        )
+        every = all_spans([each.spans for each in copied])
         exposed = spans_outside(union_of_spans([every]), computing_at(end, trace.uses))
         ends = np.cumsum([len(each.spans.start) for each in copied])
         found |= zip(mine, np.split(span_shares(exposed, every), ends[:-1]), strict=True)
