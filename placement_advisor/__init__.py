@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "api": ("analyze", "apply", "lower_bound", "placed", "search", "simulate"),
-    "candidates.step_search": ("SearchResult",),
+    "candidates.searched": ("SearchResult",),
     "cost.table": ("CostBasis", "CostTable", "OpCost"),
     "machine.devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
     "errors": ("AdvisorError", "BatchSplitError", "PlacementError"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.solvers.bound_arguments import LowerBound
+    from placement_advisor.solvers.lower_bounds import LowerBound
     from placement_advisor.tf.training.trial import SplitPlan
 
 Table: TypeAlias = CostTable | Mapping[str, int]
@@ -60,7 +60,7 @@ def simulate(graph: OpGraph, placement: Placement, costs: Costs, cluster: Cluste
 
 
 def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
-    """Return what no placement of the ops can beat, with the arguments for it.
+    """Return what no placement of the ops can beat, with the strongest argument for it.
 
     >>> from placement_advisor import Cluster, Device, Edge, Op, OpGraph, lower_bound
     >>> graph = OpGraph(
@@ -160,16 +160,18 @@ def analyze(
     it runs (`tf.py_function`) is refused.
 
     A script of ``PATH`` runs with ``arguments``, its own. The others are the options of the
-    command. In a notebook a bar shows the progress; a script that calls this needs
+    command. In a notebook a line shows the progress; a script that calls this needs
     ``if __name__ == "__main__":``.
 
     Raises:
         AdvisorError: anything that the user can fix; no report is written then.
     """
+    from rich.console import Console
+
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
     from placement_advisor.analysis.progress import SilentListener
     from placement_advisor.report.analysis_folder import analyze_into_folder
-    from placement_advisor.report.progress import NotebookProgressBar, notebook_display
+    from placement_advisor.report.progress import live_line
     from placement_advisor.report.python_report import Report
     from placement_advisor.tf.load.model_source import ModelSource, split_name
 
@@ -208,17 +210,10 @@ def analyze(
         output=None if output is None else Path(output),
         resume=resume,
     )
-    display = notebook_display()
-    if display is None:
-        return Report(analyze_into_folder(options, SilentListener()), options.folder)
-    bar = NotebookProgressBar(display)
-    try:
-        analysis = analyze_into_folder(options, bar)
-    except BaseException:
-        bar.end("stopped")
-        raise
-    bar.end("done")
-    return Report(analysis, options.folder)
+    console = Console()
+    shown = live_line(console) if console.is_jupyter else nullcontext(SilentListener())
+    with shown as listener:
+        return Report(analyze_into_folder(options, listener), options.folder)
 
 
 @contextmanager

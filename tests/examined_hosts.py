@@ -36,7 +36,6 @@ def host(name: str, number: int) -> HostExamined:
             gpus=Gpus(driver=None, devices=(), pairs=None, admins_profile=None, problem=None),
             available_memory_bytes=8_000_000_000,
             fingerprint="0" * 16,
-            time_ns=1_700_000_000_000_000_000,
             scratch="/tmp/scratch",
             relay_folder=None,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.analysis_result import Candidate
-from placement_advisor.analysis.findings.evidence import gather_evidence
+from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import combine_findings
 from placement_advisor.candidates import references
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.analysis.findings.evidence import Evidence, Rule
+    from placement_advisor.analysis.findings.evidence import SplitFinding
 
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
@@ -108,25 +108,16 @@ def evidence_of(
             placement=placement,
             predicted=simulator.schedule(placement),
             measured=(measured or {}).get(placement.label),
-            comparison=None,
-            failure=None,
         )
         for placement in placements
     ]
-    fields: dict[str, Any] = {
-        "requested_device_of": {},
-        "scope_of": {},
-        "line_of": {},
-        "left_out": LeftOut(),
-        "batch_size": None,
-    }
-    return gather_evidence(
+    return Evidence(
         graph=graph,
         cluster=cluster,
         costs=tables,
         simulator=simulator,
-        candidates=candidates,
-        **fields | more,
+        candidates=tuple(candidates),
+        **{"left_out": LeftOut()} | more,
     )
 
 
@@ -151,11 +142,11 @@ def _measured_costs(costs_ns: Mapping[str, int]) -> CostTable:
     )
 
 
-def told(rule: Rule, evidence: Evidence) -> tuple[Finding, ...]:
+def told(
+    find: Callable[[Evidence], Iterable[Finding | SplitFinding]], evidence: Evidence
+) -> tuple[Finding, ...]:
     """Return the findings of one rule, those about a split as they go together."""
-    return tuple(
-        each for group in combine_findings(evidence, rule.find(evidence)) for each in group
-    )
+    return tuple(each for group in combine_findings(evidence, [*find(evidence)]) for each in group)
 
 
 def on(graph: OpGraph, label: str, device_of: Mapping[str, str], family: str = "test") -> Placement:

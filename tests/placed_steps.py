@@ -42,11 +42,11 @@ class PlacedStep:
     cluster: Cluster
     costs_on: Mapping[str, CostTable] = field(default_factory=dict)
 
-    def simulate(self, *, contention: bool = True) -> Schedule:
-        return self.simulator(contention=contention).schedule(self.placement)
+    def simulate(self) -> Schedule:
+        return self.simulator().schedule(self.placement)
 
-    def simulator(self, *, contention: bool = True) -> Simulator:
-        return Simulator(self.graph, self.all_costs(), self.cluster, contention=contention)
+    def simulator(self) -> Simulator:
+        return Simulator(self.graph, self.all_costs(), self.cluster)
 
     def all_costs(self) -> dict[str, CostTable]:
         return {**self.costs.everywhere(self.cluster), **self.costs_on}
@@ -91,6 +91,31 @@ def edge(producer: str, consumer: str, size_bytes: int | None, *, port: int = 0)
 
 def control(producer: str, consumer: str) -> Edge:
     return Edge(producer=producer, consumer=consumer, port=CONTROL_PORT, size_bytes=None)
+
+
+def wired(
+    ops: Mapping[str, tuple[Any, ...]], edges: str, cluster: Cluster | None = None
+) -> PlacedStep:
+    """Return a step of ops by name: device, ns (None without a cost), and bytes of each output.
+
+    ``edges`` are `a -> b`, `a:1 -> b` of another output than the first, `^a -> b` for control.
+    """
+    sizes = {name: output_bytes for name, (_, _, *output_bytes) in ops.items()}
+    found = []
+    for each in filter(None, edges.split(", ")):
+        source, consumer = each.split(" -> ")
+        if source.startswith("^"):
+            found.append(control(source[1:], consumer))
+        else:
+            producer, _, port = source.partition(":")
+            size = sizes[producer][int(port or 0)]
+            found.append(edge(producer, consumer, size, port=int(port or 0)))
+    return PlacedStep(
+        graph=OpGraph([op(name, *output_bytes) for name, output_bytes in sizes.items()], found),
+        placement=place({name: device for name, (device, *_) in ops.items()}),
+        costs=price({name: ns for name, (_, ns, *_) in ops.items() if ns is not None}),
+        cluster=cluster or pair(),
+    )
 
 
 AT_ONCE = Dispatch()

@@ -10,18 +10,18 @@ from typing import Any
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
     Analysis,
-    Bound,
     Candidate,
     CapturedStep,
     Finding,
     HowToSplit,
-    ModelSummary,
+    Model,
     NextRun,
     Recommendation,
     Saving,
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.options import AnalyzeOptions
+from placement_advisor.analysis.predictions import bound_from
 from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.cost.table import CostSource
@@ -53,8 +53,7 @@ from placement_advisor.simulator.schedule import (
     exposed_by_device,
 )
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
-from placement_advisor.solvers.bound_arguments import LowerBound, PathArgument
-from placement_advisor.solvers.effort import Effort
+from placement_advisor.solvers.lower_bounds import LowerBound
 from placement_advisor.tf.load.model_source import ModelSource
 
 US = 1_000
@@ -70,19 +69,6 @@ OPTIONS = AnalyzeOptions(
         outputs=(),
         time_limit_s=300.0,
     ),
-    devices=2,
-    hardware=None,
-    costs=None,
-    testbed=None,
-    candidates=None,
-    ratios=None,
-    effort=Effort(units=5.0, seed=0),
-    steps=4,
-    rounds=None,
-    refine=2,
-    run=True,
-    quick=False,
-    open_ports=False,
     output=Path("advisor-out/deepconn"),
 )
 W0, W1 = "worker:0", "worker:1"
@@ -361,9 +347,9 @@ def sample() -> Analysis:
         advisor_version="0.1.0",
         tensorflow_version="2.21.0",
         options=OPTIONS,
-        model=ModelSummary(
+        title="deepconn",
+        model=Model(
             path="sample_models/deepconn.py",
-            name="deepconn",
             mode="train",
             batch_size=32,
             ops=412,
@@ -371,7 +357,10 @@ def sample() -> Analysis:
             parameter_bytes=1_250_000,
             edge_bytes_known_share=0.996,
             chosen="the compiled Keras model `model`, training step",
-            fingerprint="0123456789abcdef",
+            graph_fingerprint="0123456789abcdef",
+            captured=None,
+            batch_is_made_up=False,
+            left_out=(),
         ),
         testbed=Testbed(
             kind="workers",
@@ -444,16 +433,16 @@ def sample() -> Analysis:
             "profile": 3_400_000_000,
             "report": 1_900_000_000,
         },
-        bound=Bound(
-            lower=LowerBound(
+        bound=bound_from(
+            LowerBound(
                 split_ns=29_200 * US,
                 alone_ns={W0: 52_000 * US, W1: 52_600 * US},
-                arguments=(PathArgument(value_ns=28_700 * US, ops=("lookup", "user_conv", "dot")),),
+                reason="critical path: 3 ops need one another in turn, 28.7 ms",
             ),
-            single_ns=52_000 * US,
-            source=CostSource.MEASURED,
-            doubt=CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
-            ratio_if_wrong=None,
+            52_000 * US,
+            CostSource.MEASURED,
+            CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
+            None,
         ),
         how=HowToSplit(
             candidate="towers",

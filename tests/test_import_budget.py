@@ -16,7 +16,7 @@ from placement_advisor.report.analysis_folder import write_analysis
 if TYPE_CHECKING:
     from pathlib import Path
 
-SLOW = ("tensorflow", "keras", "networkx", "matplotlib", "numba", "ortools")
+SLOW = ("tensorflow", "keras", "networkx", "matplotlib", "numba")
 # One process runs all command lines, from the ones that should import least to most. The fork
 # server counts too: it imports TensorFlow.
 SCRIPT = f"""

@@ -1,4 +1,4 @@
-"""The notebook of the pages runs, and a bar shows progress in one."""
+"""The notebook of the pages runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from placement_advisor.analysis.progress import TimeAhead
-from placement_advisor.report.progress import NotebookProgressBar, notebook_display
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
@@ -50,47 +47,3 @@ def test_the_notebook_runs_from_the_first_cell_to_the_last(tmp_path: Path) -> No
 def test_the_notebook_has_no_outputs_that_could_be_stale() -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     assert not any(cell.get("outputs") for cell in cells)
-
-
-class Shown:
-    """What stands in a notebook by now."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def display(self, line: object, *, display_id: bool) -> Shown:
-        assert display_id
-        self.update(line)
-        return self
-
-    def update(self, line: object) -> None:
-        assert "<progress" in line._repr_html_()  # type: ignore[attr-defined]
-        self.lines.append(repr(line))
-
-
-def test_a_bar_grows_and_ends_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    shown = Shown()
-    bar = NotebookProgressBar(shown.display)
-    bar.expect(TimeAhead(stage_s=20.0, later_s=20.0))
-    now[0] += 10.0
-    bar.working("running", 1, 4, "towers")
-    bar.working("too soon to be drawn", 1, 4)
-    now[0] += 20.0
-    bar.end("done")
-    assert shown.lines[0] == "  0% starting"
-    assert shown.lines[1].startswith(" 25% running 2/4, towers, about 30 s left")
-    assert shown.lines[2:] == ["100% done after 30 s"]
-
-
-def test_outside_of_a_notebook_there_is_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert notebook_display() is None
-
-    class Terminal:
-        @staticmethod
-        def get_ipython() -> object:
-            return object()
-
-    monkeypatch.setitem(sys.modules, "IPython", Terminal)
-    assert notebook_display() is None

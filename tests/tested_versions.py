@@ -40,7 +40,6 @@ _DISTRIBUTIONS = {
     "NumPy": "numpy",
     "protobuf": "protobuf",
     "numba": "numba",
-    "OR-Tools": "ortools",
 }
 _COLUMNS = ("Python", *_DISTRIBUTIONS)
 # Those of which the page gives bounds.

@@ -27,17 +27,13 @@ from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.contract import Text
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.gpu_facts import facts_of_card
 from placement_advisor.machine.machine_checks import DEVICES
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
-from placement_advisor.machine.testbed_plan import (
-    TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
-)
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.processes.calls import CallFailure
@@ -80,12 +76,13 @@ class CheckOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class AcceptanceCheck(NamedTuple):
-    """What was looked at, what came of it, and the figures in words."""
+@dataclass(frozen=True, slots=True)
+class AcceptanceCheck:
+    """What was looked at, and what came of it."""
 
-    name: str
+    name: Text
     outcome: CheckOutcome
-    finding: str
+    finding: Text
 
 
 class ExpectedTime(NamedTuple):
@@ -152,7 +149,14 @@ def run_acceptance(
     with ExitStack() as stack:
         connected, site = None, None
         if hosts is None:
-            plan = _plan_here(open_ports, watcher)
+            # All GPUs, or two workers where there are fewer than two.
+            plan = plan_here(
+                None,
+                max(DEVICES, gpu_count()),
+                open_ports=open_ports,
+                note=watcher.note,
+                instead="two GPUs need none",
+            )
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         if hosts is not None:
@@ -177,18 +181,6 @@ def run_acceptance(
             watcher.working("running the known step", number, len(pairs), pair.title)
             pairs[number] = _run(pair, graph, testbed, trial)
         return Acceptance(plan, graph, tuple(pairs), _private_names(connected))
-
-
-def _plan_here(open_ports: bool, watcher: ProgressReporter) -> TestbedPlan:
-    """Return all GPUs, or two workers where there are fewer than two."""
-    plan = plan_testbed(None, max(DEVICES, gpu_count()))
-    if plan.not_run is not None:
-        raise TestbedError(
-            f"nothing to run on: {plan.not_run}", hint="`advisor doctor` says what is here"
-        )
-    instead = "two GPUs need none"
-    plan = with_network(plan, open_ports=open_ports, instead=instead, note=watcher.note)
-    return with_load(plan, watcher.note)
 
 
 def cards_here() -> Cards:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from placement_advisor.files.contract import Ns, Prose, Text
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
+from placement_advisor.files.contract import ByName, Count, Ns, Positive, Prose, Rows, Share, Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
-    from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import HostLink
@@ -30,9 +28,10 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
-    from placement_advisor.solvers.bound_arguments import LowerBound
 
 
+# The graph that the bound is about, in the folder of the analysis.
+GRAPH = "graph.json.gz"
 # The basis of a saving at a batch that did not run, by measurements at others.
 EXTRAPOLATED = "extrapolated"
 
@@ -54,11 +53,11 @@ class Candidate:
     name: str
     family: str
     rationale: str
-    placement: Placement | None
-    predicted: Schedule | None
-    measured: Measurement | None
-    comparison: Comparison | None
-    failure: CandidateFailure | None
+    placement: Placement | None = None
+    predicted: Schedule | None = None
+    measured: Measurement | None = None
+    comparison: Comparison | None = None
+    failure: CandidateFailure | None = None
     by_layer: Mapping[str, str] | None = None
     torn_layers: int = 0
     predicted_ratio: PredictedRatio | None = None
@@ -85,37 +84,38 @@ class CapturedStep:
     """The step of a script that ran."""
 
     call: Text
-    """What the script calls: model.fit, Session.run, or a function's name."""
+    """What the script calls: `model.fit`, `Session.run` or a function."""
     step: Text
     """What ``--step`` calls it."""
     is_replica: bool
-    """Whether the script has a strategy, of which one replica was taken."""
+    """It is one replica of the script's own strategy."""
     run_command: Prose
     """The command that trains by this analysis, secrets left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSummary:
-    """What was analysed. ``fingerprint`` is that of its graph.
+class Model:
+    """What was analysed."""
 
-    ``chosen`` says in words what was taken of the user's program; ``captured`` is None unless a
-    script ran; ``is_made_up``: its batch is none of theirs. ``left_out`` says what that program has
-    and what was analysed has not.
-    """
-
-    path: str
-    name: str
-    mode: str
-    batch_size: int | None
-    ops: int
-    edges: int
-    parameter_bytes: int
-    edge_bytes_known_share: float
-    chosen: str
-    fingerprint: str
-    captured: CapturedStep | None = None
-    is_made_up: bool = False
-    left_out: tuple[str, ...] = ()
+    path: Text
+    mode: Literal["train", "infer"]
+    chosen: Prose
+    """What was traced and feeds it."""
+    captured: CapturedStep | None
+    """None if no script ran."""
+    batch_size: Positive | None
+    """None if inputs have none."""
+    batch_is_made_up: bool
+    """The batch is not the user's."""
+    ops: Count
+    edges: Count
+    """Control edges included."""
+    parameter_bytes: Count
+    edge_bytes_known_share: Share
+    """Of edges that carry data."""
+    graph_fingerprint: Text
+    left_out: Rows[Prose]
+    """What the step leaves out, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,43 +190,39 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What no placement of the model's ops can beat, under the costs of the prediction.
+    """What no placement of the model's ops can beat, under the costs of the prediction."""
 
-    ``single_ns`` is the predicted step on one device, ``source`` says whose costs those are.
-    ``ratio_if_wrong`` is the least that any placement takes of the step on one device if costs are
-    as wrong as ``doubt`` says; None where not even the costs as they are prove anything.
-    Splits of the batch or of a tensor make other ops, which it does not cover.
+    step_ns: Ns
+    """The least of `split_ns` and `alone_ns`."""
+    split_ns: Ns
+    """On several devices."""
+    alone_ns: ByName[Ns]
+    """By device or host."""
+    single_ns: Ns
+    most_to_gain: Share
+    """The most that any placement can save."""
+    proves_single: bool
+    """Too little for a split to pay."""
+    most_to_gain_if_wrong: Share | None
+    """The same with costs at their worst."""
+    proves_single_if_wrong: bool
+    costs_from: Literal["measured", "recorded", "assumed"]
+    """`recorded`: from a profile."""
+    reason: Prose
+    """The strongest argument for `split_ns`."""
+    graph_file: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncertainBound(Bound):
+    """A bound, and how wrong the costs may be that it rests on.
+
+    Splits of the batch or of a tensor make other ops, which it does not cover. ``proves_single``
+    holds under the costs of the prediction, ``proves_single_if_wrong`` even if these are as wrong
+    as they may be; what is known of that is None where not even the costs as they are prove it.
     """
 
-    lower: LowerBound
-    single_ns: int
-    source: CostSource
     doubt: CostUncertainty
-    ratio_if_wrong: float | None
-
-    @property
-    def most_to_gain(self) -> float:
-        """The most of a step on one device that any placement can save, as a share of it."""
-        return max(0.0, 1 - self.lower.step_ns / self.single_ns) if self.single_ns else 0.0
-
-    @property
-    def proves_single(self) -> bool:
-        """Whether no placement can be faster than one device by what makes a split worth it.
-
-        That holds under the costs of the prediction; see `proves_single_if_wrong`.
-        """
-        return self.most_to_gain <= 1 - WORTHWHILE_RATIO
-
-    @property
-    def most_to_gain_if_wrong(self) -> float | None:
-        """The most that any placement can save if costs are as wrong as they may be."""
-        return None if self.ratio_if_wrong is None else max(0.0, 1 - self.ratio_if_wrong)
-
-    @property
-    def proves_single_if_wrong(self) -> bool:
-        """Whether the proof holds even if costs are as wrong as they may be."""
-        most = self.most_to_gain_if_wrong
-        return self.proves_single and most is not None and most <= 1 - WORTHWHILE_RATIO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,15 +267,15 @@ class Saving:
 class Finding:
     """Something to act on, found by one rule.
 
-    ``code`` and ``name`` are the rule's. ``saving`` is None where it is not known that acting on it
-    saves something. ``batch_size`` is the batch with which the same command tries the advice, None
-    if it does not.
+    ``code`` and ``name`` are the rule's, which fills them in. ``saving`` is None where it is not
+    known that acting on it saves something. ``batch_size`` is the batch with which the same command
+    tries the advice, None if it does not.
     ``is_hypothetical``: it is about a split that the user neither has nor is told to make. Such a
     finding has no rank, and what is shown of it no saving (`findings.rules.find_all`).
     """
 
-    code: str
-    name: str
+    code: str = ""
+    name: str = ""
     finding: str
     action: str
     where: Mapping[str, str | int]
@@ -292,6 +288,8 @@ class Finding:
 class Analysis:
     """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
 
+    ``title`` is the name of the model, which reports have at their head.
+
     ``break_even`` is None where there is no split, or no single device, to compare with;
     ``input_timing`` where the model file has no dataset, or it was not timed.
     ``bound`` is None where nothing was predicted.
@@ -303,7 +301,8 @@ class Analysis:
     advisor_version: str
     tensorflow_version: str
     options: AnalyzeOptions
-    model: ModelSummary
+    title: str
+    model: Model
     testbed: TestbedSummary
     as_is: tuple[int, ...] | None
     candidates: tuple[Candidate, ...]
@@ -311,7 +310,7 @@ class Analysis:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     timings_ns: Mapping[str, int]
-    bound: Bound | None = None
+    bound: UncertainBound | None = None
     break_even: BreakEven | None = None
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None
@@ -327,7 +326,7 @@ class Analysis:
         """Return the answer and what it is about: schedules of all candidates are a book."""
         model = self.model
         return (
-            f"<Analysis of {model.name} ({model.mode}, batch {model.batch_size}, {model.ops} ops)\n"
+            f"<Analysis of {self.title} ({model.mode}, batch {model.batch_size}, {model.ops} ops)\n"
             f" {self.verdict}: {self.recommendation.headline}\n"
             f" {len(self.candidates)} candidates, {len(self.findings)} findings>"
         )

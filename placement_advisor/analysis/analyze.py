@@ -1,16 +1,16 @@
-"""`advisor analyze`: load -> trace -> price -> propose -> predict -> run -> assemble.
+"""`advisor analyze`: load, trace, estimate costs, propose, simulate, run, conclude.
 
-Each stage is a module of its own, and what it returns stays as it is. Here they are put one after
-the other, with what is kept and shown in between.
+Each stage is a module of its own that returns frozen values. Here they follow one another, and
+what they find is recorded and shown as soon as it is found.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor import defaults
 from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
@@ -28,6 +28,7 @@ from placement_advisor.analysis.recording import (
     traced_conditions,
 )
 from placement_advisor.analysis.runs import (
+    CandidateRuns,
     ReferenceTimings,
     RunResults,
     candidate_to_run_briefly,
@@ -36,7 +37,6 @@ from placement_advisor.analysis.runs import (
     own_process_plan,
     record_in_own_process,
     refine,
-    run,
     with_ratio,
 )
 from placement_advisor.analysis.step_costs import (
@@ -76,35 +76,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.hosts import ConnectedHosts
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.progress import AnalysisProgress, ProgressFacts
+    from placement_advisor.analysis.progress import AnalysisProgress
     from placement_advisor.analysis.recording import AnalysisRecorder
+    from placement_advisor.analysis.runs import CandidateRun
     from placement_advisor.analysis.step_costs import AllCosts, MeasuredCosts, TestbedSession
     from placement_advisor.analysis.target_costs import TargetHardware
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.testbed.benchmark import ProgressReporter
+    from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter
     from placement_advisor.tf.answers import Traced
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Observers:
-    """Those who see an analysis go on: what keeps it, and what times it and says how far it is."""
-
-    recorder: AnalysisRecorder
-    course: AnalysisProgress
 
 
 def analyze(
     options: AnalyzeOptions,
     recording: Callable[[Traced], AnalysisRecorder],
-    course: AnalysisProgress,
+    progress: AnalysisProgress,
 ) -> Analysis:
     """Analyse a model.
 
-    ``recording`` gives what keeps findings about a step, ``course`` is told of each stage.
+    ``recording`` returns what records the findings about a step that was traced.
 
     Raises:
         AdvisorError: anything that the user can fix.
@@ -112,62 +106,301 @@ def analyze(
     # Refuse what cannot work before anything is started.
     source_kind(Path(options.source.path))
     check_names(options.candidates or ())
-    kept = _resume_state(options)
-    elsewhere = None
-    if options.hardware is not None:
-        elsewhere = read_target_hardware(options.hardware, options.costs)
     with ExitStack() as stack:
-        scratch = stack.enter_context(scratch_folder())
-        connected = None
+        return _AnalysisRun(options, recording, progress, stack).result()
+
+
+class _AnalysisRun:
+    """One analysis from its options to its result; each stage leaves here what later ones need.
+
+    The rounds of candidates ask it what to run next (`runs.Steering`).
+    """
+
+    _loader: Child
+    _request: AnalysisRequest
+    _recorder: AnalysisRecorder
+    _predictions: Predictions
+    _measured: MeasuredCosts
+
+    def __init__(
+        self,
+        options: AnalyzeOptions,
+        recording: Callable[[Traced], AnalysisRecorder],
+        progress: AnalysisProgress,
+        stack: ExitStack,
+    ) -> None:
+        self._options, self._recording, self._stack = options, recording, stack
+        self._progress, self._watcher = progress, progress.watcher
+        self._earlier = _resume_state(options)
+        self._hardware: TargetHardware | None = None
+        if options.hardware is not None:
+            self._hardware = read_target_hardware(options.hardware, options.costs)
+        self._scratch = stack.enter_context(scratch_folder())
+        self._bundle = self._scratch / "bundle"
+        self._bundle.mkdir()
+        self._hosts: ConnectedHosts | None = None
+        self._session: TestbedSession | None = None
+        self._results = RunResults()
+
+    def result(self) -> Analysis:
+        """Go through all stages."""
+        plan = self._plan_testbed()
+        self._load_and_trace(plan)
+        costs = self._estimate()
+        self._propose_and_simulate(costs)
+        if self._session is not None:
+            self._run(self._session)
+        return self._conclude()
+
+    def _plan_testbed(self) -> TestbedPlan:
+        """Return where candidates run, or why they do not."""
+        options = self._options
         if options.hosts is not None:
             preload()  # It goes on while hosts start.
-            connected = connect(options.hosts, stack, course.watcher)
-            plan = connected.plan
+            self._hosts = connect(options.hosts, self._stack, self._watcher)
+            plan = self._hosts.plan
+        elif self._hardware is not None:
+            plan = self._hardware.plan()
         else:
-            plan = _plan(options, elsewhere)
-        _check_ratios(options, plan)
-        if plan.not_run is None:
-            course.known = replace(course.known, is_calibrated=has_calibration(plan))
-        else:
-            course.known = replace(course.known, is_run=False)
-        plan = _plan_as_used(plan, options, course.watcher)
-        if kept is not None:
-            check_same_conditions(kept.conditions, conditions_of(options, plan), options.folder)
-        course.known = replace(course.known, is_busy=plan.load is not None)
-        course.begin(Stage.IMPORT)
-        course.watcher.working("importing TensorFlow", 0, 1)
-        preload()
-        loader = stack.enter_context(Child("loader"))
-        bundle = scratch / "bundle"
-        bundle.mkdir()
-        if connected is not None:
-            # What it does then is of no use.
-            connected.when_lost(partial(loader.interrupt, FailureCause.CRASHED))
-        try:
-            subject = _traced(options, plan, bundle, loader, course)
-        except ModelError:
-            if connected is not None and connected.lost is not None:
-                raise TestbedError(connected.lost) from None
-            raise
-        if kept is not None:
-            check_same_conditions(kept.traced, traced_conditions(subject), options.folder)
-        onlookers = _Observers(recorder=recording(subject.traced), course=course)
-        if plan.not_run is not None:
-            loader.close()
-            return _by_predicting(
-                subject, assume_costs(subject, elsewhere), RunResults(), onlookers
+            plan = plan_testbed(options.testbed, options.devices)
+        if options.ratios is not None and len(options.ratios) != len(plan.devices):
+            raise AdvisorError(
+                f"--ratios: {len(options.ratios)} ratios for {len(plan.devices)} devices",
+                hint="give one for each device",
             )
-        if subject.traced.python_call is not None:
-            subject = replace(subject, plan=own_process_plan(plan, subject.traced.python_call))
-            course.known = replace(course.known, is_run=False)
-            return _by_own_process(subject, loader, scratch, onlookers)
-        site = None
-        if connected is not None:
-            site = connected.site(scratch, stack)
-            connected.when_lost(lambda why: course.watcher.note(f"warning: {why}"))
-        apparatus = make_testbed_session(subject, loader, bundle, scratch, course.watcher, site)
-        stack.callback(apparatus.close)
-        return _by_running(subject, apparatus, onlookers, kept)
+        if plan.not_run is None:
+            self._progress.learn(is_calibrated=has_calibration(plan))
+        else:
+            self._progress.learn(is_run=False)
+        plan = _plan_as_used(plan, options, self._watcher)
+        if self._earlier is not None:
+            now = conditions_of(options, plan)
+            check_same_conditions(self._earlier.conditions, now, options.folder)
+        self._progress.learn(is_busy=plan.load is not None)
+        return plan
+
+    def _load_and_trace(self, plan: TestbedPlan) -> None:
+        self._progress.begin(Stage.IMPORT)
+        self._watcher.working("importing TensorFlow", 0, 1)
+        preload()
+        self._loader = self._stack.enter_context(Child("loader"))
+        if self._hosts is not None:
+            # What it does then is of no use.
+            self._hosts.when_lost(partial(self._loader.interrupt, FailureCause.CRASHED))
+        try:
+            self._request = self._traced(plan)
+        except ModelError:
+            if self._hosts is not None and self._hosts.lost is not None:
+                raise TestbedError(self._hosts.lost) from None
+            raise
+        if self._earlier is not None:
+            now = traced_conditions(self._request)
+            check_same_conditions(self._earlier.traced, now, self._options.folder)
+        self._recorder = self._recording(self._request.traced)
+
+    def _traced(self, plan: TestbedPlan) -> AnalysisRequest:
+        """Load the model and trace it, also with its batch split and at other batch sizes."""
+        options, loader, watcher, progress = (
+            self._options,
+            self._loader,
+            self._watcher,
+            self._progress,
+        )
+        progress.begin(Stage.LOAD)
+        load_model(options.source, loader, watcher)
+        progress.begin(Stage.TRACE)
+        traced = trace_loaded(options.source, self._bundle, loader, watcher)
+        progress.learn(ops=len(traced.graph))
+        progress.begin(Stage.SPLIT)
+        runs = plan.not_run is None and traced.python_call is None
+        folder = self._bundle if runs else None
+        splits = split_batch(options, len(plan.devices), traced, folder, loader, watcher)
+        growth = None
+        if not options.quick:
+            watcher.working("tracing other batch sizes", 0, 1)
+            growth = growth_of(loader, traced, options.source.time_limit_s)
+        return AnalysisRequest(
+            options=options, plan=plan, traced=traced, splits=splits, growth=growth
+        )
+
+    def _estimate(self) -> AllCosts:
+        """Return the costs of the step: assumed, recorded in its process, or measured."""
+        if self._request.plan.not_run is not None:
+            self._loader.close()
+            return assume_costs(self._request, self._hardware)
+        call = self._request.traced.python_call
+        return self._measure_costs() if call is None else self._record_costs(call)
+
+    def _record_costs(self, python_call: str) -> AllCosts:
+        """Return what the step costs in the process that has loaded it, where it can run."""
+        plan = own_process_plan(self._request.plan, python_call)
+        self._request = request = replace(self._request, plan=plan)
+        self._progress.learn(is_run=False)
+        self._progress.begin(Stage.MEASURE)
+        self._recorder.show(snapshot(request, "measuring costs"))
+        folder = self._scratch / "own-process"
+        recorded = record_in_own_process(request, self._loader, folder, self._watcher)
+        self._loader.close()
+        if recorded is None:
+            return assume_costs(request, None)
+        prices, self._results = recorded
+        return costs_from(request, prices)
+
+    def _measure_costs(self) -> AllCosts:
+        """Return what the step costs on the testbed; a resumed analysis measures nothing anew."""
+        request, site = self._request, None
+        if self._hosts is not None:
+            site = self._hosts.site(self._scratch, self._stack)
+            self._hosts.when_lost(lambda why: self._watcher.note(f"warning: {why}"))
+        self._session = session = make_testbed_session(
+            request, self._loader, self._bundle, self._scratch, self._watcher, site
+        )
+        self._stack.callback(session.close)
+        self._progress.begin(Stage.CALIBRATE)
+        self._recorder.show(snapshot(request, "measuring costs"))
+        if self._earlier is None:
+            self._measured = measure_costs_of_step(request, session, self._progress)
+        else:
+            self._measured = self._earlier.costs
+            session.trial.resume(self._earlier.candidates, self._earlier.joining)
+            restart_testbed(request, session, self._progress)
+        return costs_from_measured(request, self._measured)
+
+    def _propose_and_simulate(self, costs: AllCosts) -> None:
+        """Find the candidates and predict them all; recorded before any of them runs.
+
+        A resumed analysis has the placements that searches found before.
+        """
+        request, options, earlier = self._request, self._options, self._earlier
+        self._progress.begin(Stage.SEARCH)
+        self._recorder.show(snapshot(request, "predicting"))
+        self._watcher.working("searching placements", 0, 1)
+        found = {}
+        if earlier is not None:
+            found = read_searched_placements(options.folder, earlier, request.graph)
+        proposals = propose_all(
+            request.graph,
+            costs,
+            options.families,
+            options.effort,
+            found,
+            request.traced.requested_device_of,
+        )
+        cluster = proposals.prices.cluster
+        self._recorder.placements(request.graph, cluster, [*proposals.of_whole_batch.values()])
+        pair = replace(cluster, devices=cluster.devices[: towers.GROUP])
+        for split in proposals.splits.values():
+            if split.within is not None:
+                self._recorder.placements(request.graph, pair, [split.within])
+        self._progress.begin(Stage.SIMULATE)
+        self._predictions = predict(proposals)
+        for label, predicted in self._predictions.predicted.items():
+            self._recorder.prediction(label, predicted.schedule, predicted.ratio)
+        if earlier is not None:
+            check_candidates_exist(earlier, proposals.placements, options.folder)
+            predictions = self._predictions
+            for label, ratio in earlier.after_runs.items():
+                predictions = with_ratio(predictions, label, ratio)
+            self._change_predictions(predictions)
+
+    def _run(self, session: TestbedSession) -> None:
+        """Run candidates, and correct the predictions of all others by what has run."""
+        earlier, predictions = self._earlier, self._predictions
+        if earlier is None:
+            chosen = candidates_to_run(predictions, self._options)
+            chosen = _without_second_script_run(chosen, self._request, self._watcher)
+            brief = candidate_to_run_briefly(predictions, self._options)
+        else:
+            labels = [label for label in earlier.candidates if label != defaults.BASELINE]
+            chosen = tuple(predictions.proposals.placements[label] for label in labels)
+            brief = None
+        self._progress.learn(**_facts_of_candidates(predictions, chosen, brief))
+        beside = ReferenceTimings() if earlier is None else earlier.beside
+        runs = CandidateRuns(self._options, session, self._progress, self, beside)
+        results = runs.run(chosen, brief, self._request.growing(predictions.proposals.prices))
+        sessions = 1 if earlier is None else earlier.sessions + 1
+        self._results = replace(results, outcomes=self._record_profiles(results), sessions=sessions)
+        self._change_predictions(corrected_predictions(self._predictions, self._results))
+        self._recorder.rounds(self._new_resume_state(session.trial))
+
+    def show(self, doing: str, results: RunResults) -> None:
+        """Show how far the runs are."""
+        self._recorder.show(snapshot(self._request, doing, self._predictions, results))
+
+    def refine(self, results: RunResults) -> Placement | None:
+        """Return the candidate that joins by what has run, None if none does."""
+        refined = refine(self._predictions, results, self._options.effort)
+        if refined is None:
+            return None
+        self._change_predictions(refined.predictions)
+        return refined.placement
+
+    def advise(self, results: RunResults) -> list[Placement]:
+        """Return what to time at the end that is no candidate."""
+        predictions = corrected_predictions(self._predictions, results)
+        return advice_placements(self._request, predictions, results)
+
+    def _change_predictions(self, predictions: Predictions) -> None:
+        """Take on predictions, and record the candidates and the ratios that are new in them."""
+        proposals, before = predictions.proposals, self._predictions.predicted
+        for label, predicted in predictions.predicted.items():
+            if label not in before:
+                placement = proposals.placements[label]
+                self._recorder.placements(proposals.graph, proposals.prices.cluster, [placement])
+                self._recorder.prediction(label, predicted.schedule, predicted.ratio)
+            if predicted.after_runs is not None and predicted != before.get(label):
+                self._recorder.prediction_after_runs(label, predicted.after_runs)
+        self._predictions = predictions
+
+    def _record_profiles(self, results: RunResults) -> dict[str, CandidateRun]:
+        """Record raw profiles; return what came of each candidate, with where they are."""
+        outcomes = dict(results.outcomes)
+        for label, outcome in results.outcomes.items():
+            if outcome.files is None:
+                continue
+            where = self._recorder.profile(label, outcome.files)
+            if outcome.measured is not None:
+                measured = replace(outcome.measured, profile_run=where)
+                outcomes[label] = replace(outcome, measured=measured)
+        return outcomes
+
+    def _new_resume_state(self, trial: Benchmark) -> ResumeState:
+        """Return what another session needs to go on from this one."""
+        predicted = self._predictions.predicted
+        after_runs = {label: predicted[label].after_runs for label in trial.entries}
+        return ResumeState(
+            conditions=conditions_of(self._options, self._request.plan),
+            traced=traced_conditions(self._request),
+            sessions=self._results.sessions,
+            joining=trial.joining,
+            costs=self._measured,
+            candidates={label: entry.so_far() for label, entry in trial.entries.items()},
+            beside=self._results.beside,
+            after_runs={label: ratio for label, ratio in after_runs.items() if ratio is not None},
+        )
+
+    def _conclude(self) -> Analysis:
+        """Put everything together, and record it."""
+        request, predictions, options = self._request, self._predictions, self._options
+        self._progress.begin(Stage.CONCLUDE)
+        self._watcher.working("looking for what would change the verdict", 0, 1)
+        candidates = candidates_of(predictions, self._results)
+        self._recorder.graph(request.graph)
+        sweep = None
+        if not options.quick:
+            growing = request.growing(predictions.proposals.prices)
+            sweep = break_even_of(predictions, candidates, growing, options.effort)
+        analysis = assemble(
+            request,
+            predictions,
+            self._results,
+            candidates,
+            bound_of(predictions),
+            sweep,
+            _rerun_estimate(request, predictions, self._progress),
+        )
+        self._recorder.show(analysis)
+        return analysis
 
 
 def _resume_state(options: AnalyzeOptions) -> ResumeState | None:
@@ -180,21 +413,6 @@ def _resume_state(options: AnalyzeOptions) -> ResumeState | None:
             hint=f"leave out --hardware, --testbed none, {NO_RUN} and {QUICK}",
         )
     return read_resume_state(options.folder)
-
-
-def _plan(options: AnalyzeOptions, elsewhere: TargetHardware | None) -> TestbedPlan:
-    """Return where candidates can run, or why they cannot."""
-    if elsewhere is not None:
-        return elsewhere.plan()
-    return plan_testbed(options.testbed, options.devices)
-
-
-def _check_ratios(options: AnalyzeOptions, plan: TestbedPlan) -> None:
-    if options.ratios is not None and len(options.ratios) != len(plan.devices):
-        raise AdvisorError(
-            f"--ratios: {len(options.ratios)} ratios for {len(plan.devices)} devices",
-            hint="give one for each device",
-        )
 
 
 def _plan_as_used(
@@ -218,277 +436,56 @@ def _plan_as_used(
     return with_load(plan, watcher.note)
 
 
-def _traced(
-    options: AnalyzeOptions,
-    plan: TestbedPlan,
-    bundle: Path,
-    loader: Child,
-    course: AnalysisProgress,
-) -> AnalysisRequest:
-    """Load and trace the model, as it is and with its batch split."""
-    course.begin(Stage.LOAD)
-    load_model(options.source, loader, course.watcher)
-    course.begin(Stage.TRACE)
-    traced = trace_loaded(options.source, bundle, loader, course.watcher)
-    course.known = replace(course.known, ops=len(traced.graph))
-    course.begin(Stage.SPLIT)
-    folder = bundle if plan.not_run is None and traced.python_call is None else None
-    splits = split_batch(options, len(plan.devices), traced, folder, loader, course.watcher)
-    growth = None
-    if not options.quick:
-        course.watcher.working("tracing other batch sizes", 0, 1)
-        growth = growth_of(loader, traced, options.source.time_limit_s)
-    return AnalysisRequest(options=options, plan=plan, traced=traced, splits=splits, growth=growth)
-
-
-def _by_own_process(
-    subject: AnalysisRequest, loader: Child, scratch: Path, onlookers: _Observers
-) -> Analysis:
-    """Analyse the subject by what it costs in the process that has loaded it, where it can run."""
-    onlookers.course.begin(Stage.MEASURE)
-    onlookers.recorder.show(snapshot(subject, "measuring costs"))
-    recorded = record_in_own_process(
-        subject, loader, scratch / "own-process", onlookers.course.watcher
-    )
-    loader.close()
-    if recorded is None:
-        return _by_predicting(subject, assume_costs(subject, None), RunResults(), onlookers)
-    prices, results = recorded
-    return _by_predicting(subject, costs_from(subject, prices), results, onlookers)
-
-
-def _by_predicting(
-    subject: AnalysisRequest, priced: AllCosts, results: RunResults, onlookers: _Observers
-) -> Analysis:
-    """Analyse the subject by its prices; no candidate runs."""
-    onlookers.course.begin(Stage.SEARCH)
-    onlookers.recorder.show(snapshot(subject, "predicting"))
-    return _conclude(subject, _predictions(subject, priced, onlookers), results, onlookers)
-
-
-def _by_running(
-    subject: AnalysisRequest,
-    apparatus: TestbedSession,
-    onlookers: _Observers,
-    kept: ResumeState | None,
-) -> Analysis:
-    """Analyse the subject by measured costs, and run what is predicted from them.
-
-    What was ``kept`` is gone on from: costs, what is predicted from them, who runs, and rounds.
-    """
-    recorder, course = onlookers.recorder, onlookers.course
-    course.begin(Stage.CALIBRATE)
-    recorder.show(snapshot(subject, "measuring costs"))
-    if kept is None:
-        costs = measure_costs_of_step(subject, apparatus, course)
-    else:
-        costs = kept.costs
-        apparatus.trial.resume(kept.candidates, kept.joining)
-        restart_testbed(subject, apparatus, course)
-    priced = costs_from_measured(subject, costs)
-    forecast = _predictions(subject, priced, onlookers, kept)
-
-    def show(doing: str, results: RunResults) -> None:
-        recorder.show(snapshot(subject, doing, forecast, results))
-
-    def look(results: RunResults) -> Placement | None:
-        nonlocal forecast
-        refined = refine(forecast, results, subject.options.effort)
-        if refined is None:
-            return None
-        _record_changes(forecast, refined.forecast, recorder)
-        forecast = refined.forecast
-        return refined.placement
-
-    def advise(results: RunResults) -> list[Placement]:
-        return advice_placements(subject, corrected_predictions(forecast, results), results)
-
-    if kept is None:
-        chosen = _without_second_script_run(
-            candidates_to_run(forecast, subject.options), subject, course
-        )
-        brief = candidate_to_run_briefly(forecast, subject.options)
-    else:
-        placements = forecast.proposals.placements
-        chosen = tuple(placements[label] for label in kept.candidates if label != defaults.BASELINE)
-        brief = None
-    course.known = _facts_with_candidates(course.known, forecast, chosen, brief)
-    growing = subject.growing(priced.prices)
-    beside = ReferenceTimings() if kept is None else kept.beside
-    results = run(subject, chosen, brief, apparatus, course, show, look, advise, growing, beside)
-    results = replace(results, sessions=1 if kept is None else kept.sessions + 1)
-    results = _record_profiles(results, recorder)
-    last = corrected_predictions(forecast, results)
-    _record_changes(forecast, last, recorder)
-    recorder.rounds(_new_resume_state(subject, costs, apparatus, last, results))
-    return _conclude(subject, last, results, onlookers)
-
-
-def _new_resume_state(
-    subject: AnalysisRequest,
-    costs: MeasuredCosts,
-    apparatus: TestbedSession,
-    forecast: Predictions,
-    results: RunResults,
-) -> ResumeState:
-    """Return what another session needs to go on from this one."""
-    trial = apparatus.trial
-    after_runs = {label: forecast.predicted[label].after_runs for label in trial.entries}
-    return ResumeState(
-        conditions=conditions_of(subject.options, subject.plan),
-        traced=traced_conditions(subject),
-        sessions=results.sessions,
-        joining=trial.joining,
-        costs=costs,
-        candidates={label: entry.so_far() for label, entry in trial.entries.items()},
-        beside=results.beside,
-        after_runs={label: ratio for label, ratio in after_runs.items() if ratio is not None},
-    )
-
-
-def _facts_with_candidates(
-    known: ProgressFacts,
-    forecast: Predictions,
-    chosen: tuple[Placement, ...],
-    brief: Placement | None,
-) -> ProgressFacts:
-    """Return what is known once it is known what runs beside the baseline."""
+def _facts_of_candidates(
+    predictions: Predictions, chosen: tuple[Placement, ...], brief: Placement | None
+) -> dict[str, Any]:
+    """Return the facts for `AnalysisProgress` once it is known what runs beside the baseline."""
     labels = (defaults.BASELINE, *(placement.label for placement in chosen))
-    step_ns = {label: of.schedule.step_ns for label, of in forecast.predicted.items()}
-    return replace(
-        known,
-        steps_ns=tuple(step_ns[label] for label in labels),
-        brief_ns=None if brief is None else step_ns[brief.label],
-    )
+    step_ns = {label: of.schedule.step_ns for label, of in predictions.predicted.items()}
+    return {
+        "steps_ns": tuple(step_ns[label] for label in labels),
+        "brief_ns": None if brief is None else step_ns[brief.label],
+    }
 
 
 def _rerun_estimate(
-    subject: AnalysisRequest, forecast: Predictions, course: AnalysisProgress
+    request: AnalysisRequest, predictions: Predictions, progress: AnalysisProgress
 ) -> RerunEstimate | None:
     """Return what the next run would take: more of the same, or without what kept this one short.
 
     None if there is none that would tell more.
     """
-    options, plan = subject.options, subject.plan
+    options, plan = request.options, request.plan
     if plan.not_run is None:
-        known = replace(course.known, is_calibrated=True, is_resumed=True, brief_ns=None)
-        return course.again(known, None)
+        known = replace(progress.known, is_calibrated=True, is_resumed=True, brief_ns=None)
+        return progress.again(known, None)
     if not plan.is_declined and not options.quick:
         return None
-    chosen, brief = (
-        candidates_to_run(forecast, options),
-        candidate_to_run_briefly(forecast, options),
-    )
-    is_run = plan.is_declined and subject.traced.python_call is None
-    known = replace(course.known, is_run=is_run)
-    known = _facts_with_candidates(known, forecast, chosen, brief)
+    chosen = candidates_to_run(predictions, options)
+    brief = candidate_to_run_briefly(predictions, options)
+    is_run = plan.is_declined and request.traced.python_call is None
+    facts = _facts_of_candidates(predictions, chosen, brief)
+    known = replace(progress.known, is_run=is_run, **facts)
     if options.quick:
         splits = initial_facts(replace(options, quick=False)).splits
         known = replace(known, splits=splits, effort=max(known.effort, defaults.EFFORT))
-    return course.again(known, QUICK if options.quick else NO_RUN)
+    return progress.again(known, QUICK if options.quick else NO_RUN)
 
 
 def _without_second_script_run(
-    chosen: tuple[Placement, ...], subject: AnalysisRequest, course: AnalysisProgress
+    chosen: tuple[Placement, ...], request: AnalysisRequest, watcher: ProgressReporter
 ) -> tuple[Placement, ...]:
     """Return the candidates without `mirrored`, if a script would have to run for it once more.
 
     Unless another run finds its step, and the script has a strategy, or that candidate is named.
     """
-    captured = subject.traced.captured
-    is_asked = MIRRORED in (subject.options.candidates or ())
+    captured = request.traced.captured
+    is_asked = MIRRORED in (request.options.candidates or ())
     if captured is None or (captured.repeat and (captured.is_replica or is_asked)):
         return chosen
     if any(placement.family == MIRRORED for placement in chosen):
         why = f"no second run of the script would find {captured.call}"
         if captured.repeat:
             why = f"the script would run once more for it (--candidates {MIRRORED})"
-        course.watcher.note(f"{MIRRORED} is predicted, and does not run: {why}")
+        watcher.note(f"{MIRRORED} is predicted, and does not run: {why}")
     return tuple(placement for placement in chosen if placement.family != MIRRORED)
-
-
-def _predictions(
-    subject: AnalysisRequest,
-    priced: AllCosts,
-    onlookers: _Observers,
-    kept: ResumeState | None = None,
-) -> Predictions:
-    """Find the candidates, predict them all, and have it kept before any of them runs.
-
-    What was ``kept`` stays: what searches had found, and what was predicted of those that joined.
-    """
-    recorder, options, course = onlookers.recorder, subject.options, onlookers.course
-    course.begin(Stage.SEARCH)
-    course.watcher.working("searching placements", 0, 1)
-    found = {} if kept is None else read_searched_placements(options.folder, kept, subject.graph)
-    proposals = propose_all(
-        subject.graph,
-        priced,
-        options.families,
-        options.effort,
-        found,
-        subject.traced.requested_device_of,
-    )
-    cluster = proposals.prices.cluster
-    recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
-    pair = replace(cluster, devices=cluster.devices[: towers.GROUP])
-    for split in proposals.splits.values():
-        if split.within is not None:
-            recorder.placements(subject.graph, pair, [split.within])
-    course.begin(Stage.SIMULATE)
-    forecast = predict(proposals)
-    for label, predicted in forecast.predicted.items():
-        recorder.prediction(label, predicted.schedule, predicted.ratio)
-    if kept is None:
-        return forecast
-    check_candidates_exist(kept, proposals.placements, options.folder)
-    for label, ratio in kept.after_runs.items():
-        recorder.prediction_after_runs(label, ratio)
-        forecast = with_ratio(forecast, label, ratio)
-    return forecast
-
-
-def _record_changes(before: Predictions, after: Predictions, recorder: AnalysisRecorder) -> None:
-    """Have candidates kept that are new, and what is predicted anew."""
-    proposals = after.proposals
-    for label, predicted in after.predicted.items():
-        known = before.predicted.get(label)
-        if known is None:
-            placement = proposals.placements[label]
-            recorder.placements(proposals.graph, proposals.prices.cluster, [placement])
-            recorder.prediction(label, predicted.schedule, predicted.ratio)
-        if predicted.after_runs is not None and predicted != known:
-            recorder.prediction_after_runs(label, predicted.after_runs)
-
-
-def _record_profiles(results: RunResults, recorder: AnalysisRecorder) -> RunResults:
-    """Have raw profiles kept; return the results with where they are."""
-    outcomes = dict(results.outcomes)
-    for label, outcome in results.outcomes.items():
-        if outcome.files is None:
-            continue
-        where = recorder.profile(label, outcome.files)
-        if outcome.measured is not None:
-            measured = replace(outcome.measured, profile_run=where)
-            outcomes[label] = replace(outcome, measured=measured)
-    return replace(results, outcomes=outcomes)
-
-
-def _conclude(
-    subject: AnalysisRequest, forecast: Predictions, results: RunResults, onlookers: _Observers
-) -> Analysis:
-    """Put everything together, and have it kept."""
-    recorder, options = onlookers.recorder, subject.options
-    onlookers.course.begin(Stage.CONCLUDE)
-    onlookers.course.watcher.working("looking for what would change the verdict", 0, 1)
-    candidates = candidates_of(forecast, results)
-    bound = bound_of(forecast)
-    recorder.graph(subject.graph)
-    sweep = None
-    if not options.quick:
-        growing = subject.growing(forecast.proposals.prices)
-        sweep = break_even_of(forecast, candidates, growing, options.effort)
-    again = _rerun_estimate(subject, forecast, onlookers.course)
-    analysis = assemble(subject, forecast, results, candidates, bound, sweep, again)
-    recorder.show(analysis)
-    return analysis

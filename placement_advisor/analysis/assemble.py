@@ -13,11 +13,11 @@ from placement_advisor.analysis.analysis_result import (
     Candidate,
     CapturedStep,
     HowToSplit,
-    ModelSummary,
+    Model,
     Recommendation,
     TestbedSummary,
 )
-from placement_advisor.analysis.findings.evidence import Evidence, gather_evidence
+from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import find_all, placements_to_time
 from placement_advisor.analysis.instructions import (
     how_to_mirror,
@@ -43,7 +43,7 @@ from placement_advisor.simulator.step_growth import GrowingStep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.analysis_result import Bound
+    from placement_advisor.analysis.analysis_result import UncertainBound
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.analysis.verdict import RerunEstimate
@@ -58,88 +58,90 @@ _MADE_UP = re.compile(r"(functional|sequential|model)(_\d+)?")
 
 
 def snapshot(
-    subject: AnalysisRequest,
+    request: AnalysisRequest,
     doing: str,
-    forecast: Predictions | None = None,
+    predictions: Predictions | None = None,
     results: RunResults | None = None,
 ) -> AnalysisSnapshot:
     """Return what there is to show while an analysis is ``doing`` something.
 
-    ``forecast`` is None before costs are known, ``results`` before candidates run.
+    ``predictions`` is None before costs are known, ``results`` before candidates run.
     """
     return AnalysisSnapshot(
         doing=doing,
-        model=_model(subject),
-        testbed=_testbed(subject, forecast) if forecast else None,
-        candidates=candidates_of(forecast, results or RunResults()) if forecast else (),
+        title=_title(request),
+        model=_model(request),
+        testbed=_testbed(request, predictions) if predictions else None,
+        candidates=candidates_of(predictions, results or RunResults()) if predictions else (),
     )
 
 
-def candidates_of(forecast: Predictions, results: RunResults) -> tuple[Candidate, ...]:
+def candidates_of(predictions: Predictions, results: RunResults) -> tuple[Candidate, ...]:
     """Return the candidates with what is predicted and what was measured of each."""
     return tuple(
         _not_applicable(name, answer)
         if isinstance(answer, NotApplicable)
-        else _candidate(name, answer, forecast, results)
-        for name, answer in forecast.proposals.answers.items()
+        else _candidate(name, answer, predictions, results)
+        for name, answer in predictions.proposals.answers.items()
     )
 
 
 def answer_of(
-    subject: AnalysisRequest,
-    forecast: Predictions,
+    request: AnalysisRequest,
+    predictions: Predictions,
     results: RunResults,
     candidates: tuple[Candidate, ...],
-    bound: Bound,
+    bound: UncertainBound,
     again: RerunEstimate | None = None,
 ) -> Recommendation:
     """Return the answer that these candidates give; see `recommend` for ``again``."""
     as_is = results.beside.as_is_ns or None
     return recommend(
         candidates,
-        _testbed(subject, forecast),
+        _testbed(request, predictions),
         as_is,
         bound,
         again,
-        calls_python=subject.traced.python_call is not None,
+        calls_python=request.traced.python_call is not None,
     )
 
 
 def advice_placements(
-    subject: AnalysisRequest, forecast: Predictions, results: RunResults
+    request: AnalysisRequest, predictions: Predictions, results: RunResults
 ) -> list[Placement]:
     """Return what to time so that savings of moves in a split are known (`what_to_time`)."""
-    candidates = candidates_of(forecast, results)
+    candidates = candidates_of(predictions, results)
     as_is = results.beside.as_is_ns or None
-    answer = recommend(candidates, _testbed(subject, forecast), as_is)
-    return placements_to_time(_evidence(subject, forecast, results, candidates, answer, None))
+    answer = recommend(candidates, _testbed(request, predictions), as_is)
+    return placements_to_time(_evidence(request, predictions, results, candidates, answer, None))
 
 
 def assemble(
-    subject: AnalysisRequest,
-    forecast: Predictions,
+    request: AnalysisRequest,
+    predictions: Predictions,
     results: RunResults,
     candidates: tuple[Candidate, ...],
-    bound: Bound,
+    bound: UncertainBound,
     break_even: BreakEven | None,
     again: RerunEstimate | None,
 ) -> Analysis:
     """Return the analysis, but for the time that it took; see `recommend` for ``again``."""
-    recommendation = answer_of(subject, forecast, results, candidates, bound, again)
-    evidence = _evidence(subject, forecast, results, candidates, recommendation, break_even)
+    recommendation = answer_of(request, predictions, results, candidates, bound, again)
+    evidence = _evidence(request, predictions, results, candidates, recommendation, break_even)
     return Analysis(
         advisor_version=__version__,
-        tensorflow_version=subject.traced.tensorflow_version,
-        options=subject.options,
-        model=_model(subject),
-        testbed=_testbed(subject, forecast),
+        tensorflow_version=request.traced.tensorflow_version,
+        options=request.options,
+        title=_title(request),
+        model=_model(request),
+        testbed=_testbed(request, predictions),
         as_is=results.beside.as_is_ns or None,
         candidates=candidates,
         recommendation=recommendation,
         findings=find_all(evidence),
         warnings=(
-            *subject.plan.warnings,
-            *forecast.proposals.prices.notes,
+            *request.plan.warnings,
+            *predictions.proposals.prices.notes,
             *results.warnings,
             *_failures_in_words(candidates),
             *_broken_laws_in_words(candidates),
@@ -148,8 +150,8 @@ def assemble(
         bound=bound,
         break_even=break_even,
         input_timing=results.input_timing,
-        how=_how(forecast, recommendation, subject.options.folder),
-        assumed_times=_assumed_times(forecast),
+        how=_how(predictions, recommendation, request.options.folder),
+        assumed_times=_assumed_times(predictions),
         sessions=results.sessions,
     )
 
@@ -159,19 +161,15 @@ def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
         name=name,
         family=answer.family,
         rationale=answer.reason,
-        placement=None,
-        predicted=None,
-        measured=None,
-        comparison=None,
         failure=CandidateFailure(kind=FailureKind.NOT_APPLICABLE, message=answer.reason),
     )
 
 
 def _candidate(
-    name: str, placement: Placement, forecast: Predictions, results: RunResults
+    name: str, placement: Placement, predictions: Predictions, results: RunResults
 ) -> Candidate:
-    predicted, outcome = forecast.predicted[name], results.outcomes.get(name)
-    split, graph = forecast.proposals.splits.get(name), forecast.proposals.graph
+    predicted, outcome = predictions.predicted[name], results.outcomes.get(name)
+    split, graph = predictions.proposals.splits.get(name), predictions.proposals.graph
     return Candidate(
         name=name,
         family=placement.family,
@@ -211,39 +209,41 @@ def title_of(name: str, path: Path) -> str:
     return path.resolve().stem if _MADE_UP.fullmatch(name) else name
 
 
-def _model(subject: AnalysisRequest) -> ModelSummary:
-    graph, traced, plan = subject.graph, subject.traced, subject.plan
-    return ModelSummary(
-        path=subject.options.source.path,
-        name=title_of(traced.name, Path(subject.options.source.path)),
-        mode=traced.mode,
+def _title(request: AnalysisRequest) -> str:
+    return title_of(request.traced.name, Path(request.options.source.path))
+
+
+def _model(request: AnalysisRequest) -> Model:
+    graph, traced, plan = request.graph, request.traced, request.plan
+    captured = traced.captured and CapturedStep(
+        call=traced.captured.call,
+        step=traced.captured.name,
+        is_replica=traced.captured.is_replica,
+        run_command=request.options.run_command(len(plan.devices) if plan.stand_in else None),
+    )
+    return Model(
+        path=request.options.source.path,
+        mode=traced.mode,  # type: ignore[arg-type] # Loaders know no other two.
+        chosen=traced.chosen,
+        captured=captured,
         batch_size=traced.batch_size,
+        batch_is_made_up=traced.is_made_up,
         ops=len(graph),
         edges=len(graph.edges),
         parameter_bytes=graph.parameter_bytes,
         edge_bytes_known_share=graph.edge_bytes_known_share,
-        chosen=traced.chosen,
-        captured=None
-        if traced.captured is None
-        else CapturedStep(
-            call=traced.captured.call,
-            step=traced.captured.name,
-            is_replica=traced.captured.is_replica,
-            run_command=subject.options.run_command(len(plan.devices) if plan.stand_in else None),
-        ),
-        is_made_up=traced.is_made_up,
-        fingerprint=graph.fingerprint,
-        left_out=traced.left_out.told(),
+        graph_fingerprint=graph.fingerprint,
+        left_out=tuple(traced.left_out.told()),
     )
 
 
-def _testbed(subject: AnalysisRequest, forecast: Predictions) -> TestbedSummary:
-    plan = subject.plan
+def _testbed(request: AnalysisRequest, predictions: Predictions) -> TestbedSummary:
+    plan = request.plan
     return TestbedSummary(
         kind=plan.kind.value,
         stand_in=plan.stand_in,
         description=plan.description,
-        cluster=forecast.proposals.prices.cluster,
+        cluster=predictions.proposals.prices.cluster,
         fingerprint=testbed_fingerprint(plan),
         not_run=plan.not_run,
         host_of={name: host.name for host in plan.hosts for name in host.device_names},
@@ -252,19 +252,19 @@ def _testbed(subject: AnalysisRequest, forecast: Predictions) -> TestbedSummary:
 
 
 def _evidence(
-    subject: AnalysisRequest,
-    forecast: Predictions,
+    request: AnalysisRequest,
+    predictions: Predictions,
     results: RunResults,
     candidates: tuple[Candidate, ...],
     recommendation: Recommendation,
     break_even: BreakEven | None,
 ) -> Evidence:
     """Return what rules may look at."""
-    growing = subject.growing(forecast.proposals.prices)
-    proposals, traced = forecast.proposals, subject.traced
+    growing = request.growing(predictions.proposals.prices)
+    proposals, traced = predictions.proposals, request.traced
     is_to_split = recommendation.verdict in TO_SPLIT
-    return gather_evidence(
-        graph=subject.graph,
+    return Evidence(
+        graph=request.graph,
         cluster=proposals.prices.cluster,
         costs=proposals.prices.costs,
         simulator=proposals.simulator,
@@ -290,17 +290,19 @@ def _evidence(
     )
 
 
-def _assumed_times(forecast: Predictions) -> tuple[AssumedTimes, ...]:
+def _assumed_times(predictions: Predictions) -> tuple[AssumedTimes, ...]:
     """Return what times of ops rest on where no device has shown any."""
-    proposals, prices = forecast.proposals, forecast.proposals.prices
+    proposals, prices = predictions.proposals, predictions.proposals.prices
     if prices.source is not CostSource.ASSUMED:
         return ()
     return times_by_gpu(proposals.graph, prices.costs, prices.cluster)
 
 
-def _how(forecast: Predictions, recommendation: Recommendation, folder: Path) -> HowToSplit | None:
+def _how(
+    predictions: Predictions, recommendation: Recommendation, folder: Path
+) -> HowToSplit | None:
     """Return how to carry out what is recommended, None if no candidate is."""
-    proposals = forecast.proposals
+    proposals = predictions.proposals
     placement = proposals.placements.get(recommendation.candidate or "")
     if placement is None or placement.family in {*WORST_CASE_FAMILIES, AS_WRITTEN}:
         return None

@@ -44,13 +44,7 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine.testbed_plan import (
-    ONE_PROCESS,
-    TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
-)
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
@@ -63,12 +57,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedShare, TracedSplit
+    from placement_advisor.tf.load.model_source import ModelSource
 
     SplitBundle = tuple[TracedSplit, Path]
-    from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 # Judgement: an odd number, so that the median is a round, of which three may be disturbed. How near
@@ -286,11 +280,7 @@ def balance(
         AdvisorError: anything that the user can fix.
     """
     source_kind(Path(source.path))
-    plan = plan_testbed(testbed, devices)
-    if plan.not_run is not None:
-        raise TestbedError(f"nothing to time: {plan.not_run}", hint="see `advisor doctor`")
-    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
-    plan = with_load(plan, watcher.note)
+    plan = plan_here(testbed, devices, open_ports=open_ports, note=watcher.note)
     if memory_bytes is not None:
         plan = _with_memory(plan, memory_bytes)
     with ExitStack() as stack:

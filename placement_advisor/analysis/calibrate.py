@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.hosts import connect
 from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
-from placement_advisor.errors import TestbedError
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.calibration import calibration_fingerprint
-from placement_advisor.machine.testbed_plan import (
-    ONE_PROCESS,
-    TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
-)
+from placement_advisor.machine.testbed_plan import plan_here
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.cost_measurement import calibration_of, calibration_path
 from placement_advisor.testbed.testbed import Testbed
@@ -26,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 
@@ -49,7 +42,7 @@ def calibrate(
         scratch = stack.enter_context(scratch_folder())
         site = None
         if hosts is None:
-            plan = _plan_here(testbed, devices, open_ports, watcher)
+            plan = plan_here(testbed, devices, open_ports=open_ports, note=watcher.note)
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         if hosts is not None:
@@ -79,16 +72,3 @@ def calibrate(
         hosts=plan.hosts,
         link=plan.link,
     )
-
-
-def _plan_here(
-    testbed: TestbedKind | None, devices: int, open_ports: bool, watcher: ProgressReporter
-) -> TestbedPlan:
-    plan = plan_testbed(testbed, devices)
-    if plan.not_run is not None:
-        raise TestbedError(
-            f"nothing to calibrate: {plan.not_run}",
-            hint="`advisor doctor` says what can run here; --hardware needs no calibration",
-        )
-    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
-    return with_load(plan, watcher.note)

@@ -29,7 +29,7 @@ from placement_advisor.analysis.machine_scaling import (
     Scaling,
     SimulatedStep,
 )
-from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all
 from placement_advisor.analysis.runs import RunResults
 from placement_advisor.analysis.scaled_steps import (
@@ -405,7 +405,7 @@ class _Steps:
         proposed = propose(family, cluster.devices, ALL_DEVICES)
         if isinstance(proposed, NotApplicable):
             return proposed
-        simulator = simulator_of(proposed, cluster, rings, 1.0)
+        simulator = simulator_of(proposed, cluster, rings)
         device = simulator.devices_of(proposed.placement)
         outline, most = simulator.outline(device), max(self._traces.shares)
         held = StepMemory.of_graph(outline, proposed.split.graph, most, cluster.devices)
@@ -469,7 +469,7 @@ def compare_hardware(
         within.update(min(count, of_host) for count in counts)
     # One host is what `advisor analyze` takes.
     answered = {c for m in machines if not m.levels for c in m.device_counts()[1:]}
-    options = _analyze_options(source)
+    options = AnalyzeOptions(source=source)
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -501,15 +501,15 @@ def compare_hardware(
             for count in [] if machine.levels else machine.device_counts()[1:]:
                 watcher.working(f"searching placements on {count} devices", done, len(machines))
                 host = machine.host.with_devices(machine.host.device_names()[:count])
-                elsewhere = TargetHardware(label=machine.label, cluster=host, recorded=None)
-                subject = AnalysisRequest(
+                target = TargetHardware(label=machine.label, cluster=host, recorded=None)
+                request = AnalysisRequest(
                     options=options,
-                    plan=elsewhere.plan(),
+                    plan=target.plan(),
                     traced=traced,
                     splits=splits_to_place[count],
                     growth=None,
                 )
-                found = with_answer(found, subject, elsewhere)
+                found = with_answer(found, request, target)
             scaled.append(found)
     finally:
         gc.enable()
@@ -522,43 +522,22 @@ def compare_hardware(
     )
 
 
-def _analyze_options(source: ModelSource) -> AnalyzeOptions:
-    """Return what `advisor analyze --hardware` is asked where no option is given."""
-    return AnalyzeOptions(
-        source=source,
-        devices=defaults.DEVICES,
-        hardware=None,
-        costs=None,
-        testbed=None,
-        candidates=None,
-        ratios=None,
-        effort=effort_of(None, 0, quick=False),
-        steps=defaults.STEPS,
-        rounds=None,
-        refine=defaults.REFINE,
-        run=True,
-        quick=False,
-        open_ports=False,
-        output=None,
-    )
-
-
 def with_answer(
-    found: MachineScaling, subject: AnalysisRequest, elsewhere: TargetHardware
+    found: MachineScaling, request: AnalysisRequest, target: TargetHardware
 ) -> MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
-    options, cluster = subject.options, elsewhere.cluster
-    priced = assume_costs(subject, elsewhere)
-    own = subject.traced.requested_device_of
+    options, cluster = request.options, target.cluster
+    all_costs = assume_costs(request, target)
+    own = request.traced.requested_device_of
     proposals = propose_all(
-        subject.graph, priced, options.families, options.effort, requested_device_of=own
+        request.graph, all_costs, options.families, options.effort, requested_device_of=own
     )
-    forecast = predict(proposals)
-    candidates = candidates_of(forecast, RunResults())
-    answer = answer_of(subject, forecast, RunResults(), candidates, bound_of(forecast))
+    predictions = predict(proposals)
+    candidates = candidates_of(predictions, RunResults())
+    answer = answer_of(request, predictions, RunResults(), candidates, bound_of(predictions))
     split = next((c for c in candidates if c.name == answer.candidate), None)
     devices, samples = len(cluster.devices), found.alone[0].samples
-    row = None if split is None else _scaled_step(forecast, split, devices, samples)
+    row = None if split is None else _scaled_step(predictions, split, devices, samples)
     # Fewer devices may do better.
     fewer = [step for step in found.best(Scaling.STRONG) if step.devices > 1][-1:]
     if fewer and (row is None or fewer[0].step_ns < row.step_ns):
@@ -568,13 +547,13 @@ def with_answer(
 
 
 def _scaled_step(
-    forecast: Predictions, split: Candidate, devices: int, samples: int
+    predictions: Predictions, split: Candidate, devices: int, samples: int
 ) -> ScaledStep | None:
     """Return a candidate as a step on so many devices, None if it was not predicted."""
-    alone = forecast.predicted[defaults.BASELINE]
+    alone = predictions.predicted[defaults.BASELINE]
     if split.placement is None or split.predicted is None:
         return None
-    proposals, placement = forecast.proposals, split.placement
+    proposals, placement = predictions.proposals, split.placement
     cluster, of_split = proposals.prices.cluster, proposals.splits.get(split.name)
     simulator = proposals.simulator if of_split is None else of_split.simulator
     bare = cluster.scaled(copies=1, launches=0)

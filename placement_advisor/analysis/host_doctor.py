@@ -22,7 +22,6 @@ from placement_advisor.machine.machine_checks import (
     State,
     load_check,
     memory_check,
-    several,
 )
 from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
@@ -34,7 +33,7 @@ from placement_advisor.remote_hosts.host_facts import check_versions
 from placement_advisor.remote_hosts.remote_host import RemoteHost, way_to
 from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
-from placement_advisor.units import NS_PER_S, format_ns
+from placement_advisor.units import NS_PER_S, counted, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,16 +281,6 @@ _HOSTS_OF_A_WAY = 2
 NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
 
 
-def host_checks(host: HostExamined, link: HostLink) -> tuple[Check, ...]:
-    """Return the findings about one host, in a fixed order."""
-    return tuple(_checks_of_host(host, link))
-
-
-def between_checks(found: HostsExamined) -> tuple[Check, ...]:
-    """Return the findings about what lies between hosts."""
-    return tuple(_checks_between(found))
-
-
 def all_checks(found: HostsExamined) -> tuple[Check, ...]:
     """Return all findings."""
     per_host = [check for host in found.hosts for check in host_checks(host, found.link)]
@@ -305,12 +294,13 @@ def next_step(found: HostsExamined) -> str:
     return actions[0] if actions else "repair what is a problem" if blocking else NEXT_STEP
 
 
-def _checks_of_host(host: HostExamined, link: HostLink) -> Iterator[Check]:
+def host_checks(host: HostExamined, link: HostLink) -> Iterator[Check]:
+    """Yield the findings about one host, in a fixed order."""
     if host.answered_ns is None:
         yield _failed_check("reached", host.problem)
         return
     finding = f"in {format_ns(host.answered_ns)}, by `{host.way}`"
-    yield Check(name="reached", state=State.OK, finding=finding)
+    yield _ok("reached", finding)
     try:
         check_versions(host.request.name, host.versions)
     except AdvisorError as error:
@@ -332,103 +322,83 @@ def _checks_of_host(host: HostExamined, link: HostLink) -> Iterator[Check]:
 
 
 def _failed_check(name: str, problem: AdvisorError | None) -> Check:
-    message, hint = ("it did not answer", None) if problem is None else _message_and_hint(problem)
-    return Check(name=name, state=State.PROBLEM, finding=message, action=hint, blocks=True)
+    if problem is None:
+        return _problem(name, "it did not answer", None)
+    return _problem(name, problem.message, problem.hint)
 
 
-def _message_and_hint(problem: AdvisorError) -> tuple[str, str | None]:
-    return problem.message, problem.hint
+def _ok(name: str, finding: str) -> Check:
+    return Check(name=name, state=State.OK, finding=finding)
+
+
+def _note(name: str, finding: str, action: str | None = None) -> Check:
+    return Check(name=name, state=State.NOTE, finding=finding, action=action)
+
+
+def _problem(name: str, finding: str, action: str | None) -> Check:
+    return Check(name=name, state=State.PROBLEM, finding=finding, action=action, blocks=True)
 
 
 def _version_check(facts: HostFacts) -> Check:
     finding = f"advisor {facts.advisor_version}, TensorFlow {facts.tensorflow_version}, as here"
+    finding += f"; Python {facts.python_version}"
     own = platform.python_version()
-    same = facts.python_version == own
-    return Check(
-        name="versions",
-        state=State.OK if same else State.NOTE,
-        finding=f"{finding}; Python {facts.python_version}" + ("" if same else f", here {own}"),
-    )
+    if facts.python_version == own:
+        return _ok("versions", finding)
+    return _note("versions", f"{finding}, here {own}")
 
 
 def _device_check(facts: HostFacts, devices: int) -> Check:
-    asked = f"{several(devices, 'device')}, one each"
+    asked = f"{counted(devices, 'device')}, one each"
     if facts.visible_gpus:
         name = common_name(facts.gpus)
         called = "" if name is None else f" ({name})"
-        return Check(
-            name="devices",
-            state=State.NOTE,
-            finding=f"{several(facts.visible_gpus, 'GPU')}{called} for {asked}: untried, no "
-            "analysis over hosts has run on GPUs so far",
-        )
+        gpus = counted(facts.visible_gpus, "GPU")
+        untried = "untried, no analysis over hosts has run on GPUs so far"
+        return _note("devices", f"{gpus}{called} for {asked}: {untried}")
     usable = len(facts.cores)
-    finding = f"{several(usable, 'core')} for {asked}"
+    finding = f"{counted(usable, 'core')} for {asked}"
     if devices <= usable:
-        return Check(name="devices", state=State.OK, finding=finding)
-    return Check(
-        name="devices",
-        state=State.PROBLEM,
-        finding=finding,
-        action=f"ask for {usable} of that host, or give its service more cores",
-        blocks=True,
-    )
+        return _ok("devices", finding)
+    action = f"ask for {usable} of that host, or give its service more cores"
+    return _problem("devices", finding, action)
 
 
 def _clock_check(host: HostExamined, link: HostLink) -> Check:
     clock = host.clock
     if clock is None:
-        return Check(
-            name="clock",
-            state=State.NOTE,
-            finding="was set while it was read",
-            action="profiles over hosts need clocks that only run: see what sets it",
-        )
+        action = "profiles over hosts need clocks that only run: see what sets it"
+        return _note("clock", "was set while it was read", action)
     offset_ns = clock.offset_ns
     side = "ahead of this machine's" if offset_ns >= 0 else "behind this machine's"
     finding = f"{format_ns(abs(offset_ns))} {side}, ± {format_ns(clock.uncertainty_ns)}"
     if abs(offset_ns) < _MOST_APART_NS or link is HostLink.DIRECT:
-        return Check(name="clock", state=State.OK, finding=finding)
-    return Check(
-        name="clock",
-        state=State.PROBLEM,
-        finding=f"{finding}: certificates of one host are not good on the other",
-        action="set the time of day, as by NTP",
-        blocks=True,
-    )
+        return _ok("clock", finding)
+    finding += ": certificates of one host are not good on the other"
+    return _problem("clock", finding, "set the time of day, as by NTP")
 
 
 def _address_check(host: HostExamined, place: NetworkPlace, link: HostLink) -> Check:
     if place.interface is not None:
         mtu = "" if place.mtu_bytes is None else f", MTU {place.mtu_bytes:,} bytes"
-        finding = f"{host.address} on {place.interface}{mtu}"
-        return Check(name="address", state=State.OK, finding=finding)
+        return _ok("address", f"{host.address} on {place.interface}{mtu}")
     finding = f"{host.address} is on no interface of that host"
     if host.request.port is not None:
-        return Check(name="address", state=State.NOTE, finding=f"{finding}: something leads there")
-    return Check(
-        name="address",
-        state=State.PROBLEM,
-        finding=f"{finding}, so that nothing can listen there",
-        action=f"name one that it has: {host.request.name}:{host.request.devices}@ADDRESS",
-        blocks=True,
-    )
+        return _note("address", f"{finding}: something leads there")
+    action = f"name one that it has: {host.request.name}:{host.request.devices}@ADDRESS"
+    return _problem("address", f"{finding}, so that nothing can listen there", action)
 
 
 def _network_check(place: NetworkPlace, link: HostLink) -> Check:
     if place.has_private_network:
-        finding = "workers can run in one of their own, out of reach"
-        return Check(name="network", state=State.OK, finding=finding)
-    return Check(
-        name="network",
-        state=State.PROBLEM if link is HostLink.TLS else State.NOTE,
-        finding="no private one can be made for workers",
-        action=f"{ALLOW_NETWORKS}, or, where you trust the network, --link direct",
-        blocks=link is HostLink.TLS,
-    )
+        return _ok("network", "workers can run in one of their own, out of reach")
+    finding = "no private one can be made for workers"
+    action = f"{ALLOW_NETWORKS}, or, where you trust the network, --link direct"
+    return (_problem if link is HostLink.TLS else _note)("network", finding, action)
 
 
-def _checks_between(found: HostsExamined) -> Iterator[Check]:
+def between_checks(found: HostsExamined) -> Iterator[Check]:
+    """Yield the findings about what lies between hosts."""
     known = {host.request: host.facts for host in found.hosts if host.facts is not None}
     try:
         uses_gpus(known)
@@ -448,37 +418,24 @@ def _checks_between(found: HostsExamined) -> Iterator[Check]:
         return
     if len(set(mtu_of.values())) == 1:
         (mtu_bytes,) = set(mtu_of.values())
-        yield Check(name="MTU", state=State.OK, finding=f"{mtu_bytes:,} bytes on all of them")
+        yield _ok("MTU", f"{mtu_bytes:,} bytes on all of them")
         return
     finding = ", ".join(f"{mtu_bytes:,} bytes on {name}" for name, mtu_bytes in mtu_of.items())
-    yield Check(
-        name="MTU",
-        state=State.NOTE,
-        finding=f"{finding}: frames of one may not pass to the other",
-        action="give both interfaces the same one (`ip link set dev NAME mtu BYTES`)",
-    )
+    action = "give both interfaces the same one (`ip link set dev NAME mtu BYTES`)"
+    yield _note("MTU", f"{finding}: frames of one may not pass to the other", action)
 
 
 def _route_check(way: RouteResult, address: str) -> Check:
     name = f"{way.source} → {way.target}"
     small_ns = way.tried.small_ns
     if small_ns is None:
-        return Check(
-            name=name,
-            state=State.PROBLEM,
-            finding=f"{way.target} is not reached at {address}",
-            action="see that no firewall is between, or name another address: "
-            f"{way.target}:1@ADDRESS",
-            blocks=True,
-        )
+        action = f"see that no firewall is between, or name another address: {way.target}:1@ADDRESS"
+        return _problem(name, f"{way.target} is not reached at {address}", action)
     finding = f"a small message and its answer take {format_ns(small_ns)}"
     if way.tried.large_passes:
-        return Check(name=name, state=State.OK, finding=finding)
-    return Check(
-        name=name,
-        state=State.PROBLEM,
-        finding=f"{finding}, but large ones do not arrive",
-        action="a smaller MTU than the interfaces have is on the way: lower theirs "
-        "(`ip link set dev NAME mtu 1400`)",
-        blocks=True,
+        return _ok(name, finding)
+    action = (
+        "a smaller MTU than the interfaces have is on the way: lower theirs "
+        "(`ip link set dev NAME mtu 1400`)"
     )
+    return _problem(name, f"{finding}, but large ones do not arrive", action)

@@ -26,7 +26,7 @@ from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
 from placement_advisor.remote_hosts.services import LOCALHOST, Waiting
 from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
-from placement_advisor.tf.calls import cluster_tasks
+from placement_advisor.tf.calls import native_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -278,22 +278,19 @@ def hosts_from_environment(source: HostSource) -> tuple[HostRequest, ...]:
     Raises:
         AdvisorError: it names none, or what it says cannot be read.
     """
+    resolve: Callable[..., list[str]] = native_step.tf_config_tasks
+    given: object = os.environ.get(_TF_CONFIG)
     if source is HostSource.SLURM:
-        variables = slurm_variables(os.environ)
-        preload()
-        with Child("cluster resolver") as child:
-            answer = child.call(cluster_tasks.slurm_tasks, variables, time_limit_s=_LIMIT_S)
-    else:
-        text = os.environ.get(_TF_CONFIG)
-        if text is None:
-            raise AdvisorError(
-                f"--hosts {source}: {_TF_CONFIG} is not set",
-                hint="TensorFlow's cluster resolver reads it: "
-                '\'{"cluster": {"worker": ["a:2222", "b:2222"]}}\'',
-            )
-        preload()
-        with Child("cluster resolver") as child:
-            answer = child.call(cluster_tasks.tf_config_tasks, text, time_limit_s=_LIMIT_S)
+        resolve, given = native_step.slurm_tasks, slurm_variables(os.environ)
+    elif given is None:
+        raise AdvisorError(
+            f"--hosts {source}: {_TF_CONFIG} is not set",
+            hint="TensorFlow's cluster resolver reads it: "
+            '\'{"cluster": {"worker": ["a:2222", "b:2222"]}}\'',
+        )
+    preload()
+    with Child("cluster resolver") as child:
+        answer = child.call(resolve, given, time_limit_s=_LIMIT_S)
     return requests_of_tasks(source, expect(answer, _resolver_error))
 
 

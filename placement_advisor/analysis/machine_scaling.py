@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.files.contract import Count, Ns, Positive, Text
 from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, Interval
 from placement_advisor.units import NS_PER_S
 
@@ -48,15 +49,19 @@ class Excess(StrEnum):
     UNEXPLAINED = "unexplained"
 
 
-class SimulatedStep(NamedTuple):
-    """A family's step of so many samples on so many devices, and whether these have the memory."""
+@dataclass(frozen=True, slots=True)
+class SimulatedStep:
+    """A step of a family that was simulated."""
 
     scaling: Scaling
-    family: str
-    devices: int
-    samples: int
-    step_ns: int
+    family: Text
+    """Says who holds the variables or layers."""
+    devices: Positive
+    samples: Positive
+    """Of all devices."""
+    step_ns: Ns
     fits: bool
+    """Memory suffices."""
 
 
 class OneDevice(NamedTuple):
@@ -124,25 +129,30 @@ class ScaledStep:
         return None if self.speedup is None or self.excess else self.speedup.median / self.devices
 
 
-class FamilyMemory(NamedTuple):
-    """What a family's step on so many devices holds on the one that holds most.
+@dataclass(frozen=True, slots=True)
+class FamilyMemory:
+    """What a step of a family holds on the device that holds most."""
 
-    Each device has the model's batch. ``largest_batch`` is the most samples for each that fit, None
-    where that is not known.
-    """
+    family: Text
+    """Says who holds the variables."""
+    devices: Positive
+    """Each has the batch of the model."""
+    peak_bytes: Count
+    """On the fullest device."""
+    largest_batch: Count | None
+    """Samples on each device that fit."""
 
-    family: str
-    devices: int
-    peak_bytes: int
-    largest_batch: int | None
 
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """Up to how many devices each doubling brings at least half of what it could."""
 
-class Knee(NamedTuple):
-    """Up to how many devices each doubling pays: as simulated, and at the ends of the ranges."""
-
-    devices: int
-    at_worst: int
-    at_best: int
+    devices: Positive
+    """As simulated."""
+    at_worst: Positive
+    """At low ends of ranges."""
+    at_best: Positive
+    """At the high ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,21 +50,21 @@ class AnalyzeOptions:
     """
 
     source: ModelSource
-    devices: int
-    hardware: str | None
-    costs: Path | None
-    testbed: TestbedKind | None
+    devices: int = defaults.DEVICES
+    hardware: str | None = None
+    costs: Path | None = None
+    testbed: TestbedKind | None = None
     hosts: HostOptions | None = None
-    candidates: tuple[str, ...] | None
-    ratios: tuple[float, ...] | None
-    effort: Effort
-    steps: int
-    rounds: int | None
-    refine: int
-    run: bool
-    quick: bool
-    open_ports: bool
-    output: Path | None
+    candidates: tuple[str, ...] | None = None
+    ratios: tuple[float, ...] | None = None
+    effort: Effort = field(default_factory=partial(Effort, units=defaults.EFFORT))
+    steps: int = defaults.STEPS
+    rounds: int | None = None
+    refine: int = defaults.REFINE
+    run: bool = True
+    quick: bool = False
+    open_ports: bool = False
+    output: Path | None = None
     resume: bool = False
 
     @property

@@ -11,7 +11,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Bound
+from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
 from placement_advisor.candidates import searched, towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
@@ -42,7 +42,6 @@ from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.bound_check import verify
 from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.solvers.step_search import least_step
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.cost.table import CostSource
     from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -61,9 +61,10 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.solvers.effort import Effort
+    from placement_advisor.solvers.lower_bounds import LowerBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +185,7 @@ class Proposals:
 
 def propose_all(
     graph: OpGraph,
-    priced: AllCosts,
+    all_costs: AllCosts,
     families: Sequence[str],
     effort: Effort,
     known: Mapping[str, Placement] = MappingProxyType({}),
@@ -195,7 +196,7 @@ def propose_all(
     Those that searches have found before are ``known``, by label, and taken as they are.
     ``requested_device_of`` has the devices that the user's own scopes ask for.
     """
-    prices = priced.prices
+    prices = all_costs.prices
     simulator = Simulator(graph, prices.costs, prices.cluster)
     own = as_written(graph, requested_device_of, prices.cluster)
     answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster, own)
@@ -205,7 +206,7 @@ def propose_all(
         answers[SEARCHED] = found
     answers.update(known)
     splits: dict[str, SplitCandidate] = {}
-    for of, split in priced.splits.items():
+    for of, split in all_costs.splits.items():
         for family, step in split_candidates(graph, prices, of, split).items():
             if isinstance(step, SplitCandidate):
                 splits[family] = step
@@ -287,27 +288,54 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
     )
 
 
-def bound_of(forecast: Predictions) -> Bound:
-    """Return what no placement can beat, its arguments checked."""
-    proposals = forecast.proposals
+def bound_of(predictions: Predictions) -> UncertainBound:
+    """Return what no placement can beat."""
+    proposals = predictions.proposals
     graph, prices = proposals.graph, proposals.prices
     lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
-    verify(lower, graph, prices.costs, prices.cluster)
-    bound = Bound(
-        lower=lower,
-        single_ns=forecast.predicted[BASELINE].schedule.step_ns,
-        source=prices.source,
-        doubt=prices.doubt,
-        ratio_if_wrong=None,
-    )
+    single_ns = predictions.predicted[BASELINE].schedule.step_ns
+    bound = bound_from(lower, single_ns, prices.source, prices.doubt, None)
     if not bound.proves_single:
         return bound
-    ratio = least_ratio_if_wrong(graph, prices.costs, forecast.sensitivity)
-    return replace(bound, ratio_if_wrong=ratio)
+    ratio = least_ratio_if_wrong(graph, prices.costs, predictions.sensitivity)
+    return bound_from(lower, single_ns, prices.source, prices.doubt, ratio)
+
+
+def bound_from(
+    lower: LowerBound,
+    single_ns: int,
+    source: CostSource,
+    doubt: CostUncertainty,
+    ratio_if_wrong: float | None,
+) -> UncertainBound:
+    """Return what a lower bound says beside the step on one device.
+
+    ``ratio_if_wrong`` is the least that any placement takes of that step if costs are as wrong as
+    they may be, None where it was not looked for.
+    """
+    most = max(0.0, 1 - lower.step_ns / single_ns) if single_ns else 0.0
+    if_wrong = None if ratio_if_wrong is None else max(0.0, 1 - ratio_if_wrong)
+    is_proved = most <= 1 - WORTHWHILE_RATIO
+    return UncertainBound(
+        step_ns=lower.step_ns,
+        split_ns=lower.split_ns,
+        alone_ns=dict(lower.alone_ns),
+        single_ns=single_ns,
+        most_to_gain=most,
+        proves_single=is_proved,
+        most_to_gain_if_wrong=if_wrong,
+        proves_single_if_wrong=is_proved
+        and if_wrong is not None
+        and if_wrong <= 1 - WORTHWHILE_RATIO,
+        costs_from=source.value,
+        reason=lower.reason,
+        graph_file=GRAPH,
+        doubt=doubt,
+    )
 
 
 def break_even_of(
-    forecast: Predictions,
+    predictions: Predictions,
     candidates: Sequence[Candidate],
     growing: GrowingStep | AdvisorError | None,
     effort: Effort,
@@ -317,9 +345,9 @@ def break_even_of(
     ``candidates`` have what was measured, by which predictions are corrected; ``growing`` is the
     step at other batches, or why it is not known there.
     """
-    proposals = forecast.proposals
+    proposals = predictions.proposals
     own, failed = proposals.of_whole_batch, {c.name for c in candidates if c.failure is not None}
-    if BASELINE in failed or forecast.predicted[BASELINE].too_large is not None:
+    if BASELINE in failed or predictions.predicted[BASELINE].too_large is not None:
         return None
     splits = [
         *(

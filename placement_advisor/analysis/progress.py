@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from placement_advisor import defaults
 from placement_advisor.analysis.verdict import RerunEstimate
@@ -288,7 +288,7 @@ class SilentListener(SilentProgress):
 class AnalysisProgress:
     """The stages of one analysis, one after the other, from the first on.
 
-    ``known`` is what is known by now. Whoever learns more puts it there before the next stage.
+    ``known`` is what is known by now.
     """
 
     def __init__(self, watcher: ProgressListener, options: AnalyzeOptions) -> None:
@@ -296,6 +296,10 @@ class AnalysisProgress:
         self.watcher, self.known = watcher, initial_facts(options)
         self._clock = Clock(Stage.IMPORT)
         self._round_s: float | None = None
+
+    def learn(self, **facts: Any) -> None:
+        """Replace some of the facts that are known."""
+        self.known = replace(self.known, **facts)
 
     def begin(self, stage: Stage) -> None:
         """End the stage that is under way and begin another."""

@@ -12,7 +12,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import references
-from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.measurement.measurement import (
     WORTHWHILE_RATIO,
@@ -20,13 +19,12 @@ from placement_advisor.measurement.measurement import (
     FailureKind,
     Verdict,
 )
-from placement_advisor.solvers.bound_arguments import argument_text
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Bound, Candidate
+    from placement_advisor.analysis.analysis_result import Candidate, UncertainBound
     from placement_advisor.measurement.measurement import Comparison, Interval, StepProfile
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 
@@ -163,16 +161,16 @@ def unsure_reason(name: str, ratio: PredictedRatio) -> str:
     )
 
 
-def proof_text(bound: Bound, candidates: Sequence[Candidate]) -> str:
+def proof_text(bound: UncertainBound, candidates: Sequence[Candidate]) -> str:
     """Return what a bound proves of staying single, of which placements, and under which costs.
 
     *Proved* stands alone only where it is under measured costs, and holds even if these are as
     wrong as they may be.
     """
-    costs = bound.source.value
+    costs = bound.costs_from
     if not bound.proves_single_if_wrong:
         proved = f"proved for costs exactly as {costs}"
-    elif bound.source is CostSource.MEASURED:
+    elif costs == "measured":
         proved = "proved"
     else:
         proved = f"proved for {costs} costs"
@@ -184,9 +182,9 @@ def proof_text(bound: Bound, candidates: Sequence[Candidate]) -> str:
     return f"{line})"
 
 
-def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
+def bound_reason(bound: UncertainBound, candidates: Sequence[Candidate]) -> str:
     """Return what no placement can beat, why, and which of the candidates that does not cover."""
-    lower, others = bound.lower, _splits_of_batch(candidates)
+    others = _splits_of_batch(candidates)
     of = _WHOLE if others else "of these ops"
     below = _measured_below(bound, candidates)
     refuted = f", too high: {listed(below)} took less as measured" if below else ""
@@ -195,11 +193,11 @@ def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
         refuted += "; no split refutes what it says of the gain"
     line = (
         f"bound (simulated{refuted}): one device takes {format_ns(bound.single_ns)}, "
-        f"no placement {of} can take less than {format_ns(lower.step_ns)}: at most "
+        f"no placement {of} can take less than {format_ns(bound.step_ns)}: at most "
         f"{format_share(bound.most_to_gain)} to gain"
     )
-    if lower.split_ns <= bound.single_ns:
-        line += f"; {argument_text(lower.arguments[0])}"
+    if bound.split_ns <= bound.single_ns:
+        line += f"; {bound.reason}"
     if bound.most_to_gain_if_wrong is not None:
         held = "that holds" if bound.proves_single_if_wrong else "that is not proved"
         line += (
@@ -212,7 +210,9 @@ def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
     return f"{line}; splits of the batch or of a tensor make other ops"
 
 
-def binds_all(bound: Bound, candidates: Sequence[Candidate], as_is: Sequence[int] | None) -> bool:
+def binds_all(
+    bound: UncertainBound, candidates: Sequence[Candidate], as_is: Sequence[int] | None
+) -> bool:
     """Whether no step that a table of the candidates shows can lie below the bound, or does.
 
     A split of the batch is of other ops, a measured step of other costs, and the unmodified step
@@ -220,10 +220,10 @@ def binds_all(bound: Bound, candidates: Sequence[Candidate], as_is: Sequence[int
     """
     if _splits_of_batch(candidates) or _measured_below(bound, candidates):
         return False
-    return not as_is or median(as_is) >= bound.lower.step_ns
+    return not as_is or median(as_is) >= bound.step_ns
 
 
-def is_refuted(bound: Bound, candidates: Sequence[Candidate]) -> bool:
+def is_refuted(bound: UncertainBound, candidates: Sequence[Candidate]) -> bool:
     """Whether a placement saved more, as measured, than the bound says that any can."""
     least = 1 - bound.most_to_gain
     return any(
@@ -237,14 +237,14 @@ def _splits_of_batch(candidates: Sequence[Candidate]) -> list[str]:
     return [c.name for c in candidates if c.samples is not None]
 
 
-def _measured_below(bound: Bound, candidates: Sequence[Candidate]) -> list[str]:
+def _measured_below(bound: UncertainBound, candidates: Sequence[Candidate]) -> list[str]:
     return [
         c.name
         for c in candidates
         if c.samples is None
         and c.measured is not None
         and c.measured.step_ns
-        and median(c.measured.step_ns) < bound.lower.step_ns
+        and median(c.measured.step_ns) < bound.step_ns
     ]
 
 

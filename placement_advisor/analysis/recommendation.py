@@ -43,7 +43,6 @@ from placement_advisor.analysis.verdict import (
     with_as_is,
 )
 from placement_advisor.candidates import references
-from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, FailureKind
@@ -52,7 +51,7 @@ from placement_advisor.units import format_ns, format_share
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
+    from placement_advisor.analysis.analysis_result import Candidate, TestbedSummary, UncertainBound
     from placement_advisor.analysis.verdict import NextExperiment, RerunEstimate
 
 
@@ -63,7 +62,7 @@ MAX_DECIDING = 3
 def deciding_reasons(
     candidates: Sequence[Candidate],
     split: Candidate | None,
-    bound: Bound | None,
+    bound: UncertainBound | None,
     because: str | None,
     basis: str,
 ) -> tuple[str, ...]:
@@ -74,8 +73,8 @@ def deciding_reasons(
     """
     alone = next((c for c in candidates if c.family == references.SINGLE), None)
 
-    failed = [failure_reason(c) for c in candidates if not _is_not_applicable(c)]
-    unfit = [failure_reason(c) for c in candidates if _is_not_applicable(c)]
+    failed = [failure_reason(c) for c in candidates if not is_not_applicable(c)]
+    unfit = [failure_reason(c) for c in candidates if is_not_applicable(c)]
 
     def told() -> Iterator[str | None]:
         yield because
@@ -85,7 +84,7 @@ def deciding_reasons(
             yield from (_measured_split if basis == "measured" else _simulated_split)(split, alone)
         if bound is not None:
             yield (
-                f"no placement of these ops takes less than {format_ns(bound.lower.step_ns)}; "
+                f"no placement of these ops takes less than {format_ns(bound.step_ns)}; "
                 f"single takes {format_ns(bound.single_ns)} (simulated)"
             )
         if split is None:
@@ -156,10 +155,6 @@ def _compute_text(
     )
 
 
-def _is_not_applicable(candidate: Candidate) -> bool:
-    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
-
-
 # Testbeds whose step times say nothing about a split.
 _UNFIT_TESTBEDS = {
     "logical-cpus": "logical CPUs share their cores and copy by pointer: they show that a "
@@ -178,7 +173,7 @@ def recommend(
     candidates: Sequence[Candidate],
     testbed: TestbedSummary,
     as_is: Sequence[int] | None,
-    bound: Bound | None = None,
+    bound: UncertainBound | None = None,
     again: RerunEstimate | None = None,
     *,
     calls_python: bool = False,
@@ -306,13 +301,13 @@ def _rule_not_run(
     alone: Candidate | None,
     candidates: Sequence[Candidate],
     testbed: TestbedSummary,
-    bound: Bound | None,
+    bound: UncertainBound | None,
     *,
     calls_python: bool,
 ) -> VerdictDecision:
     is_proved = bound is not None and bound.proves_single_if_wrong
     is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
-    is_recorded = bound is not None and bound.source is CostSource.RECORDED
+    is_recorded = bound is not None and bound.costs_from == "recorded"
     settling: NextExperiment = RunElsewhere(is_recorded=is_recorded)
     if is_here:
         settling = WithoutPython() if calls_python else RealRun()

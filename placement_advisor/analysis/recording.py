@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import (
         Analysis,
         Candidate,
-        ModelSummary,
+        Model,
         TestbedSummary,
     )
     from placement_advisor.analysis.options import AnalyzeOptions
@@ -91,9 +91,9 @@ def conditions_of(options: AnalyzeOptions, plan: TestbedPlan) -> dict[str, str]:
     }
 
 
-def traced_conditions(subject: AnalysisRequest) -> dict[str, str]:
+def traced_conditions(request: AnalysisRequest) -> dict[str, str]:
     """Return what has to be the same of what was traced."""
-    return {"batch": str(subject.traced.batch_size), "graph": subject.graph.fingerprint}
+    return {"batch": str(request.traced.batch_size), "graph": request.graph.fingerprint}
 
 
 def check_same_conditions(then: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
@@ -182,7 +182,8 @@ class AnalysisSnapshot:
     """
 
     doing: str
-    model: ModelSummary
+    title: str
+    model: Model
     testbed: TestbedSummary | None
     candidates: tuple[Candidate, ...]
 

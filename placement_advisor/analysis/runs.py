@@ -1,12 +1,12 @@
 """Runs candidates in rounds beside the unmodified step, and chooses what to run next.
 
-`run` times the candidates in turns and then profiles them. Between rounds `refine` corrects the
-predictions by what has run (`Belief`), searches again from there, and adds the candidate that it
-now expects to be fastest. It adds none if a measured candidate is at least as fast, or if the
-gain would not be worth a split.
+`CandidateRuns` times the candidates in turns and then profiles them. Between rounds `refine`
+corrects the predictions by what has run (`PredictionCorrection`), searches again from there, and
+adds the candidate that it now expects to be fastest. It adds none if a measured candidate is at
+least as fast, or if the gain would not be worth a split.
 
-`recorded_here` handles a step that calls Python. Such a step runs only in the process that traced
-it, so it runs there as a whole on one core, and no candidate runs. Ops cost what the profile
+`record_in_own_process` handles a step that calls Python. Such a step runs only in the process that
+traced it, so it runs there as a whole on one core, and no candidate runs. Ops cost what the profile
 shows. A call of Python includes whatever it runs, ops of other graphs too. Step time beyond the
 ops is step start-up, up to the assumed start-up time; the rest is launch overhead. Copies are
 assumed. Left out: machines with GPUs, where nothing is recorded; the work that Python leaves to
@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor import defaults
 from placement_advisor.analysis.predictions import Predictions, prediction_of
@@ -62,11 +62,11 @@ from placement_advisor.testbed.benchmark import (
 from placement_advisor.testbed.cost_measurement import with_launches
 from placement_advisor.testbed.user_step import batch_points, loop_timing
 from placement_advisor.tf.answers import PYTHON_CALLS
-from placement_advisor.tf.calls import as_is, input_timer
+from placement_advisor.tf.calls import native_step
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from placement_advisor.analysis.options import AnalyzeOptions
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from placement_advisor.profile.recorded_ops import RecordedProfile
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter, TimedPlacement
+    from placement_advisor.testbed.benchmark import ProgressReporter, TimedPlacement
     from placement_advisor.testbed.testbed import ProfileFiles
 
 
@@ -153,164 +153,204 @@ class RunResults:
     sessions: int = 0
 
 
-def candidates_to_run(forecast: Predictions, options: AnalyzeOptions) -> tuple[Placement, ...]:
+def candidates_to_run(predictions: Predictions, options: AnalyzeOptions) -> tuple[Placement, ...]:
     """Return the candidates to run beside the baseline: those that were named, else the best.
 
     What does not fit is not run.
     """
     step_ns = {
         label: predicted.schedule.step_ns
-        for label, predicted in forecast.predicted.items()
+        for label, predicted in predictions.predicted.items()
         if predicted.too_large is None
     }
     labels = to_run(step_ns) if options.candidates is None else step_ns
-    placements = forecast.proposals.placements
+    placements = predictions.proposals.placements
     return tuple(placements[label] for label in labels if label != defaults.BASELINE)
 
 
-def candidate_to_run_briefly(forecast: Predictions, options: AnalyzeOptions) -> Placement | None:
+def candidate_to_run_briefly(predictions: Predictions, options: AnalyzeOptions) -> Placement | None:
     """Return what runs for a few rounds at the end, to be understood; None if nothing does.
 
     It is left out where candidates were named, and where it would take too long.
     """
-    predicted = forecast.predicted.get(RUN_BRIEFLY)
+    predicted = predictions.predicted.get(RUN_BRIEFLY)
     if options.candidates is not None or predicted is None or predicted.too_large is not None:
         return None
-    round_ns = predicted.schedule.step_ns + forecast.predicted[defaults.BASELINE].schedule.step_ns
-    takes_s = BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
-    return forecast.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
-
-
-def run(
-    subject: AnalysisRequest,
-    chosen: tuple[Placement, ...],
-    brief: Placement | None,
-    apparatus: TestbedSession,
-    course: AnalysisProgress,
-    show: Callable[[str, RunResults], None],
-    refine: Callable[[RunResults], Placement | None],
-    advise: Callable[[RunResults], Sequence[Placement]],
-    growing: GrowingStep | BatchSplitError | None = None,
-    beside: ReferenceTimings = ReferenceTimings(),
-) -> RunResults:
-    """Run candidates beside the baseline, which the trial has already; all ends with it.
-
-    What is ``brief`` runs last, for a few rounds. ``growing`` is the step at other batches, of
-    which those are run that tell of a larger one. ``show`` is told what goes on, with what is known
-    by then. ``refine`` says which candidate is to join by what has run, None if none is; ``advise``
-    what is to be timed at the end that is no candidate. What runs ``beside`` them is added to what
-    it has by now.
-    """
-    trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
-    course.begin(Stage.PREPARE)
-    for i, placement in enumerate(chosen):
-        watcher.working("preparing", i, len(chosen), placement.label)
-        show(f"preparing {placement.label}", RunResults(outcomes=_outcomes(trial)))
-        _enter_candidate(apparatus, placement)
-    course.begin(Stage.RUN)
-    beside = _run_rounds(subject.options, brief, apparatus, course, show, refine, beside)
-    course.end_rounds()
-    watcher.working("looking for advice", 0, 1)
-    to_time = advise(RunResults(outcomes=_outcomes(trial), beside=beside))
-    timed = trial.time_apart(to_time, ADVICE_BUDGET_S)
-    watcher.working("timing other batch sizes", 0, 1)
-    points: tuple[Throughput, ...] = ()
-    if isinstance(growing, GrowingStep):
-        points = batch_points(loader, growing, beside.as_is_ns)
-    watcher.working("timing Keras' loop", 0, 1)
-    loop = loop_timing(loader, beside.as_is_ns)
-    input_timing, warnings = _time_input(loader, watcher)
-    loader.close()
-    results = RunResults(
-        outcomes=_outcomes(trial),
-        beside=beside,
-        timed=timed,
-        batch_points=points,
-        loop_timing=loop,
-        input_timing=input_timing,
-        warnings=(*beside.warnings, *warnings),
+    round_ns = (
+        predicted.schedule.step_ns + predictions.predicted[defaults.BASELINE].schedule.step_ns
     )
-    course.begin(Stage.PROFILE)
-    show("profiling", results)
-    trial.profile_all()
-    apparatus.close()
-    if trial.ended is not None:
-        ended = f"{trial.ended}; what was measured by then is all there is"
-        results = replace(results, warnings=(ended, *results.warnings))
-    return replace(results, outcomes=_outcomes(trial))
+    takes_s = BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
+    return predictions.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
 
 
-def _outcomes(trial: Benchmark) -> dict[str, CandidateRun]:
-    """Return what has come of each candidate so far."""
-    comparisons = trial.comparisons()
-    return {
-        label: CandidateRun(
-            measured=entry.measurement(None),
-            comparison=comparisons.get(label),
-            failure=entry.failure,
-            files=entry.files,
+class Steering(Protocol):
+    """Follows the runs of an analysis, and says what else is to run."""
+
+    def show(self, doing: str, results: RunResults) -> None:
+        """Show what goes on, with what is known by then."""
+
+    def refine(self, results: RunResults) -> Placement | None:
+        """Return the candidate that is to join by what has run, None if none is."""
+
+    def advise(self, results: RunResults) -> Sequence[Placement]:
+        """Return what is to be timed at the end that is no candidate."""
+
+
+class CandidateRuns:
+    """Runs candidates beside the baseline, which the benchmark of the session has already.
+
+    ``beside`` is what earlier sessions have timed beside candidates.
+    """
+
+    def __init__(
+        self,
+        options: AnalyzeOptions,
+        session: TestbedSession,
+        progress: AnalysisProgress,
+        steering: Steering,
+        beside: ReferenceTimings,
+    ) -> None:
+        self._options, self._session, self._trial = options, session, session.trial
+        self._progress, self._watcher = progress, progress.watcher
+        self._steering, self._beside = steering, beside
+
+    def run(
+        self,
+        chosen: Sequence[Placement],
+        brief: Placement | None,
+        growing: GrowingStep | BatchSplitError | None,
+    ) -> RunResults:
+        """Run and profile all candidates; end the loader and the session.
+
+        ``brief`` runs last, for a few rounds. ``growing`` is the step at other batches, of which
+        those run that show whether a larger one is faster.
+        """
+        trial, loader, watcher = self._trial, self._session.loader, self._watcher
+        self._progress.begin(Stage.PREPARE)
+        for i, placement in enumerate(chosen):
+            watcher.working("preparing", i, len(chosen), placement.label)
+            self._steering.show(f"preparing {placement.label}", self._results())
+            self._enter(placement)
+        self._progress.begin(Stage.RUN)
+        self._time_rounds(brief)
+        self._progress.end_rounds()
+        watcher.working("looking for advice", 0, 1)
+        timed = trial.time_apart(self._steering.advise(self._results()), ADVICE_BUDGET_S)
+        watcher.working("timing other batch sizes", 0, 1)
+        points: tuple[Throughput, ...] = ()
+        if isinstance(growing, GrowingStep):
+            points = batch_points(loader, growing, self._beside.as_is_ns)
+        watcher.working("timing Keras' loop", 0, 1)
+        loop = loop_timing(loader, self._beside.as_is_ns)
+        input_timing, warnings = _time_input(loader, watcher)
+        loader.close()
+        results = replace(
+            self._results(),
+            timed=timed,
+            batch_points=points,
+            loop_timing=loop,
+            input_timing=input_timing,
+            warnings=(*self._beside.warnings, *warnings),
         )
-        for label, entry in trial.entries.items()
-    }
+        self._progress.begin(Stage.PROFILE)
+        self._steering.show("profiling", results)
+        trial.profile_all()
+        self._session.close()
+        if trial.ended is not None:
+            ended = f"{trial.ended}; what was measured by then is all there is"
+            results = replace(results, warnings=(ended, *results.warnings))
+        return replace(results, outcomes=self._results().outcomes)
 
+    def _results(self) -> RunResults:
+        """Return what has come of each candidate so far, and of what runs beside them."""
+        comparisons = self._trial.comparisons()
+        outcomes = {
+            label: CandidateRun(
+                measured=entry.measurement(None),
+                comparison=comparisons.get(label),
+                failure=entry.failure,
+                files=entry.files,
+            )
+            for label, entry in self._trial.entries.items()
+        }
+        return RunResults(outcomes=outcomes, beside=self._beside)
 
-def _enter_candidate(apparatus: TestbedSession, placement: Placement) -> None:
-    trial, family = apparatus.trial, placement.family
-    if family == MIRRORED:
-        trial.enter(placement, bench=apparatus.mirrored, if_wrong=_ADDS_UP)
-    elif family in PER_DEVICE:
-        trial.enter(placement, PER_DEVICE[0])
-    elif family in PER_PAIR:
-        trial.enter(placement, PER_PAIR[0])
-    else:
-        trial.enter(placement)
+    def _enter(self, placement: Placement) -> None:
+        trial, family = self._trial, placement.family
+        if family == MIRRORED:
+            trial.enter(placement, bench=self._session.mirrored, if_wrong=_ADDS_UP)
+        elif family in PER_DEVICE:
+            trial.enter(placement, PER_DEVICE[0])
+        elif family in PER_PAIR:
+            trial.enter(placement, PER_PAIR[0])
+        else:
+            trial.enter(placement)
 
+    def _time_rounds(self, brief: Placement | None) -> None:
+        """Time all candidates in rounds, and those that join."""
+        trial, asked, watcher = self._trial, self._options.rounds, self._watcher
+        look_after, first = rounds_to_refine_after(asked, trial.joining), trial.rounds
+        self._warm_up()
+        began_s = time.monotonic()
 
-def _run_rounds(
-    options: AnalyzeOptions,
-    brief: Placement | None,
-    apparatus: TestbedSession,
-    course: AnalysisProgress,
-    show: Callable[[str, RunResults], None],
-    refine: Callable[[RunResults], Placement | None],
-    beside: ReferenceTimings,
-) -> ReferenceTimings:
-    """Time all candidates in rounds, and those that join; return what was timed beside them."""
-    trial, watcher = apparatus.trial, course.watcher
-    look_after, first = rounds_to_refine_after(options.rounds, trial.joining), trial.rounds
-    # Both are run once before, since the first call traces.
-    if not apparatus.testbed.plan.runs_as_is:
-        beside = replace(beside, without_as_is=True)
-    as_is_ns, weak_ns = beside.as_is_ns, beside.weak_ns
-    warm = _time_weak_scaling(_time_as_is(beside, options, apparatus, 0), options, apparatus, 0)
-    as_is_ns = () if warm.without_as_is else as_is_ns
-    beside, began_s = replace(warm, as_is_ns=as_is_ns, weak_ns=weak_ns), time.monotonic()
+        def end_round(number: int) -> None:
+            done = number + 1 - first
+            self._time_as_is(number)
+            self._time_weak_scaling(number)
+            results = self._results()
+            self._steering.show(f"timing, round {done} done", results)
+            spent_s = time.monotonic() - began_s
+            if done in look_after and is_time_for_another(trial, asked, done, spent_s):
+                watcher.working("looking for a better split", 0, 1)
+                joins = self._steering.refine(results)
+                if joins is not None:
+                    self._enter(joins)
+            self._progress.end_round(done)
 
-    def time_as_is(number: int) -> None:
-        nonlocal beside
-        beside = _time_as_is(beside, options, apparatus, number)
+        time_in_rounds(trial, asked, end_round)
+        if brief is not None and trial.ended is None:
+            watcher.working("preparing", 0, 1, brief.label)
+            trial.enter(brief, is_brief=True)
+            time_briefly(trial, self._time_as_is)
 
-    def end_round(number: int) -> None:
-        nonlocal beside
-        done = number + 1 - first
-        time_as_is(number)
-        beside = _time_weak_scaling(beside, options, apparatus, number)
-        results = RunResults(outcomes=_outcomes(trial), beside=beside)
-        show(f"timing, round {done} done", results)
-        spent_s = time.monotonic() - began_s
-        if done in look_after and is_time_for_another(trial, options.rounds, done, spent_s):
-            watcher.working("looking for a better split", 0, 1)
-            joins = refine(results)
-            if joins is not None:
-                _enter_candidate(apparatus, joins)
-        course.end_round(done)
+    def _warm_up(self) -> None:
+        """Run what is timed beside candidates once before, since the first call traces."""
+        if not self._session.testbed.plan.runs_as_is:
+            self._beside = replace(self._beside, without_as_is=True)
+        before = self._beside
+        self._time_as_is(0)
+        self._time_weak_scaling(0)
+        as_is_ns = () if self._beside.without_as_is else before.as_is_ns
+        self._beside = replace(self._beside, as_is_ns=as_is_ns, weak_ns=before.weak_ns)
 
-    time_in_rounds(trial, options.rounds, end_round)
-    if brief is not None and trial.ended is None:
-        watcher.working("preparing", 0, 1, brief.label)
-        trial.enter(brief, is_brief=True)
-        time_briefly(trial, time_as_is)
-    return beside
+    def _time_as_is(self, number: int) -> None:
+        beside, options = self._beside, self._options
+        if beside.without_as_is:
+            return
+        answer = self._session.loader.call(
+            native_step.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
+        )
+        if isinstance(answer, CallFailure):
+            warning = f"as-is was not timed: {failure_of(answer).message}"
+            # Some rounds do not compare with candidates that ran in all.
+            warnings = (*beside.warnings, warning)
+            self._beside = replace(beside, as_is_ns=(), without_as_is=True, warnings=warnings)
+        else:
+            self._beside = replace(beside, as_is_ns=(*beside.as_is_ns, *answer))
+
+    def _time_weak_scaling(self, number: int) -> None:
+        """Time a mirrored step with the whole batch on every device."""
+        beside, mirrored = self._beside, self._session.mirrored
+        entry = self._trial.entries.get(MIRRORED)
+        if mirrored is None or entry is None or entry.failure is not None:
+            return
+        limit_s = self._options.source.time_limit_s
+        answer = mirrored.run_weak_steps(number, 1 + self._options.steps, time_limit_s=limit_s)
+        if isinstance(answer, CallFailure):
+            warning = f"weak scaling was not timed: {failure_of(answer).message}"
+            self._beside = replace(beside, warnings=(*beside.warnings, warning))
+        else:
+            self._beside = replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
 
 
 def rounds_to_refine_after(asked: int | None, joining: int) -> range:
@@ -323,38 +363,6 @@ def rounds_to_refine_after(asked: int | None, joining: int) -> range:
     return range(each, min((joining + 1) * each, rounds), each)
 
 
-def _time_as_is(
-    beside: ReferenceTimings, options: AnalyzeOptions, apparatus: TestbedSession, number: int
-) -> ReferenceTimings:
-    if beside.without_as_is:
-        return beside
-    answer = apparatus.loader.call(
-        as_is.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
-    )
-    if isinstance(answer, CallFailure):
-        warning = f"as-is was not timed: {failure_of(answer).message}"
-        # Some rounds do not compare with candidates that ran in all.
-        warnings = (*beside.warnings, warning)
-        return replace(beside, as_is_ns=(), without_as_is=True, warnings=warnings)
-    return replace(beside, as_is_ns=(*beside.as_is_ns, *answer))
-
-
-def _time_weak_scaling(
-    beside: ReferenceTimings, options: AnalyzeOptions, apparatus: TestbedSession, number: int
-) -> ReferenceTimings:
-    """Time a mirrored step with the whole batch on every device."""
-    entry = apparatus.trial.entries.get(MIRRORED)
-    if apparatus.mirrored is None or entry is None or entry.failure is not None:
-        return beside
-    answer = apparatus.mirrored.run_weak_steps(
-        number, 1 + options.steps, time_limit_s=options.source.time_limit_s
-    )
-    if isinstance(answer, CallFailure):
-        warning = f"weak scaling was not timed: {failure_of(answer).message}"
-        return replace(beside, warnings=(*beside.warnings, warning))
-    return replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
-
-
 def _time_input(
     loader: Child, watcher: ProgressReporter
 ) -> tuple[InputTiming | None, tuple[str, ...]]:
@@ -365,7 +373,7 @@ def _time_input(
     if loader.failure() is not None:  # A step of theirs ended it, which has been said.
         return None, ()
     watcher.working("timing the dataset alone", 0, 1)
-    answer = loader.call(input_timer.time_input, time_limit_s=_INPUT_LIMIT_S)
+    answer = loader.call(native_step.time_input, time_limit_s=_INPUT_LIMIT_S)
     if isinstance(answer, CallFailure):
         return None, (f"the dataset was not timed alone: {answer.message}",)
     return answer, ()
@@ -377,24 +385,24 @@ _QUARTILE = 0.674
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refined:
-    """A candidate to run next, and the forecast that has it."""
+    """A candidate to run next, and the predictions that include it."""
 
     placement: Placement
-    forecast: Predictions
+    predictions: Predictions
 
 
-def refine(forecast: Predictions, results: RunResults, effort: Effort) -> Refined | None:
+def refine(predictions: Predictions, results: RunResults, effort: Effort) -> Refined | None:
     """Return what promises most by what has run; None if nothing promises more than that has.
 
-    What is predicted of it by what has run is kept in the forecast, as made before it runs.
+    What is predicted of it by what has run is kept in the predictions, as made before it runs.
     """
-    belief = prediction_correction(forecast, results)
-    if belief is None:
+    correction = prediction_correction(predictions, results)
+    if correction is None:
         return None
-    found = _searched_again(forecast, effort)
-    with_found = forecast if found is None else with_candidate(forecast, found)
+    found = _searched_again(predictions, effort)
+    with_found = predictions if found is None else with_candidate(predictions, found)
     promised = {
-        label: belief.ratio(placement)
+        label: correction.ratio(placement)
         for label, placement in with_found.proposals.of_whole_batch.items()
         if label not in results.outcomes
         and placement.family not in TO_UNDERSTAND
@@ -405,32 +413,32 @@ def refine(forecast: Predictions, results: RunResults, effort: Effort) -> Refine
     if least is None or promised[least].ratio >= min(WORTHWHILE_RATIO, *measured):
         return None
     placement = with_found.proposals.placements[least]
-    chosen = with_found if placement is found else forecast
-    return Refined(placement=placement, forecast=with_ratio(chosen, least, promised[least]))
+    chosen = with_found if placement is found else predictions
+    return Refined(placement=placement, predictions=with_ratio(chosen, least, promised[least]))
 
 
-def corrected_predictions(forecast: Predictions, results: RunResults) -> Predictions:
-    """Return the forecast with what is predicted by all that has run, of all that has not."""
-    belief = prediction_correction(forecast, results)
-    if belief is None:
-        return forecast
-    for label, placement in forecast.proposals.of_whole_batch.items():
+def corrected_predictions(predictions: Predictions, results: RunResults) -> Predictions:
+    """Return the predictions with what is predicted by all that has run, of all that has not."""
+    correction = prediction_correction(predictions, results)
+    if correction is None:
+        return predictions
+    for label, placement in predictions.proposals.of_whole_batch.items():
         if label not in results.outcomes and label != defaults.BASELINE:
-            forecast = with_ratio(forecast, label, belief.ratio(placement))
-    return forecast
+            predictions = with_ratio(predictions, label, correction.ratio(placement))
+    return predictions
 
 
 def prediction_correction(
-    forecast: Predictions, results: RunResults
+    predictions: Predictions, results: RunResults
 ) -> PredictionCorrection | None:
     """Return what splits of the whole batch have shown; None if none has yet."""
-    placements = forecast.proposals.of_whole_batch
+    placements = predictions.proposals.of_whole_batch
     seen = [
         MeasuredRatio(placement=placements[label], ratio=ratio, deviation=deviation)
         for label, (ratio, deviation) in _measured_ratios(results).items()
         if label in placements
     ]
-    return PredictionCorrection(forecast.sensitivity, seen) if seen else None
+    return PredictionCorrection(predictions.sensitivity, seen) if seen else None
 
 
 def median_and_deviation(ratios: Sequence[float]) -> tuple[float, float]:
@@ -443,9 +451,9 @@ def median_and_deviation(ratios: Sequence[float]) -> tuple[float, float]:
     return math.exp(logarithms[count // 2]), deviation
 
 
-def _searched_again(forecast: Predictions, effort: Effort) -> Placement | None:
+def _searched_again(predictions: Predictions, effort: Effort) -> Placement | None:
     """Return what a search finds by costs as they are, None if nothing new."""
-    proposals = forecast.proposals
+    proposals = predictions.proposals
     if SEARCHED not in proposals.answers:
         return None
     starts = proposals.of_whole_batch
@@ -465,22 +473,22 @@ def _searched_again(forecast: Predictions, effort: Effort) -> Placement | None:
     )
 
 
-def with_candidate(forecast: Predictions, placement: Placement) -> Predictions:
-    """Return the forecast with one more candidate, simulated by costs as they were before runs."""
-    answers = {**forecast.proposals.answers, placement.label: placement}
-    proposals = replace(forecast.proposals, answers=answers)
-    predicted = prediction_of(proposals, forecast.sensitivity, placement.label)
+def with_candidate(predictions: Predictions, placement: Placement) -> Predictions:
+    """Return the predictions with one more candidate, by costs as they were before runs."""
+    answers = {**predictions.proposals.answers, placement.label: placement}
+    proposals = replace(predictions.proposals, answers=answers)
+    predicted = prediction_of(proposals, predictions.sensitivity, placement.label)
     return replace(
-        forecast,
+        predictions,
         proposals=proposals,
-        predicted={**forecast.predicted, placement.label: predicted},
+        predicted={**predictions.predicted, placement.label: predicted},
     )
 
 
-def with_ratio(forecast: Predictions, label: str, ratio: PredictedRatio) -> Predictions:
-    """Return the forecast with what runs of others say of a candidate."""
-    predicted = replace(forecast.predicted[label], after_runs=ratio)
-    return replace(forecast, predicted={**forecast.predicted, label: predicted})
+def with_ratio(predictions: Predictions, label: str, ratio: PredictedRatio) -> Predictions:
+    """Return the predictions with what runs of others say of a candidate."""
+    predicted = replace(predictions.predicted[label], after_runs=ratio)
+    return replace(predictions, predicted={**predictions.predicted, label: predicted})
 
 
 def _measured_ratios(results: RunResults) -> dict[str, tuple[float, float]]:
@@ -521,7 +529,7 @@ def own_process_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
 
 
 def record_in_own_process(
-    subject: AnalysisRequest, loader: Child, folder: Path, watcher: ProgressReporter
+    request: AnalysisRequest, loader: Child, folder: Path, watcher: ProgressReporter
 ) -> tuple[StepCosts, RunResults] | None:
     """Run the step in the process that has loaded it; return what it costs, and `single` as it ran.
 
@@ -532,13 +540,13 @@ def record_in_own_process(
     """
     if not _can_record_here():
         return None
-    source, graph = subject.options.source, subject.graph
+    source, graph = request.options.source, request.graph
     watcher.working("measuring op times in the script's own process", 0, 1)
     core = usable_cores()[0]
-    answer = loader.call(as_is.record, str(folder), core, time_limit_s=source.time_limit_s)
+    answer = loader.call(native_step.record, str(folder), core, time_limit_s=source.time_limit_s)
     steps = expect(answer, partial(child_ended, source, "running the step"))
-    cluster = assumed_cluster(len(subject.plan.devices))
-    op_ns = own_op_ns(graph, read_recorded(folder, shares_core=True), subject.traced.members)
+    cluster = assumed_cluster(len(request.plan.devices))
+    op_ns = own_op_ns(graph, read_recorded(folder, shares_core=True), request.traced.members)
     costs = measured_costs(graph, op_ns)
     costs, cluster = _costs_filling_step(costs, cluster, round(median(steps.step_ns)))
     prices = StepCosts(

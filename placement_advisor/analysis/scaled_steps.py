@@ -3,7 +3,7 @@
 With one replica for all but the first (`SplitTraces.folded`), a family's graph is the same on two
 devices and on a thousand, at any share of the batch; sizes and costs come from the traces. In the
 simulation every device of a host has its own ops (`Repetition`), so nothing is approximated: the
-step equals that of `simulated` to the nanosecond.
+step equals that of `simulator_of` to the nanosecond.
 
 Memory: a bound is cheap, with a buffer for each tensor as long as an op needs it. A peak is
 replayed device by device, as in `simulator.memory`. At another batch the step is replayed in the
@@ -44,26 +44,22 @@ from placement_advisor.simulator.memory import Constants, DeviceFlow
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph, SplitTraces
     from placement_advisor.graph.op import Op
-    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.hierarchy import Ring
     from placement_advisor.simulator.arrays import ScheduleArrays
+    from placement_advisor.simulator.schedule import PeakMemory
 
     Ints: TypeAlias = NDArray[np.int64]
     StepNsIfWrong: TypeAlias = Callable[[float, float], int]
-    from collections.abc import Callable, Iterator, Mapping
-
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
-    from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Device
-    from placement_advisor.simulator.schedule import PeakMemory
 
 
 # Below this share of a step, what is lost is not worth a word.
@@ -78,35 +74,16 @@ class Limit(StrEnum):
     SHARED_WORK = "work that is not shared"
 
 
-def simulated(
-    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], *, op_factor: float = 1.0
-) -> ScheduleArrays:
-    """Simulate a step whose batch is split among the devices of a cluster.
+def simulator_of(proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]) -> Simulator:
+    """Return what simulates a step whose batch is split among the devices of a cluster.
 
     The cluster is one of as many equal ones as ``rings`` say, by level: all do the same at once,
-    and differ in what their collectives wait for alone. Ops of devices take ``op_factor`` times as
-    long as their figures say.
+    and differ in what their collectives wait for alone.
     """
-    simulator = simulator_of(proposed, cluster, rings, op_factor)
-    return simulator.outline(simulator.devices_of(proposed.placement))
-
-
-def simulator_of(
-    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], op_factor: float
-) -> Simulator:
-    """Return what simulates a split step; arguments are those of `simulated`."""
     split, placement = proposed
-    factor_of = dict.fromkeys(cluster.device_names(), op_factor)
-    last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
-    factor_of[last] *= slower
     costs = roofline_by_place(split.graph, cluster)
-    scaled = {}
-    for name, factor in factor_of.items():
-        # Devices that are alike share a table.
-        alike = id(costs[name]), factor
-        if alike not in scaled:
-            scaled[alike] = costs[name].scaled(factor)
-        costs[name] = scaled[alike]
+    last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
+    costs[last] = costs[last].scaled(slower)
     costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
     there = with_collectives(cluster)
     return Simulator(split.graph, costs, there, collective_of=split.collective_of)
@@ -244,35 +221,25 @@ class StepMemory:
         self,
         step: ScheduleArrays,
         ops: SizedOps,
-        op_bytes: Callable[[], Sequence[OpBytes]],
-        most_bytes: int,
+        op_bytes: Sequence[OpBytes],
         constants: Constants,
         devices: Sequence[Device],
     ) -> None:
         """Take the ops of the graph that was simulated, as `DeviceFlow` does.
 
-        ``op_bytes`` has what each holds at most; ``most_bytes`` is at least the sum, for a quick
-        answer.
+        ``op_bytes`` has what each holds at most.
         """
         self._step, self._ops, self._constants, self._devices = step, ops, constants, devices
-        self._of_ops, self._most_bytes = op_bytes, most_bytes
+        self._stays, self._makes = np.array(op_bytes, np.int64).reshape(-1, 2).T
 
     @classmethod
     def of_graph(
         cls, step: ScheduleArrays, graph: OpGraph, batch: int, devices: Sequence[Device]
     ) -> StepMemory:
         """Return that of a step of a graph as it is."""
-        op_bytes = bytes_of_ops(graph)
-        ops = SizedOps(batch, step.arrays.ops)
-        most_bytes = sum(map(sum, op_bytes.values()))
-        return cls(
-            step,
-            ops,
-            lambda: [op_bytes[op.name] for op in ops.ops],
-            most_bytes,
-            Constants(graph),
-            devices,
-        )
+        ops, of_op = step.arrays.ops, bytes_of_ops(graph)
+        op_bytes = [of_op[op.name] for op in ops]
+        return cls(step, SizedOps(batch, ops), op_bytes, Constants(graph), devices)
 
     def fits(self) -> bool:
         """Return whether each device has the memory for what it holds; if unknown, it has."""
@@ -310,21 +277,9 @@ class StepMemory:
             peak_bytes, _largest_batch(self._ops.batch, peak_bytes, memory_bytes, held_bytes)
         )
 
-    @cached_property
-    def _op_bytes(self) -> tuple[Ints, Ints]:
-        stays, makes = np.array(self._of_ops(), np.int64).reshape(-1, 2).T
-        return stays, makes
-
     def _holds_at_most(self, number: int, memory_bytes: int) -> bool:
-        step = self._step
-        # Some ops run on a device once for each of several others.
-        times = int(np.bincount(step.op[step.place == number]).max(initial=0))
-        copied_bytes = int(step.held_bytes[step.held_place == number].sum())
-        if times * self._most_bytes + copied_bytes + self._constants.size_bytes <= memory_bytes:
-            return True
-        most = self._stays_bytes(number) + self._made_bytes(number)
         return (
-            most <= memory_bytes
+            self._stays_bytes(number) + self._made_bytes(number) <= memory_bytes
             or self._bound_bytes(number) <= memory_bytes
             or self.peak(number).size_bytes <= memory_bytes
         )
@@ -334,7 +289,7 @@ class StepMemory:
 
     def _stays_bytes(self, number: int) -> int:
         runs = self._step.op[self._step.place == number]
-        return self._constants.size_bytes + int(self._op_bytes[0][runs].sum())
+        return self._constants.size_bytes + int(self._stays[runs].sum())
 
     def _made_bytes(self, number: int) -> int:
         return int(sum(sizes.sum() for sizes, _ in self._held(number)))
@@ -350,7 +305,7 @@ class StepMemory:
         step = self._step
         runs, tensors = step.place == number, step.held_place == number
         # While an op runs it has all that it makes, also what nobody reads.
-        yield self._op_bytes[1][step.op[runs]], step.run_ns[runs]
+        yield self._makes[step.op[runs]], step.run_ns[runs]
         yield step.held_bytes[tensors], step.held_ns[tensors]
 
 
@@ -408,7 +363,6 @@ class _OpsWithCosts(NamedTuple):
     number_of: Mapping[str, int]
     cost_ns: Mapping[str, Ints]
     op_bytes: Mapping[str, OpBytes]
-    most_bytes: int
 
 
 class _AddedOps(NamedTuple):
@@ -518,9 +472,7 @@ class FoldedSteps:
                 costs_ns = [UNKNOWN if cost is None else cost.time_ns for cost in costs]
                 of_table[id(table)] = np.array(costs_ns, np.int64)
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        op_bytes = bytes_of_ops(graph)
-        most_bytes = sum(map(sum, op_bytes.values()))
-        return _OpsWithCosts(graph.ops, self._numbers[names], cost_ns, op_bytes, most_bytes)
+        return _OpsWithCosts(graph.ops, self._numbers[names], cost_ns, bytes_of_ops(graph))
 
 
 class _FoldedGraph:
@@ -568,8 +520,7 @@ class _FoldedGraph:
         held = StepMemory(
             outline,
             sized,
-            lambda: [pools[pool].op_bytes[name] for pool, name in self._origin],
-            sum(pool.most_bytes for pool in pools),
+            [pools[pool].op_bytes[name] for pool, name in self._origin],
             self._constants,
             cluster.devices,
         )

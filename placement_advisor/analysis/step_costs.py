@@ -72,33 +72,33 @@ class TestbedSession:
 
 
 def make_testbed_session(
-    subject: AnalysisRequest,
+    request: AnalysisRequest,
     loader: Child,
     bundles: Path,
     scratch: Path,
     watcher: ProgressReporter,
     site: ProcessLauncher | None,
 ) -> TestbedSession:
-    """Return what the subject runs on, on a site or this machine; no process has started yet."""
-    testbed = Testbed(subject.plan, scratch=scratch, site=site)
-    testbed.add_program(STEP, bundles, subject.graph)
+    """Return what the request runs on, on a site or this machine; no process has started yet."""
+    testbed = Testbed(request.plan, scratch=scratch, site=site)
+    testbed.add_program(STEP, bundles, request.graph)
     trial = Benchmark(
         testbed,
-        steps=subject.options.steps,
+        steps=request.options.steps,
         watcher=watcher,
-        line_of=subject.traced.update_lines(),
-        joining=subject.options.refine,
+        line_of=request.traced.update_lines(),
+        joining=request.options.refine,
     )
     mirrored = None
-    split = subject.splits.get(PER_DEVICE)
-    is_wanted = MIRRORED in subject.options.families
+    split = request.splits.get(PER_DEVICE)
+    is_wanted = MIRRORED in request.options.families
     if is_wanted and isinstance(split, TracedSplit) and MIRRORED in split.graphs:
         mirrored = MirroredTestbed(
             testbed,
-            subject.options.source,
+            request.options.source,
             bundles,
-            subject.traced.created,
-            captured=subject.traced.captured,
+            request.traced.created,
+            captured=request.traced.captured,
             program=PER_DEVICE[0],
             draws=split.draws,
             statistics=split.statistics,
@@ -137,37 +137,37 @@ class AllCosts:
     splits: Mapping[tuple[str, ...], SplitCosts | BatchSplitError]
 
 
-def assume_costs(subject: AnalysisRequest, elsewhere: TargetHardware | None) -> AllCosts:
-    """Return what all costs by assumption, here or ``elsewhere``.
+def assume_costs(request: AnalysisRequest, target: TargetHardware | None) -> AllCosts:
+    """Return what all costs by assumption, here or on ``target``.
 
     Raises:
-        AdvisorError: the profile that was recorded elsewhere is not one of this model.
+        AdvisorError: the profile that was recorded is not one of this model.
     """
-    if elsewhere is not None:
-        prices = elsewhere.prices(subject.traced)
+    if target is not None:
+        prices = target.prices(request.traced)
     else:
-        cluster = assumed_cluster(subject.options.devices)
-        costs = roofline_by_place(subject.graph, cluster)
+        cluster = assumed_cluster(request.options.devices)
+        costs = roofline_by_place(request.graph, cluster)
         prices = StepCosts(
             cluster=cluster,
             costs=costs,
             source=CostSource.ASSUMED,
             doubt=assumed_uncertainty(costs, cluster),
         )
-    call = subject.traced.python_call
+    call = request.traced.python_call
     if call is not None and prices.source is CostSource.ASSUMED:
         unknown = f"{call} calls Python, and how long that takes is not known: nothing ran"
         prices = replace(prices, notes=(*prices.notes, unknown))
-    return costs_from(subject, prices)
+    return costs_from(request, prices)
 
 
-def costs_from(subject: AnalysisRequest, prices: StepCosts) -> AllCosts:
+def costs_from(request: AnalysisRequest, prices: StepCosts) -> AllCosts:
     """Return these prices of the step, with those that follow of the splits of its batch."""
     splits = {
         families: split
         if isinstance(split, BatchSplitError)
-        else split_costs_from_unsplit(split, prices, subject.graph)
-        for families, split in subject.splits.items()
+        else split_costs_from_unsplit(split, prices, request.graph)
+        for families, split in request.splits.items()
     }
     return AllCosts(prices=prices, splits=splits)
 
@@ -186,54 +186,49 @@ class MeasuredCosts:
 
 
 def measure_costs_of_step(
-    subject: AnalysisRequest, apparatus: TestbedSession, course: AnalysisProgress
+    request: AnalysisRequest, session: TestbedSession, progress: AnalysisProgress
 ) -> MeasuredCosts:
     """Start the testbed, and run the model and shares of its batch on the first device.
 
     Raises:
         TestbedError: it does not start, or the model does not run there.
     """
-    testbed, watcher = apparatus.testbed, course.watcher
-    course.begin(Stage.CALIBRATE)
-    watcher.working("starting devices", 0, 1)
-    testbed.start()
-    calibration = calibration_of(testbed, watcher)
-    course.begin(Stage.MEASURE)
+    watcher = progress.watcher
+    _start(session, progress)
+    calibration = calibration_of(session.testbed, watcher)
+    progress.begin(Stage.MEASURE)
     watcher.working("measuring op times on one device", 0, 1)
-    costing = measure_costs(apparatus.trial, subject.plan, subject.traced, calibration)
-    collectives = _start_mirrored(apparatus, watcher)
+    costing = measure_costs(session.trial, request.plan, request.traced, calibration)
+    collectives = _start_mirrored(session, watcher)
     shares: dict[str, ShareCosts] = {}
-    for program, split in _traced_splits(subject):
+    for program, split in _traced_splits(request):
         watcher.working("measuring op times on shares of the batch", 0, 1)
-        _add_programs(apparatus, program, split)
-        tables = measure_shares(apparatus.trial, split, costing)
+        _add_programs(session, program, split)
+        tables = measure_shares(session.trial, split, costing)
         shares[program] = tables.message if isinstance(tables, BatchSplitError) else tables
     return MeasuredCosts(costing=costing, shares=shares, collectives=collectives)
 
 
 def restart_testbed(
-    subject: AnalysisRequest, apparatus: TestbedSession, course: AnalysisProgress
+    request: AnalysisRequest, session: TestbedSession, progress: AnalysisProgress
 ) -> None:
     """Start the testbed with all that runs there, where costs were measured before.
 
     Raises:
         TestbedError: it does not start.
     """
-    watcher = course.watcher
-    course.begin(Stage.CALIBRATE)
-    watcher.working("starting devices", 0, 1)
-    apparatus.testbed.start()
-    apparatus.trial.enter(references.on_device(subject.graph, subject.plan.devices[0].name))
-    _start_mirrored(apparatus, watcher)
-    for program, split in _traced_splits(subject):
-        _add_programs(apparatus, program, split)
+    _start(session, progress)
+    session.trial.enter(references.on_device(request.graph, request.plan.devices[0].name))
+    _start_mirrored(session, progress.watcher)
+    for program, split in _traced_splits(request):
+        _add_programs(session, program, split)
 
 
-def costs_from_measured(subject: AnalysisRequest, measured: MeasuredCosts) -> AllCosts:
+def costs_from_measured(request: AnalysisRequest, measured: MeasuredCosts) -> AllCosts:
     """Return the prices of the step and of the splits of its batch, by what was measured."""
     costing = measured.costing
     splits: dict[tuple[str, ...], SplitCosts | BatchSplitError] = {}
-    for families, split in subject.splits.items():
+    for families, split in request.splits.items():
         if isinstance(split, BatchSplitError):
             splits[families] = split
             continue
@@ -304,23 +299,29 @@ def _recorded_split_costs(
     return found
 
 
-def _traced_splits(subject: AnalysisRequest) -> Iterator[tuple[str, TracedSplit]]:
+def _traced_splits(request: AnalysisRequest) -> Iterator[tuple[str, TracedSplit]]:
     """Yield the splits of the batch that there are, with the program that each is."""
-    for families, split in subject.splits.items():
+    for families, split in request.splits.items():
         if not isinstance(split, BatchSplitError):
             yield families[0], split
 
 
-def _start_mirrored(apparatus: TestbedSession, watcher: ProgressReporter) -> CollectiveTimes | None:
-    if apparatus.mirrored is None:
+def _start(session: TestbedSession, progress: AnalysisProgress) -> None:
+    progress.begin(Stage.CALIBRATE)
+    progress.watcher.working("starting devices", 0, 1)
+    session.testbed.start()
+
+
+def _start_mirrored(session: TestbedSession, watcher: ProgressReporter) -> CollectiveTimes | None:
+    if session.mirrored is None:
         return None
     watcher.working("measuring collectives", 0, 1)
-    return apparatus.mirrored.start()
+    return session.mirrored.start()
 
 
-def _add_programs(apparatus: TestbedSession, program: str, split: TracedSplit) -> None:
+def _add_programs(session: TestbedSession, program: str, split: TracedSplit) -> None:
     """Have the testbed know a split of the batch and its shares."""
-    testbed, folder = apparatus.testbed, apparatus.bundles / program
+    testbed, folder = session.testbed, session.bundles / program
     testbed.add_program(program, folder / SPLIT, split.graphs[program].graph)
     for samples, share in split.shares.items():
         name = share_folder(samples)

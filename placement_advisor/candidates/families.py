@@ -97,9 +97,7 @@ def propose(
     return _each_once(found)
 
 
-def placements_of(
-    answers: Mapping[str, Placement | NotApplicable],
-) -> dict[str, Placement]:
+def placements_of(answers: Mapping[str, Placement | NotApplicable]) -> dict[str, Placement]:
     """Return the answers of families that apply."""
     return {
         label: answer for label, answer in answers.items() if not isinstance(answer, NotApplicable)
@@ -119,7 +117,7 @@ def _each_once(
             first.append(proposal)
         else:
             reason = f"the same placement as {twin.label}"
-            answers[label] = NotApplicable(family=proposal.family, reason=reason)
+            answers[label] = NotApplicable(proposal.family, reason)
     return answers
 
 

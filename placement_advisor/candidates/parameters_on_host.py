@@ -55,11 +55,11 @@ def propose(
     del costs  # The same for any cost.
     device, host = cluster.devices[0].name, _host(cluster)
     if host is None:
-        return NotApplicable(family=FAMILY, reason=f"{device} has no host, and no other device")
+        return NotApplicable(FAMILY, f"{device} has no host, and no other device")
     tables = _tables(graph)
     large = [table for table in tables if table.size_bytes > table.rows_bytes]
     if not large:
-        return NotApplicable(family=FAMILY, reason=_why_none(tables))
+        return NotApplicable(FAMILY, _why_none(tables))
     view = layer_view(graph)
     placed = place_by_layer(
         graph,
@@ -115,9 +115,7 @@ def _tables(graph: OpGraph) -> list[_Table]:
                 rows_bytes = sum(size for each in lookups for size in each.output_bytes if size)
                 found.append(
                     _Table(
-                        variable=op.variable,
-                        size_bytes=op.parameter_bytes,
-                        rows_bytes=rows_bytes,
+                        variable=op.variable, size_bytes=op.parameter_bytes, rows_bytes=rows_bytes
                     )
                 )
     return found

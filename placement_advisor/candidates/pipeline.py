@@ -67,9 +67,9 @@ def propose(
     view = layer_view(graph)
     layers = depth_first(view)
     if len(cluster.devices) < MIN_STAGES:
-        return NotApplicable(family=FAMILY, reason="there is one device")
+        return NotApplicable(FAMILY, "there is one device")
     if len(layers) < MIN_STAGES:
-        return NotApplicable(family=FAMILY, reason="the step has no two layers to cut between")
+        return NotApplicable(FAMILY, "the step has no two layers to cut between")
     work_ns = busy_ns(graph, costs, cluster)
     member_of = {op.name: view.membership.layer_of.get(op.name, op.layer) for op in graph.ops}
     block_of = _blocks(layers, member_of, work_ns[cluster.devices[0].name])
@@ -85,16 +85,16 @@ def propose(
         on = next(reversed([*cuts]), None)
     if on is None:
         return NotApplicable(
-            family=FAMILY,
-            reason="no cut gives each device parameters that fit its memory: the step has "
+            FAMILY,
+            "no cut gives each device parameters that fit its memory: the step has "
             f"{format_bytes(graph.parameter_bytes)} of them",
         )
     device_of = _placed(with_block, on)
     stages = _stages({layer: on[block_of[layer]] for layer in layers}, device_of, work_ns)
     if len(stages) < MIN_STAGES:
         return NotApplicable(
-            family=FAMILY,
-            reason="any cut costs more in copies than it takes off one device, which has "
+            FAMILY,
+            "any cut costs more in copies than it takes off one device, which has "
             f"{format_ns(stages[0].busy_ns)} of work",
         )
     tensors, crossing_bytes = _crossing(graph, device_of)

@@ -120,9 +120,7 @@ def layer_devices(
 
 
 def as_written(
-    graph: OpGraph,
-    requested_device_of: Mapping[str, str],
-    cluster: Cluster,
+    graph: OpGraph, requested_device_of: Mapping[str, str], cluster: Cluster
 ) -> Placement | None:
     """Return the placement, None if it needs one device alone or more than there are."""
     default, *others = devices_asked_for(requested_device_of)
@@ -181,8 +179,7 @@ def propose_alternating(
     layers = depth_first(view)
     if len(layers) < MIN_LAYERS:
         return NotApplicable(
-            family=ALTERNATING,
-            reason="the step has no two layers between which the device could change",
+            ALTERNATING, "the step has no two layers between which the device could change"
         )
     layer_device = {layer: devices[i % len(devices)] for i, layer in enumerate(layers)}
     return Placement(
@@ -220,8 +217,7 @@ def propose_alternating_ops(
             home_of[op.variable] = device_of[op.name]
     if turns < MIN_TURNS:
         return NotApplicable(
-            family=ALTERNATING_OPS,
-            reason="the step has no two ops between which the device could change",
+            ALTERNATING_OPS, "the step has no two ops between which the device could change"
         )
     return Placement(
         label=ALTERNATING_OPS,

@@ -15,7 +15,6 @@ from placement_advisor.candidates.families import (
     placements_of,
     propose,
 )
-from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -65,7 +64,7 @@ def propose_searched(
     alone = next(iter(placements_of(answers).values()))
     if isinstance(found, Placement) and _is_no_shorter(found, alone, simulator):
         reason = f"what was found is no shorter than {alone.label} elsewhere"
-        found = NotApplicable(family=FAMILY, reason=reason, unbeaten=alone)
+        found = NotApplicable(FAMILY, reason, unbeaten=alone)
     where = f"where copies cost {dearer:g} times as much, "
     if isinstance(found, NotApplicable):
         return replace(found, reason=where + found.reason)
@@ -102,10 +101,7 @@ def layers_of(graph: OpGraph) -> dict[str, str]:
 
 
 def _best(
-    simulator: Simulator,
-    starts: Sequence[Placement],
-    layer_of: Mapping[str, str],
-    effort: Effort,
+    simulator: Simulator, starts: Sequence[Placement], layer_of: Mapping[str, str], effort: Effort
 ) -> Placement | NotApplicable:
     """Return the best placement found; not applicable if that is one of the starts.
 
@@ -116,7 +112,7 @@ def _best(
     unbeaten = next((s for s in starts if s.device_of == found.placement.device_of), None)
     if unbeaten is not None and unbeaten.family not in WORST_CASE_FAMILIES:
         reason = f"of {looked} none was better than {unbeaten.label}"
-        return NotApplicable(family=FAMILY, reason=reason, unbeaten=unbeaten)
+        return NotApplicable(FAMILY, reason, unbeaten=unbeaten)
     began = f"which began with {counted(len(starts), 'other candidate')}"
     return replace(
         found.placement,
@@ -138,7 +134,7 @@ def _on_fewest_devices(
     names, tried = cluster.device_names(), 0
     for count in range(2, len(names) + 1):
         part = cluster.with_devices(names[:count])
-        starts = placements_of(propose_by_rule(families, graph, costs, part))
+        starts = placements_of(propose(families, graph, costs, part))
         on_part = Simulator(graph, costs, part)
         found = least_step(on_part, tuple(starts.values()), layer_of, effort)
         tried += found.tried
@@ -150,7 +146,7 @@ def _on_fewest_devices(
                 f"{looked} fits",
             )
     reason = f"none of {counted(tried, 'placement')} simulated fits into the memory of the devices"
-    return NotApplicable(family=FAMILY, reason=reason)
+    return NotApplicable(FAMILY, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,12 +201,7 @@ def search_step(
     bound_ns = bound_step(graph, costs, cluster, simulator).step_ns
     is_proven = found.stopped_by is Stop.PROOF or found.step_ns <= bound_ns
     return SearchResult(
-        placement=Placement(
-            label="searched",
-            family="searched",
-            device_of=found.placement.device_of,
-            rationale="searched",
-        ),
+        placement=found.placement,
         step_ns=found.step_ns,
         lower_bound_ns=found.step_ns if is_proven else bound_ns,
         is_proven=is_proven,

@@ -10,16 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.by_layer import (
-    LayerGraph,
-    NotApplicable,
-    busy_ns,
-    layer_graph,
-    listed,
-    place_by_layer,
-)
+from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed, place_by_layer
 from placement_advisor.graph.layer_structure import common_ancestor, towers
-from placement_advisor.graph.layer_view import data_inputs, total_bytes
+from placement_advisor.graph.layer_view import data_inputs, layer_view, total_bytes
 from placement_advisor.graph.name_patterns import name_patterns
 from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -30,6 +23,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.layer_view import LayerView
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 
@@ -39,6 +33,22 @@ MIN_DEVICES = 2
 # Any join with a label or a sample weight looks like two towers, one of them a cast. What moves
 # less than 1 % of the compute cannot be told from the single device in any measurement.
 MAX_SHARE_ON_ONE_DEVICE = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layers:
+    """The layers of the forward pass with their costs.
+
+    ``busy_ns`` says for how long a layer's forward, backward and update ops keep each device busy:
+    a lower bound where an op has no known cost. ``update_ns`` is the part of update ops in that.
+    ``computing`` are the layers with an op that takes time, launches apart.
+    """
+
+    view: LayerView
+    names: tuple[str, ...]
+    busy_ns: Mapping[str, Mapping[str, int]]
+    update_ns: Mapping[str, Mapping[str, int]]
+    computing: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +80,20 @@ def propose_towers(
     """
     devices = cluster.device_names()
     if len(devices) < MIN_DEVICES:
-        return NotApplicable(family=TOWERS, reason="there is one device")
-    view = layer_graph(graph, costs, cluster)
-    splits = _splits(view, devices)
+        return NotApplicable(TOWERS, "there is one device")
+    layers = _with_costs(graph, costs, cluster)
+    splits = _splits(layers, devices)
     if not splits:
-        return NotApplicable(family=TOWERS, reason=_why_none(view))
+        return NotApplicable(TOWERS, _why_none(layers))
     split = min(splits, key=lambda split: split.step_ns)
 
-    layer_device = dict.fromkeys(view.layers, split.trunk_device)
+    layer_device = dict.fromkeys(layers.names, split.trunk_device)
     for tower, device in zip(split.towers, split.device_of, strict=True):
         layer_device.update(dict.fromkeys(tower, device))
-    homes = _shared_homes(view, layer_device, devices)
-    moved = _move_readers(graph, view, layer_device, homes)
+    homes = _shared_homes(layers, layer_device, devices)
+    moved = _move_readers(graph, layers, layer_device, homes)
     device_of = place_by_layer(
-        graph, layer_device, homes, split.trunk_device, member=view.membership
+        graph, layer_device, homes, split.trunk_device, member=layers.view.membership
     )
 
     busiest, share = _busiest(device_of, costs)
@@ -92,29 +102,56 @@ def propose_towers(
         if moved:
             why = "share variables that are more bytes than what their layers take and give"
         return NotApplicable(
-            family=TOWERS,
-            reason=f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
+            TOWERS,
+            f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
             f"compute would stay on {busiest}",
         )
     return Placement(
         label=TOWERS,
         family=TOWERS,
         device_of=device_of,
-        rationale=_rationale(view, split, devices, homes),
+        rationale=_rationale(layers, split, devices, homes),
     )
 
 
-def _splits(view: LayerGraph, devices: Sequence[str]) -> list[_Split]:
+def _with_costs(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> _Layers:
+    view = layer_view(graph)
+    names = view.forward_layers()
+    layer_of = {op.name: view.membership.layer_of.get(op.name, op.layer) for op in graph.ops}
+    updates = {op.name for op in graph.ops if op.role is Role.UPDATE}
+    work_on = busy_ns(graph, costs, cluster)
+    # Devices that are alike share their sums.
+    busy = {id(work_ns): dict.fromkeys(names, 0) for work_ns in work_on.values()}
+    update = {alike: dict.fromkeys(names, 0) for alike in busy}
+    for alike, work_ns in {id(work_ns): work_ns for work_ns in work_on.values()}.items():
+        for op, time_ns in work_ns.items():
+            layer = layer_of[op]
+            if layer in busy[alike]:
+                busy[alike][layer] += time_ns
+                update[alike][layer] += time_ns if op in updates else 0
+    first = costs[cluster.devices[0].name].costs
+    takes_time = {op for op, cost in first.items() if cost.time_ns > 0}
+    computing = {layer for op, layer in layer_of.items() if layer and op in takes_time}
+    return _Layers(
+        view=view,
+        names=names,
+        busy_ns={device: busy[id(work_ns)] for device, work_ns in work_on.items()},
+        update_ns={device: update[id(work_ns)] for device, work_ns in work_on.items()},
+        computing=frozenset(computing),
+    )
+
+
+def _splits(layers: _Layers, devices: Sequence[str]) -> list[_Split]:
     """Return every way to split, in layer order of the joins."""
-    counting = view.computing.union(*view.membership.readers.values())
+    counting = layers.computing.union(*layers.view.membership.readers.values())
     return [
-        _packed(join.layer, tuple(map(frozenset, join.towers)), view, devices)
-        for join in towers(view.view, counting)
+        _packed(join.layer, tuple(map(frozenset, join.towers)), layers, devices)
+        for join in towers(layers.view, counting)
     ]
 
 
 def _packed(
-    join: str, parts: tuple[frozenset[str], ...], view: LayerGraph, devices: Sequence[str]
+    join: str, parts: tuple[frozenset[str], ...], layers: _Layers, devices: Sequence[str]
 ) -> _Split:
     """Return the towers with a device for each.
 
@@ -122,13 +159,14 @@ def _packed(
     (1969), https://doi.org/10.1137/0117039
     """
     costs_ns = [
-        [sum(view.busy_ns[device][layer] for layer in part) for device in devices] for part in parts
+        [sum(layers.busy_ns[device][layer] for layer in part) for device in devices]
+        for part in parts
     ]
     first, *others = sorted(range(len(parts)), key=lambda i: (-sum(costs_ns[i]), i))
     beside = min(range(len(devices)), key=costs_ns[first].__getitem__)
-    trunk = set(view.layers).difference(*parts)
-    update_ns = sum(view.update_ns[devices[beside]][layer] for layer in trunk)
-    alone_ns = sum(view.busy_ns[devices[beside]][layer] for layer in trunk) - update_ns
+    trunk = set(layers.names).difference(*parts)
+    update_ns = sum(layers.update_ns[devices[beside]][layer] for layer in trunk)
+    alone_ns = sum(layers.busy_ns[devices[beside]][layer] for layer in trunk) - update_ns
 
     chosen = [beside] * len(parts)
     loads_ns, counts = [0] * len(devices), [0] * len(devices)
@@ -148,36 +186,36 @@ def _packed(
     )
 
 
-def _why_none(view: LayerGraph) -> str:
+def _why_none(layers: _Layers) -> str:
     """Return why there are no towers, with the branches that come nearest to being some."""
     reason = "no layer joins two independent towers"
-    tied = common_ancestor(view.view)
+    tied = common_ancestor(layers.view)
     if tied is None:
         return f"{reason}: every layer feeds the next"
     return f"{reason}: the branches into {tied[0]!r} both come from {tied[1]!r}"
 
 
 def _shared_homes(
-    view: LayerGraph, layer_device: Mapping[str, str], devices: Sequence[str]
+    layers: _Layers, layer_device: Mapping[str, str], devices: Sequence[str]
 ) -> dict[str, str]:
     """Return the device of each variable and table that layers on several devices read."""
     groups: dict[frozenset[str], list[str]] = defaultdict(list)
-    for variable, readers in view.membership.readers.items():
+    for variable, readers in layers.view.membership.readers.items():
         groups[frozenset(layer_device[layer] for layer in readers)].append(variable)
     homes: dict[str, str] = {}
     for sharing, variables in groups.items():
         if len(sharing) == 1:
             continue
         load_ns = dict.fromkeys(devices, 0)
-        for layer in {layer for v in variables for layer in view.membership.readers[v]}:
-            load_ns[layer_device[layer]] += view.busy_ns[layer_device[layer]][layer]
+        for layer in {layer for v in variables for layer in layers.view.membership.readers[v]}:
+            load_ns[layer_device[layer]] += layers.busy_ns[layer_device[layer]][layer]
         home = max((d for d in devices if d in sharing), key=load_ns.__getitem__)
         homes.update(dict.fromkeys(variables, home))
     return homes
 
 
 def _move_readers(
-    graph: OpGraph, view: LayerGraph, layer_device: dict[str, str], homes: Mapping[str, str]
+    graph: OpGraph, layers: _Layers, layer_device: dict[str, str], homes: Mapping[str, str]
 ) -> list[str]:
     """Move layers to the shared variables that they read, where that is forced or crosses less.
 
@@ -185,23 +223,24 @@ def _move_readers(
     """
     moved = []
     parameter_bytes = {op.name: op.parameter_bytes for op in graph.ops if op.role is Role.VARIABLE}
-    lookups = _lookups(graph, view)
-    for layer in view.layers:
+    lookups = _lookups(graph, layers)
+    output_bytes = {layer.name: layer.output_bytes for layer in layers.view.layers}
+    for layer in layers.names:
         for variable, home in homes.items():
-            if layer_device[layer] == home or layer not in view.membership.readers[variable]:
+            if layer_device[layer] == home or layer not in layers.view.membership.readers[variable]:
                 continue
             needs_bytes = total_bytes(
-                [view.output_bytes[layer]]
+                [output_bytes[layer]]
                 + [
                     size
-                    for (source, target), size in view.edges.items()
+                    for (source, target), size in layers.view.edges.items()
                     if target == layer and layer_device[source] != home
                 ]
             )
             read_bytes = sum(
                 parameter_bytes.get(other, 0)
                 for other, its_home in homes.items()
-                if its_home == home and layer in view.membership.readers[other]
+                if its_home == home and layer in layers.view.membership.readers[other]
             )
             if (layer, variable) in lookups or (
                 needs_bytes is not None and needs_bytes < read_bytes
@@ -211,12 +250,12 @@ def _move_readers(
     return moved
 
 
-def _lookups(graph: OpGraph, view: LayerGraph) -> set[tuple[str, str]]:
+def _lookups(graph: OpGraph, layers: _Layers) -> set[tuple[str, str]]:
     """Return the layers that look up in a variable or table: that work runs where it sits."""
     found = set()
     for op in graph.ops:
-        layer = view.membership.layer_of.get(op.name)
-        if op.variable is None or layer is None or op.name in view.membership.free:
+        layer = layers.view.membership.layer_of.get(op.name)
+        if op.variable is None or layer is None or op.name in layers.view.membership.free:
             continue
         others = (graph.op(edge.producer).role for edge in data_inputs(graph, op.name))
         if op.output_bytes and any(role not in STANDING_ROLES for role in others):
@@ -235,12 +274,12 @@ def _busiest(device_of: Mapping[str, str], costs: Mapping[str, CostTable]) -> tu
 
 
 def _rationale(
-    view: LayerGraph, split: _Split, devices: Sequence[str], homes: Mapping[str, str]
+    layers: _Layers, split: _Split, devices: Sequence[str], homes: Mapping[str, str]
 ) -> str:
     """Return one line: which towers and shared variables sit where."""
-    readers = view.membership.readers
+    readers = layers.view.membership.readers
     sharing = {layer for variable in homes for layer in readers[variable]}
-    labels = {d: [_tower_label(view, tower, sharing) for tower in split.on(d)] for d in devices}
+    labels = {d: [_tower_label(layers, tower, sharing) for tower in split.on(d)] for d in devices}
     placed = [f"{listed(some)} on {device}" for device, some in labels.items() if some]
     line = f"{len(split.towers)} towers joined by {split.join!r}: {', '.join(placed)}"
     for device in devices:
@@ -251,11 +290,11 @@ def _rationale(
     return f"{line}; {listed(idle)} idle: there are more devices than towers" if idle else line
 
 
-def _tower_label(view: LayerGraph, tower: frozenset[str], sharing: set[str]) -> str:
+def _tower_label(layers: _Layers, tower: frozenset[str], sharing: set[str]) -> str:
     """Return a name for the tower: what its own layers have in common, else first to last."""
-    own = [layer for layer in view.layers if layer in tower and layer not in sharing]
-    own = own or [layer for layer in view.layers if layer in tower]
-    patterns = name_patterns(own, view.layers)
+    own = [layer for layer in layers.names if layer in tower and layer not in sharing]
+    own = own or [layer for layer in layers.names if layer in tower]
+    patterns = name_patterns(own, layers.names)
     return patterns[0] if len(patterns) == 1 else f"{own[0]} … {own[-1]}"
 
 
@@ -270,10 +309,10 @@ def propose_towers_forward_only(
     Not applicable without towers or without a backward pass.
     """
     if all(op.role is not Role.BACKWARD for op in graph.ops):
-        return NotApplicable(family=TOWERS_FORWARD_ONLY, reason="the step has no backward pass")
+        return NotApplicable(TOWERS_FORWARD_ONLY, "the step has no backward pass")
     split = propose_towers(graph, costs, cluster)
     if isinstance(split, NotApplicable):
-        return NotApplicable(family=TOWERS_FORWARD_ONLY, reason=f"as for towers: {split.reason}")
+        return NotApplicable(TOWERS_FORWARD_ONLY, f"as for towers: {split.reason}")
     first = cluster.devices[0].name
     left_behind = [
         op.name
@@ -308,10 +347,10 @@ def within_a_pair(
     names = cluster.device_names()
     if len(names) < MIN_DEVICES_FOR_PAIRS:
         reason = f"two pairs of devices are {MIN_DEVICES_FOR_PAIRS}, and there are {len(names)}"
-        return NotApplicable(family=BATCH_TOWERS, reason=reason)
+        return NotApplicable(BATCH_TOWERS, reason)
     found = propose_towers(graph, costs, cluster.with_devices(names[:GROUP]))
     if isinstance(found, NotApplicable):
-        return NotApplicable(family=BATCH_TOWERS, reason=found.reason)
+        return NotApplicable(BATCH_TOWERS, found.reason)
     return replace(found, label=BATCH_TOWERS, family=BATCH_TOWERS)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.problems import CodePlace
+    from placement_advisor.check.problems import Place
     from placement_advisor.check.record import Difference, Growth, Move, Record
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
@@ -332,7 +332,7 @@ def causes_of_moves(
     found: Difference,
     scopes: Scopes | None,
     lines: CodeLines,
-    placed_at: Callable[[str], CodePlace | None],
+    placed_at: Callable[[str], Place | None],
 ) -> list[Cause]:
     """Return why layers run elsewhere, what concerns their forward pass first.
 
@@ -353,7 +353,7 @@ def causes_of_moves(
     return [_cause(edit, by_edit[edit], lines, placed_at) for edit in ordered]
 
 
-def cause_in_settings(found: Difference, lines: CodeLines, place: CodePlace) -> Cause:
+def cause_in_settings(found: Difference, lines: CodeLines, place: Place) -> Cause:
     """Return that the settings, which stand at a place, name another placement than they did."""
     problem = Problem(
         code=ProblemCode.PLACEMENT_CHANGED,
@@ -371,7 +371,7 @@ def move_texts(moves: Iterable[Move], lines: CodeLines) -> Iterator[str]:
     for move in moves:
         parts[move.layer, move.before[0], move.after[0]].append(move.part)
     everything = {layer for layer, _, _ in parts}
-    alike: defaultdict[tuple[Part, str, str, CodePlace | None], list[str]] = defaultdict(list)
+    alike: defaultdict[tuple[Part, str, str, Place | None], list[str]] = defaultdict(list)
     for (layer, before, after), moved in parts.items():
         # The forward pass is named where it moved: moves have it first.
         place = lines.of_parts([(layer, moved[0])], everything)
@@ -408,7 +408,7 @@ def _cause(
     edit: _Edit,
     moves: Sequence[Move],
     lines: CodeLines,
-    placed_at: Callable[[str], CodePlace | None],
+    placed_at: Callable[[str], Place | None],
 ) -> Cause:
     first = Part.VARIABLES if edit.of_variables else Part.FORWARD
     leading = [move for move in moves if move.part is first] or moves
@@ -530,7 +530,7 @@ def crossings(found: Difference, lines: CodeLines) -> tuple[str, ...]:
 def _changed_layers(found: Difference) -> list[str]:
     """Return the layers that are made of other ops than they were, those that grew most first."""
     old_name = {new: old for old, new in found.renamed.items()}
-    grown = {growth.layer: growth.before_us - growth.after_us for growth in found.growths}
+    grown = {growth.layer: growth.before_ns - growth.after_ns for growth in found.growths}
     changed = [
         name
         for name, layer in found.after.layers.items()
@@ -556,21 +556,21 @@ def _no_kernel(found: Difference, lines: CodeLines) -> Problem:
 
 def _slower_texts(slower: Iterable[Growth], lines: CodeLines) -> Iterator[str]:
     for growth in slower:
-        more = format_ns((growth.after_us - growth.before_us) * NS_PER_US)
+        more = format_ns(growth.after_ns - growth.before_ns)
         place = lines.of_parts([(growth.layer, Part.FORWARD)])
         yield with_place(f"{layer_text(growth.layer)} +{more}", place)
 
 
 def _slower_layers(found: Difference) -> list[Growth]:
-    return [growth for growth in found.growths if growth.after_us > growth.before_us]
+    return [growth for growth in found.growths if growth.after_ns > growth.before_ns]
 
 
 def _heaviest_place(
     found: Difference, slower: Sequence[Growth], layers: Iterable[str], lines: CodeLines
-) -> CodePlace | None:
+) -> Place | None:
     """Return the line of what weighs most: of layers that take longer, or of what crosses."""
-    more_us = found.after.step_us - found.before.step_us
-    if slower and sum(each.after_us - each.before_us for each in slower) >= _MAIN_SHARE * more_us:
+    more_ns = (found.after.step_us - found.before.step_us) * NS_PER_US
+    if slower and sum(each.after_ns - each.before_ns for each in slower) >= _MAIN_SHARE * more_ns:
         place = lines.of_parts([(slower[0].layer, Part.FORWARD)])
         if place is not None:
             return place

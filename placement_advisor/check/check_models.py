@@ -171,26 +171,43 @@ class _Checking:
             before=before,
         )
         try:
-            if model.graph is not None and self._options.graphs_only:
-                file = load_graph(Path(_from_here(self._config.root / model.graph)))
-                asked = file.requested_device_of
-                return self._checked(found, model, file.graph, asked, CodeLines(), None)[0]
-            if self._options.graphs_only:
-                raise AdvisorError(
-                    "no graph file is configured, and --graphs-only runs no model code",
-                    hint="write one with advisor trace, and name it: graph = "
-                    '"ranker.graph.json.gz"',
-                )
-            traced, split, bundle = self._traced(model)
-            lines = code_lines(traced.graph, traced.stack_of, traced.created_at, self._config.root)
-            result, placement = self._checked(
-                found, model, traced.graph, traced.requested_device_of, lines, split
+            graph, asked, lines, split, bundle = self._step(model)
+            result, placement = check_step(
+                found,
+                model,
+                graph,
+                asked,
+                lines,
+                split=split,
+                root=Path(_from_here(self._config.root)),
+                hardware=self._config.hardware,
+                cluster=self._hardware.cluster,
+                update=self._options.update,
             )
-            if placement is not None and split is None:
-                self._placed[model.path] = _Placed(traced.graph, placement, bundle)
+            if placement is not None and split is None and bundle is not None:
+                self._placed[model.path] = _Placed(graph, placement, bundle)
             return result
         except AdvisorError as error:
             return replace(found, error=error.message, hint=error.hint)
+
+    def _step(
+        self, model: ModelConfig
+    ) -> tuple[OpGraph, Mapping[str, str] | None, CodeLines, BatchSplit | None, Path | None]:
+        """Return the step of a model with the devices it asks for and its lines.
+
+        Behind them are its batch split, and the folder of what is needed to run it.
+        """
+        if not self._options.graphs_only:
+            traced, split, bundle = self._traced(model)
+            lines = code_lines(traced.graph, traced.stack_of, traced.created_at, self._config.root)
+            return traced.graph, traced.requested_device_of, lines, split, bundle
+        if model.graph is None:
+            raise AdvisorError(
+                "no graph file is configured, and --graphs-only runs no model code",
+                hint='write one with advisor trace, and name it: graph = "ranker.graph.json.gz"',
+            )
+        file = load_graph(Path(_from_here(self._config.root / model.graph)))
+        return file.graph, file.requested_device_of, CodeLines(), None, None
 
     def measured(self, model: ModelConfig, found: ModelResult, plan: TestbedPlan) -> ModelResult:
         """Run what was checked beside the locked placement, where there is one."""
@@ -251,28 +268,6 @@ class _Checking:
                 time_limit_s = self._options.time_limit_s
                 split = split_for_check(model.placement, traced, devices, child, time_limit_s)
             return traced, split, bundle
-
-    def _checked(
-        self,
-        found: ModelResult,
-        model: ModelConfig,
-        graph: OpGraph,
-        requested_device_of: Mapping[str, str] | None,
-        lines: CodeLines,
-        split: BatchSplit | None,
-    ) -> tuple[ModelResult, Placement | None]:
-        return check_step(
-            found,
-            model,
-            graph,
-            requested_device_of,
-            lines,
-            split=split,
-            root=Path(_from_here(self._config.root)),
-            hardware=self._config.hardware,
-            cluster=self._hardware.cluster,
-            update=self._options.update,
-        )
 
 
 def _chosen(config: CheckConfig, only: Sequence[str]) -> tuple[ModelConfig, ...]:

@@ -43,8 +43,8 @@ from placement_advisor.check.placements import (
 )
 from placement_advisor.check.problems import (
     MAX_CULPRITS,
-    CodePlace,
     ModelResult,
+    Place,
     Problem,
     ProblemCode,
     Status,
@@ -170,8 +170,8 @@ class JudgeContext:
     scopes: Scopes | None
     lines: CodeLines
     put_back: Callable[[Sequence[Move]], Predicted]
-    configured_at: CodePlace
-    placed_at: Callable[[str], CodePlace | None]
+    configured_at: Place
+    placed_at: Callable[[str], Place | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,9 +433,9 @@ def _does_not_fit(error: DoesNotFitError, model: ModelConfig, lines: CodeLines) 
     )
 
 
-def _placed_at(files: SourceFiles, placement: str, layer: str) -> CodePlace | None:
+def _placed_at(files: SourceFiles, placement: str, layer: str) -> Place | None:
     """Return the line of a placement file at which it names a layer."""
-    return CodePlace(placement, files.find(placement, f"{json.dumps(layer)}:"))
+    return Place(placement, files.find(placement, f"{json.dumps(layer)}:"))
 
 
 def _with_problems(
@@ -449,8 +449,8 @@ def _with_problems(
             ProblemCode.SCOPE_CHANGED,
             ProblemCode.BACKWARD_LEFT,
         ):
-            place = place._replace(line=files.scope(*place) or place.line)
-        source = None if place is None else files.text(*place)
+            place = replace(place, line=files.scope(place.file, place.line) or place.line)
+        source = None if place is None else files.text(place.file, place.line)
         shown.append(replace(problem, place=place, source=source))
     return replace(
         found, status=Status.FAILED if problems else Status.PASSED, problems=tuple(shown)

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.check.problems import CodePlace
+from placement_advisor.check.problems import Place
 from placement_advisor.check.record import PART_OF, Part, tensor_name
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import SourceLine
 
 
-Stack = tuple[CodePlace, ...]
+Stack = tuple[Place, ...]
 # What updates a variable stands in the optimizer's line, wherever the variable is.
 _PARTS = {role: part for role, part in PART_OF.items() if role is not Role.UPDATE}
 
@@ -48,15 +48,15 @@ class CodeLines:
     """
 
     stacks: Mapping[tuple[str, Part], Collection[Stack]] = field(default_factory=dict)
-    sharers: Mapping[Part, Mapping[CodePlace, Set[str]]] = field(default_factory=dict)
-    of_op: Mapping[str, CodePlace] = field(default_factory=dict)
-    readers: tuple[Mapping[tuple[str, str], CodePlace], ...] = ()
-    on_host: Mapping[tuple[str, str], CodePlace] = field(default_factory=dict)
-    largest: Mapping[str, CodePlace] = field(default_factory=dict)
+    sharers: Mapping[Part, Mapping[Place, Set[str]]] = field(default_factory=dict)
+    of_op: Mapping[str, Place] = field(default_factory=dict)
+    readers: tuple[Mapping[tuple[str, str], Place], ...] = ()
+    on_host: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    largest: Mapping[str, Place] = field(default_factory=dict)
 
     def of_parts(
         self, parts: Iterable[tuple[str, Part]], alike: Collection[str] = ()
-    ) -> CodePlace | None:
+    ) -> Place | None:
         """Return the first line that tells parts of layers from others, but for those ``alike``."""
         wanted = set(parts)
         found = []
@@ -73,14 +73,14 @@ class CodeLines:
         file = max(sorted(count), key=lambda name: count[name])
         return min(place for place in places if place.file == file)
 
-    def telling(self, stack: Stack, part: Part, layers: Set[str]) -> CodePlace:
+    def telling(self, stack: Stack, part: Part, layers: Set[str]) -> Place:
         """Return the line of a stack that tells these layers from others."""
         sharers = self.sharers[part]
         everyone = {layer for layer, of in self.stacks if of is part}
         own = [place for place in stack if sharers[place] != everyone]
         return min(reversed(own), key=lambda p: len(sharers[p] - layers), default=stack[0])
 
-    def of_cuts(self, cuts: Sequence[Cut]) -> CodePlace | None:
+    def of_cuts(self, cuts: Sequence[Cut]) -> Place | None:
         """Return the first line that reads one of these tensors where it crosses to.
 
         If any is read by a forward pass, the line of that: a backward pass has one for all layers.
@@ -92,9 +92,7 @@ class CodeLines:
 
 def from_stacks(stacks: Mapping[tuple[str, Part], Collection[Stack]]) -> CodeLines:
     """Return the lines of the parts of layers alone."""
-    sharers: dict[Part, defaultdict[CodePlace, set[str]]] = {
-        part: defaultdict(set) for part in Part
-    }
+    sharers: dict[Part, defaultdict[Place, set[str]]] = {part: defaultdict(set) for part in Part}
     for (layer, part), led in stacks.items():
         for stack in led:
             for place in stack:
@@ -121,8 +119,8 @@ def code_lines(
         return path.relative_to(project).as_posix() if path.is_relative_to(project) else path.name
 
     @cache
-    def places(lines: tuple[SourceLine, ...]) -> tuple[CodePlace, ...]:
-        return tuple(CodePlace(called(line.file), line.line) for line in lines)
+    def places(lines: tuple[SourceLine, ...]) -> tuple[Place, ...]:
+        return tuple(Place(called(line.file), line.line) for line in lines)
 
     stacks: defaultdict[tuple[str, Part], dict[Stack, None]] = defaultdict(dict)
     stack_of_op: dict[str, Stack] = {}
@@ -135,7 +133,7 @@ def code_lines(
     lines = from_stacks(stacks)
 
     @cache
-    def line(stack: Stack, role: Role, layer: str) -> CodePlace:
+    def line(stack: Stack, role: Role, layer: str) -> Place:
         return lines.telling(stack, _PARTS[role], {layer}) if role in _PARTS else stack[0]
 
     roles = ((op.name, op.role, op.layer or NO_LAYER) for op in graph.ops)
@@ -175,11 +173,11 @@ def _readers(
     graph: OpGraph,
     transfers: Iterable[Transfer],
     ran_on: Mapping[str, str],
-    of_op: Mapping[str, CodePlace],
-) -> tuple[dict[tuple[str, str], CodePlace], ...]:
+    of_op: Mapping[str, Place],
+) -> tuple[dict[tuple[str, str], Place], ...]:
     """Return the lines that first read tensors where they cross to, those of forward ops apart."""
-    forward: dict[tuple[str, str], CodePlace] = {}
-    others: dict[tuple[str, str], CodePlace] = {}
+    forward: dict[tuple[str, str], Place] = {}
+    others: dict[tuple[str, str], Place] = {}
     for copy in transfers:
         for edge in graph.outputs_of(copy.producer):
             is_it = edge.port == copy.port and ran_on.get(edge.consumer) == copy.target

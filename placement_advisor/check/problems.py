@@ -11,8 +11,9 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from placement_advisor.files.contract import Positive, Text
 from placement_advisor.graph.name_patterns import first_names
 
 if TYPE_CHECKING:
@@ -84,11 +85,13 @@ ACTIONS = {
 }
 
 
-class CodePlace(NamedTuple):
-    """A line of the user's code; ``file`` is relative to the project."""
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A line of code or of settings."""
 
-    file: str
-    line: int
+    file: Text
+    """Relative to the project."""
+    line: Positive
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -121,7 +124,7 @@ class Problem:
     culprits: tuple[str, ...] = ()
     effects: tuple[Effect, ...] = ()
     action: str
-    place: CodePlace | None = None
+    place: Place | None = None
     source: str | None = None
 
     @property
@@ -130,7 +133,7 @@ class Problem:
         return (self.code, *(effect.code for effect in self.effects))
 
 
-def effect_as_problem(effect: Effect, place: CodePlace | None) -> Problem:
+def effect_as_problem(effect: Effect, place: Place | None) -> Problem:
     """Return an effect as a problem of its own."""
     return Problem(
         code=effect.code,
@@ -171,7 +174,7 @@ def layer_text(layer: str) -> str:
     return layer or "ops of no layer"
 
 
-def with_place(phrase: str, place: CodePlace | None) -> str:
+def with_place(phrase: str, place: Place | None) -> str:
     """Return a phrase with its line, where that is known."""
     return phrase if place is None else f"{phrase} ({place})"
 
@@ -200,7 +203,7 @@ class ModelResult:
 
     model: str
     placement: str
-    place: CodePlace
+    place: Place
     status: Status
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
@@ -233,8 +236,8 @@ class CheckResult:
     def within(self, folder: Path) -> CheckResult:
         """Return the result with places as they are seen from outside of ``folder``."""
 
-        def seen(place: CodePlace) -> CodePlace:
-            return place._replace(file=posixpath.normpath(folder / place.file))
+        def seen(place: Place) -> Place:
+            return replace(place, file=posixpath.normpath(folder / place.file))
 
         return replace(
             self,

@@ -20,7 +20,7 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
-from placement_advisor.check.problems import CodePlace
+from placement_advisor.check.problems import Place
 from placement_advisor.check.record import MAX_CUTS, Cut, Part, Record
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
@@ -105,7 +105,7 @@ class ModelConfig(_Model):
     ``place`` is where all this stands.
     """
 
-    place: CodePlace
+    place: Place
 
     @property
     def limits(self) -> Limits:
@@ -119,7 +119,7 @@ class CheckConfig:
 
     root: Path
     hardware: str
-    place: CodePlace
+    place: Place
     models: tuple[ModelConfig, ...]
 
     @property
@@ -174,8 +174,8 @@ def read_config(path: Path) -> CheckConfig:
         hint = "docs/ci.md lists all settings"
         raise AdvisorError(told(str(path), misfit, data), hint=hint) from None
 
-    def place(key: str) -> CodePlace:
-        return CodePlace(path.name, line_of(data, f"{_CONFIG_TABLE}.{key}") or 1)
+    def place(key: str) -> Place:
+        return Place(path.name, line_of(data, f"{_CONFIG_TABLE}.{key}") or 1)
 
     return CheckConfig(
         root=path.parent,

@@ -31,13 +31,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from annotated_types import MinLen
 from pydantic import BeforeValidator, Field
 
-from placement_advisor.files.contract import ByName, Count, Rows, Text, What, like
+from placement_advisor.files.contract import ByName, Count, Ns, Rows, Text, What, like
 from placement_advisor.graph.digraph import strong_components
 from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
+from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 # A split of every op crosses thousands of times; nobody reads so many lines.
 MAX_CUTS = 100
 _DIGITS = 3
-_NS_PER_US = 1_000
 
 
 def _as_list(value: object) -> object:
@@ -202,8 +202,8 @@ def record(
         cuts=tuple(cuts[:MAX_CUTS]),
         copies=len(cuts),
         bytes_across=sum(cut.size_bytes or 0 for cut in cuts),
-        step_us=_rounded(schedule.step_ns / _NS_PER_US),
-        single_step_us=_rounded(single_step_ns / _NS_PER_US),
+        step_us=_rounded(schedule.step_ns / NS_PER_US),
+        single_step_us=_rounded(single_step_ns / NS_PER_US),
         memory_bytes={
             device: _held_bytes(peak) for device, peak in sorted(schedule.peak_memory.items())
         },
@@ -282,7 +282,7 @@ def _layer_records(
         layer: LayerRecord(
             **{part: _most_first(found) for part, found in votes[layer].items()},
             fingerprint=made_of[layer or None],
-            busy_us=_rounded(busy_ns[layer] / _NS_PER_US),
+            busy_us=_rounded(busy_ns[layer] / NS_PER_US),
         )
         for layer in sorted(votes)
     }
@@ -502,21 +502,24 @@ def with_devices(record: Record, called: Mapping[str, str]) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A part of a layer of which most ops run elsewhere; what strays costs copies, or nothing."""
+    """A part of a layer that runs elsewhere."""
 
-    layer: str
+    layer: Text
+    """Empty for ops of none."""
     part: Part
-    before: tuple[str, ...]
-    after: tuple[str, ...]
+    before: Rows[Text]
+    """Most ops first."""
+    after: Rows[Text]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A layer whose ops take longer, or less long: in µs of a step."""
+    """A layer whose work takes longer."""
 
-    layer: str
-    before_us: int
-    after_us: int
+    layer: Text
+    """Empty for ops of none."""
+    before_ns: Ns
+    after_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -557,22 +560,22 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
     growths = [
         Growth(
             layer=new,
-            before_us=before.layers[old].busy_us if old is not None else 0,
-            after_us=after.layers[new].busy_us,
+            before_ns=before.layers[old].busy_us * NS_PER_US if old is not None else 0,
+            after_ns=after.layers[new].busy_us * NS_PER_US,
         )
         for old, new in [*pairs, *((None, new) for new in after.layers if new not in matched_after)]
     ]
     return Difference(
         before=before,
         after=after,
-        renamed=renamed,
+        renamed=dict(sorted(renamed.items())),
         gone=tuple(name for name in before.layers if name not in matched_before),
         new=tuple(name for name in after.layers if name not in matched_after),
         moves=tuple(_moves_between(before, after, pairs)),
         growths=tuple(
             sorted(
-                (growth for growth in growths if growth.after_us != growth.before_us),
-                key=lambda growth: (growth.before_us - growth.after_us, growth.layer),
+                (growth for growth in growths if growth.after_ns != growth.before_ns),
+                key=lambda growth: (growth.before_ns - growth.after_ns, growth.layer),
             )
         ),
         cuts_added=_cuts_without(after.cuts, before.cuts),

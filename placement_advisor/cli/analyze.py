@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.console import print_json, progress, say
+from placement_advisor.cli.console import print_json, progress, warn
 from placement_advisor.cli.options import (
-    BatchSize,
-    CaptureTimeout,
-    HostFile,
-    HostLink,
-    Hosts,
-    Launch,
-    ModeChoice,
-    Model,
-    Module,
+    AsJson,
     OpenPorts,
-    Outputs,
     Quiet,
-    Secret,
-    Step,
-    TimeLimit,
+    TestbedChoice,
     hosts_asked,
     model_source,
     refuse_beside_hosts,
     split_names,
     split_ratios,
+    takes,
 )
 from placement_advisor.cli.results import Verbose, print_analysis
 from placement_advisor.cli.run import train
 from placement_advisor.errors import AdvisorError
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
 
-
-class TestbedChoice(StrEnum):
-    """Where to run."""
-
-    GPUS = "gpus"
-    WORKERS = "workers"
-    LOGICAL_CPUS = "logical-cpus"
-    NONE = "none"
+if TYPE_CHECKING:
+    from placement_advisor.analysis.hosts import HostOptions
+    from placement_advisor.tf.load.model_source import ModelSource
 
 
+@takes(source=model_source, asked=hosts_asked)
 def analyze(
-    model: Model,
+    *,
     devices: Annotated[
         int | None,
         typer.Option(min=2, help=f"How many devices to split over. Default: {defaults.DEVICES}."),
@@ -65,11 +50,7 @@ def analyze(
         TestbedChoice | None,
         typer.Option(help="Where candidates run. Default: GPUs if there are enough, else workers."),
     ] = None,
-    hosts: Hosts = None,
-    hostfile: HostFile = None,
-    launch: Launch = None,
-    link: HostLink = None,
-    secret: Secret = None,
+    asked: HostOptions | None,
     costs: Annotated[
         Path | None,
         typer.Option(
@@ -104,11 +85,7 @@ def analyze(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random search.")] = 0,
-    module: Module = False,
-    step: Step = None,
-    batch_size: BatchSize = None,
-    mode: ModeChoice = None,
-    outputs: Outputs = None,
+    source: ModelSource,
     steps: Annotated[
         int, typer.Option(min=1, help="Timed steps per candidate and round.")
     ] = defaults.STEPS,
@@ -164,38 +141,22 @@ def analyze(
             "--apply", help="Run the script to its end afterwards, as `advisor run` does."
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
-    time_limit: TimeLimit = defaults.TIME_LIMIT_S,
-    capture_timeout: CaptureTimeout = defaults.CAPTURE_TIMEOUT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
-    from placement_advisor.files.contract import plain
     from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.results.analysis import Analysis
 
-    source = model_source(
-        model,
-        module=module,
-        step=step,
-        mode=mode,
-        batch_size=batch_size,
-        outputs=outputs,
-        time_limit=time_limit,
-        capture_timeout=capture_timeout,
-    )
     if hardware is not None and (devices is not None or testbed is not None):
         option = "--devices" if devices is not None else "--testbed"
         raise AdvisorError(
             f"{option} and --hardware cannot be used together",
             hint="--hardware says how many there are",
         )
-    asked = hosts_asked(hosts, hostfile, launch, link, secret)
     refuse_beside_hosts(
         asked,
         {
@@ -241,9 +202,8 @@ def analyze(
         analysis = analyze_into_folder(options, watcher)
     if as_json:
         if not quiet:
-            for warning in analysis.warnings:
-                say(f"warning: {warning}")
-        print_json(plain(Analysis.of(analysis)))
+            warn(analysis.warnings)
+        print_json(Analysis.of(analysis))
     else:
         print_analysis(options.folder, verbose=verbose)
     if apply:

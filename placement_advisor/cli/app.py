@@ -12,7 +12,7 @@ import typer
 from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.check import check, explain
-from placement_advisor.cli.console import ReaderGoneError, harmless, open_streams, say
+from placement_advisor.cli.console import ReaderGoneError, open_streams, say
 from placement_advisor.cli.graphs import graph, search, simulate, trace
 from placement_advisor.cli.machines import balance, calibrate, compare_hardware, doctor, hardware
 from placement_advisor.cli.options import OfScript
@@ -20,6 +20,7 @@ from placement_advisor.cli.results import diff, profile, report, show, view
 from placement_advisor.cli.run import run
 from placement_advisor.cli.worker import worker
 from placement_advisor.errors import AdvisorError, full_disk
+from placement_advisor.report.progress import harmless
 
 if TYPE_CHECKING:
     from types import FrameType

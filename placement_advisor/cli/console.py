@@ -7,43 +7,22 @@ on a terminal and plain lines elsewhere.
 from __future__ import annotations
 
 import io
-import json
 import os
-import re
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.report.progress import TimeLeft
-from placement_advisor.units import format_duration
+from placement_advisor.report.progress import TimeLeft, harmless, live_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-    from rich.text import Text
+    from collections.abc import Iterable, Iterator
 
     from placement_advisor.analysis.progress import ProgressListener, TimeAhead
 
 
-# GitHub's runner obeys a line that begins so, spaces left out, and `##[` wherever it stands.
-_COMMAND_OF_A_RUNNER = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
-
-
 class ReaderGoneError(Exception):
     """Nobody reads standard output any more: `| head` has seen enough."""
-
-
-def harmless(text: str) -> str:
-    r"""Return text without what drives a terminal or a CI system; lines stay lines.
-
-    >>> harmless("it's \x1b[31mred\x07" + "\n::error::forged")
-    "it's �[31mred�\n\\::error::forged"
-    """
-    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in text.expandtabs())
-    return _COMMAND_OF_A_RUNNER.sub(r"\1\\", shown)
 
 
 def say(text: str) -> None:
@@ -51,14 +30,17 @@ def say(text: str) -> None:
     print(harmless(f"advisor: {text}"), file=sys.stderr, flush=True)
 
 
-def json_text(content: object) -> str:
-    """Return what a program will read."""
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr."""
+    for warning in warnings:
+        say(f"warning: {warning}")
 
 
-def print_json(content: object) -> None:
-    """Print what a program will read on standard output."""
-    sys.stdout.write(json_text(content))
+def print_json(value: object) -> None:
+    """Print a value of a contract on standard output, for a program to read."""
+    from placement_advisor.files.contract import json_text
+
+    sys.stdout.write(json_text(value))
 
 
 class _Output(io.FileIO):
@@ -143,8 +125,7 @@ def progress(*, quiet: bool) -> Iterator[ProgressListener]:
     if not console.is_terminal:
         yield _Lines()
         return
-    live = _Live(console)
-    with console.status(live):
+    with live_line(console) as live:
         yield live
 
 
@@ -168,43 +149,3 @@ class _Lines:
     def note(self, what: str) -> None:
         """Print it."""
         say(what)
-
-
-class _Live:
-    """One line that changes, with the time left in all, or in what can be counted."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._what, self._since = "", 0.0
-        self._shown, self._counted = "starting", ""
-        self._left = TimeLeft()
-
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Show what goes on, and how far it is."""
-        now = time.monotonic()
-        if what != self._what:
-            self._what, self._since = what, now
-        self._shown = what
-        if total > 1:
-            self._shown += f" {done + 1}/{total}"
-        if candidate:
-            self._shown += f", {candidate}"
-        self._counted = ""
-        if done:
-            left_s = (now - self._since) / done * (total - done)
-            self._counted = f", about {format_duration(left_s)} left"
-
-    def expect(self, ahead: TimeAhead) -> None:
-        """Show what is left of it from now on."""
-        self._left.expect(ahead)
-
-    def note(self, what: str) -> None:
-        """Print it above the line that changes."""
-        self._console.print(harmless(what), markup=False, highlight=False, soft_wrap=True)
-
-    def __rich__(self) -> Text:
-        """Return the line as it is at this moment."""
-        from rich.text import Text
-
-        left = self._left.text() or self._counted
-        return Text(harmless(self._shown + left), no_wrap=True, overflow="ellipsis")

@@ -14,70 +14,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.cli.console import print_json, progress
-from placement_advisor.cli.options import (
-    BatchSize,
-    CaptureTimeout,
-    ModeChoice,
-    Model,
-    Module,
-    Outputs,
-    Quiet,
-    Step,
-    TimeLimit,
-    model_source,
-)
-from placement_advisor.cost.links import assumed_cluster
-from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
+from placement_advisor.cli.options import AsJson, Quiet, model_source, takes
+from placement_advisor.defaults import DEVICES
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output import output_file
+from placement_advisor.files.output import holding, output_file
 from placement_advisor.graph.exchange import GraphFormat
-from placement_advisor.graph.op_graph import load_graph
-from placement_advisor.graph.placement import read_placement
-from placement_advisor.report.steps import chrome_trace
-from placement_advisor.simulator.simulator import Origin, Simulation, simulation
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.answers import Traced
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.simulator import Simulation
     from placement_advisor.tf.load.model_source import ModelSource
 
 
+@takes(source=model_source)
 def trace(
-    model: Model,
+    *,
     output: Annotated[
         Path | None,
         typer.Option(
             "-o", "--output", help="Graph file to write. Default: <model>.graph.json.gz, here."
         ),
     ] = None,
-    module: Module = False,
-    step: Step = None,
-    batch_size: BatchSize = None,
-    mode: ModeChoice = None,
-    outputs: Outputs = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
-    time_limit: TimeLimit = TIME_LIMIT_S,
-    capture_timeout: CaptureTimeout = CAPTURE_TIMEOUT_S,
+    source: ModelSource,
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
     from placement_advisor.analysis.tracing import trace_model
+    from placement_advisor.graph.graph_summary import summarize
     from placement_advisor.tf.load.model_source import source_kind
 
-    source = model_source(
-        model,
-        module=module,
-        step=step,
-        mode=mode,
-        batch_size=batch_size,
-        outputs=outputs,
-        time_limit=time_limit,
-        capture_timeout=capture_timeout,
-    )
     path = Path(source.path)
     file = output or Path(f"{path.resolve().stem}.graph.json.gz")
     source_kind(path)
@@ -85,23 +52,16 @@ def trace(
         traced = trace_model(source, watcher)
         watcher.working(f"writing {file}", 0, 1)
         put(lambda path: traced.graph.save(path, traced.requested_device_of, traced.traced_as))
-    _print(traced, source, file, as_json=as_json)
-
-
-def _print(traced: Traced, source: ModelSource, file: Path, *, as_json: bool) -> None:
-    from placement_advisor.graph.graph_summary import summarize
-
     summary = summarize(traced.graph)
+    said = {"model_path": source.path, "graph_file": str(file)}
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.trace import Trace
 
-        told = Trace.of(traced, summary, model_path=source.path, graph_file=str(file))
-        print_json(plain(told))
+        print_json(Trace.of(traced, summary, **said))
         return
     from placement_advisor.report.steps import render_trace
 
-    sys.stdout.write(render_trace(traced, summary, model_path=source.path, graph_file=str(file)))
+    sys.stdout.write(render_trace(traced, summary, **said))
 
 
 def graph(
@@ -170,6 +130,7 @@ def _check_options(
 
 def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
     """Draw the layers of a graph file, in the colours of a placement's devices if there is one."""
+    from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.report.pictures.canvas import save
     from placement_advisor.report.pictures.layer_picture import draw_layers, layer_boxes
@@ -183,66 +144,21 @@ def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> N
 
 def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:
     """Write the ops of a graph file in a format, into a file or on standard output."""
-    if output is None:
-        sys.stdout.write(_text(file, form, placement))
-        return
-    with output_file(output, option="-o", read=file) as put:
-        text = _text(file, form, placement)
-        put(lambda path: _write(path, text))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _text(file: Path, form: GraphFormat, placement: Path | None) -> str:
     from placement_advisor.graph.exchange import graph_text
+    from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
 
-    graph, _, traced_as = load_graph(file)
-    placed = None if placement is None else Placement.load(placement, graph, traced_as)
-    return graph_text(graph, form, None if placed is None else placed.device_of)
-
-
-def simulate_file(
-    graph_file: Path, placement_file: Path, hardware: str | None, trace_file: Path | None
-) -> Simulation:
-    """Simulate a graph file under a placement file, on assumed workers if no hardware is named.
-
-    Where the placement's devices have other names than the hardware's, they are taken in order.
-
-    Raises:
-        AdvisorError: a file cannot be read, does not fit the others, or cannot be written.
-    """
     with ExitStack() as stack:
         put = None
-        if trace_file is not None:
-            put = stack.enter_context(output_file(trace_file, option="--trace", read=graph_file))
-        cluster = None if hardware is None else read_target_hardware(hardware, None).cluster
-        graph, _, traced_as = load_graph(graph_file)
-        placement, file = read_placement(placement_file, graph, traced_as)
-        cluster = cluster or assumed_cluster(len(file.devices))
-        renamed = file.names_in(placement_file, cluster.device_names(), cluster.place_names())
-        told = simulation(
-            graph,
-            placement.renamed(renamed) if renamed else placement,
-            roofline_by_place(graph, cluster),
-            cluster,
-            Origin(
-                graph_file=str(graph_file),
-                placement_file=str(placement_file),
-                machine=hardware or "CPU workers, one core each",
-                renamed=renamed,
-            ),
-        )
-        if put is not None:
-            put(lambda path: _write_trace(told, path))
-    return told
-
-
-def _write_trace(told: Simulation, path: Path) -> None:
-    content = chrome_trace(told.graph, told.schedule)
-    path.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+        if output is not None:
+            put = stack.enter_context(output_file(output, option="-o", read=file))
+        graph, _, traced_as = load_graph(file)
+        placed = None if placement is None else Placement.load(placement, graph, traced_as)
+        text = graph_text(graph, form, None if placed is None else placed.device_of)
+        if put is None:
+            sys.stdout.write(text)
+        else:
+            put(holding(text))
 
 
 def simulate(
@@ -262,24 +178,62 @@ def simulate(
         Path | None,
         typer.Option(help="Write the schedule here, for chrome://tracing or Perfetto."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the simulation as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Simulate one step of a graph file under a placement, from assumed costs."""
-    told = simulate_file(graph, placement, hardware, trace)
+    """Simulate one step of a graph file under a placement, from assumed costs.
+
+    Where the placement's devices have other names than the hardware's, they are taken in order.
+    """
+    from placement_advisor.report.steps import chrome_trace, render_simulation
+
+    with ExitStack() as stack:
+        put = None
+        if trace is not None:
+            put = stack.enter_context(output_file(trace, option="--trace", read=graph))
+        found = _simulated(graph, placement, hardware)
+        if put is not None:
+            content = chrome_trace(found.graph, found.schedule)
+            put(holding(json.dumps(content, ensure_ascii=False) + "\n"))
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.steps import Simulation
 
-        print_json(plain(Simulation.of(told)))
+        print_json(Simulation.of(found))
         return
-    from placement_advisor.report.steps import render_simulation
-
-    sys.stdout.write(render_simulation(told))
+    sys.stdout.write(render_simulation(found))
 
 
-_DEVICES = 2
+def _simulated(graph_file: Path, placement_file: Path, hardware: str | None) -> Simulation:
+    from placement_advisor.cost.roofline import roofline_by_place
+    from placement_advisor.graph.op_graph import load_graph
+    from placement_advisor.graph.placement import read_placement
+    from placement_advisor.simulator.simulator import Origin, simulation
+
+    cluster = None if hardware is None else _cluster(hardware)
+    graph, _, traced_as = load_graph(graph_file)
+    placement, file = read_placement(placement_file, graph, traced_as)
+    cluster = cluster or _cluster(None, len(file.devices))
+    renamed = file.names_in(placement_file, cluster.device_names(), cluster.place_names())
+    origin = Origin(
+        graph_file=str(graph_file),
+        placement_file=str(placement_file),
+        machine=hardware or _WORKERS,
+        renamed=renamed,
+    )
+    placed = placement.renamed(renamed) if renamed else placement
+    return simulation(graph, placed, roofline_by_place(graph, cluster), cluster, origin)
+
+
+_WORKERS = "CPU workers, one core each"
+
+
+def _cluster(hardware: str | None, workers: int = DEVICES) -> Cluster:
+    """Return the hardware that is named, else assumed workers."""
+    from placement_advisor.analysis.target_costs import read_target_hardware
+    from placement_advisor.cost.links import assumed_cluster
+
+    if hardware is None:
+        return assumed_cluster(workers)
+    return read_target_hardware(hardware, None).cluster
 
 
 def search(
@@ -313,13 +267,12 @@ def search(
         float | None, typer.Option(min=0, metavar="S", help="Stop after so many seconds.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**20, help="Seed of the random search.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Search for the best placement of a graph file, with a bound that none can beat."""
     from placement_advisor.candidates.searched import search_step
     from placement_advisor.clock import Clock
+    from placement_advisor.cost.roofline import roofline_by_place
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import placed_ops
     from placement_advisor.results.plans import Search
@@ -336,11 +289,7 @@ def search(
     graph = OpGraph.load(graph_file)
     if not placed_ops(graph):
         raise AdvisorError(f"{graph_file}: nothing in it can be placed")
-    cluster = (
-        assumed_cluster(devices or _DEVICES)
-        if hardware is None
-        else read_target_hardware(hardware, None).cluster
-    )
+    cluster = _cluster(hardware, devices or DEVICES)
     costs = roofline_by_place(graph, cluster)
     allowed = Effort(units=effort, seed=seed, time_limit_s=time_limit)
     found = search_step(graph, costs, cluster, allowed)
@@ -351,13 +300,11 @@ def search(
         costs,
         cluster,
         graph_file=str(graph_file),
-        machine=hardware or "CPU workers, one core each",
+        machine=hardware or _WORKERS,
         seconds=clock.timings_ns()["search"] / NS_PER_S,
     )
     if as_json:
-        from placement_advisor.files.contract import plain
-
-        print_json(plain(result))
+        print_json(result)
         return
     from placement_advisor.report.plans import render_search
 

@@ -10,36 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor import defaults
-from placement_advisor.cli.analyze import TestbedChoice
-from placement_advisor.cli.console import print_json, progress, say
+from placement_advisor.cli.console import print_json, progress, warn
 from placement_advisor.cli.options import (
-    BatchSize,
-    CaptureTimeout,
-    HostFile,
-    HostLink,
-    Hosts,
-    Launch,
-    ModeChoice,
-    Model,
-    Module,
+    AsJson,
     OpenPorts,
-    Outputs,
     Quiet,
-    Secret,
-    Step,
-    TimeLimit,
+    TestbedChoice,
     hosts_asked,
     model_source,
     refuse_beside_hosts,
     split_sizes,
+    takes,
 )
-from placement_advisor.defaults import CAPTURE_TIMEOUT_S, DEVICES, TIME_LIMIT_S
+from placement_advisor.defaults import DEVICES
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.tf.load.model_source import ModelSource
 
 
 def hardware(
@@ -50,9 +38,7 @@ def hardware(
             help="A GPU, a link or a machine, such as V100, NVLink2 or 4xA100.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all that is known as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List GPUs and links that --hardware takes, and what predictions for them rest on.
 
@@ -63,10 +49,9 @@ def hardware(
 
     presets = None if name is None else named_presets(name)
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.machine import Hardware
 
-        print_json(plain(Hardware.of(presets)))
+        print_json(Hardware.of(presets))
         return
     from placement_advisor.report.machine_texts import render_hardware
 
@@ -77,12 +62,9 @@ CHECK_FAILED = 1
 _BUNDLE = "advisor-acceptance"
 
 
+@takes(asked=hosts_asked)
 def doctor(
-    hosts: Hosts = None,
-    hostfile: HostFile = None,
-    launch: Launch = None,
-    link: HostLink = None,
-    secret: Secret = None,
+    asked: HostOptions | None,
     run: Annotated[
         bool,
         typer.Option(
@@ -100,9 +82,7 @@ def doctor(
         ),
     ] = None,
     open_ports: OpenPorts = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all facts and findings as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check versions, GPUs, cores, memory and permissions here, and say what to type next.
 
@@ -110,7 +90,6 @@ def doctor(
     cannot work. With --run, take a minute to see whether profiles tell the truth here; exit code 1
     if something is off.
     """
-    asked = hosts_asked(hosts, hostfile, launch, link, secret)
     if run:
         refuse_beside_hosts(asked, {"--open-ports": open_ports})
         is_well = _known_step(asked, bundle or _free_name(), open_ports, as_json)
@@ -130,10 +109,9 @@ def _this_machine(*, as_json: bool) -> bool:
 
     facts = examine()
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.doctor import Doctor
 
-        print_json(plain(Doctor.of(facts)))
+        print_json(Doctor.of(facts))
     else:
         from placement_advisor.report.doctor_text import render_doctor
 
@@ -148,10 +126,9 @@ def _hosts(asked: HostOptions, as_json: bool) -> bool:
     with progress(quiet=as_json) as watcher:
         found = examine_hosts(asked, watcher)
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.doctor import Hosts
 
-        print_json(plain(Hosts.of(found)))
+        print_json(Hosts.of(found))
     else:
         from placement_advisor.report.doctor_text import render_hosts
 
@@ -162,7 +139,6 @@ def _hosts(asked: HostOptions, as_json: bool) -> bool:
 def _known_step(asked: HostOptions | None, bundle: Path, open_ports: bool, as_json: bool) -> bool:
     """Report what a known step shows, and leave a bundle; return whether to trust profiles."""
     from placement_advisor.analysis.acceptance import run_acceptance
-    from placement_advisor.files.contract import plain
     from placement_advisor.files.output import output_file, scratch_folder
     from placement_advisor.machine.machine_facts import examine
     from placement_advisor.report.machine_texts import render_acceptance, write_bundle
@@ -178,7 +154,7 @@ def _known_step(asked: HostOptions | None, bundle: Path, open_ports: bool, as_js
         found, facts = Acceptance.of(seen, bundle), examine()
         put(lambda path: write_bundle(path, found, seen, facts))
     if as_json:
-        print_json(plain(found))
+        print_json(found)
     else:
         sys.stdout.write(render_acceptance(found))
     return found.trusted
@@ -190,7 +166,9 @@ def _free_name() -> Path:
     return next(name for name in names if not name.exists())
 
 
+@takes(asked=hosts_asked)
 def calibrate(
+    *,
     devices: Annotated[
         int | None,
         typer.Option(min=2, help=f"How many devices to measure. Default: {DEVICES}."),
@@ -199,11 +177,7 @@ def calibrate(
         TestbedChoice | None,
         typer.Option(help="What to measure. Default: GPUs if there are enough, else workers."),
     ] = None,
-    hosts: Hosts = None,
-    hostfile: HostFile = None,
-    launch: Launch = None,
-    link: HostLink = None,
-    secret: Secret = None,
+    asked: HostOptions | None,
     open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
@@ -211,17 +185,16 @@ def calibrate(
             "-o", "--output", metavar="FILE.toml", help="Write a cluster file for --hardware, too."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure copies and overheads of the devices here anew, and keep them for `analyze`."""
     from placement_advisor.analysis.calibrate import calibrate as measured
+    from placement_advisor.cost.links import CLUSTER_FILE_HEAD
     from placement_advisor.files.output import holding, output_file
+    from placement_advisor.machine.cluster_file import cluster_as_toml
     from placement_advisor.machine.testbed_plan import TestbedKind
 
-    asked = hosts_asked(hosts, hostfile, launch, link, secret)
     refuse_beside_hosts(
         asked,
         {
@@ -238,38 +211,25 @@ def calibrate(
         put = stack.enter_context(output_file(output, option="-o")) if output else None
         summary = measured(kind, devices or DEVICES, asked, output, open_ports, watcher)
         if put is not None:
-            put(holding(_cluster_text(summary.cluster)))
+            put(holding(CLUSTER_FILE_HEAD + cluster_as_toml(summary.cluster)))
     if not quiet:
-        for warning in summary.warnings:
-            say(f"warning: {warning}")
+        warn(summary.warnings)
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.machine import Calibration
 
-        print_json(plain(Calibration.of(summary)))
+        print_json(Calibration.of(summary))
         return
     from placement_advisor.report.machine_texts import render_calibration
 
     sys.stdout.write(render_calibration(summary))
 
 
-def _cluster_text(cluster: Cluster) -> str:
-    from placement_advisor.cost.links import CLUSTER_FILE_HEAD
-    from placement_advisor.machine.cluster_file import cluster_as_toml
-
-    return CLUSTER_FILE_HEAD + cluster_as_toml(cluster)
-
-
+@takes(source=model_source)
 def balance(
-    model: Model,
-    mode: ModeChoice = None,
-    module: Module = False,
-    step: Step = None,
-    batch_size: BatchSize = None,
-    outputs: Outputs = None,
+    source: ModelSource,
     devices: Annotated[
         int, typer.Option(min=2, help="How many devices to share the batch among.")
-    ] = defaults.DEVICES,
+    ] = DEVICES,
     testbed: Annotated[
         TestbedChoice | None,
         typer.Option(help="What to time. Default: GPUs if there are enough, else workers."),
@@ -282,47 +242,32 @@ def balance(
         ),
     ] = None,
     open_ports: OpenPorts = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
-    time_limit: TimeLimit = defaults.TIME_LIMIT_S,
-    capture_timeout: CaptureTimeout = defaults.CAPTURE_TIMEOUT_S,
 ) -> None:
     """Time each device alone at several batch sizes, and say how to share a batch among them."""
     from placement_advisor.analysis.balance import balance as balanced
     from placement_advisor.machine.testbed_plan import TestbedKind
 
-    source = model_source(
-        model,
-        module=module,
-        step=step,
-        mode=mode,
-        batch_size=batch_size,
-        outputs=outputs,
-        time_limit=time_limit,
-        capture_timeout=capture_timeout,
-    )
     sizes = None if memory is None else split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
         found = balanced(source, kind, devices, sizes, open_ports, watcher)
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.plans import Balance
 
-        print_json(plain(Balance.of(found)))
+        print_json(Balance.of(found))
         return
     if not quiet:
-        for warning in found.warnings:
-            say(f"warning: {warning}")
+        warn(found.warnings)
     from placement_advisor.report.plans import render_balance
 
     sys.stdout.write(render_balance(found))
 
 
+@takes(source=model_source)
 def compare_hardware(
-    model: Model,
+    source: ModelSource,
     hardware: Annotated[
         list[str],
         typer.Argument(
@@ -331,11 +276,6 @@ def compare_hardware(
             "also in levels, or cluster files (.toml), which may have levels.",
         ),
     ],
-    mode: ModeChoice = None,
-    module: Module = False,
-    step: Step = None,
-    batch_size: BatchSize = None,
-    outputs: Outputs = None,
     price: Annotated[
         list[float] | None,
         typer.Option(
@@ -346,27 +286,13 @@ def compare_hardware(
     png: Annotated[
         Path | None, typer.Option(help="Draw speed-ups by number of devices into this file.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
-    time_limit: TimeLimit = TIME_LIMIT_S,
-    capture_timeout: CaptureTimeout = CAPTURE_TIMEOUT_S,
 ) -> None:
     """Simulate a model on 1, 2, 4, … devices of machines: what does each further one bring?"""
     from placement_advisor.analysis.compare_hardware import compare_hardware as compared
     from placement_advisor.tf.load.model_source import source_kind
 
-    source = model_source(
-        model,
-        module=module,
-        step=step,
-        mode=mode,
-        batch_size=batch_size,
-        outputs=outputs,
-        time_limit=time_limit,
-        capture_timeout=capture_timeout,
-    )
     source_kind(Path(source.path))
     with progress(quiet=quiet) as watcher:
         found = compared(source, hardware, price or None, watcher)
@@ -378,10 +304,9 @@ def compare_hardware(
         with output_file(png, option="--png", read=Path(source.path)) as put:
             put(lambda path: save(draw_scaling(found), path))
     if as_json:
-        from placement_advisor.files.contract import plain
         from placement_advisor.results.plans import Scaling
 
-        print_json(plain(Scaling.of(found)))
+        print_json(Scaling.of(found))
         return
     from placement_advisor.report.plans import render_hardware_comparison
 

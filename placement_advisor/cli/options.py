@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +18,44 @@ from placement_advisor.tf.load.model_source import ModelSource, module_path, spl
 from placement_advisor.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from placement_advisor.analysis.hosts import HostOptions
     from placement_advisor.remote_hosts.host_requests import HostRequest
+
+
+def takes(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of the functions that make its arguments.
+
+    ``@takes(source=model_source)`` replaces the parameter ``source`` of a command by those of
+    `model_source`, and calls the command with what this returns.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            for name, make in made_by.items():
+                given = {option: values.pop(option) for option in signature(make).parameters}
+                values[name] = make(**given)
+            command(**values)
+
+        parameters: list[Parameter] = []
+        for own in _parameters(command, *made_by):
+            make = made_by.get(own.name)
+            made = [own] if make is None else _parameters(make)
+            # By keyword, where those without a default need not come first.
+            parameters += [each.replace(kind=Parameter.KEYWORD_ONLY) for each in made]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any], *made: str) -> Iterable[Parameter]:
+    for name in ("return", *made):  # Their types are imported for type checkers alone.
+        function.__annotations__.pop(name, None)
+    return signature(function, eval_str=True).parameters.values()
 
 
 class Mode(StrEnum):
@@ -29,6 +65,7 @@ class Mode(StrEnum):
     INFER = "infer"
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Model = Annotated[
     str,
     typer.Argument(
@@ -110,17 +147,16 @@ def script_arguments() -> tuple[str, ...]:
 
 
 def model_source(
-    model: str,
-    *,
-    module: bool,
-    step: str | None,
-    mode: Mode | None,
-    batch_size: int | None,
-    outputs: str | None,
-    time_limit: float,
-    capture_timeout: float,
+    model: Model,
+    module: Module = False,
+    step: Step = None,
+    batch_size: BatchSize = None,
+    mode: ModeChoice = None,
+    outputs: Outputs = None,
+    time_limit: TimeLimit = defaults.TIME_LIMIT_S,
+    capture_timeout: CaptureTimeout = defaults.CAPTURE_TIMEOUT_S,
 ) -> ModelSource:
-    """Return where the model comes from.
+    """Return where the model comes from, by the options of a command that takes one.
 
     Raises:
         ModelError: there is no path, or no such module.
@@ -183,6 +219,15 @@ def split_sizes(option: str, words: str) -> tuple[int, ...]:
 _FEWEST_DEVICES = 2
 
 
+class TestbedChoice(StrEnum):
+    """Where to run."""
+
+    GPUS = "gpus"
+    WORKERS = "workers"
+    LOGICAL_CPUS = "logical-cpus"
+    NONE = "none"
+
+
 class LinkChoice(StrEnum):
     """How hosts reach one another."""
 
@@ -233,13 +278,13 @@ Secret = Annotated[
 
 
 def hosts_asked(
-    hosts: str | None,
-    hostfile: Path | None,
-    launch: str | None,
-    link: LinkChoice | None,
-    secret: Path | None,
+    hosts: Hosts = None,
+    hostfile: HostFile = None,
+    launch: Launch = None,
+    link: HostLink = None,
+    secret: Secret = None,
 ) -> HostOptions | None:
-    """Return the hosts that are asked for, None if there are none.
+    """Return the hosts that the options of a command ask for, None if they ask for none.
 
     Raises:
         AdvisorError: the options contradict each other, or name no hosts.

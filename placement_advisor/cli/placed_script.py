@@ -29,7 +29,7 @@ from placement_advisor.processes.calls import is_ours
 from placement_advisor.report.split_plan import keep_training
 from placement_advisor.results.analysis import Training
 from placement_advisor.tf.load.model_source import execute
-from placement_advisor.tf.training.trial import SplitPlan
+from placement_advisor.tf.training.trial import SPLIT_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,7 +109,7 @@ def _begin(
 
     if request["logical_cpus"]:
         cut_cpu(request["logical_cpus"])
-    plan = SplitPlan.of_json(request["plan"])
+    plan = SPLIT_PLAN.validate_python(request["plan"])
     if plan.family == MIRRORED:
         mirror_from_first_layer(plan, at_the_end.enter_context, say)
         return

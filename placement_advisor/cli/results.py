@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.console import harmless, json_text, print_json, progress, say
-from placement_advisor.cli.options import Quiet
+from placement_advisor.cli.console import print_json, progress, say
+from placement_advisor.cli.options import AsJson, Quiet
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import LOG_FOLDER
+from placement_advisor.report.progress import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,23 +104,20 @@ _HELP = "What `advisor analyze` wrote, or a folder of several: the newest of the
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help=_HELP)],
     after: Annotated[Path, typer.Argument(metavar="B", help="The same, of later.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the difference as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what changed between two analyses, and why the verdict did."""
-    from placement_advisor.files.contract import plain
     from placement_advisor.report.find_analysis import find_analysis, read_analysis
     from placement_advisor.report.screen import render_difference
     from placement_advisor.results.analysis import ANALYSIS
-    from placement_advisor.results.difference import Difference, difference
+    from placement_advisor.results.difference import difference
 
     folders = find_analysis(before), find_analysis(after)
     ours, theirs = (read_analysis(folder / ANALYSIS) for folder in folders)
     differs = ours.model.graph_fingerprint != theirs.model.graph_fingerprint
     found = difference(ours, theirs, _graphs(*folders) if differs else None)
     if as_json:
-        print_json(plain(Difference.of(found)))
+        print_json(found)
         return
     sys.stdout.write(harmless(render_difference(found)))
 
@@ -130,8 +128,8 @@ def _graphs(before: Path, after: Path) -> tuple[OpGraph, OpGraph] | None:
     Raises:
         AdvisorError: one of them cannot be read, or is none.
     """
+    from placement_advisor.analysis.analysis_result import GRAPH
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.results.analysis import GRAPH
 
     files = before / GRAPH, after / GRAPH
     if not all(file.is_file() for file in files):
@@ -258,10 +256,10 @@ def profile(
         ops = None if graph is None else OpGraph.load(graph)
         read = read_profile(path, graph=ops, ask_xprof=xprof, working=watcher.working)
         if as_json or form is Format.JSON:
-            from placement_advisor.files.contract import plain
+            from placement_advisor.files.contract import json_text
             from placement_advisor.results.steps import Profile
 
-            text = json_text(plain(Profile.of(read)))
+            text = json_text(Profile.of(read))
         elif form is Format.MARKDOWN:
             from placement_advisor.report.steps import profile_as_markdown
 

@@ -115,6 +115,7 @@ def train(
         AdvisorError: the analysis has no such candidate.
     """
     from placement_advisor.report.split_plan import plan_of_analysis
+    from placement_advisor.tf.training.trial import SPLIT_PLAN
 
     plan: SplitPlan | str
     if isinstance(by, Path):
@@ -126,7 +127,7 @@ def train(
         say(f"trains as it is: {plan}{others}")
         _become(*(("-m", module) if module else (path,)))
     request = {
-        "plan": plan.as_json(),
+        "plan": SPLIT_PLAN.dump_python(plan, mode="json"),
         "analysis": str(by.resolve()) if isinstance(by, Path) else None,
         "module": module,
         "logical_cpus": devices or (len(plan.devices) if plan.on_stand_ins else 0),

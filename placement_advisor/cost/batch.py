@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.contract import Count, NotNegative
 from placement_advisor.units import NS_PER_S, format_bytes
 
 if TYPE_CHECKING:
@@ -72,13 +73,7 @@ class BatchTime:
     worth: Callable[[int], float] = float
 
     def step_ns(self, batch: int) -> int:
-        """Return the time of a step; a card without samples takes none.
-
-        Raises:
-            ValueError: a negative batch.
-        """
-        if batch < 0:
-            raise ValueError(f"batch {batch}")
+        """Return the time of a step; a card without samples takes none."""
         return round(self.fixed_ns + self.per_sample_ns * self.worth(batch)) if batch else 0
 
     def largest_batch(self, step_ns: int, limit: int) -> int:
@@ -227,11 +222,7 @@ def misfit(line: BatchTime, points: Sequence[Throughput]) -> float:
 
 
 def split_step(cards: Sequence[BatchTime], batches: Sequence[int]) -> SplitStep:
-    """Return the step in which each card computes its share of the batch.
-
-    Raises:
-        ValueError: not one share per card, or a negative share.
-    """
+    """Return the step in which each card computes its share of the batch."""
     times = [card.step_ns(share) for card, share in zip(cards, batches, strict=True)]
     return SplitStep(batches=tuple(batches), slowest_ns=max(times, default=0))
 
@@ -246,10 +237,7 @@ def best_split(
 
     Raises:
         AdvisorError: the batch does not fit.
-        ValueError: a negative batch, or not one limit per card.
     """
-    if batch < 0:
-        raise ValueError(f"batch {batch}")
     given = most if most is not None else [None] * len(cards)
     limits = [
         batch if limit is None else min(limit, batch) for _, limit in zip(cards, given, strict=True)
@@ -278,10 +266,11 @@ def best_split(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchMemory:
-    """The peak of a device as a line over its batch; neither part is negative."""
+    """What a step holds at its peak on one device, simulated: a line over its samples."""
 
-    fixed_bytes: int
-    per_sample_bytes: float
+    fixed_bytes: Count
+    """Independent of the batch."""
+    per_sample_bytes: NotNegative
 
     def peak_bytes(self, batch: int) -> int:
         """Return what a step of so many samples holds."""

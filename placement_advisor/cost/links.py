@@ -93,17 +93,6 @@ def fit_link(source: str, target: str, samples: Sequence[Sample]) -> Link:
     )
 
 
-def residuals(link: Link, samples: Sequence[Sample]) -> tuple[float, ...]:
-    """Return (fit - measured) / measured of each sample, in their order.
-
-    Raises:
-        ValueError: a sample without a positive time.
-    """
-    if any(time_ns <= 0 for _, time_ns in samples):
-        raise ValueError("a sample has no positive time")
-    return tuple((link.transfer_ns(size) - time_ns) / time_ns for size, time_ns in samples)
-
-
 def assumed_cluster(count: int) -> Cluster:
     """Return ``count`` stand-in CPU workers, every pair linked both ways, nothing measured."""
     devices = tuple(replace(STAND_IN_CPU, name=f"worker:{i}") for i in range(count))
@@ -289,8 +278,8 @@ class CalibrationSummary:
         """Return (line - measured) / measured of one copy, None if noise hid its time."""
         if timing.copy_ns <= 0:
             return None
-        link = replace(self.cluster.link(*ends), curve=())
-        return residuals(link, [(timing.size_bytes, timing.copy_ns)])[0]
+        line = replace(self.cluster.link(*ends), curve=())
+        return line.transfer_ns(timing.size_bytes) / timing.copy_ns - 1
 
     def flops_per_s(self, device: str) -> float | None:
         """Return how fast the reference product is, None if noise hid its time."""

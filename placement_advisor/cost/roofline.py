@@ -197,24 +197,17 @@ class Roof:
         return OpCost(time_ns=round(self.time_ns(op)), basis=_basis(op))
 
 
-def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
-    """Return a cost for every op that computes; constants, inputs and variables have none.
+def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
+    """Return what the ops that compute cost on each device and host of a cluster.
+
+    Devices that are alike share a table. Constants, inputs and variables have no cost.
 
     The basis is `KERNEL` or `KERNEL_ASSUMED` where the op is a kernel with a known time,
     `ROOFLINE` where a formula gave both flops and bytes, else `GUESSED`: the cost then covers what
     is known.
 
     Raises:
-        AdvisorError: the device names a datasheet that is not known.
-        ValueError: the device has no peak or no memory bandwidth.
-    """
-    return _costs(graph, Roof(device))
-
-
-def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
-    """Return a table for each device and host of a cluster; devices that are alike share one.
-
-    Raises:
+        AdvisorError: a device names a datasheet that is not known.
         ValueError: one of them has no peak or no memory bandwidth.
     """
     roofs = roofs_by_place(cluster)

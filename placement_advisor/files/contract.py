@@ -15,14 +15,18 @@ people edit (`CLOSED`) they are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from enum import Enum
+from functools import cache
+from itertools import repeat
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    Literal,
     TypeVar,
     Union,
     get_args,
@@ -131,9 +135,35 @@ _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
 def like(kind: type[T], value: object, /, **others: Any) -> T:
-    """Return a value of a contract with what another one has by the same names, and the others."""
-    names = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
-    return kind(**{name: getattr(value, name) for name in names}, **others)
+    """Return a value of a contract with what another one has by the same names, and the others.
+
+    What is within follows the contract: sequences become tuples, and other types its own.
+    """
+    return kind(
+        **{
+            name: _like(inner, others[name] if name in others else getattr(value, name))
+            for name, inner in _hints(kind).items()  # type: ignore[arg-type]
+        }
+    )
+
+
+def _like(kind: Any, value: Any) -> Any:
+    bare = _bare(kind)
+    if value is None or (isinstance(bare, type) and isinstance(value, bare)):
+        return value
+    if is_dataclass(bare):
+        return like(bare, value)  # type: ignore[arg-type]
+    if get_origin(bare) is tuple and isinstance(value, Iterable):
+        inner, *rest = get_args(bare)
+        kinds = repeat(inner) if rest == [...] else (inner, *rest)
+        return tuple(map(_like, kinds, value))
+    return value.value if get_origin(bare) is Literal and isinstance(value, Enum) else value
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def plain(value: object) -> dict[str, Any]:

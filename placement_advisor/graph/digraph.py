@@ -1,12 +1,12 @@
-"""Directed graphs over the numbers 0, 1, 2, …: orders, cycles, components, dominators.
+"""Directed graphs over the numbers 0, 1, 2, …: orders, cycles, components, dominators, flows.
 
 For graphs of hundreds of thousands of nodes: every function takes time in proportion to nodes plus
 edges, times at most a logarithm, and none recurses.
 
-A cycle, which is an error, is found by networkx. The rest is done in every analysis, and by hand:
-at 100,000 ops networkx takes 0.7 s to make its graph alone, then 4 to 20 times as long, and for
-dominators time that grows with the square of late joins (figures
-in docs/figures.md). So loading and summing up a graph does without the import.
+networkx finds cycles, which are errors, and maximum flows. The rest is done in every analysis, and
+by hand: at 100,000 ops networkx takes 0.7 s to make its graph alone, then 4 to 20 times as long,
+and for dominators time that grows with the square of late joins (figures in
+docs/figures.md). So loading and summing up a graph does without the import.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    import networkx as nx
 
 
 def topological_order(
@@ -62,6 +64,45 @@ def find_cycle(count: int, sources: Sequence[int], targets: Sequence[int]) -> li
             first = cycle.index(min(cycle))
             return cycle[first:] + cycle[:first]
     raise ValueError("the graph has no cycle")
+
+
+def maximum_flows(
+    arcs: Iterable[tuple[int, int, int]], sources: Iterable[int], sink: int
+) -> list[int]:
+    """Return how much can flow to the sink from each source by itself.
+
+    An arc is (from, to, how much it lets through); none is given twice.
+    """
+    import networkx as nx
+    from networkx.algorithms.flow import build_residual_network, dinitz
+
+    network: nx.DiGraph[int] = nx.DiGraph()
+    network.add_weighted_edges_from(arcs, weight="capacity")
+    # Half of the time of one flow; all of them share it.
+    residual = build_residual_network(network, "capacity")
+    return [
+        _checked_value(dinitz(network, source, sink, residual=residual), source, sink)
+        for source in sources
+    ]
+
+
+def _checked_value(flow: nx.DiGraph[int], source: int, sink: int) -> int:
+    """Return how much flows, and check that it is a flow, whatever found it.
+
+    A flow proves a lower bound if no arc carries more than it lets through, and nothing is lost or
+    made on the way.
+
+    Raises:
+        AssertionError: it is none.
+    """
+    out: dict[int, int] = {
+        node: sum(arc["flow"] for arc in arcs.values()) for node, arcs in flow.adjacency()
+    }
+    is_within = all(arc["flow"] <= arc["capacity"] for _, _, arc in flow.edges(data=True))
+    lost = any(amount for node, amount in out.items() if node not in (source, sink))
+    if not is_within or lost:
+        raise AssertionError("what was found for a bound is no flow")
+    return out[source]
 
 
 def strong_components(successors: Sequence[Sequence[int]]) -> list[int]:

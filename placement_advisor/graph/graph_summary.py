@@ -1,6 +1,6 @@
-"""What a traced step holds, in numbers: sizes, work, and what stands in the way of a split.
+"""A traced step in numbers: sizes, work, and what keeps it from being split.
 
-Counted is one step of the graph as it was traced. A tensor counts once, however many ops read
+The numbers are those of one step, as it was traced. A tensor counts once, however many ops read
 it. Ops that hand a buffer on (a reshape) make no tensor of their own, and the reading of a
 variable makes none either. A loop or branch counts as the one op that it is.
 
@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placement_advisor.files.contract import Count, Text
 from placement_advisor.graph.layer_structure import (
     Join,
     ParallelBranches,
@@ -46,14 +47,16 @@ LARGEST_TENSORS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeTensor:
-    """One tensor: output ``port`` of ``op``."""
+    """A tensor."""
 
-    op: str
-    port: int
-    kind: str
+    op: Text
+    port: Count
+    """Number of the output, from 0."""
+    kind: Text
+    """Type of the op."""
     role: Role
-    layer: str | None
-    size_bytes: int
+    layer: Text | None
+    size_bytes: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

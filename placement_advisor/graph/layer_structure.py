@@ -8,10 +8,12 @@ groups of layers that occur again and again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from annotated_types import MinLen
 
+from placement_advisor.files.contract import Filled, Rows, Text
 from placement_advisor.graph.digraph import immediate_dominators, strong_components
 from placement_advisor.graph.layer_view import data_inputs
 from placement_advisor.graph.op import Role
@@ -163,15 +165,16 @@ MAX_BRANCH_VISITS = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelBranches:
-    """Branches, each with its layers in order, from ``fork`` to ``join``.
+    """Branches that could run at the same time."""
 
-    ``direct`` says whether the fork also feeds the join without any layer between.
-    """
-
-    fork: str
-    join: str
-    branches: tuple[tuple[str, ...], ...]
+    fork: Text
+    """Feeds all branches."""
+    join: Text
+    """Where all branches meet."""
+    branches: Filled[Filled[Text]]
+    """Layers of each branch, in order."""
     direct: bool
+    """The fork also feeds the join directly."""
 
 
 def parallel_branches(view: LayerView) -> tuple[ParallelBranches, ...]:
@@ -245,10 +248,11 @@ MAX_COMPARISONS = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Towers, each with its layers in order, that meet in ``layer``."""
+    """Where towers meet."""
 
-    layer: str
-    towers: tuple[tuple[str, ...], ...]
+    layer: Text
+    towers: Annotated[Rows[Filled[Text]], MinLen(2)]
+    """Layers of each tower, in order; towers are independent."""
 
 
 def towers(view: LayerView, counting: Collection[str]) -> tuple[Join, ...]:
@@ -389,9 +393,10 @@ MAX_REPEAT_VISITS = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedBlocks:
-    """Alike groups of layers in the order in which they feed one another."""
+    """Blocks that are alike and feed one another."""
 
-    blocks: tuple[tuple[str, ...], ...]
+    blocks: Annotated[Rows[Filled[Text]], MinLen(2)]
+    """Layers of each block, in order."""
 
 
 def repeated_blocks(graph: OpGraph, view: LayerView) -> tuple[RepeatedBlocks, ...]:
@@ -429,10 +434,7 @@ class _Search:
     """Looks for repetitions in one order of the layers."""
 
     def __init__(
-        self,
-        order: Sequence[str],
-        labels: Mapping[str, int],
-        feeders: Mapping[str, Sequence[str]],
+        self, order: Sequence[str], labels: Mapping[str, int], feeders: Mapping[str, Sequence[str]]
     ) -> None:
         place = {layer: i for i, layer in enumerate(order)}
         self.order = order

@@ -205,9 +205,6 @@ def _share(graph: OpGraph, op: Op, size_bytes: int, rows_share: float) -> float:
     return 1 - (1 - rows_share) * size_bytes / op.bytes_accessed
 
 
-_GPU_KERNEL = "GPU"
-
-
 def with_trees_as_one(graph: OpGraph) -> OpGraph:
     """Return the graph; a tree has the name of its last op, and no kernel with a known time."""
     root: dict[str, str] = {}
@@ -239,7 +236,7 @@ def _is_elementwise(op: Op) -> bool:
     return (
         op.kind in elementwise.ELEMENTWISE_FORMULAS
         and op.role in COMPUTING_ROLES
-        and _GPU_KERNEL in op.device_kinds
+        and _GPU in op.device_kinds
         and not op.host_outputs
         and op.bytes_accessed is not None
         and None not in op.output_bytes

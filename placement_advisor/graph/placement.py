@@ -252,7 +252,10 @@ def read_placement(
         if device is None:
             raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
         device_of[op.name] = device
-    return like(Placement, file, device_of=device_of), file
+    placement = Placement(
+        label=file.label, family=file.family, device_of=device_of, rationale=file.rationale
+    )
+    return placement, file
 
 
 def _what_differs(file: PlacementFile, graph: OpGraph, traced_as: TracedAs | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Steps that do not end: how long one may take, and which of its ops wait for something.
+"""Steps that do not end: their time limit, and the ops that may be waiting.
 
 Left out: what ops of loops and conditionals wait for, which the op graph does not have.
 """

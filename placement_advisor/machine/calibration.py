@@ -41,8 +41,38 @@ if TYPE_CHECKING:
     from placement_advisor.machine.testbed_plan import HostShare, TestbedPlan
 
 
+# Part of the names of files. Change it with whatever makes older figures wrong or files unreadable:
+# how they are measured counts too.
+SCHEMA_VERSION = 7
+# Where one reference product in ten takes this much longer than the middle one, the machine had
+# other work: good enough for now, as the model will have met the same, but not for later.
+# Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
+# would keep what was measured beside other work.
+UNSTEADY_P90 = 1.3
+# Sides of the square matrices whose product is the reference. They stay in a core's cache: 0.2 ms
+# on the machine this was written on.
+REFERENCE_WIDTH = 256
+# A multiplication and an addition for each term.
+REFERENCE_FLOPS = 2 * REFERENCE_WIDTH**3
+# Threads with which a worker runs ops. With one the executor follows a chain of ops to its end
+# before it sends what is ready: the other device waits for work that it does not need. No
+# accelerator does that: its host launches copies while it computes. Four threads leave one free
+# unless four chains compute at once.
+OP_THREADS = 4
+# A worker that has had nothing to do for so long is asleep, one that has rested for less in part.
+# Judgement: longer than the ends of copies rest while these are measured, shorter than the layers
+# of most models compute.
+ASLEEP_NS = 1_000_000
+# What takes longer where cores are slower.
+_OF_CORES = ("step_overhead_ns", "partition_overhead_ns", "remote_ns", "wake_ns", "op_ns")
 # In a noisy minute it is negative; what uses it leaves that out.
 Difference = Annotated[int, Ge(-MAX_NS), Le(MAX_NS)]
+_T = TypeVar("_T")
+# Names of two devices; as a key of an object, JSON in JSON.
+_Pair = Annotated[
+    tuple[Text, Text], Strict(False), BeforeValidator(from_json), PlainSerializer(json.dumps)
+]
+ByPair = Mapping[_Pair, _T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,38 +135,6 @@ def _ratio(together_ns: int, alone_ns: int) -> float | None:
     return together_ns / alone_ns if together_ns > 0 and alone_ns > 0 else None
 
 
-# Part of the names of files. Change it with whatever makes older figures wrong or files unreadable:
-# how they are measured counts too.
-SCHEMA_VERSION = 7
-# What takes longer where cores are slower.
-_OF_CORES = ("step_overhead_ns", "partition_overhead_ns", "remote_ns", "wake_ns", "op_ns")
-_T = TypeVar("_T")
-# Names of two devices; as a key of an object, JSON in JSON.
-_Pair = Annotated[
-    tuple[Text, Text], Strict(False), BeforeValidator(from_json), PlainSerializer(json.dumps)
-]
-ByPair = Mapping[_Pair, _T]
-# Where one reference product in ten takes this much longer than the middle one, the machine had
-# other work: good enough for now, as the model will have met the same, but not for later.
-# Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
-# would keep what was measured beside other work.
-UNSTEADY_P90 = 1.3
-# Sides of the square matrices whose product is the reference. They stay in a core's cache: 0.2 ms
-# on the machine this was written on.
-REFERENCE_WIDTH = 256
-# A multiplication and an addition for each term.
-REFERENCE_FLOPS = 2 * REFERENCE_WIDTH**3
-# Threads with which a worker runs ops. With one the executor follows a chain of ops to its end
-# before it sends what is ready: the other device waits for work that it does not need. No
-# accelerator does that: its host launches copies while it computes. Four threads leave one free
-# unless four chains compute at once.
-OP_THREADS = 4
-# A worker that has had nothing to do for so long is asleep, one that has rested for less in part.
-# Judgement: longer than the ends of copies rest while these are measured, shorter than the layers
-# of most models compute.
-ASLEEP_NS = 1_000_000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """What joins the hosts of a testbed that has several; the first of them drives the steps.
@@ -163,10 +161,12 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTiming:
-    """What one device draws from memory, and how many times as long it takes beside another one."""
+    """What devices of one machine share."""
 
     bytes_per_s: Annotated[float, Ge(1.0)]
+    """What one device alone draws."""
     ratio: Annotated[float, Ge(1.0)]
+    """How many times as long it takes beside another device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

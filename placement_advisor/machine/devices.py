@@ -96,19 +96,11 @@ class CopyWork:
         """Return the work for one tensor."""
         return self.per_copy_ns + round(self.ns_per_byte * size_bytes)
 
-    def scaled(self, factor: float) -> CopyWork:
-        """Return the work with every time multiplied."""
+    def scaled(self, *, fixed: float = 1.0, by_byte: float = 1.0) -> CopyWork:
+        """Return the work with its two parts multiplied."""
         return CopyWork(
-            per_copy_ns=round(self.per_copy_ns * factor), ns_per_byte=self.ns_per_byte * factor
+            per_copy_ns=round(self.per_copy_ns * fixed), ns_per_byte=self.ns_per_byte * by_byte
         )
-
-    def with_bytes_scaled(self, factor: float) -> CopyWork:
-        """Return the work with the time for each byte multiplied."""
-        return replace(self, ns_per_byte=self.ns_per_byte * factor)
-
-    def with_latency_scaled(self, factor: float) -> CopyWork:
-        """Return the work with the fixed part of each copy multiplied."""
-        return replace(self, per_copy_ns=round(self.per_copy_ns * factor))
 
 
 # A copy engine moves the bytes.
@@ -163,8 +155,8 @@ class Link:
             latency_ns=round(self.latency_ns * factor),
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / factor,
             curve=tuple((size, round(time_ns * factor)) for size, time_ns in self.curve),
-            sender=self.sender.scaled(factor),
-            receiver=self.receiver.scaled(factor),
+            sender=self.sender.scaled(fixed=factor, by_byte=factor),
+            receiver=self.receiver.scaled(fixed=factor, by_byte=factor),
             request_ns=round(self.request_ns * factor),
             wake_ns=round(self.wake_ns * factor),
             stream_bytes_per_s=_divided(self.stream_bytes_per_s, factor),
@@ -182,8 +174,8 @@ class Link:
                 (size, self.latency_ns + round((time_ns - self.latency_ns) * factor))
                 for size, time_ns in self.curve
             ),
-            sender=self.sender.with_bytes_scaled(min(factor, 1.0)),
-            receiver=self.receiver.with_bytes_scaled(min(factor, 1.0)),
+            sender=self.sender.scaled(by_byte=min(factor, 1.0)),
+            receiver=self.receiver.scaled(by_byte=min(factor, 1.0)),
             stream_bytes_per_s=_divided(self.stream_bytes_per_s, factor),
         )
 
@@ -198,8 +190,8 @@ class Link:
             self,
             latency_ns=latency_ns,
             curve=tuple((size, time_ns + later_ns) for size, time_ns in self.curve),
-            sender=self.sender.with_latency_scaled(min(factor, 1.0)),
-            receiver=self.receiver.with_latency_scaled(min(factor, 1.0)),
+            sender=self.sender.scaled(fixed=min(factor, 1.0)),
+            receiver=self.receiver.scaled(fixed=min(factor, 1.0)),
             request_ns=round(self.request_ns * factor),
             wake_ns=round(self.wake_ns * min(factor, 1.0)),
         )

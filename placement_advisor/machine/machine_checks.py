@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.machine.machine_facts import NEEDED, fits
 from placement_advisor.machine.nvidia import Connection
 from placement_advisor.machine.this_machine import is_busy
-from placement_advisor.units import NS_PER_S, format_bytes, format_ns
+from placement_advisor.units import NS_PER_S, counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 # A split needs two.
 DEVICES = 2
+# TensorFlow itself takes 0.6 GB, and no child may take more than four fifths of what is free.
+_LEAST_MEMORY_BYTES = 750_000_000
+# The largest sample model takes 3 GB in two workers and a client.
+_GOOD_MEMORY_BYTES = 4_000_000_000
+_DAY_S = 24 * 60 * 60
+ALLOW_NETWORKS = (
+    "let users make namespaces (kernel.unprivileged_userns_clone=1 or "
+    "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN)"
+)
+_ANALYZE = "advisor analyze MODEL.py"
+_CALIBRATE = "advisor calibrate"
 
 
 class State(StrEnum):
@@ -40,127 +51,6 @@ class Check:
     finding: str
     action: str | None = None
     blocks: bool = False
-
-
-def several(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 core``, ``2 cores``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def gpus(facts: Facts) -> Iterator[Check]:
-    """Say which there are, and whether TensorFlow sees them."""
-    found = facts.gpus
-    if found.problem is not None:
-        yield Check(
-            name="gpus",
-            state=State.PROBLEM,
-            finding=f"nvidia-smi cannot ask the driver: {found.problem}",
-            action="repair the driver; in a container, start it with --gpus all",
-        )
-        return
-    if not found.devices and not facts.visible_gpus:
-        yield Check(
-            name="gpus",
-            state=State.NOTE,
-            finding="none here: CPU cores stand in for them",
-            action="predict for others with --hardware, such as 2xV100-NVLink",
-        )
-        return
-    counts = [f"{several(facts.visible_gpus, 'GPU')} for TensorFlow to see"]
-    for name in dict.fromkeys(gpu.name for gpu in found.devices):
-        alike = [gpu for gpu in found.devices if gpu.name == name]
-        counts.append(f"{len(alike)} × {name}, {format_bytes(alike[0].memory_bytes)} each")
-    if found.driver is not None:
-        counts.append(f"driver {found.driver}")
-    few = facts.visible_gpus < DEVICES
-    is_hidden = facts.visible_gpus < len(found.devices)
-    too_few = "a split needs two: without them, CPU cores stand in"
-    yield Check(
-        name="gpus",
-        state=State.NOTE if few or is_hidden or not found.devices else State.OK,
-        finding="; ".join(counts),
-        action="CUDA_VISIBLE_DEVICES hides the rest" if is_hidden else too_few if few else None,
-    )
-    if not facts.has_cuda_libraries:
-        yield Check(
-            name="cuda",
-            state=State.NOTE,
-            finding="cuDNN is not installed as a package; TensorFlow needs it on the system",
-            action="if TensorFlow finds no GPU: pip install 'tensorflow[and-cuda]'",
-        )
-
-
-def gpu_links(facts: Facts) -> Iterator[Check]:
-    """Say what lies between each two of them."""
-    if len(facts.gpus.devices) < DEVICES:
-        return
-    if facts.gpus.pairs is None:
-        yield Check(
-            name="gpu links",
-            state=State.NOTE,
-            finding="nvidia-smi topo -m does not say what lies between the GPUs",
-        )
-        return
-    by_way: dict[str, list[GpuPair]] = defaultdict(list)
-    for pair in facts.gpus.pairs:
-        by_way[_WAYS[pair.connection]].append(pair)
-    finding = "; ".join(
-        f"{way}: {', '.join(f'{pair.first}–{pair.second} {pair.code}' for pair in pairs)}"
-        for way, pairs in by_way.items()
-    )
-    far = any(pair.connection is Connection.SOCKETS for pair in facts.gpus.pairs)
-    near = any(pair.connection is not Connection.SOCKETS for pair in facts.gpus.pairs)
-    yield Check(
-        name="gpu links",
-        state=State.NOTE if far else State.OK,
-        finding=finding,
-        action="pick GPUs of one socket with CUDA_VISIBLE_DEVICES" if far and near else None,
-    )
-
-
-_WAYS: dict[Connection | None, str] = {
-    Connection.NVLINK: "NVLink",
-    Connection.PCIE: "PCIe",
-    Connection.SOCKETS: "across sockets",
-    None: "unknown",
-}
-
-
-def gpu_profiles(facts: Facts) -> Iterator[Check]:
-    """Say whether copies between them can be profiled."""
-    if not facts.gpus.devices:
-        return
-    is_admin = facts.has_sys_admin
-    if facts.gpus.admins_profile is False or is_admin:
-        yield Check(name="gpu profiles", state=State.OK, finding="CUPTI may profile")
-    elif facts.gpus.admins_profile is None or is_admin is None:
-        yield Check(
-            name="gpu profiles",
-            state=State.NOTE,
-            finding="the system does not say whether CUPTI may profile",
-        )
-    else:
-        yield Check(
-            name="gpu profiles",
-            state=State.PROBLEM,
-            finding="the driver lets only administrators profile (RmProfilingAdminOnly), and this "
-            "process has no CAP_SYS_ADMIN",
-            action="start the container with --cap-add SYS_ADMIN, or load the driver with "
-            "NVreg_RestrictProfilingToAdminUsers=0; meanwhile: --testbed workers",
-        )
-
-
-# TensorFlow itself takes 0.6 GB, and no child may take more than four fifths of what is free.
-_LEAST_MEMORY_BYTES = 750_000_000
-# The largest sample model takes 3 GB in two workers and a client.
-_GOOD_MEMORY_BYTES = 4_000_000_000
-_DAY_S = 24 * 60 * 60
-ALLOW_NETWORKS = (
-    "let users make namespaces (kernel.unprivileged_userns_clone=1 or "
-    "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN)"
-)
-_ANALYZE = "advisor analyze MODEL.py"
-_CALIBRATE = "advisor calibrate"
 
 
 def check_all(facts: Facts) -> tuple[Check, ...]:
@@ -236,9 +126,112 @@ def _profile_plugin(facts: Facts) -> Iterator[Check]:
     )
 
 
+def _gpus(facts: Facts) -> Iterator[Check]:
+    """Say which there are, and whether TensorFlow sees them."""
+    found = facts.gpus
+    if found.problem is not None:
+        yield Check(
+            name="gpus",
+            state=State.PROBLEM,
+            finding=f"nvidia-smi cannot ask the driver: {found.problem}",
+            action="repair the driver; in a container, start it with --gpus all",
+        )
+        return
+    if not found.devices and not facts.visible_gpus:
+        yield Check(
+            name="gpus",
+            state=State.NOTE,
+            finding="none here: CPU cores stand in for them",
+            action="predict for others with --hardware, such as 2xV100-NVLink",
+        )
+        return
+    counts = [f"{counted(facts.visible_gpus, 'GPU')} for TensorFlow to see"]
+    for name in dict.fromkeys(gpu.name for gpu in found.devices):
+        alike = [gpu for gpu in found.devices if gpu.name == name]
+        counts.append(f"{len(alike)} × {name}, {format_bytes(alike[0].memory_bytes)} each")
+    if found.driver is not None:
+        counts.append(f"driver {found.driver}")
+    few = facts.visible_gpus < DEVICES
+    is_hidden = facts.visible_gpus < len(found.devices)
+    too_few = "a split needs two: without them, CPU cores stand in"
+    yield Check(
+        name="gpus",
+        state=State.NOTE if few or is_hidden or not found.devices else State.OK,
+        finding="; ".join(counts),
+        action="CUDA_VISIBLE_DEVICES hides the rest" if is_hidden else too_few if few else None,
+    )
+    if not facts.has_cuda_libraries:
+        yield Check(
+            name="cuda",
+            state=State.NOTE,
+            finding="cuDNN is not installed as a package; TensorFlow needs it on the system",
+            action="if TensorFlow finds no GPU: pip install 'tensorflow[and-cuda]'",
+        )
+
+
+def _gpu_links(facts: Facts) -> Iterator[Check]:
+    """Say what lies between each two of them."""
+    if len(facts.gpus.devices) < DEVICES:
+        return
+    if facts.gpus.pairs is None:
+        yield Check(
+            name="gpu links",
+            state=State.NOTE,
+            finding="nvidia-smi topo -m does not say what lies between the GPUs",
+        )
+        return
+    by_way: dict[str, list[GpuPair]] = defaultdict(list)
+    for pair in facts.gpus.pairs:
+        by_way[_WAYS[pair.connection]].append(pair)
+    finding = "; ".join(
+        f"{way}: {', '.join(f'{pair.first}–{pair.second} {pair.code}' for pair in pairs)}"
+        for way, pairs in by_way.items()
+    )
+    far = any(pair.connection is Connection.SOCKETS for pair in facts.gpus.pairs)
+    near = any(pair.connection is not Connection.SOCKETS for pair in facts.gpus.pairs)
+    yield Check(
+        name="gpu links",
+        state=State.NOTE if far else State.OK,
+        finding=finding,
+        action="pick GPUs of one socket with CUDA_VISIBLE_DEVICES" if far and near else None,
+    )
+
+
+_WAYS: dict[Connection | None, str] = {
+    Connection.NVLINK: "NVLink",
+    Connection.PCIE: "PCIe",
+    Connection.SOCKETS: "across sockets",
+    None: "unknown",
+}
+
+
+def _gpu_profiles(facts: Facts) -> Iterator[Check]:
+    """Say whether copies between them can be profiled."""
+    if not facts.gpus.devices:
+        return
+    is_admin = facts.has_sys_admin
+    if facts.gpus.admins_profile is False or is_admin:
+        yield Check(name="gpu profiles", state=State.OK, finding="CUPTI may profile")
+    elif facts.gpus.admins_profile is None or is_admin is None:
+        yield Check(
+            name="gpu profiles",
+            state=State.NOTE,
+            finding="the system does not say whether CUPTI may profile",
+        )
+    else:
+        yield Check(
+            name="gpu profiles",
+            state=State.PROBLEM,
+            finding="the driver lets only administrators profile (RmProfilingAdminOnly), and this "
+            "process has no CAP_SYS_ADMIN",
+            action="start the container with --cap-add SYS_ADMIN, or load the driver with "
+            "NVreg_RestrictProfilingToAdminUsers=0; meanwhile: --testbed workers",
+        )
+
+
 def _cores(facts: Facts) -> Iterator[Check]:
     cores = facts.cores
-    finding = f"{several(cores.usable, 'core')} for devices, one each"
+    finding = f"{counted(cores.usable, 'core')} for devices, one each"
     reasons = []
     if cores.allowed < cores.machine:
         reasons.append(f"affinity allows {cores.allowed} of {cores.machine} CPUs")
@@ -268,7 +261,7 @@ def _load(facts: Facts) -> Iterator[Check]:
 def load_check(load: float, usable_cores: int, devices: int) -> Check:
     """Judge how many processes want to run where so many cores are to be devices."""
     cores = max(usable_cores, 1)
-    finding = f"{load:.2f} on average in the last minute, for {several(cores, 'core')}"
+    finding = f"{load:.2f} on average in the last minute, for {counted(cores, 'core')}"
     if not is_busy(load, cores, devices):
         return Check(name="load", state=State.OK, finding=finding)
     return Check(
@@ -357,7 +350,7 @@ def _age(age_ns: int) -> str:
     seconds = age_ns // NS_PER_S
     for size, unit in ((_DAY_S, "day"), (60 * 60, "hour"), (60, "minute")):
         if seconds >= size:
-            return several(seconds // size, unit)
+            return counted(seconds // size, unit)
     return "less than a minute"
 
 
@@ -365,9 +358,9 @@ _RULES: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     _python,
     _packages,
     _profile_plugin,
-    gpus,
-    gpu_links,
-    gpu_profiles,
+    _gpus,
+    _gpu_links,
+    _gpu_profiles,
     _cores,
     _load,
     _memory,

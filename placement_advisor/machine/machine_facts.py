@@ -42,9 +42,10 @@ ADVISOR = "placement-advisor"
 # Analysis and reports need the first ones, TensorBoard the others.
 NEEDED = ("tensorflow", "keras", "numba", "numpy", "networkx", "matplotlib", "protobuf")
 VIEWERS = ("tensorboard", "tensorboard-plugin-profile", "xprof")
-
+_PLUGINS = "tensorboard_plugins"
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*])?\s*\(?([^;)]*)\)?\s*(;.*)?")
 _CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*([0-9][\w.*+!-]*)\s*")
+_KINDS = frozenset(kind.value for kind in TestbedKind if kind is not TestbedKind.NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,34 +61,106 @@ class Package:
     unmet: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFigures:
+    """A calibration on file: of which testbed, how old, whether it holds, and its main figures.
+
+    ``small`` and ``large`` are bytes and ns of the smallest and of the largest copy measured, the
+    median over links; None if none took any time.
+    """
+
+    testbed: str
+    devices: tuple[str, ...]
+    age_ns: int
+    holds: bool
+    small: tuple[int, int] | None
+    large: tuple[int, int] | None
+    step_overhead_ns: int
+    quantum_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """This machine, as far as the advisor depends on it.
+
+    ``visible_gpus`` is how many TensorFlow may see, ``load`` how many processes wanted to run on
+    average in the last minute. What is not known is None.
+    """
+
+    advisor_version: str
+    python_version: str
+    wanted_python: str | None
+    packages: tuple[Package, ...]
+    has_profile_plugin: bool
+    has_cuda_libraries: bool
+    visible_gpus: int
+    gpus: Gpus
+    has_sys_admin: bool | None
+    cores: Cores
+    load: float
+    available_memory_bytes: int
+    has_private_network: bool
+    calibrations: tuple[KeptFigures, ...]
+
+
+def examine() -> Facts:
+    """Look at this machine; nothing is changed and nothing left behind."""
+    now_ns = time.time_ns()
+    return Facts(
+        advisor_version=__version__,
+        python_version=platform.python_version(),
+        wanted_python=wanted_python(),
+        packages=installed_packages(),
+        has_profile_plugin=has_profile_plugin(),
+        has_cuda_libraries=has_cuda_libraries(),
+        visible_gpus=gpu_count(),
+        gpus=find_gpus(),
+        has_sys_admin=parse_sys_admin(Path("/proc/self/status").read_text()),
+        cores=find_cores(),
+        load=load_average(),
+        available_memory_bytes=available_memory_bytes(),
+        has_private_network=can_have_private_network(),
+        calibrations=tuple(
+            _figures(kept, now_ns) for kept in kept_calibrations() if kept.testbed in _KINDS
+        ),
+    )
+
+
+def _figures(kept: KeptCalibration, now_ns: int) -> KeptFigures:
+    calibration = kept.calibration
+    timings = [timing for timings in calibration.links.values() for timing in timings]
+    sizes = sorted({timing.size_bytes for timing in timings})
+    return KeptFigures(
+        testbed=kept.testbed,
+        devices=tuple(calibration.reference_ns),
+        age_ns=max(0, now_ns - kept.written_ns),
+        holds=_holds(kept.testbed, calibration, kept.fingerprint),
+        small=_median_copy(timings, sizes[0]) if sizes else None,
+        large=_median_copy(timings, sizes[-1]) if sizes else None,
+        step_overhead_ns=calibration.step_overhead_ns,
+        quantum_ns=calibration.quantum_ns,
+    )
+
+
+def _median_copy(timings: list[CopyTiming], size_bytes: int) -> tuple[int, int] | None:
+    time_ns = round(median(t.copy_ns for t in timings if t.size_bytes == size_bytes))
+    return (size_bytes, time_ns) if time_ns > 0 else None
+
+
+def _holds(testbed: str, calibration: Calibration, fingerprint: str) -> bool:
+    """Return whether an analysis on that testbed would use the calibration."""
+    with suppress(TestbedError, PackageNotFoundError):
+        plan = plan_testbed(TestbedKind(testbed), len(calibration.reference_ns))
+        return calibration_fingerprint(plan) == fingerprint
+    return False
+
+
 def installed_packages() -> tuple[Package, ...]:
     """Return the packages that matter, installed or not."""
     names = (*NEEDED, *VIEWERS)
     versions = {name: _version(name) for name in names}
     requirements = {name: _requirements(name) for name in (ADVISOR, *names)}
     return packages(versions, requirements)
-
-
-def wanted_python() -> str | None:
-    """Return the versions of Python that the advisor wants, None if it is not installed."""
-    try:
-        content = metadata.metadata(ADVISOR)
-    except metadata.PackageNotFoundError:
-        return None
-    return next(iter(content.get_all("Requires-Python") or ()), None)
-
-
-def has_profile_plugin() -> bool:
-    """Return whether TensorBoard will find a plugin for profiles."""
-    return any(point.name == "profile" for point in metadata.entry_points(group=_PLUGINS))
-
-
-def has_cuda_libraries() -> bool:
-    """Return whether cuDNN is installed as a package; it may be on the system instead."""
-    return any(_version(name) is not None for name in ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"))
-
-
-_PLUGINS = "tensorboard_plugins"
 
 
 def packages(
@@ -114,6 +187,25 @@ def packages(
         )
         for name, version in versions.items()
     )
+
+
+def wanted_python() -> str | None:
+    """Return the versions of Python that the advisor wants, None if it is not installed."""
+    try:
+        content = metadata.metadata(ADVISOR)
+    except metadata.PackageNotFoundError:
+        return None
+    return next(iter(content.get_all("Requires-Python") or ()), None)
+
+
+def has_profile_plugin() -> bool:
+    """Return whether TensorBoard will find a plugin for profiles."""
+    return any(point.name == "profile" for point in metadata.entry_points(group=_PLUGINS))
+
+
+def has_cuda_libraries() -> bool:
+    """Return whether cuDNN is installed as a package; it may be on the system instead."""
+    return any(_version(name) is not None for name in ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"))
 
 
 def fits(version: str, wanted: str) -> bool:
@@ -170,100 +262,3 @@ def _requirements(name: str) -> Sequence[str]:
         return metadata.requires(name) or ()
     except metadata.PackageNotFoundError:
         return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFigures:
-    """A calibration on file: of which testbed, how old, whether it holds, and its main figures.
-
-    ``small`` and ``large`` are bytes and ns of the smallest and of the largest copy measured, the
-    median over links; None if none took any time.
-    """
-
-    testbed: str
-    devices: tuple[str, ...]
-    age_ns: int
-    holds: bool
-    small: tuple[int, int] | None
-    large: tuple[int, int] | None
-    step_overhead_ns: int
-    quantum_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """This machine, as far as the advisor depends on it.
-
-    ``visible_gpus`` is how many TensorFlow may see, ``load`` how many processes wanted to run on
-    average in the last minute. What is not known is None.
-    """
-
-    advisor_version: str
-    python_version: str
-    wanted_python: str | None
-    packages: tuple[Package, ...]
-    has_profile_plugin: bool
-    has_cuda_libraries: bool
-    visible_gpus: int
-    gpus: Gpus
-    has_sys_admin: bool | None
-    cores: Cores
-    load: float
-    available_memory_bytes: int
-    has_private_network: bool
-    calibrations: tuple[KeptFigures, ...]
-
-
-_KINDS = frozenset(kind.value for kind in TestbedKind if kind is not TestbedKind.NONE)
-
-
-def examine() -> Facts:
-    """Look at this machine; nothing is changed and nothing left behind."""
-    now_ns = time.time_ns()
-    return Facts(
-        advisor_version=__version__,
-        python_version=platform.python_version(),
-        wanted_python=wanted_python(),
-        packages=installed_packages(),
-        has_profile_plugin=has_profile_plugin(),
-        has_cuda_libraries=has_cuda_libraries(),
-        visible_gpus=gpu_count(),
-        gpus=find_gpus(),
-        has_sys_admin=parse_sys_admin(Path("/proc/self/status").read_text()),
-        cores=find_cores(),
-        load=load_average(),
-        available_memory_bytes=available_memory_bytes(),
-        has_private_network=can_have_private_network(),
-        calibrations=tuple(
-            _figures(kept, now_ns) for kept in kept_calibrations() if kept.testbed in _KINDS
-        ),
-    )
-
-
-def _figures(kept: KeptCalibration, now_ns: int) -> KeptFigures:
-    calibration = kept.calibration
-    timings = [timing for timings in calibration.links.values() for timing in timings]
-    sizes = sorted({timing.size_bytes for timing in timings})
-    return KeptFigures(
-        testbed=kept.testbed,
-        devices=tuple(calibration.reference_ns),
-        age_ns=max(0, now_ns - kept.written_ns),
-        holds=_holds(kept.testbed, calibration, kept.fingerprint),
-        small=_median_copy(timings, sizes[0]) if sizes else None,
-        large=_median_copy(timings, sizes[-1]) if sizes else None,
-        step_overhead_ns=calibration.step_overhead_ns,
-        quantum_ns=calibration.quantum_ns,
-    )
-
-
-def _median_copy(timings: list[CopyTiming], size_bytes: int) -> tuple[int, int] | None:
-    time_ns = round(median(t.copy_ns for t in timings if t.size_bytes == size_bytes))
-    return (size_bytes, time_ns) if time_ns > 0 else None
-
-
-def _holds(testbed: str, calibration: Calibration, fingerprint: str) -> bool:
-    """Return whether an analysis on that testbed would use the calibration."""
-    with suppress(TestbedError, PackageNotFoundError):
-        plan = plan_testbed(TestbedKind(testbed), len(calibration.reference_ns))
-        return calibration_fingerprint(plan) == fingerprint
-    return False

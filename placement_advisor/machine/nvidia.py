@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from placement_advisor.files.contract import Count, Text
+
 # Without its daemon the driver wakes each GPU first, about a second apiece.
 _LIMIT_S = 30.0
 # What it prints of two GPUs of which one reads the other's memory.
@@ -44,20 +46,22 @@ _PCIE_CODES = frozenset({"PIX", "PXB", "PHB", "NODE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU, by the driver's number."""
+    """A GPU."""
 
-    index: int
-    name: str
-    memory_bytes: int | None
+    index: Count
+    """Number by the driver."""
+    name: Text
+    memory_bytes: Count | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPair:
-    """Two GPUs, NVIDIA's code for what lies between them, and what that means (None: unknown)."""
+    """How two GPUs are connected."""
 
-    first: int
-    second: int
-    code: str
+    first: Count
+    second: Count
+    code: Text
+    """NVIDIA's code, such as `NV12`."""
     connection: Connection | None
 
 
@@ -86,14 +90,10 @@ def find_gpus() -> Gpus:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return Gpus(problem=_reason(error))
     try:
-        pairs: tuple[GpuPair, ...] | None = parse_topology(_said(tool, "topo", "-m"))
-    except (OSError, subprocess.SubprocessError, ValueError):
-        pairs = None
-    try:
         admins_profile = parse_params(_PARAMS.read_text())
     except OSError:
         admins_profile = None
-    return Gpus(devices=devices, driver=driver, pairs=pairs, admins_profile=admins_profile)
+    return Gpus(devices=devices, driver=driver, pairs=_pairs("-m"), admins_profile=admins_profile)
 
 
 def find_peer_access() -> tuple[GpuPair, ...] | None:
@@ -101,11 +101,12 @@ def find_peer_access() -> tuple[GpuPair, ...] | None:
 
     The code of a pair is `PEER_ACCESS`, or why there is none.
     """
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
+    return _pairs("-p2p", "r")
+
+
+def _pairs(*options: str) -> tuple[GpuPair, ...] | None:
     try:
-        return parse_topology(_said(tool, "topo", "-p2p", "r"))
+        return parse_topology(_said("nvidia-smi", "topo", *options))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# What else can be done, in the words of `with_network`.
+# What a user can do instead of opening ports.
 ONE_PROCESS = "--testbed logical-cpus takes one process, which listens on nothing"
 _PORTS_ARE_OPEN = (
     "this system allows no private network: until this run ends, TensorFlow's workers "
@@ -210,6 +210,28 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
         description=f"{count} CPU stand-ins (1 core each, gRPC)",
         not_run=not_run,
     )
+
+
+def plan_here(
+    kind: TestbedKind | None,
+    count: int,
+    *,
+    open_ports: bool,
+    note: Callable[[str], None],
+    instead: str = ONE_PROCESS,
+) -> TestbedPlan:
+    """Plan a testbed of this machine on which steps run now; see `with_network` and `with_load`.
+
+    Raises:
+        TestbedError: nothing can run here, or only with open ports that are not accepted.
+    """
+    plan = plan_testbed(kind, count)
+    if plan.not_run is not None:
+        raise TestbedError(
+            f"nothing can run here: {plan.not_run}", hint="`advisor doctor` says what can"
+        )
+    plan = with_network(plan, open_ports=open_ports, instead=instead, note=note)
+    return with_load(plan, note)
 
 
 def plan_hosts(

@@ -20,6 +20,42 @@ if TYPE_CHECKING:
 
 # CUDA reads it when a process first uses a GPU: numbers or names of GPUs, parted by commas.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+# Starting Python takes 0.1 s; anything near is a hang.
+_LIMIT_S = 20.0
+_SYS_ADMIN_BIT = 21
+_PROBE = "from placement_advisor.tf.run.private_network import create\ncreate()"
+# A step that has half a core less than it should is timed wrong, whichever candidate it is of.
+_BUSY_LOAD = 0.5
+CPU, GPU = "CPU", "GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cores:
+    """Logical CPUs of the machine and of this process, their physical cores, and a quota.
+
+    ``quota`` is how many whole cores a container may use, None if that is not limited.
+    """
+
+    machine: int
+    allowed: int
+    physical: int
+    quota: int | None
+
+    @property
+    def usable(self) -> int:
+        """Return how many devices can have a core of their own."""
+        return self.physical if self.quota is None else min(self.physical, self.quota)
+
+
+def find_cores() -> Cores:
+    """Count the cores."""
+    allowed = len(os.sched_getaffinity(0))
+    return Cores(
+        machine=os.cpu_count() or allowed,
+        allowed=allowed,
+        physical=len(physical_cores()),
+        quota=quota_cores(),
+    )
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -59,90 +95,6 @@ def quota_cores() -> int | None:
     return max(int(quota) // int(period), 1)
 
 
-def visible_gpus() -> tuple[str, ...]:
-    """Return what `VISIBLE_GPUS` calls the GPUs that TensorFlow may see, without loading it."""
-    visible = os.environ.get(VISIBLE_GPUS)
-    if visible is not None:
-        return tuple(part for part in map(str.strip, visible.split(",")) if part not in ("", "-1"))
-    there = (re.fullmatch(r"nvidia\d+", path.name) for path in Path("/dev").glob("nvidia*"))
-    return tuple(map(str, range(sum(map(bool, there)))))
-
-
-def gpu_count() -> int:
-    """Count the GPUs that TensorFlow may see, without loading it."""
-    return len(visible_gpus())
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that are free now; another process can take them before they are used."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
-def fingerprint(of: Sequence[str]) -> str:
-    """Return a hash of this machine and of what else the figures depend on.
-
-    Figures with different fingerprints do not compare.
-    """
-    return digest((platform.machine(), _processor(), str(len(os.sched_getaffinity(0))), *of))
-
-
-def digest(of: Sequence[str]) -> str:
-    """Return a hash of texts in their order."""
-    return hashlib.sha256(json.dumps(list(of)).encode()).hexdigest()[:16]
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "unknown"
-
-
-# Starting Python takes 0.1 s; anything near is a hang.
-_LIMIT_S = 20.0
-_SYS_ADMIN_BIT = 21
-_PROBE = "from placement_advisor.tf.run.private_network import create\ncreate()"
-
-
-# A step that has half a core less than it should is timed wrong, whichever candidate it is of.
-_BUSY_LOAD = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cores:
-    """Logical CPUs of the machine and of this process, their physical cores, and a quota.
-
-    ``quota`` is how many whole cores a container may use, None if that is not limited.
-    """
-
-    machine: int
-    allowed: int
-    physical: int
-    quota: int | None
-
-    @property
-    def usable(self) -> int:
-        """Return how many devices can have a core of their own."""
-        return self.physical if self.quota is None else min(self.physical, self.quota)
-
-
-def find_cores() -> Cores:
-    """Count the cores."""
-    allowed = len(os.sched_getaffinity(0))
-    return Cores(
-        machine=os.cpu_count() or allowed,
-        allowed=allowed,
-        physical=len(physical_cores()),
-        quota=quota_cores(),
-    )
-
-
 def load_average() -> float:
     """Return how many processes wanted to run on average in the last minute."""
     return os.getloadavg()[0]
@@ -154,29 +106,6 @@ def is_busy(load: float, cores: int, devices: int) -> bool:
     What the devices leave over may be busy.
     """
     return load - max(cores - devices, 0) >= _BUSY_LOAD
-
-
-def parse_sys_admin(status: str) -> bool | None:
-    """Return whether a process has CAP_SYS_ADMIN by its /proc status, None if that is not said.
-
-    Source: capabilities(7), proc_pid_status(5).
-    """
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
-    return None if found is None else bool(int(found[1], 16) >> _SYS_ADMIN_BIT & 1)
-
-
-def can_have_private_network() -> bool:
-    """Return whether a process can have a network of its own; one tries, and ends with it."""
-    try:
-        ran = subprocess.run(
-            [sys.executable, "-P", "-c", _PROBE], capture_output=True, timeout=_LIMIT_S, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return ran.returncode == 0
-
-
-CPU, GPU = "CPU", "GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,3 +132,68 @@ def core_slots(cores: Iterable[int]) -> tuple[Slot, ...]:
 def gpu_slots(count: int) -> tuple[Slot, ...]:
     """Return a slot for each of the first GPUs that are visible."""
     return tuple(Slot(kind=GPU, number=number) for number in range(count))
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """Return what `VISIBLE_GPUS` calls the GPUs that TensorFlow may see, without loading it."""
+    visible = os.environ.get(VISIBLE_GPUS)
+    if visible is not None:
+        return tuple(part for part in map(str.strip, visible.split(",")) if part not in ("", "-1"))
+    there = (re.fullmatch(r"nvidia\d+", path.name) for path in Path("/dev").glob("nvidia*"))
+    return tuple(map(str, range(sum(map(bool, there)))))
+
+
+def gpu_count() -> int:
+    """Count the GPUs that TensorFlow may see, without loading it."""
+    return len(visible_gpus())
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that are free now; another process can take them before they are used."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def can_have_private_network() -> bool:
+    """Return whether a process can have a network of its own; one tries, and ends with it."""
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", _PROBE], capture_output=True, timeout=_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return ran.returncode == 0
+
+
+def parse_sys_admin(status: str) -> bool | None:
+    """Return whether a process has CAP_SYS_ADMIN by its /proc status, None if that is not said.
+
+    Source: capabilities(7), proc_pid_status(5).
+    """
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return None if found is None else bool(int(found[1], 16) >> _SYS_ADMIN_BIT & 1)
+
+
+def fingerprint(of: Sequence[str]) -> str:
+    """Return a hash of this machine and of what else the figures depend on.
+
+    Figures with different fingerprints do not compare.
+    """
+    return digest((platform.machine(), _processor(), str(len(os.sched_getaffinity(0))), *of))
+
+
+def digest(of: Sequence[str]) -> str:
+    """Return a hash of texts in their order."""
+    return hashlib.sha256(json.dumps(list(of)).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"

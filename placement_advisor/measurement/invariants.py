@@ -19,7 +19,7 @@ from placement_advisor.simulator.schedule import carried
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from placement_advisor.measurement.measurement import Comparison, Measurement
     from placement_advisor.simulator.schedule import Schedule
@@ -46,20 +46,49 @@ def step_violations(
     ``exposed_ns`` has the time that a device waits for copies and computes nothing,
     ``under_way_ns`` that in which copies from one device to another were under way.
     """
-    return tuple(_of_step(step_ns, busy_ns, exposed_ns, under_way_ns))
+    found = []
+    for device in dict.fromkeys((*busy_ns, *exposed_ns)):
+        busy, exposed = busy_ns.get(device, 0), exposed_ns.get(device, 0)
+        if busy + exposed > step_ns:
+            what = (
+                f"{device} computes for {format_ns(busy)} and waits exposed for "
+                f"{format_ns(exposed)} in a step of {format_ns(step_ns)}"
+            )
+            found.append(Violation(law=Invariant.DEVICE_WITHIN_STEP, what=what))
+    for (source, target), time_ns in under_way_ns.items():
+        if time_ns > step_ns:
+            what = (
+                f"copies from {source} to {target} are under way for {format_ns(time_ns)} "
+                f"in a step of {format_ns(step_ns)}"
+            )
+            found.append(Violation(law=Invariant.COPIES_WITHIN_STEP, what=what))
+    return tuple(found)
 
 
 def schedule_violations(schedule: Schedule) -> tuple[Violation, ...]:
     """Return the laws that a simulated step breaks."""
-    return (
+    found = [
         *step_violations(
             schedule.step_ns,
             schedule.compute_ns,
             schedule.exposed_by_device,
             schedule.under_way_ns,
-        ),
-        *_parts_of(schedule),
-    )
+        )
+    ]
+    seen = carried(each for copy in schedule.copies for each in copy.transfers)
+    if seen != schedule.carried:
+        what = f"copies carry {seen.known} bytes, their parts {schedule.carried.known}"
+        found.append(Violation(law=Invariant.PARTS_ADD_UP, what=what))
+    moments = [
+        *((run.start_ns, run.end_ns, run.op) for run in schedule.runs),
+        *((copy.set_out_ns, copy.end_ns, copy.tensor) for copy in schedule.transfers),
+    ]
+    for start_ns, end_ns, name in moments:
+        if not 0 <= start_ns <= end_ns <= schedule.step_ns:
+            what = f"{name} does not lie within the step, or ends too soon"
+            found.append(Violation(law=Invariant.PARTS_ADD_UP, what=what))
+            break
+    return tuple(found)
 
 
 def measurement_violations(measurement: Measurement) -> tuple[Violation, ...]:
@@ -67,7 +96,20 @@ def measurement_violations(measurement: Measurement) -> tuple[Violation, ...]:
     profile = measurement.profile
     if profile is None:
         return ()
-    return (*profile.broken_laws, *_of_timed_step(profile.compute_ns, measurement.step_ns))
+    if not profile.compute_ns or not measurement.step_ns:
+        return profile.broken_laws
+    compute_ns, device = max((ns, name) for name, ns in profile.compute_ns.items())
+    timed_ns = median(measurement.step_ns)
+    if compute_ns <= timed_ns * PROFILED_SLOWER:
+        return profile.broken_laws
+    what = (
+        f"{device} computes for {format_ns(compute_ns)} in the profiled steps, "
+        f"where the timed ones last {format_ns(timed_ns)}"
+    )
+    return (
+        *profile.broken_laws,
+        Violation(law=Invariant.PROFILE_OF_TIMED_STEP, what=what),
+    )
 
 
 def comparison_violations(
@@ -103,65 +145,3 @@ def comparison_violations(
                 f"{min(paired):.3g}–{max(paired):.3g}"
             )
     return tuple(Violation(law=Invariant.RATIO_AGREES, what=what) for what in found)
-
-
-def _of_step(
-    step_ns: int,
-    busy_ns: Mapping[str, int],
-    exposed_ns: Mapping[str, int],
-    under_way_ns: Mapping[tuple[str, str], int],
-) -> Iterator[Violation]:
-    for device in dict.fromkeys((*busy_ns, *exposed_ns)):
-        busy, exposed = busy_ns.get(device, 0), exposed_ns.get(device, 0)
-        if busy + exposed > step_ns:
-            yield Violation(
-                law=Invariant.DEVICE_WITHIN_STEP,
-                what=(
-                    f"{device} computes for {format_ns(busy)} and waits exposed for "
-                    f"{format_ns(exposed)} in a step of {format_ns(step_ns)}"
-                ),
-            )
-    for (source, target), time_ns in under_way_ns.items():
-        if time_ns > step_ns:
-            yield Violation(
-                law=Invariant.COPIES_WITHIN_STEP,
-                what=(
-                    f"copies from {source} to {target} are under way for {format_ns(time_ns)} "
-                    f"in a step of {format_ns(step_ns)}"
-                ),
-            )
-
-
-def _parts_of(schedule: Schedule) -> Iterator[Violation]:
-    seen = carried(each for copy in schedule.copies for each in copy.transfers)
-    if seen != schedule.carried:
-        yield Violation(
-            law=Invariant.PARTS_ADD_UP,
-            what=f"copies carry {seen.known} bytes, their parts {schedule.carried.known}",
-        )
-    moments = [
-        *((run.start_ns, run.end_ns, run.op) for run in schedule.runs),
-        *((copy.set_out_ns, copy.end_ns, copy.tensor) for copy in schedule.transfers),
-    ]
-    for start_ns, end_ns, what in moments:
-        if not 0 <= start_ns <= end_ns <= schedule.step_ns:
-            yield Violation(
-                law=Invariant.PARTS_ADD_UP,
-                what=f"{what} does not lie within the step, or ends too soon",
-            )
-            return
-
-
-def _of_timed_step(compute_ns: Mapping[str, int], step_ns: Sequence[int]) -> Iterator[Violation]:
-    if not compute_ns or not step_ns:
-        return
-    busiest = max(compute_ns, key=lambda device: compute_ns[device])
-    timed_ns = median(step_ns)
-    if compute_ns[busiest] > timed_ns * PROFILED_SLOWER:
-        yield Violation(
-            law=Invariant.PROFILE_OF_TIMED_STEP,
-            what=(
-                f"{busiest} computes for {format_ns(compute_ns[busiest])} in the profiled steps, "
-                f"where the timed ones last {format_ns(timed_ns)}"
-            ),
-        )

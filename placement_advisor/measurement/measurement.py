@@ -20,6 +20,7 @@ from math import comb
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.files.contract import Count, Ns, Text
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -94,17 +95,19 @@ class TransferTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One row of the nvprof-style table: all events of one name over all profiled steps.
+    """A kernel or a sort of copies, over all profiled steps.
 
-    Copies that overlap on their way between the same two devices share their time, each having
-    the moment in which it is the next to arrive, as on a link that serves one after the other.
+    Copies that overlap between the same two devices share their time, as on a link that serves one
+    after the other.
     """
 
-    name: str
-    calls: int
-    total_ns: int
-    min_ns: int
-    max_ns: int
+    name: Text
+    """Kernel or kind of copy."""
+    calls: Count
+    total_ns: Ns
+    """Sum over all calls."""
+    min_ns: Ns
+    max_ns: Ns
     is_copy: bool
 
 

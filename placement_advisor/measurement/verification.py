@@ -1,20 +1,22 @@
-"""Whether two runs of the same steps changed the same, and whether a mistake would have shown.
+"""Compares what two runs of the same steps changed, and says whether a mistake would have shown.
 
-Compared are *changes*: what steps added to each variable, and, since a small one drowns in the
-rounding of what it is added to, what each op that updates a variable was given to add. How far
-rounding alone moves a number is seen in a third run, which starts from values that differ in the
-last digit. A number is *wrong* if it is farther off than that explains; optimizers keep squares of
-what may be rounding alone, which is farther off by its square. It *shows* if that is so
-little that a mistake of two in a hundred would be seen, or if what updates were given *agrees*: a
-mistake that rounding undoes to a ten-thousandth would be a wonder. (Rounding that turns a ReLU
-over in the third run need not have done so in the two that are compared.) What updates were given
-may do so without the hundredth of its elements that rounding moves most: ties, as of padded words,
-decide what a few rows of a table hear of, and say nothing of the others. A variable is verified if
-its change shows, or all that its updates were given.
+The comparison is of *changes*: what steps added to each variable. A small change drowns in the
+rounding of the variable that it is added to, so the inputs of each op that updates a variable are
+compared as well. A third run starts from values that differ in the last digit. It shows how far
+rounding alone moves each number.
 
-A mistake is made wherever a run begins. That rounding turns a ReLU over for one sample, of which a
-table's row hears and nobody else, is none: what is wrong, and again from the same values, is
-compared from others (`from_other_values`).
+- A number is *wrong* if it is farther off than rounding explains. Optimizers keep squares of
+  gradients that may be rounding alone; these may be off by the square of it.
+- A number *shows* mistakes if rounding moves it so little that a mistake of 2 % would be seen.
+- Inputs of updates *agree* if they differ by less than a ten-thousandth. The hundredth of their
+  elements that rounding moves most is set aside: ties, as of padded words, decide which rows of a
+  table are updated, and say nothing of the others.
+
+A variable is verified if its change shows, or if all inputs of its updates show or agree.
+
+Rounding can turn a ReLU over for one sample, which only one row of a table hears of. That is no
+mistake, and it goes away from other initial values; a mistake does not. So what is wrong twice from
+the same values is compared again from others (`from_other_values`).
 
 Left out: mistakes in a few elements that are small against the largest of their tensor, or that
 rounding moves most.
@@ -272,10 +274,10 @@ def _compare_variable(
 
 
 def from_other_values(compared: Callable[[int | None], Found]) -> Found:
-    """Return what a comparison finds that is wrong only if it is so from whatever values.
+    """Return a comparison that is wrong only if it is wrong from all initial values.
 
-    It is given a seed by which the values are rounded from which both sides begin, None for the
-    values that there are. What is wrong from the same values once and then no more is wrong.
+    ``compared`` takes a seed that rounds the initial values of both sides, or None for the values
+    as they are. A result that differs from run to run on the same values is wrong.
     """
     found = compared(None)
     if not _is_wrong(found) or not _is_wrong(compared(None)):

@@ -44,7 +44,7 @@ from placement_advisor.processes.calls import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -230,11 +230,10 @@ class Child(Callee):
     def _died(self) -> CallFailure:
         self._process.join(_GRACE_S)
         code = self._process.exitcode
+        how = f"exited with status {code}"
         if code is not None and code < 0:
-            message = f"{self.name} was killed by {signal.Signals(-code).name}"
-        else:
-            message = f"{self.name} exited with status {code}"
-        return self.stop(FailureCause.CRASHED, message)
+            how = f"was killed by {signal.Signals(-code).name}"
+        return self.stop(FailureCause.CRASHED, f"{self.name} {how}")
 
     def _garbled(self, error: Exception) -> CallFailure:
         return self.stop(
@@ -454,26 +453,22 @@ def _environment(**more: str) -> Iterator[None]:
     found.
     """
     with _one_starts:
-        yield from _changed_environment(more)
-
-
-def _changed_environment(more: Mapping[str, str]) -> Iterator[None]:
-    ours = {
-        _SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS,
-        "TMPDIR": _temporary_folder(),
-        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-        **more,
-    }
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        ours = {
+            _SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS,
+            "TMPDIR": _temporary_folder(),
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+            **more,
+        }
+        before = {name: os.environ.get(name) for name in ours}
+        os.environ.update(ours)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def _resident_bytes(pid: int) -> int:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from placement_advisor.files.contract import Ns, Text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -264,17 +266,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Time that a device waited for one cause, over all steps.
+    """What a device waits for, over all steps that count."""
 
-    ``what`` is the tensor or op, empty for the client; ``where`` the device that it comes from,
-    that it goes to (sending), or that it is of; empty for a collective, which is of all.
-    """
-
-    device: str
+    device: Text
     cause: Cause
-    what: str
-    where: str
-    time_ns: int
+    """A tensor on its way (`copy`) or not computed yet (`op`); `client`: between steps."""
+    what: Text
+    """Tensor or op; empty for the client."""
+    where: Text
+    """Source, target (`sending`), or device of the op; empty for a collective."""
+    time_ns: Ns
 
 
 class _Piece(NamedTuple):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placement_advisor.files.contract import Count, Ns, Text
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
@@ -62,16 +63,14 @@ _CHUNK = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByHost:
-    """Copies from a GPU to another by way of the host; both halves are on routes of their own.
+    """Copies from a GPU to another by way of the host; their halves are in `routes`, too."""
 
-    ``size_bytes`` are those of the copies that give their size, each counted once.
-    """
-
-    source: str
-    target: str
-    count: int
-    of_unknown_size: int
-    size_bytes: int
+    source: Text
+    target: Text
+    count: Count
+    of_unknown_size: Count
+    size_bytes: Count
+    """Of copies of known size, each counted once."""
 
 
 def copies_by_host(copied: Mapping[Route, CopyColumns]) -> tuple[ByHost, ...]:
@@ -438,12 +437,12 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XprofOverview:
-    """Means over the steps that XProf's overview shows."""
+    """What XProf's overview shows of the same profile: means over its steps."""
 
-    step_ns: int
-    compute_ns: int
-    device_to_device_ns: int
-    collectives_ns: int
+    step_ns: Ns
+    compute_ns: Ns
+    device_to_device_ns: Ns
+    collectives_ns: Ns
 
 
 def xprof_overview(files: Sequence[Path]) -> XprofOverview | None:

@@ -6,9 +6,7 @@ Each side notices when the other is gone.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import math
 import os
 import queue
 import select
@@ -16,16 +14,13 @@ import struct
 import threading
 import time
 import traceback
-from collections.abc import Hashable, Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor import errors
 from placement_advisor.cost.collectives import CollectiveTimes
-from placement_advisor.files.contract import value_from
-from placement_advisor.files.untrusted import MisfitError, shown, within
+from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.machine import nvidia
 from placement_advisor.machine.this_machine import Slot
 from placement_advisor.processes.calls import CallFailure, FailureCause
@@ -36,39 +31,15 @@ from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from enum import Enum
 
 
 _CHUNK_BYTES = 65_536
 _MS_PER_S = 1_000
 
 
-class ByteStream(Protocol):
-    """Bytes from the other side, and to it."""
-
-    def read(self, limit_s: float | None) -> bytes:
-        """Return what has come, some bytes at least; none at the end, or once this is stopped.
-
-        Raises:
-            TimeoutError: nothing came for so long.
-            OSError: it cannot be read.
-        """
-
-    def write(self, data: bytes) -> None:
-        """Send all of it, however long that takes.
-
-        Raises:
-            OSError: nobody reads it any more, or this is stopped.
-        """
-
-    def stop(self) -> None:
-        """Let reading and writing end, in whichever threads they go on."""
-
-    def close(self) -> None:
-        """Let go of it, once nobody reads or writes."""
-
-
 class PipeStream:
-    """A pipe, or whatever has a descriptor, for each direction."""
+    """Bytes from the other side and to it: a pipe, or whatever has a descriptor, each way."""
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         """Take over two descriptors."""
@@ -81,14 +52,23 @@ class PipeStream:
         self._writing.register(outgoing, select.POLLOUT)
 
     def read(self, limit_s: float | None) -> bytes:
-        """Return what has come; see `ByteStream.read`."""
+        """Return what has come, some bytes at least; none at the end, or once this is stopped.
+
+        Raises:
+            TimeoutError: nothing came for so long.
+            OSError: it cannot be read.
+        """
         ready = dict(self._reading.poll(None if limit_s is None else limit_s * _MS_PER_S))
         if not ready:
             raise TimeoutError
         return b"" if self._stopped in ready else os.read(self._incoming, _CHUNK_BYTES)
 
     def write(self, data: bytes) -> None:
-        """Send all of it; see `ByteStream.write`."""
+        """Send all of it, however long that takes.
+
+        Raises:
+            OSError: nobody reads it any more, or this is stopped.
+        """
         left = memoryview(data)
         while left:
             if self._stopped in dict(self._writing.poll()):
@@ -98,11 +78,11 @@ class PipeStream:
             left = left[os.write(self._outgoing, left[: select.PIPE_BUF]) :]
 
     def stop(self) -> None:
-        """Let reading and writing end."""
+        """Let reading and writing end, in whichever threads they go on."""
         os.eventfd_write(self._stopped, 1)
 
     def close(self) -> None:
-        """Close both pipes."""
+        """Let go of both pipes, once nobody reads or writes."""
         for descriptor in {self._incoming, self._outgoing, self._stopped}:
             os.close(descriptor)
 
@@ -229,7 +209,7 @@ def encode(value: object) -> bytes:
     Raises:
         TypeError: it holds something that cannot be sent.
     """
-    text = json.dumps(_sent(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_tagged(value), ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", _HALVES)
 
 
@@ -240,145 +220,60 @@ def decode(data: bytes) -> object:
         MisfitError: the JSON is not what `encode` writes.
     """
     try:
-        return _value(json.loads(data.decode("utf-8", _HALVES), parse_constant=_no_number))
-    except RecursionError:
-        raise MisfitError("nested too deeply") from None
-    except ValueError as error:
-        raise MisfitError(f"not valid JSON: {error}") from None
+        value: object = _untagged(json.loads(data.decode("utf-8", _HALVES)))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise MisfitError(f"no message of ours: {error!r}") from None
+    return value
 
 
-def _sent(value: object) -> object:
-    """Return a value as what JSON has."""
+def _tagged(value: Any) -> object:
+    """Return a value as what JSON has: else as an object whose only key says what it is."""
     kind = type(value)
-    if value is None or kind in (bool, int, str):
+    if value is None or kind in (bool, int, float, str):
         return value
-    if kind is float:
-        return value if math.isfinite(value) else {"float": repr(value)}  # type: ignore[arg-type]
     if kind is list:
-        return [_sent(each) for each in value]  # type: ignore[attr-defined]
-    return _tagged(value)
-
-
-def _tagged(value: object) -> dict[str, object]:
-    kind = type(value)
-    if kind in _RECORDS:
-        return {"data": [kind.__name__, {n: _sent(getattr(value, n)) for n in _field_names(kind)}]}
-    if isinstance(value, Enum) and kind in _ENUMS:
-        return {"enum": [kind.__name__, value.name]}
-    if isinstance(value, errors.AdvisorError) and kind in _ERRORS:
-        return {"error": [kind.__name__, value.message, value.hint]}
-    if isinstance(value, Mapping):
-        return {"dict": [[_sent(key), _sent(member)] for key, member in value.items()]}
-    if kind is bytes:
-        return {"bytes": base64.b64encode(value).decode()}  # type: ignore[arg-type]
+        return [_tagged(each) for each in value]
     if kind in (tuple, frozenset):
-        return {kind.__name__: [_sent(each) for each in value]}  # type: ignore[attr-defined]
+        return {kind.__name__: [_tagged(each) for each in value]}
+    if kind is bytes:
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {"dict": [[_tagged(key), _tagged(member)] for key, member in value.items()]}
+    if kind in _RECORDS:
+        names = kind._fields if hasattr(kind, "_fields") else [each.name for each in fields(kind)]
+        return {"data": [kind.__name__, {name: _tagged(getattr(value, name)) for name in names}]}
+    if kind in _ENUMS:
+        return {"enum": [kind.__name__, value.name]}
+    if kind in _ERRORS:
+        return {"error": [kind.__name__, value.message, value.hint]}
     raise TypeError(f"{shown(value)} is a {kind.__qualname__}, which cannot be sent to other hosts")
 
 
-def _value(sent: object) -> object:
-    """Return the value that `_sent` made this of."""
+def _untagged(sent: Any) -> Any:
     if isinstance(sent, list):
-        return [within(f"[{i}]", _value, each) for i, each in enumerate(sent)]
+        return [_untagged(each) for each in sent]
     if not isinstance(sent, dict):
         return sent
-    match list(sent.items()):
-        case [(str(tag), content)] if tag in _READERS:
-            return within(tag, _READERS[tag], content)
-    raise MisfitError(f"{shown(sent)} is no value that is sent")
-
-
-def _values(sent: object) -> list[object]:
-    value = _value(value_from(list[Any], sent))
-    assert isinstance(value, list)
-    return value
-
-
-def _dict(sent: object) -> dict[object, object]:
-    return dict(map(_pair, value_from(list[Any], sent)))
-
-
-def _pair(sent: object) -> tuple[Hashable, object]:
-    match sent:
-        case [key, member]:
-            return _hashable(_value(key)), _value(member)
-    raise MisfitError(f"{shown(sent)} is not a pair")
-
-
-def _hashable(value: object) -> Hashable:
-    try:
-        hash(value)
-    except TypeError:
-        raise MisfitError(f"{shown(value)} cannot be a key") from None
-    return value
-
-
-def _float(sent: object) -> float:
-    if sent not in ("nan", "inf", "-inf"):
-        raise MisfitError(f"{shown(sent)} is no number")
-    return float(sent)
-
-
-def _bytes(sent: object) -> bytes:
-    try:
-        return base64.b64decode(_text(sent), validate=True)
-    except (binascii.Error, ValueError):
-        raise MisfitError(f"{shown(sent)} is not base64") from None
-
-
-def _enum(sent: object) -> Enum:
-    match sent:
-        case [str(kind), str(name)] if kind in _ENUM_OF and name in _ENUM_OF[kind].__members__:
+    ((tag, content),) = sent.items()
+    match tag:
+        case "tuple":
+            return tuple(map(_untagged, content))
+        case "frozenset":
+            return frozenset(map(_untagged, content))
+        case "bytes":
+            return base64.b64decode(content, validate=True)
+        case "dict":
+            return {_untagged(key): _untagged(member) for key, member in content}
+        case "data":
+            kind, members = content
+            return _RECORD_OF[kind](**{name: _untagged(held) for name, held in members.items()})
+        case "enum":
+            kind, name = content
             return _ENUM_OF[kind][name]
-    raise MisfitError(f"{shown(sent)} is no member of an enum that is sent")
-
-
-def _record(sent: object) -> object:
-    match sent:
-        case [str(kind), held] if kind in _RECORD_OF:
-            names = _field_names(_RECORD_OF[kind])
-            members = within(kind, partial(value_from, dict[str, Any]), held)
-            if set(members) != set(names):
-                has = f"has the fields {shown(', '.join(members))}"
-                raise MisfitError(f"{has}, where there are {', '.join(names)}", kind)
-            return _RECORD_OF[kind](**{name: _value(members[name]) for name in names})
-    raise MisfitError(f"{shown(sent)} is no record that is sent")
-
-
-def _error(sent: object) -> errors.AdvisorError:
-    match sent:
-        case [str(kind), str(message), None | str() as hint] if kind in _ERROR_OF:
+        case "error":
+            kind, message, hint = content
             return _ERROR_OF[kind](message, hint=hint)
-    raise MisfitError(f"{shown(sent)} is no error that is sent")
-
-
-def _field_names(kind: Any) -> tuple[str, ...]:
-    if is_dataclass(kind):
-        return tuple(field.name for field in fields(kind))
-    names: tuple[str, ...] = kind._fields
-    return names
-
-
-def _text(sent: object) -> str:
-    if not isinstance(sent, str):
-        raise MisfitError(f"{shown(sent)} is not a string")
-    return sent
-
-
-def _no_number(name: str) -> object:
-    raise MisfitError(f"{name} is not a JSON number")
-
-
-_READERS: dict[str, Callable[[object], object]] = {
-    "bytes": _bytes,
-    "data": _record,
-    "dict": _dict,
-    "enum": _enum,
-    "error": _error,
-    "float": _float,
-    "frozenset": lambda sent: frozenset(map(_hashable, _values(sent))),
-    "tuple": lambda sent: tuple(_values(sent)),
-}
+    raise ValueError(f"unknown tag {shown(tag)}")
 
 
 HEARTBEAT_S = 2.0
@@ -397,7 +292,7 @@ class Conversation:
 
     def __init__(
         self,
-        stream: ByteStream,
+        stream: PipeStream,
         *,
         our_mark: bytes,
         their_mark: bytes,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import os
 import platform
@@ -14,6 +13,7 @@ import time
 from ctypes import CDLL, POINTER, Structure, byref, c_char_p, c_uint, c_void_p, string_at
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
@@ -28,8 +28,6 @@ from placement_advisor.machine.this_machine import (
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from placement_advisor.machine.nvidia import Gpus
 
 
@@ -40,9 +38,9 @@ class HostFacts:
     ``host_name`` is its own name for itself. ``cores`` has one logical CPU for each device that can
     have a core of its own. ``visible_gpus`` is how many TensorFlow may see, ``gpus`` what the
     driver's tools say. ``available_memory_bytes`` is what was free. ``fingerprint`` differs where
-    the processor, the cores or the kernel do. ``time_ns`` is the host's clock, in ns since 1970.
-    ``scratch`` is a folder there for this analysis, which goes when it ends. ``relay_folder`` is
-    that of the relay by which control has come (`relay.py`), None where there is none yet.
+    the processor, the cores or the kernel do. ``scratch`` is a folder there for this analysis,
+    which goes when it ends. ``relay_folder`` is that of the relay by which control has come
+    (`relay.py`), None where there is none yet.
     """
 
     host_name: str
@@ -54,7 +52,6 @@ class HostFacts:
     gpus: Gpus
     available_memory_bytes: int
     fingerprint: str
-    time_ns: int
     scratch: str
     relay_folder: str | None
 
@@ -71,7 +68,6 @@ def find_host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
         gpus=find_gpus(),
         available_memory_bytes=available_memory_bytes(),
         fingerprint=fingerprint((os.uname().release,)),
-        time_ns=time.time_ns(),
         scratch=str(scratch),
         relay_folder=None if relay_folder is None else str(relay_folder),
     )
@@ -87,7 +83,7 @@ def tensorflow_version() -> str | None:
 
 # Change it with the messages of the conversation. What `own_versions` returns stays a plain object,
 # so that any two versions can tell each other what they are.
-PROTOCOL = 1
+PROTOCOL = 2
 
 _WORDS = {
     "protocol": "the conversation of workers in version {}",
@@ -139,8 +135,6 @@ _CHUNK_BYTES = 1 << 16
 # The least of these: the first ones wait for connections to be made.
 _SMALL_ONES = 5
 _ANSWER = b"k"
-_SIOCGIFMTU = 0x8921
-_INTERFACE_REQUEST = "16si12x"
 # Where addresses begin, and how long they are, in what the kernel calls one; ip(7), ipv6(7).
 _ADDRESS_AT = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
 _FAMILY = struct.Struct("=H")
@@ -249,13 +243,10 @@ def _own_addresses() -> list[tuple[str, bytes]]:
 
 
 def _mtu_bytes(interface: str) -> int | None:
-    request = struct.pack(_INTERFACE_REQUEST, interface.encode(), 0)
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
+        return int(Path(f"/sys/class/net/{interface}/mtu").read_text())
     except OSError:
         return None
-    return int(struct.unpack(_INTERFACE_REQUEST, answer)[1])
 
 
 def _time_ns(connection: socket.socket, size_bytes: int) -> int:

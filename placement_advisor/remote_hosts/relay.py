@@ -553,6 +553,10 @@ def serve_each(
         threading.Thread(target=serving, name="control", daemon=True).start()
 
 
+# An event loop refers to its tasks weakly: one that waits would be collected as garbage.
+_carried: set[Future[None]] = set()
+
+
 def connect(address: str, port: int, secret: bytes) -> socket.socket:
     """Return a connection to a service that waits on another host.
 
@@ -575,7 +579,9 @@ def connect(address: str, port: int, secret: bytes) -> socket.socket:
             hint="start `advisor worker --listen` there; see that no firewall is between",
         ) from None
     ours, theirs = socket.socketpair()
-    asyncio.run_coroutine_threadsafe(_carry(theirs, far), loop)
+    carrying = asyncio.run_coroutine_threadsafe(_carry(theirs, far), loop)
+    _carried.add(carrying)
+    carrying.add_done_callback(_carried.discard)
     return ours
 
 

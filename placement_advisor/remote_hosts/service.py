@@ -30,7 +30,7 @@ from placement_advisor.remote_hosts.conversation import (
 from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
 from placement_advisor.remote_hosts.host_files import ScratchFiles
 from placement_advisor.remote_hosts.host_lock import sole_use
-from placement_advisor.tf.calls import mirrored, worker
+from placement_advisor.tf.calls import mirrored, runner
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Answering = Callable[[str, object], None]
     from pathlib import Path
 
-    from placement_advisor.remote_hosts.conversation import ByteStream
+    from placement_advisor.remote_hosts.conversation import PipeStream
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, str]:
@@ -62,15 +62,14 @@ CALLABLE = frozenset(
         host_facts.try_way,
         private_network.create,
         private_network.join,
-        worker.serve,
-        worker.start_profiler,
-        worker.stop_profiler,
+        runner.serve,
+        runner.start_profiler,
+        runner.stop_profiler,
         mirrored.open_devices,
         mirrored.open_worker,
         mirrored.time_collectives,
         mirrored.prepare,
         mirrored.run_steps,
-        mirrored.run_weak_steps,
         mirrored.save_results,
         mirrored.run_marked_steps,
     )
@@ -186,7 +185,7 @@ class HostedChild:
 _CLOSE_LIMIT_S = 2.0
 
 
-def serve(stream: ByteStream, relay_folder: Path | None = None) -> None:
+def serve(stream: PipeStream, relay_folder: Path | None = None) -> None:
     """Serve one analysis, until its command ends the conversation or is not heard any more.
 
     ``relay_folder`` is that of the relay by which control comes, if it comes by one.
@@ -198,7 +197,7 @@ def serve(stream: ByteStream, relay_folder: Path | None = None) -> None:
 
 
 class _Service:
-    def __init__(self, stream: ByteStream, relay_folder: Path | None) -> None:
+    def __init__(self, stream: PipeStream, relay_folder: Path | None) -> None:
         self._relay_folder = relay_folder
         # Who asks for this host; None at the end.
         self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -11,16 +11,13 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from placement_advisor import defaults
 from placement_advisor.errors import TestbedError
 from placement_advisor.processes.children import Tail
 from placement_advisor.remote_hosts.conversation import PipeStream
 from placement_advisor.remote_hosts.relay import connect, place
-
-if TYPE_CHECKING:
-    from placement_advisor.remote_hosts.conversation import ByteStream
 
 
 class ReachedService(Protocol):
@@ -30,7 +27,7 @@ class ReachedService(Protocol):
     """
 
     command: str
-    stream: ByteStream
+    stream: PipeStream
 
     def account(self, *, wait_s: float) -> str:
         """Return how the way there ended, in words; empty if it is there after so long."""
@@ -101,7 +98,7 @@ class LaunchedService:
             os.close(ours)
             os.close(incoming)
             raise TestbedError(f"{self.command}: {self._refusal}")
-        self.stream: ByteStream = PipeStream(incoming, ours)
+        self.stream = PipeStream(incoming, ours)
 
     def account(self, *, wait_s: float) -> str:
         """Return how the command ended, in words; empty if it runs for so long."""
@@ -178,7 +175,7 @@ class ListeningService:
         """
         self.command = f"advisor worker --listen {place(waiting.address, waiting.port)}"
         descriptor = connect(waiting.address, waiting.port, waiting.secret).detach()
-        self.stream: ByteStream = PipeStream(descriptor, descriptor)
+        self.stream = PipeStream(descriptor, descriptor)
 
     def account(self, *, wait_s: float) -> str:
         """Return nothing: how it ended is not known here."""

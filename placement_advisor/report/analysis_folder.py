@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.analysis.recording import write_resume_state
@@ -29,7 +30,6 @@ from placement_advisor.results import analysis as published
 from placement_advisor.results.analysis import (
     ANALYSIS,
     FULL_TEXT,
-    GRAPH,
     HOW_TO_SPLIT,
     SCRIPT_OUTPUT,
 )
@@ -58,16 +58,16 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: ProgressListener) -> A
     Raises:
         AdvisorError: anything that the user can fix; nothing is written then.
     """
-    course = AnalysisProgress(watcher, options)
+    progress = AnalysisProgress(watcher, options)
     with output_folder(options.folder) as staging:
         keep = TextFolder if options.quick else AnalysisFolder
-        analysis = analyze(options, lambda traced: keep(staging, traced), course)
-        course.begin(Stage.REPORT)
+        analysis = analyze(options, lambda traced: keep(staging, traced), progress)
+        progress.begin(Stage.REPORT)
         watcher.working("writing reports", 0, 1)
         write_reports(analysis, staging)
         if not options.quick:
             (staging / REPORT_FILE).write_text(report_html(staging), encoding="utf-8")
-        analysis = replace(analysis, timings_ns=course.timings_ns())
+        analysis = replace(analysis, timings_ns=progress.timings_ns())
         write_analysis(analysis, staging)
     return analysis
 

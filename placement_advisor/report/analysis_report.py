@@ -166,7 +166,7 @@ def full_text(analysis: Analysis) -> str:
 
 def render_markdown(analysis: Analysis) -> str:
     """Return ``report.md``."""
-    title, headline = escape(analysis.model.name), escape(analysis.recommendation.headline)
+    title, headline = escape(analysis.title), escape(analysis.recommendation.headline)
     return f"# {title}: placement report\n\n**{headline}**\n\n{as_markdown(_parts(analysis))}"
 
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from placement_advisor import __version__
-from placement_advisor.check.problems import EXPLANATIONS, LASTING, CodePlace, Status
+from placement_advisor.check.problems import EXPLANATIONS, LASTING, Place, Status
 from placement_advisor.check.record import Part
 from placement_advisor.report.document import (
     NOTHING,
@@ -74,7 +74,7 @@ class Event:
 
     code: str
     what: str
-    place: CodePlace
+    place: Place
     culprits: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
     action: str | None = None
@@ -97,7 +97,7 @@ class ModelReport:
 
     model: str
     placement: str
-    place: CodePlace
+    place: Place
     status: Status
     level: Level
     events: tuple[Event, ...]
@@ -224,8 +224,8 @@ def _event(model: ModelResult, status: Status, what: str, action: str | None = N
     return Event(code=status.value, what=what, place=_clean(model.place), action=action)
 
 
-def _clean(place: CodePlace) -> CodePlace:
-    return place._replace(file=plain(place.file))
+def _clean(place: Place) -> Place:
+    return replace(place, file=plain(place.file))
 
 
 def _acceptance(model: ModelResult, events: Sequence[Event]) -> str | None:
@@ -527,7 +527,7 @@ def _notes(told: ModelReport) -> str:
     return _command("notice", told.place, told.model, told.notes)
 
 
-def _command(name: str, place: CodePlace, title: str, lines: Iterable[str]) -> str:
+def _command(name: str, place: Place, title: str, lines: Iterable[str]) -> str:
     file = _property(place.file)
     text = _data("\n".join(lines))
     return f"::{name} file={file},line={place.line},title={_property(title)}::{text}"
@@ -592,7 +592,7 @@ def _results(told: ModelReport) -> Iterator[dict[str, Any]]:
         }
 
 
-def _at(place: CodePlace, level: Level, text: str) -> dict[str, Any]:
+def _at(place: Place, level: Level, text: str) -> dict[str, Any]:
     # Without the space, text in brackets before text in parentheses would be a link.
     return {
         "level": level.value,

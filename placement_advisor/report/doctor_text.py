@@ -39,9 +39,9 @@ def render_hosts(found: HostsExamined) -> str:
 
     parts: list[Part] = [f"advisor {__version__}"]
     for host in found.hosts:
-        checks = check_facts(host_checks(host, found.link))
+        checks = check_facts([*host_checks(host, found.link)])
         parts.append(Section("", [f"host {host.request.name}, {host.address}", checks]))
-    if between := between_checks(found):
+    if between := [*between_checks(found)]:
         title = f"between hosts, --link {found.link}"
         parts.append(Section("", [title, check_facts(between)]))
     blocked = any(check.blocks for check in all_checks(found))

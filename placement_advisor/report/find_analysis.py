@@ -34,13 +34,12 @@ _MOST_FOLDERS = 2_000
 _MOST_BYTES = 100_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Run:
-    """One analysis. ``name`` is its folder as seen from the log directory."""
+    """One analysis, in a folder of the log directory."""
 
-    name: str
+    logdir: Path
     folder: Path
-    is_running: bool
 
     @property
     def output(self) -> Path:
@@ -48,12 +47,23 @@ class Run:
         return self.folder.parent if self.folder.name == LOG_FOLDER else self.folder
 
     @property
+    def is_running(self) -> bool:
+        """Whether it goes on: its folder is hidden until then."""
+        return self.output.name.startswith(HIDDEN)
+
+    @property
+    def name(self) -> str:
+        """Its folder, as seen from the log directory."""
+        output = self.output.parent if self.is_running else self.output
+        # A log directory that is all of one analysis has no name but its own.
+        is_below = output != self.logdir and output.is_relative_to(self.logdir)
+        name = str(output.relative_to(self.logdir)) if is_below else output.name
+        return f"{name} (running)" if self.is_running else name
+
+    @property
     def changed_ns(self) -> int:
         """When it was written last; 0 if it is gone."""
-        try:
-            return (self.folder / OVERVIEW).stat().st_mtime_ns
-        except OSError:
-            return 0
+        return _written_ns(self.folder / OVERVIEW)
 
     def overview(self) -> bytes | None:
         """Return what the tab shows first, None if it is gone or no file of an analysis."""
@@ -68,7 +78,7 @@ def find_runs(logdir: Path) -> Iterator[Run]:
     """Yield the analyses under a log directory, those that lie highest first."""
     for folder in walk_folders(logdir, lambda folder: file_inside(folder, OVERVIEW) is not None):
         if file_inside(folder, OVERVIEW) is not None:
-            yield _run(logdir, folder)
+            yield Run(logdir, folder)
 
 
 def walk_folders(top: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
@@ -92,19 +102,6 @@ def _folders(folder: Path) -> list[Path]:
     except OSError:
         return []
     return sorted(inner)
-
-
-def _run(logdir: Path, folder: Path) -> Run:
-    output = folder.parent if folder.name == LOG_FOLDER else folder
-    is_running = output.name.startswith(HIDDEN)
-    if is_running:
-        output = output.parent
-    # A log directory that is all of one analysis has no name but its own.
-    is_below = output != logdir and output.is_relative_to(logdir)
-    name = str(output.relative_to(logdir)) if is_below else output.name
-    return Run(
-        name=f"{name} (running)" if is_running else name, folder=folder, is_running=is_running
-    )
 
 
 def file_inside(folder: Path, relative: str) -> Path | None:
@@ -154,7 +151,8 @@ def find_analysis(folder: Path) -> Path:
     if (folder / ANALYSIS).exists():
         return folder
     root = folder.resolve()
-    newest = max(finished_analyses(root), key=_written_ns, default=None)
+    found = finished_analyses(root)
+    newest = max(found, key=lambda folder: _written_ns(folder / ANALYSIS), default=None)
     if newest is None:
         raise AdvisorError(f"{folder}: holds no finished analysis", hint=NO_ANALYSIS)
     return folder / newest.relative_to(root)
@@ -192,9 +190,9 @@ def text_only_error(folder: Path, *, shown: str) -> AdvisorError:
     )
 
 
-def _written_ns(folder: Path) -> int:
-    """Return when an analysis ended; 0 if it is gone."""
+def _written_ns(file: Path) -> int:
+    """Return when a file was written last; 0 if it is gone."""
     try:
-        return (folder / ANALYSIS).stat().st_mtime_ns
+        return file.stat().st_mtime_ns
     except OSError:
         return 0

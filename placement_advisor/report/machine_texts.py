@@ -1,24 +1,25 @@
 """Texts about machines: hardware presets, a calibration, and what `doctor --run` found.
 
-A calibration is printed as tables of links and cores, then one fact a line; single copies are
-in JSON only. `write_bundle` packs what `doctor --run` saw for an issue, without names of
-users, hosts and paths.
+A calibration is printed as tables of links and cores, then one fact a line; JSON alone has single
+copies, how far off the line they are, and pairs of devices that copy at once. `write_bundle` packs
+what `doctor --run` saw for an issue, without names of users, hosts and paths.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 import tempfile
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
-from placement_advisor.files.without_names import Redactor
 from placement_advisor.graph.op_work.kernels import KernelFamily
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.devices import Basis
@@ -40,15 +41,16 @@ from placement_advisor.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis import acceptance as seen
+    from placement_advisor.analysis.acceptance import AcceptanceCheck
     from placement_advisor.cost.links import CalibrationSummary
     from placement_advisor.machine.devices import CopyWork
     from placement_advisor.machine.gpu_facts import ListedGpu, ListedLink, Source
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
-    from placement_advisor.results.machine import Acceptance, Finding
+    from placement_advisor.results.machine import Acceptance
 
 
 _WIDTH = 100
@@ -197,7 +199,7 @@ _LINK_WORDS = {
 def render_calibration(summary: CalibrationSummary) -> str:
     """Return the text, which ends with what to type next."""
     head = f"calibrated {summary.description}, TensorFlow {summary.tensorflow_version}"
-    tables = (_links(summary), _residuals(summary), _references(summary))
+    tables = (_links(summary), _references(summary))
     return as_text([head, *tables, Facts(_facts(summary), _LABEL_WIDTH)], _TABLE_WIDTH)
 
 
@@ -211,18 +213,6 @@ def _links(summary: CalibrationSummary) -> Table:
         rows.append([words, *times, *work])
     columns = ("latency", "bandwidth", "sender's core", "receiver's core")
     return Table(["copies", *columns], rows, label_width=_LABEL_WIDTH)
-
-
-def _residuals(summary: CalibrationSummary) -> Table:
-    """Return how far a link's line is from the copies, by their size."""
-    links = summary.calibration.links
-    sizes = sorted({timing.size_bytes for timings in links.values() for timing in timings})
-    rows = []
-    for ends, words in summary.links().items():
-        found = {timing.size_bytes: summary.residual(ends, timing) for timing in links[ends]}
-        rows.append([words, *(_signed(found.get(size)) for size in sizes)])
-    titles = ["the line is off by", *map(format_bytes, sizes)]
-    return Table(titles, rows, label_width=_LABEL_WIDTH)
 
 
 def _references(summary: CalibrationSummary) -> Table:
@@ -241,13 +231,15 @@ def _references(summary: CalibrationSummary) -> Table:
 def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
     calibration = summary.calibration
     for (one, other), timing in calibration.both_ways.items():
-        yield (
-            "both ways at once",
-            f"{one} ↔ {other}: {format_bytes(timing.size_bytes)} each way "
-            + _took(timing.ratio, "one way", "in turns"),
-        )
-    yield from _between_hosts(summary)
-    yield from _overlap(summary)
+        took = "took no time above the noise"
+        if timing.ratio is not None:
+            took = (
+                f"take {timing.ratio:.2f} times as long as one way (1: no hindrance, 2: in turns)"
+            )
+        size = format_bytes(timing.size_bytes)
+        yield "both ways at once", f"{one} ↔ {other}: {size} each way {took}"
+    if calibration.network is not None and summary.link is not None:
+        yield "between hosts", _LINK_WORDS[summary.link]
     yield "a step", f"takes {format_ns(calibration.step_overhead_ns)} to start and end"
     if len(calibration.reference_ns) > 1 and calibration.remote_ns:
         yield (
@@ -295,72 +287,8 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
     yield "next", f"advisor analyze MODEL.py{cluster}"
 
 
-def _between_hosts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
-    """Say what is alike for all devices of two hosts."""
-    network = summary.calibration.network
-    if network is None:
-        return
-    if summary.link is not None:
-        yield "between hosts", _LINK_WORDS[summary.link]
-    for (source, target), timing in network.at_once.items():
-        yield (
-            "two pairs at once",
-            f"{source} → {target}: {format_bytes(timing.size_bytes)} of each "
-            + _took(timing.ratio, "of one", "one wire"),
-        )
-    for host, remote_ns in network.remote_ns.items():
-        yield (
-            "a further host",
-            f"{host}: a device there adds "
-            f"{format_ns(summary.calibration.partition_overhead_ns)} of the first one's time, and "
-            f"{format_ns(remote_ns)} for its start and the news of its end; tensors leave for it "
-            "that long after the step has begun",
-        )
-
-
-def _overlap(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
-    """Say how much of the largest copy is work of the cores at its ends, over all links."""
-    timings = [
-        [timing for timing in summary.calibration.links[ends] if timing.send_ns is not None]
-        for ends in summary.links()
-    ]
-    largest = [max(each, key=lambda timing: timing.size_bytes) for each in timings if each]
-    known = [
-        (timing.send_ns / timing.copy_ns, timing.receive_ns / timing.copy_ns)
-        for timing in largest
-        if timing.copy_ns > 0 and timing.send_ns is not None and timing.receive_ns is not None
-    ]
-    if not known:
-        yield (
-            "copies and ops",
-            "overlap by an unknown part: no device is a core of its own here, so what a copy "
-            "costs the cores cannot be told from what else they do",
-        )
-        return
-    size = format_bytes(max(timing.size_bytes for timing in largest))
-    # Pieces of tensors that follow each other overlap, so that work can be more than the time.
-    sender, receiver = (format_share(min(max(shares), 1.0)) for shares in zip(*known, strict=True))
-    yield (
-        "copies and ops",
-        f"overlap in part, since the cores move the bytes: in a copy of {size} the sender's works "
-        f"for {sender} of the time and the receiver's for {receiver}; ops pass beside the rest",
-    )
-
-
-def _took(ratio: float | None, as_what: str, twice: str) -> str:
-    if ratio is None:
-        return "took no time above the noise"
-    return f"take {ratio:.2f} times as long as {as_what} (1: no hindrance, 2: {twice})"
-
-
 def _work(work: CopyWork) -> str:
     return f"{format_ns(work.per_copy_ns)} + {format_ns(work.ns_per_byte * _BYTES_PER_MB)}/MB"
-
-
-def _signed(share: float | None) -> str:
-    if share is None:
-        return "?"
-    return f"{share * 100:+.0f} %".replace("+0 ", "0 ").replace("-0 ", "0 ")
 
 
 _OUTCOME, _NAME = 9, 13
@@ -399,7 +327,7 @@ def render_acceptance(found: Acceptance) -> str:
     return f"{as_text([first, *pairs], WIDTH)}\n{as_text([last])}"
 
 
-def _row(found: Finding) -> tuple[str, str]:
+def _row(found: AcceptanceCheck) -> tuple[str, str]:
     return f"{found.outcome.value:<{_OUTCOME}}{found.name}", found.finding
 
 
@@ -441,3 +369,54 @@ def write_bundle(
                 for process, profile in {"client": pair.files.client, **pair.files.devices}.items():
                     file = f"profiles/{folder}/{names.text(process)}.xplane.pb".replace(":", "-")
                     bundle.writestr(file, scrubbed(profile, names.text))
+
+
+PATH, ADDRESS = "PATH", "ADDRESS"
+# Names that TensorFlow gives to devices begin as paths do.
+_PATH = re.compile(
+    r"(?<![\w/.])(?:~|/(?!(?:job|host|device|replica|task):)[\w.+@-]+)(?:/[\w.+@-]+)+"
+)
+_IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+# What may be one; names of C++ have double colons, too.
+_IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Takes out of texts what says whose they are: given names, addresses, paths.
+
+    ``names`` has what is put in place of each. Left out: other names, paths of a single folder, and
+    the rest of a path that has a space.
+    """
+
+    names: Mapping[str, str]
+
+    def text(self, text: str) -> str:
+        """Return the text without them.
+
+        >>> Redactor({"ann": "user"}).text("ann's /home/ann/x on 10.0.0.2, /job:worker/task:0")
+        "user's PATH on ADDRESS, /job:worker/task:0"
+        """
+        text = _IPV4.sub(ADDRESS, _PATH.sub(PATH, text))
+        text = _IPV6.sub(lambda found: ADDRESS if _is_address(found[0]) else found[0], text)
+        for name in sorted(self.names, key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", self.names[name], text)
+        return text
+
+    def json(self, content: Any) -> Any:
+        """Return content of JSON without them, in keys as well."""
+        if isinstance(content, str):
+            return self.text(content)
+        if isinstance(content, list):
+            return [self.json(each) for each in content]
+        if isinstance(content, dict):
+            return {self.text(key): self.json(value) for key, value in content.items()}
+        return content
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,16 +1,35 @@
-"""The time that an analysis has left, and its progress bar in a notebook."""
+"""What is said while an analysis runs: the time that is left, on one line that changes."""
 
 from __future__ import annotations
 
-import sys
+import re
 import time
-from html import escape
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from placement_advisor.units import format_duration
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.progress import TimeAhead
+    from collections.abc import Iterator
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from placement_advisor.analysis.progress import ProgressListener, TimeAhead
+
+
+# GitHub's runner obeys a line that begins so, spaces left out, and `##[` wherever it stands.
+_COMMAND_OF_A_RUNNER = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
+
+
+def harmless(text: str) -> str:
+    r"""Return text without what drives a terminal or a CI system; lines stay lines.
+
+    >>> harmless("it's \x1b[31mred\x07" + "\n::error::forged")
+    "it's �[31mred�\n\\::error::forged"
+    """
+    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in text.expandtabs())
+    return _COMMAND_OF_A_RUNNER.sub(r"\1\\", shown)
 
 
 class TimeLeft:
@@ -36,85 +55,50 @@ class TimeLeft:
             text += ", longer while other work runs"
         return text
 
-    @property
-    def seconds(self) -> float | None:
-        """What is left, None where nothing is expected."""
-        if self._ahead is None:
-            return None
-        return self._ahead.left_s(time.monotonic() - self._since)
+
+@contextmanager
+def live_line(console: Console) -> Iterator[ProgressListener]:
+    """Show progress while the block runs, on a terminal or in a notebook."""
+    live = LiveLine(console)
+    with console.status(live):
+        yield live
 
 
-# A notebook draws each change anew; more of them nobody can read.
-_LEAST_S = 0.2
+class LiveLine:
+    """One line that changes, with the time left in all, or in what can be counted."""
 
-
-def notebook_display() -> Any | None:
-    """Return the function by which a notebook shows things, None outside of notebooks."""
-    shell = sys.modules.get("IPython")
-    # A terminal of IPython has no kernel, and shows no HTML.
-    running = shell.get_ipython() if shell is not None else None
-    if running is None or not hasattr(running, "kernel"):
-        return None
-    from importlib import import_module
-
-    return import_module("IPython.display").display
-
-
-class NotebookProgressBar:
-    """A line with a bar; ``display`` is that of `IPython.display`."""
-
-    def __init__(self, display: Any) -> None:
-        """Show it."""
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._what, self._since = "", 0.0
+        self._shown, self._counted = "starting", ""
         self._left = TimeLeft()
-        self._began = time.monotonic()
-        self._share, self._shown_at = 0.0, 0.0
-        self._line = _Line(0.0, "starting")
-        self._handle = display(self._line, display_id=True)
 
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Show what goes on, and how far it is."""
-        counted = f" {done + 1}/{total}" if total > 1 else ""
-        self._show(what + counted + (f", {candidate}" if candidate else ""))
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._since = what, now
+        self._shown = what
+        if total > 1:
+            self._shown += f" {done + 1}/{total}"
+        if candidate:
+            self._shown += f", {candidate}"
+        self._counted = ""
+        if done:
+            left_s = (now - self._since) / done * (total - done)
+            self._counted = f", about {format_duration(left_s)} left"
 
     def expect(self, ahead: TimeAhead) -> None:
-        """Let the bar grow by what is ahead from now on."""
+        """Show what is left of it from now on."""
         self._left.expect(ahead)
 
     def note(self, what: str) -> None:
-        """Print it below."""
-        print(what)
+        """Print it above the line that changes."""
+        self._console.print(harmless(what), markup=False, highlight=False, soft_wrap=True)
 
-    def end(self, what: str) -> None:
-        """Show the end."""
-        self._share = 1.0 if what == "done" else self._share
-        self._handle.update(_Line(self._share, f"{what} after {self._spent_s():.0f} s"))
+    def __rich__(self) -> Text:
+        """Return the line as it is at this moment."""
+        from rich.text import Text
 
-    def _spent_s(self) -> float:
-        return time.monotonic() - self._began
-
-    def _show(self, what: str) -> None:
-        now = time.monotonic()
-        if now - self._shown_at < _LEAST_S:
-            return
-        self._shown_at = now
-        left_s, spent_s = self._left.seconds, self._spent_s()
-        if left_s is not None and spent_s + left_s > 0:
-            # What takes longer than was expected stands still.
-            self._share = max(self._share, spent_s / (spent_s + left_s))
-        self._handle.update(_Line(self._share, what + self._left.text()))
-
-
-class _Line:
-    """A bar and words, as HTML and as text."""
-
-    def __init__(self, share: float, words: str) -> None:
-        self._share, self._words = share, words
-
-    def __repr__(self) -> str:
-        return f"{self._share:4.0%} {self._words}"
-
-    def _repr_html_(self) -> str:
-        return (
-            f'<progress max="1" value="{self._share:.3f}"></progress> '
-            f"<span>{escape(self._words)}</span>"
-        )
+        left = self._left.text() or self._counted
+        return Text(harmless(self._shown + left), no_wrap=True, overflow="ellipsis")

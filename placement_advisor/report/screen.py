@@ -19,7 +19,7 @@ from rich.text import Text
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.measurement.measurement import FailureKind
+from placement_advisor.measurement.measurement import FailureKind, Interval
 from placement_advisor.report.document import (
     NOTHING,
     Bullets,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from placement_advisor.report.document import Part
     from placement_advisor.results.analysis import Analysis, Training
     from placement_advisor.results.candidate import Candidate, Step
-    from placement_advisor.results.difference import AnalysisDifference, CandidateDifference
+    from placement_advisor.results.difference import Difference, MovedCandidate, StepFigures
 
 
 MOST_LINES = 30
@@ -200,12 +200,12 @@ def _cells(candidate: Candidate, step: Step | None) -> list[str]:
     else:
         factor = step.ratio.inverted
         speedup = with_range(factor.median, factor)
-    count, parts = step.transfer_count, step.parts
+    count = step.transfer_count
     return [
         format_ns(step.step_ns),
         speedup,
         NOTHING if count is None else str(count),
-        format_ns(parts.longest_wait_ns) if parts is not None and count else NOTHING,
+        format_ns(step.longest_wait_ns) if count and step.parts is not None else NOTHING,
     ]
 
 
@@ -402,10 +402,9 @@ _NAMED = 6
 _THEN, _NOW = "then", "now"
 
 
-def render_difference(found: AnalysisDifference) -> str:
+def render_difference(found: Difference) -> str:
     """Return the text."""
-    before, after = found.before.recommendation, found.after.recommendation
-    answers = Facts([(_THEN, before.answer), (_NOW, after.answer)], label_width=6)
+    answers = Facts([(_THEN, found.before.answer), (_NOW, found.after.answer)], label_width=6)
     changes: list[Part] = [Facts(_changes(found), label_width=10)]
     if not found.changes:
         changes.append("nothing that an analysis records")
@@ -413,7 +412,7 @@ def render_difference(found: AnalysisDifference) -> str:
     return as_text([answers, why, Section("Changed", changes), Section("", _candidates(found))])
 
 
-def _changes(found: AnalysisDifference) -> Iterator[tuple[str, str]]:
+def _changes(found: Difference) -> Iterator[tuple[str, str]]:
     if found.layers is not None and not found.layers:
         yield "layers", "none with other ops: names, or what reads what, differ"
     elif found.layers:
@@ -423,12 +422,12 @@ def _changes(found: AnalysisDifference) -> Iterator[tuple[str, str]]:
         yield change.area, f"{change.name}: {change.before} → {change.after}"
 
 
-def _candidates(found: AnalysisDifference) -> Iterator[Part]:
+def _candidates(found: Difference) -> Iterator[Part]:
     """Yield the figures of what the verdicts are about and of what has moved; name the others."""
     if found.basis is None:
         return
-    named = {BASELINE, found.before.recommendation.candidate, found.after.recommendation.candidate}
-    shown = [each for each in found.candidates if each.name in named or each.has_moved]
+    named = {BASELINE, found.before.candidate, found.after.candidate}
+    shown = [each for each in found.candidates if each.name in named or each.moved]
     columns = (found.basis, "step", "speed-up", "compute", "copies", "idle")
     rows = [
         [f"{each.name}, {word}", *_difference_cells(each, step)]
@@ -443,21 +442,26 @@ def _candidates(found: AnalysisDifference) -> Iterator[Part]:
     if most := [f"{each.name} {each.moved_most}" for each in shown if each.moved_most]:
         yield f"changed most: {', '.join(most)}"
     compared = [each for each in found.candidates if each.name != BASELINE]
-    if stayed := [each.name for each in compared if each.has_moved is False]:
+    if stayed := [each.name for each in compared if each.moved is False]:
         ranges = "intervals" if found.basis == "measured" else "ranges"
         yield f"not beyond their {ranges}: {first_names(stayed, _NAMED)}"
-    if alone := [each.name for each in compared if each.has_moved is None]:
+    if alone := [each.name for each in compared if each.moved is None]:
         yield f"with a speed-up in one of them alone: {first_names(alone, _NAMED)}"
 
 
-def _difference_cells(each: CandidateDifference, step: Step | None) -> list[str]:
+def _difference_cells(each: MovedCandidate, step: StepFigures | None) -> list[str]:
     if step is None:
         return [NOTHING] * 5
-    speedup, parts = step.ratio and step.ratio.inverted, step.parts
-    told = with_range(speedup.median, speedup) if speedup else NOTHING
+    speedup, parts = step.speedup, step.parts
+    told = NOTHING
+    if each.name == BASELINE:
+        told = "baseline"
+    elif speedup is not None:
+        low, high = speedup.range
+        told = with_range(speedup.estimate, Interval(median=speedup.estimate, low=low, high=high))
     times_ns = (parts.compute_ns, parts.copies_ns, parts.idle_ns) if parts else ()
     return [
         format_ns(step.step_ns),
-        "baseline" if each.name == BASELINE else told,
-        *([format_ns(time_ns) for time_ns in times_ns] or [NOTHING] * 3),
+        told,
+        *(map(format_ns, times_ns) if times_ns else [NOTHING] * 3),
     ]

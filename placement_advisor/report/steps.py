@@ -89,11 +89,6 @@ def render_graph(summary: GraphSummary, *, graph_file: str) -> str:
     return _text(summary, "", _graph(summary, graph_file))
 
 
-def render_summary(summary: GraphSummary) -> str:
-    """Return the text, without a heading."""
-    return _text(summary, "")
-
-
 def _graph(summary: GraphSummary, graph_file: str) -> tuple[str, str]:
     return "graph", f"{graph_file}, fingerprint {summary.fingerprint}"
 

@@ -17,7 +17,8 @@ from pydantic import StringConstraints
 from placement_advisor.analysis.analysis_result import (
     TO_SPLIT,
     AdviceVerdict,
-    CapturedStep,
+    Bound,
+    Model,
     NextRun,
     Saving,
 )
@@ -33,7 +34,6 @@ from placement_advisor.files.contract import (
     Prose,
     Ratio,
     Rows,
-    Share,
     Text,
     like,
 )
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 # Files beside it, in the same folder.
 ANALYSIS = "analysis.json"
-GRAPH, HOW_TO_SPLIT = "graph.json.gz", "how_to_split.py"
+HOW_TO_SPLIT = "how_to_split.py"
 # What `-v` prints, and the end of what a script printed up to the step that was captured.
 FULL_TEXT, SCRIPT_OUTPUT = "report.txt", "script-output.txt"
 
@@ -72,21 +72,21 @@ class Options:
     """What a frozen graph computes."""
     devices: Positive
     hardware: Text | None
-    """Simulated: a specification or cluster file."""
+    """Specification or cluster file to simulate."""
     costs: Text | None
     """Profile with op times."""
     testbed: Text | None
     hosts: Text | None
     candidates: Rows[Text] | None
     ratios: Rows[NotNegative] | None
-    """Samples by device, as ratios."""
+    """Of samples, by device."""
     effort: NotNegative
-    """In units of about a second."""
+    """A unit takes about a second."""
     seed: Count
     steps: Positive
-    """Per candidate and round."""
+    """Of each candidate in a round."""
     rounds: Positive | None
-    """None: as many as needed."""
+    """None for as many as it takes."""
     refine: Count
     """Candidates added after runs."""
     run: bool
@@ -126,31 +126,6 @@ def _in_words(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """What was analysed."""
-
-    path: Text
-    mode: Literal["train", "infer"]
-    chosen: Prose
-    """What was traced; source of batches."""
-    captured: CapturedStep | None
-    """None if no script ran."""
-    batch_size: Positive | None
-    """None if inputs carry none."""
-    batch_is_made_up: bool
-    """The batch is not the user's."""
-    ops: Count
-    edges: Count
-    """Control edges included."""
-    parameter_bytes: Count
-    edge_bytes_known_share: Share
-    """Of data edges."""
-    graph_fingerprint: Text
-    left_out: Rows[Prose]
-    """What the step lacks, and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """A device."""
 
@@ -187,7 +162,7 @@ class Testbed:
     devices: Rows[Device]
     links: Rows[Link]
     fingerprint: Text
-    """Equal: times compare."""
+    """Times compare where it is equal."""
 
     @classmethod
     def of(cls, testbed: found.TestbedSummary) -> Testbed:
@@ -229,7 +204,7 @@ class Recommendation:
 
     verdict: AdviceVerdict
     candidate: Text | None
-    """Whom the verdict is about."""
+    """What the verdict is about."""
     speedup: Speedup | None
     basis: Basis
     applies_to: Text
@@ -237,11 +212,11 @@ class Recommendation:
     answer: Prose
     """The verdict in a sentence."""
     caveat: Prose | None
-    """Where this machine does better."""
+    """What is faster on this machine."""
     how: Prose | None
     """The split, in a line."""
     deciding: Annotated[Rows[Prose], MaxLen(3)]
-    """Reasons that decide."""
+    """The reasons that decide."""
     reasons: Rows[Prose]
     """All, most important first."""
     others: Rows[Prose]
@@ -266,48 +241,6 @@ def how_in_short(how: found.HowToSplit) -> str:
     if how.words_in_short == how.words:
         return how.words
     return f"{how.words_in_short} (by name: {HOW_TO_SPLIT})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """What no placement of the model's ops can beat, under the costs of the prediction."""
-
-    step_ns: Ns
-    """Least of `split_ns`, `alone_ns`."""
-    split_ns: Ns
-    """On several devices."""
-    alone_ns: ByName[Ns]
-    """By device or host."""
-    single_ns: Ns
-    most_to_gain: Share
-    """Most any placement saves."""
-    proves_single: bool
-    """Too little to gain for a split."""
-    most_to_gain_if_wrong: Share | None
-    """The same, costs wrong as allowed."""
-    proves_single_if_wrong: bool
-    costs_from: Literal["measured", "recorded", "assumed"]
-    """`recorded`: in a profile."""
-    reason: Prose
-    """Strongest argument for `split_ns`."""
-    graph_file: Text
-
-    @classmethod
-    def of(cls, bound: found.Bound) -> Bound:
-        """Return it as it is published."""
-        from placement_advisor.solvers.bound_arguments import argument_text
-
-        lower = bound.lower
-        return like(
-            cls,
-            bound,
-            step_ns=lower.step_ns,
-            split_ns=lower.split_ns,
-            alone_ns=dict(lower.alone_ns),
-            costs_from=bound.source.value,
-            reason=argument_text(lower.arguments[0]),
-            graph_file=GRAPH,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,11 +291,11 @@ class BandwidthSweep:
     outcome: Outcome
     here_bytes_per_s: Count
     wins_from_bytes_per_s: Count | None
-    """Least that wins; None unless `crosses`."""
+    """The least that wins, if `crosses`."""
     loses_at_bytes_per_s: Count | None
-    """Next point, where none wins."""
+    """The next point, where no split wins."""
     changes: Count
-    """Of winner; above 1: exceptions."""
+    """How often winning turns into losing or back."""
     points: Filled[BandwidthPoint]
 
 
@@ -373,7 +306,7 @@ class LatencySweep:
     outcome: Outcome
     here_ns: Ns
     wins_from_ns: Ns | None
-    """Largest that wins; None unless `crosses`."""
+    """The largest that wins, if `crosses`."""
     loses_at_ns: Ns | None
     changes: Count
     points: Filled[LatencyPoint]
@@ -386,7 +319,7 @@ class BatchSweep:
     outcome: Outcome
     here_samples: Count
     wins_from_samples: Count | None
-    """Smallest that wins; None unless `crosses`."""
+    """The smallest that wins, if `crosses`."""
     loses_at_samples: Count | None
     changes: Count
     points: Filled[BatchPoint]
@@ -398,16 +331,16 @@ class BreakEven:
 
     baseline: Text
     worthwhile_ratio: Ratio
-    """Below it a split wins."""
+    """A split wins below it."""
     corrections: ByName[Ratio]
-    """Factor by split: measured over predicted."""
+    """Measured over predicted ratio, by split."""
     free_copies: BestSplit
     bandwidth: BandwidthSweep | None
-    """None if unknown."""
+    """None if it is unknown."""
     latency: LatencySweep | None
     """None if links have none."""
     batch: BatchSweep | None
-    """None if inputs carry none."""
+    """None if inputs have none."""
 
     @classmethod
     def of(cls, told: swept.BreakEven) -> BreakEven:
@@ -447,10 +380,10 @@ class Input:
     """The user's dataset timed alone, with no step in between."""
 
     batch_ns: Filled[Ns]
-    """Warm-up left out."""
+    """Without the warm-up."""
     samples_per_s: NotNegative | None
     transformations: Rows[Text]
-    """Source first."""
+    """The source comes first."""
 
     @classmethod
     def of(cls, timing: InputTiming, batch_size: int | None) -> Input:
@@ -473,7 +406,7 @@ class ScalingRow:
     """Samples on all devices."""
     predicted_ns: Ns | None
     measured_ns: Ns | None
-    """Median; of weak, mirrored steps only."""
+    """Median; for weak scaling, of mirrored steps alone."""
 
 
 def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:
@@ -547,12 +480,12 @@ class GpuTimes:
     """What times of ops rest on, on one sort of GPU that is not here."""
 
     gpu: Text
-    """Datasheet."""
+    """Name in the datasheet."""
     launch_share: _Part
     assumed_share: _Part
-    """Kernels never measured."""
+    """Kernels that were never measured."""
     roofline_share: _Part
-    """By peak and bandwidth alone."""
+    """From peak and bandwidth alone."""
     families: Rows[KernelShare]
     """Most time first."""
 
@@ -603,17 +536,17 @@ class Finding:
     action: Prose
     where: Where
     hypothetical: bool
-    """About a split not in use or advised."""
+    """About a split that is neither in use nor advised."""
     saving_ns: Ns | None = None
     """Per step."""
     saving_step_ns: Ns | None = None
-    """Step it is saved of."""
+    """The step that it is saved from."""
     saving_low_ns: Ns | None = None
     saving_high_ns: Ns | None = None
     saving_basis: Literal["measured", "simulated", "extrapolated"] | None = None
-    """`extrapolated`: advised batch did not run."""
+    """`extrapolated`: the advised batch did not run."""
     command: Prose | None = None
-    """Tries the advice."""
+    """Tries out the advice."""
 
     def __post_init__(self) -> None:
         _ = self.saving
@@ -664,21 +597,21 @@ class Timings:
     """Wall time by stage, from the first to the last; None for a stage that did not happen."""
 
     import_: Ns | None
-    """Checks, and import of TensorFlow."""
+    """Checks, and the import of TensorFlow."""
     load: Ns | None
     trace: Ns | None
     split: Ns | None
-    """Tracing shares of the batch."""
+    """To trace shares of the batch."""
     calibrate: Ns | None
-    """With testbed start."""
+    """Starts the testbed, too."""
     measure: Ns | None
-    """Op times on one device."""
+    """Times of ops on one device."""
     search: Ns | None
     simulate: Ns | None
     prepare: Ns | None
-    """Placing and verifying."""
+    """To place and verify."""
     run: Ns | None
-    """Rounds, other batches, dataset alone."""
+    """Rounds, other batches, the dataset alone."""
     profile: Ns | None
     conclude: Ns | None
     report: Ns | None
@@ -699,14 +632,14 @@ class Trial:
     """The split and the script's own step by turns, on the data of a training."""
 
     steps: Positive
-    """Each way."""
+    """Of either."""
     placed_step_ns: Ns
     """Median."""
     own_step_ns: Ns
     speedup: Ratio
-    """Own over split."""
+    """Own step over split."""
     ci95: tuple[Ratio, Ratio] | None
-    """None after few turns."""
+    """None after too few turns."""
 
     def __post_init__(self) -> None:
         if self.ci95 is not None:
@@ -723,7 +656,7 @@ class Training:
     ready_s: NotNegative
     placed_steps: Count
     own_steps: Count
-    """Batches not for the split included."""
+    """With batches that the split could not take."""
     trial: Trial | None
 
     @classmethod
@@ -760,22 +693,22 @@ class Analysis:
     model: Model
     testbed: Testbed
     sessions: Count
-    """Analyses in which rounds ran."""
+    """In how many analyses rounds ran (`--resume`)."""
     as_is: AsIs | None
-    """None if not run."""
+    """None if it did not run."""
     candidates: Rows[Candidate]
-    """As proposed."""
+    """In the order proposed."""
     recommendation: Recommendation
     bound: Bound | None
     """None without predictions."""
     break_even: BreakEven | None
-    """None without split or single device."""
+    """None without a split, or without `single`."""
     input: Input | None
-    """None without timed dataset."""
+    """None unless a dataset was timed."""
     scaling: Rows[ScalingRow]
     """Empty unless the batch is split."""
     expected_errors: ExpectedErrors | None
-    """None unless GPU times are assumed."""
+    """None unless times of GPUs are assumed."""
     findings: Rows[Finding]
     """Most valuable first."""
     warnings: Rows[Prose]
@@ -786,27 +719,20 @@ class Analysis:
     @classmethod
     def of(cls, analysis: found.Analysis) -> Analysis:
         """Return it as it is published."""
-        model, times = analysis.model, analysis.assumed_times
         timing, bound, even = analysis.input_timing, analysis.bound, analysis.break_even
-        gpus = tuple(map(GpuTimes.of, times))
+        gpus = tuple(map(GpuTimes.of, analysis.assumed_times))
         return like(
             cls,
             analysis,
             schema_version=SCHEMA_VERSION,
             options=Options.of(analysis.options),
-            model=like(
-                Model,
-                model,
-                batch_is_made_up=model.is_made_up,
-                graph_fingerprint=model.fingerprint,
-            ),
             testbed=Testbed.of(analysis.testbed),
             as_is=AsIs(step_ns=Steps.of(analysis.as_is)) if analysis.as_is else None,
             candidates=tuple(map(Candidate.of, analysis.candidates)),
             recommendation=Recommendation.of(analysis),
-            bound=bound and Bound.of(bound),
+            bound=bound and like(Bound, bound),
             break_even=even and BreakEven.of(even),
-            input=timing and Input.of(timing, model.batch_size),
+            input=timing and Input.of(timing, analysis.model.batch_size),
             scaling=scaling(analysis.candidates),
             expected_errors=ExpectedErrors(published_steps=PUBLISHED_STEPS, gpus=gpus)
             if gpus

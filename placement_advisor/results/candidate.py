@@ -107,16 +107,16 @@ class Prediction:
     """None for `single`."""
     compute_ns: ByName[Ns]
     transfer_ns: Ns
-    """A copy under way, summed over pairs."""
+    """Under way, summed over device pairs."""
     transfer_count: Count
-    """Control signals included; collectives by device."""
+    """Control signals included."""
     transfer_bytes: Count | None
     """Of tensors of known size."""
     exposed_ns: Ns
     """Of the device that waits longest."""
     exposed_by_device_ns: ByName[Ns]
     peak_memory_bytes: ByName[Count]
-    """Live bytes."""
+    """By device."""
 
     @classmethod
     def of(cls, schedule: Schedule, ratio: PredictedRatio | None) -> Prediction:
@@ -124,7 +124,7 @@ class Prediction:
         return like(
             cls,
             schedule,
-            ratio_to_single=ratio and like(RatioRange, ratio),
+            ratio_to_single=ratio,
             exposed_by_device_ns=schedule.exposed_by_device,
         )
 
@@ -134,10 +134,10 @@ class RatioAfterRuns:
     """A ratio to `single`, predicted when other splits had run and this one had not."""
 
     runs: Positive
-    """Other splits measured."""
+    """Other splits that had run."""
     ratio: NotNegative
     low: NotNegative
-    """Range meant for nine ratios in ten."""
+    """End of a 90 % range."""
     high: NotNegative
 
 
@@ -152,7 +152,7 @@ class Transfers:
     """None if any is unknown."""
     bytes_basis: SizeBasis | None
     time_ns: Ns
-    """At least one under way."""
+    """At least one is under way."""
     exposed_ns: Ns
 
 
@@ -162,13 +162,13 @@ class Verification:
 
     steps: Positive
     variables: Count
-    """Compared, optimizer slots included."""
+    """Compared, with optimizer slots."""
     unverified: Rows[Text]
-    """Mistakes would not have shown."""
+    """A mistake in them would not show."""
     largest_difference: NotNegative
-    """Relative to the largest under `single`."""
+    """Relative to the largest value under `single`."""
     held_equal: bool
-    """Randomness or batch statistics made equal."""
+    """Randomness or batch statistics were made equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,17 +178,17 @@ class Measured:
     step_ns: Steps
     warmup_ns: Rows[Ns]
     ratio_to_single: RatioInterval | None
-    """1 for `single`; None without shared rounds."""
+    """1 for `single`; None if they share no rounds."""
     compute_ns: ByName[Ns] | None
-    """Median profiled step."""
+    """Of the median profiled step."""
     transfer_ns: Ns | None
-    """A copy under way, summed over pairs."""
+    """Under way, summed over device pairs."""
     transfer_count: Count | None
-    """None also if some were not seen."""
+    """None, too, if some were not seen."""
     transfer_bytes: Count | None
-    """None also if any is unknown."""
+    """None, too, if any is unknown."""
     bytes_basis: SizeBasis | None
-    """`shapes`: some from the graph."""
+    """`shapes`: some come from the graph."""
     exposed_ns: Ns | None
     """Of the device that waits longest."""
     exposed_by_device_ns: ByName[Ns] | None
@@ -196,17 +196,17 @@ class Measured:
     """Not in the profile."""
     transfers: Rows[Transfers] | None
     step_memory_bytes: ByName[Count] | None
-    """Peak above what stands between steps."""
+    """Peak, without what stays between steps."""
     clock_uncertainty_ns: Ns | None
-    """Between hosts."""
+    """Of the clocks of hosts."""
     profiler_overhead: Ratio | None
-    """Profiled over unprofiled, medians."""
+    """Step with the profiler over step without."""
     moved_ops: Rows[Text]
-    """Ran elsewhere than planned."""
+    """Ops that ran elsewhere than planned."""
     verification: Verification | None
     """None for `single`."""
     profile: Text | None
-    """TensorBoard run folder."""
+    """Its run in TensorBoard."""
 
     @classmethod
     def of(cls, candidate: found.Candidate) -> Measured | None:
@@ -221,7 +221,6 @@ class Measured:
             step_ns=Steps.of(measurement.step_ns),
             ratio_to_single=_ratio_to_single(candidate),
             **_profiled(measurement.profile),
-            moved_ops=tuple(measurement.moved_ops),
             verification=verification
             and like(
                 Verification, verification, largest_difference=verification.relative_difference
@@ -249,15 +248,10 @@ def _profiled(profile: taken.StepProfile | None) -> dict[str, Any]:
     others = {
         "bytes_basis": profile.size_basis,
         "exposed_by_device_ns": profile.exposed_by_device,
-        "transfers": tuple(
-            like(
-                Transfers,
-                total,
-                bytes=total.size_bytes,
-                bytes_basis=total.size_basis,
-            )
+        "transfers": [
+            like(Transfers, total, bytes=total.size_bytes, bytes_basis=total.size_basis)
             for total in profile.transfers
-        ),
+        ],
     }
     return {name: others[name] if name in others else getattr(profile, name) for name in names}
 
@@ -269,7 +263,7 @@ class Failure:
     kind: FailureKind
     message: Prose
     in_full: Text | None
-    """File with all of it."""
+    """File that has all of it."""
 
 
 def failure_file(candidate: found.Candidate) -> str | None:
@@ -280,15 +274,14 @@ def failure_file(candidate: found.Candidate) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Where a step goes on the device that computes most; it is idle for the rest."""
+    """Where a step goes on the device that computes most."""
 
-    device: str
-    compute_ns: int
-    copies_ns: int
-    """Waits for copies, computing nothing."""
-    idle_ns: int
-    longest_wait_ns: int
-    """Of any device."""
+    device: Text
+    compute_ns: Ns
+    copies_ns: Ns
+    """It waits for copies and computes nothing."""
+    idle_ns: Ns
+    """The rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,13 +289,15 @@ class Step:
     """What is shown of a step, measured or simulated.
 
     ``ratio`` is its time over that of `single`. ``parts`` are None without a profile, and where it
-    breaks a law; so is the count of copies that were measured.
+    breaks a law; so are ``longest_wait_ns``, what the device waits for copies that waits longest,
+    and the count of copies that were measured.
     """
 
     step_ns: int
     ratio: Interval | None
     transfer_count: int | None
     parts: Parts | None
+    longest_wait_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,11 +307,11 @@ class Candidate:
     name: Text
     """Unique."""
     family: Text
-    """Rule that made it."""
+    """The rule that made it."""
     placement_file: Text | None
-    """Relative; None if without, or batch split."""
+    """Relative to this file; None for a batch split."""
     samples: Rows[Positive] | None
-    """By replica; None unless batch split."""
+    """Of each replica, if the batch is split."""
     predicted: Prediction | None
     predicted_after_runs: RatioAfterRuns | None
     """Written before it ran."""
@@ -330,13 +325,12 @@ class Candidate:
     def of(cls, candidate: found.Candidate) -> Candidate:
         """Return it as it is published."""
         predicted, failure = candidate.predicted, candidate.failure
-        after = candidate.ratio_after_runs
         return like(
             cls,
             candidate,
             placement_file=f"placements/{candidate.name}.json" if candidate.by_layer else None,
             predicted=predicted and Prediction.of(predicted, candidate.predicted_ratio),
-            predicted_after_runs=after and like(RatioAfterRuns, after),
+            predicted_after_runs=candidate.ratio_after_runs,
             measured=Measured.of(candidate),
             failure=failure and like(Failure, failure, in_full=failure_file(candidate)),
         )
@@ -353,13 +347,11 @@ class Candidate:
         predicted = self.predicted
         if predicted is None:
             return None
-        waits_ns, ratio = predicted.exposed_by_device_ns, predicted.ratio_to_single
-        parts = _parts(predicted.step_ns, predicted.compute_ns, waits_ns)
-        return Step(
-            step_ns=predicted.step_ns,
-            ratio=None if ratio is None else ratio.interval,
-            transfer_count=predicted.transfer_count,
-            parts=None if self.broken_laws else parts,
+        return self._step(
+            predicted,
+            predicted.step_ns,
+            predicted.transfer_count,
+            _parts(predicted.step_ns, predicted.compute_ns, predicted.exposed_by_device_ns),
         )
 
     @property
@@ -368,16 +360,28 @@ class Candidate:
         measured = self.measured
         if measured is None:
             return None
-        parts, count, ratio = None, measured.transfer_count, measured.ratio_to_single
+        step_ns, parts = measured.step_ns.median, None
         compute_ns, waits_ns = measured.compute_ns, measured.exposed_by_device_ns
         if measured.profiler_overhead and compute_ns is not None and waits_ns is not None:
-            profiled_ns = round(measured.step_ns.median * measured.profiler_overhead)
-            parts = _parts(profiled_ns, compute_ns, waits_ns)
+            parts = _parts(round(step_ns * measured.profiler_overhead), compute_ns, waits_ns)
+        count = None if self.broken_laws else measured.transfer_count
+        return self._step(measured, step_ns, count, parts)
+
+    def _step(
+        self,
+        found: Prediction | Measured,
+        step_ns: int,
+        transfer_count: int | None,
+        parts: Parts | None,
+    ) -> Step:
+        is_known = parts is not None and not self.broken_laws
+        ratio, waits_ns = found.ratio_to_single, (found.exposed_by_device_ns or {}).values()
         return Step(
-            step_ns=measured.step_ns.median,
+            step_ns=step_ns,
             ratio=None if ratio is None else ratio.interval,
-            transfer_count=None if self.broken_laws else count,
-            parts=None if self.broken_laws else parts,
+            transfer_count=transfer_count,
+            parts=parts if is_known else None,
+            longest_wait_ns=max(waits_ns, default=0) if is_known else None,
         )
 
     @property
@@ -395,5 +399,4 @@ def _parts(step_ns: int, compute_ns: Mapping[str, int], waits_ns: Mapping[str, i
         compute_ns=computes_ns,
         copies_ns=copies_ns,
         idle_ns=max(step_ns - computes_ns - copies_ns, 0),
-        longest_wait_ns=max(waits_ns.values(), default=0),
     )

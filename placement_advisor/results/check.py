@@ -10,23 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
-from placement_advisor.check.problems import ProblemCode, Status
-from placement_advisor.check.record import Part, PredictedVerdict
-from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Positive, Rows, Text, like
+from placement_advisor.check.problems import Place, ProblemCode, Status
+from placement_advisor.check.record import Growth, Move, PredictedVerdict
+from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
     from placement_advisor.check import problems, record
     from placement_advisor.check.problems import CheckResult, ModelResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where it is configured."""
-
-    file: Text
-    """Relative to the project."""
-    line: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +50,7 @@ class Problem:
     action: Text
     place: Place | None
     source: Text | None
-    """Text of that line."""
+    """That line of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,42 +66,20 @@ class Record:
     placement: Text
     """Family or file."""
     graph_fingerprint: Text
-    """Without names and order."""
+    """Leaves out names and order."""
     placed_fingerprint: Text
-    """With devices, without their names."""
+    """With devices, but not their names."""
     step_ns: Ns
     """To three digits."""
     single_step_ns: Ns
-    """One device, to three digits."""
+    """On one device, to three digits."""
     transfer_count: Count
     transfer_bytes: Count
     """Of known size."""
     peak_memory_bytes: ByName[Count]
-    """To three digits by purpose."""
+    """Each purpose to three digits."""
     verdict: PredictedVerdict
     """Against one device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A part of a layer that runs elsewhere."""
-
-    layer: Text
-    """Empty for ops of none."""
-    part: Part
-    before: Rows[Text]
-    """Most ops first."""
-    after: Rows[Text]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """A layer whose work takes longer."""
-
-    layer: Text
-    """Empty for ops of none."""
-    before_ns: Ns
-    after_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +87,7 @@ class Cut:
     """A tensor that crosses."""
 
     tensor: Text
-    """Or variable read."""
+    """Or a variable's name."""
     source: Text
     target: Text
     size_bytes: Count | None
@@ -138,11 +107,11 @@ class Difference:
     """What differs, with devices named as now; None if nothing does or nothing was compared."""
 
     renamed: ByName[Text]
-    """Old to new name."""
+    """New names by the old ones."""
     gone: Rows[Text]
     new: Rows[Text]
     moves: Rows[Move]
-    """Parts mostly on another device."""
+    """Parts that are mostly elsewhere now."""
     growths: Rows[Growth]
     """Largest growth first."""
     cuts_added: Rows[Cut]
@@ -150,7 +119,7 @@ class Difference:
     cuts_removed: Rows[Cut]
     """Of the 100 largest."""
     on_host_added: Rows[OnHost]
-    """No GPU kernel."""
+    """Now without a GPU kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +132,12 @@ class ModelCheck:
     place: Place
     status: Status
     error: Text | None
-    """Why not checked."""
+    """Why it was not checked."""
     hint: Text | None
     problems: Rows[Problem]
-    """Each cause once."""
+    """One for each cause."""
     notes: Rows[Text]
-    """Never fail the check."""
+    """They never fail the check."""
     before: Record | None
     after: Record | None
     difference: Difference | None
@@ -184,7 +153,7 @@ class Check:
     advisor_version: Text
     lock_file: Text
     strict: bool
-    """Inconclusive counts as failed."""
+    """Inconclusive results count as failed."""
     exit_code: Literal[0, 1, 2]
     """0: passed, 1: failed, 2: could not run."""
     results: Rows[ModelCheck]
@@ -207,67 +176,40 @@ def _model(model: ModelResult) -> ModelCheck:
     return like(
         ModelCheck,
         model,
-        place=like(Place, model.place),
         problems=tuple(map(_problem, model.problems)),
-        notes=tuple(model.notes),
-        before=None if before is None else _record(before),
-        after=None if after is None else _record(after),
-        difference=None if found is None else _difference(found),
+        before=before and _record(before),
+        after=after and _record(after),
+        difference=found and _difference(found),
     )
 
 
 def _problem(found: problems.Problem) -> Problem:
-    return like(
-        Problem,
-        found,
-        culprits=tuple(found.culprits),
-        effects=tuple(like(Effect, each, code=each.code.value) for each in found.effects),
-        place=None if found.place is None else like(Place, found.place),
-    )
+    effects = tuple(like(Effect, each, code=each.code.value) for each in found.effects)
+    return like(Problem, found, effects=effects)
 
 
 def _record(found: record.Record) -> Record:
-    return Record(
-        hardware=found.hardware,
+    return like(
+        Record,
+        found,
         devices_fingerprint=found.devices,
         tensorflow_version=found.tensorflow,
         advisor_version=found.advisor,
-        placement=found.placement,
         graph_fingerprint=found.graph,
         placed_fingerprint=found.placed,
         step_ns=found.step_us * NS_PER_US,
         single_step_ns=found.single_step_us * NS_PER_US,
         transfer_count=found.copies,
         transfer_bytes=found.bytes_across,
-        peak_memory_bytes={
-            device: found.peak_bytes(device) for device in sorted(found.memory_bytes)
-        },
+        peak_memory_bytes={name: found.peak_bytes(name) for name in sorted(found.memory_bytes)},
         verdict=found.standing,
     )
 
 
 def _difference(found: record.Difference) -> Difference:
-    return Difference(
-        renamed=dict(sorted(found.renamed.items())),
-        gone=tuple(found.gone),
-        new=tuple(found.new),
-        moves=tuple(
-            like(
-                Move,
-                move,
-                before=tuple(move.before),
-                after=tuple(move.after),
-            )
-            for move in found.moves
-        ),
-        growths=tuple(
-            Growth(
-                layer=growth.layer,
-                before_ns=growth.before_us * NS_PER_US,
-                after_ns=growth.after_us * NS_PER_US,
-            )
-            for growth in found.growths
-        ),
+    return like(
+        Difference,
+        found,
         cuts_added=tuple(like(Cut, cut) for cut in found.cuts_added),
         cuts_removed=tuple(like(Cut, cut) for cut in found.cuts_removed),
         on_host_added=tuple(OnHost(layer=layer, kind=kind) for layer, kind in found.on_host_added),

@@ -10,19 +10,20 @@ that an analysis records.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.contract import STRICT, NotNegative, Ns, Prose, Rows, Text, like
 from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.results.analysis import Basis
+from placement_advisor.results.candidate import Parts
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.results.analysis import Analysis, Link
+    from placement_advisor.results.analysis import Analysis, Link, Recommendation
     from placement_advisor.results.candidate import Step
 
 # A link that is calibrated anew comes out a few percent off.
@@ -37,55 +38,6 @@ class Change:
     name: Text
     before: Prose
     after: Prose
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateDifference:
-    """A candidate in both; None where it has no result that compares."""
-
-    name: str
-    before: Step | None
-    after: Step | None
-
-    @property
-    def has_moved(self) -> bool | None:
-        """Whether its intervals against `single` do not overlap; None where there are not two."""
-        ours = self.before.ratio if self.before is not None else None
-        theirs = self.after.ratio if self.after is not None else None
-        if ours is None or theirs is None:
-            return None
-        return ours.high < theirs.low or theirs.high < ours.low
-
-    @property
-    def moved_most(self) -> str | None:
-        """Which part of its step changed most: compute, copies or idle; None if that is unknown."""
-        if self.before is None or self.after is None:
-            return None
-        ours, theirs = self.before.parts, self.after.parts
-        if ours is None or theirs is None:
-            return None
-        changes = {
-            "compute": abs(theirs.compute_ns - ours.compute_ns),
-            "copies": abs(theirs.copies_ns - ours.copies_ns),
-            "idle": abs(theirs.idle_ns - ours.idle_ns),
-        }
-        return max(changes, key=changes.__getitem__) if any(changes.values()) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalysisDifference:
-    """What differs. ``basis`` is what both have figures of, None if one was only simulated.
-
-    ``layers`` are those whose ops differ, None where the graphs are equal or not both at hand.
-    """
-
-    before: Analysis
-    after: Analysis
-    changes: tuple[Change, ...]
-    layers: tuple[str, ...] | None
-    basis: str | None
-    candidates: tuple[CandidateDifference, ...]
-    why: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +56,7 @@ class SpeedupRange:
 
     estimate: NotNegative
     range: tuple[NotNegative, NotNegative]
-    """95 % if measured, else by cost errors."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepParts:
-    """Where a step goes on the device that computes most."""
-
-    device: Text
-    compute_ns: Ns
-    copies_ns: Ns
-    """Waits for copies, computing nothing."""
-    idle_ns: Ns
+    """95 % interval if measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +64,10 @@ class StepFigures:
     """A candidate in one of the analyses."""
 
     step_ns: Ns
-    """Median if measured."""
+    """The median if measured."""
     speedup: SpeedupRange | None
-    """None without comparison."""
-    parts: StepParts | None
+    """None if nothing compares."""
+    parts: Parts | None
     """None without a valid profile."""
 
 
@@ -136,7 +77,7 @@ class MovedCandidate:
 
     name: Text
     moved: bool | None
-    """Ranges do not overlap."""
+    """Its ranges do not overlap."""
     moved_most: Literal["compute", "copies", "idle"] | None
     before: StepFigures | None
     after: StepFigures | None
@@ -155,71 +96,32 @@ class Difference:
     """Why the verdict changed."""
     changes: Rows[Change]
     layers: Rows[Text] | None
-    """Ops differ; None: equal, or graphs missing."""
+    """With other ops; None without both graphs."""
     basis: Basis | None
-    """Of both; None if they differ."""
+    """Of both analyses; None if they differ."""
     candidates: Rows[MovedCandidate]
-    """Empty without a basis."""
-
-    @classmethod
-    def of(cls, found: AnalysisDifference) -> Difference:
-        """Return it as it is published."""
-        return like(
-            cls,
-            found,
-            schema_version=1,
-            before=like(Answer, found.before.recommendation),
-            after=like(Answer, found.after.recommendation),
-            candidates=tuple(
-                like(
-                    MovedCandidate,
-                    each,
-                    moved=each.has_moved,
-                    before=_figures(each.before),
-                    after=_figures(each.after),
-                )
-                for each in found.candidates
-            ),
-        )
-
-
-def _figures(step: Step | None) -> StepFigures | None:
-    if step is None:
-        return None
-    ratio, parts = step.ratio, step.parts
-    speedup = None
-    if ratio is not None:
-        told = ratio.inverted
-        speedup = SpeedupRange(estimate=told.median, range=(told.low, told.high))
-    return like(
-        StepFigures,
-        step,
-        speedup=speedup,
-        parts=None if parts is None else like(StepParts, parts),
-    )
+    """Empty if `basis` is None."""
 
 
 def difference(
     before: Analysis,
     after: Analysis,
     graphs: tuple[OpGraph, OpGraph] | None,
-) -> AnalysisDifference:
+) -> Difference:
     """Return what differs between two analyses; ``graphs`` are those of their models."""
-    basis = (
-        before.recommendation.basis
-        if before.recommendation.basis == after.recommendation.basis
-        else None
-    )
+    then, now = before.recommendation, after.recommendation
+    basis = then.basis if then.basis == now.basis else None
     candidates = tuple(_candidates(before, after, basis)) if basis is not None else ()
     changes = tuple(_changes(before, after))
-    return AnalysisDifference(
-        before=before,
-        after=after,
+    return Difference(
+        schema_version=1,
+        before=like(Answer, then),
+        after=like(Answer, now),
+        why=tuple(_why(then, now, candidates, changes)),
         changes=changes,
         layers=None if graphs is None else _layers(*graphs),
         basis=basis,
         candidates=candidates,
-        why=tuple(_why(before, after, candidates, changes)),
     )
 
 
@@ -297,7 +199,7 @@ def _layers(before: OpGraph, after: OpGraph) -> tuple[str, ...]:
     return tuple(name for name in names if ours.get(name) != theirs.get(name))
 
 
-def _candidates(before: Analysis, after: Analysis, basis: str) -> Iterator[CandidateDifference]:
+def _candidates(before: Analysis, after: Analysis, basis: str) -> Iterator[MovedCandidate]:
     ours, theirs = (
         {each.name: each.step(basis) for each in analysis.candidates}
         for analysis in (before, after)
@@ -305,17 +207,50 @@ def _candidates(before: Analysis, after: Analysis, basis: str) -> Iterator[Candi
     for name in dict.fromkeys([*ours, *theirs]):
         then, now = ours.get(name), theirs.get(name)
         if then is not None or now is not None:
-            yield CandidateDifference(name=name, before=then, after=now)
+            yield MovedCandidate(
+                name=name,
+                moved=_has_moved(then, now),
+                moved_most=_moved_most(then, now),
+                before=_figures(then),
+                after=_figures(now),
+            )
+
+
+def _has_moved(then: Step | None, now: Step | None) -> bool | None:
+    if then is None or now is None or then.ratio is None or now.ratio is None:
+        return None
+    return then.ratio.high < now.ratio.low or now.ratio.high < then.ratio.low
+
+
+def _moved_most(then: Step | None, now: Step | None) -> Any:
+    """Return the part of a step that changed most; None if that is unknown."""
+    if then is None or now is None or then.parts is None or now.parts is None:
+        return None
+    changes = {
+        "compute": abs(now.parts.compute_ns - then.parts.compute_ns),
+        "copies": abs(now.parts.copies_ns - then.parts.copies_ns),
+        "idle": abs(now.parts.idle_ns - then.parts.idle_ns),
+    }
+    return max(changes, key=changes.__getitem__) if any(changes.values()) else None
+
+
+def _figures(step: Step | None) -> StepFigures | None:
+    if step is None:
+        return None
+    speedup = None
+    if step.ratio is not None:
+        times = step.ratio.inverted
+        speedup = SpeedupRange(estimate=times.median, range=(times.low, times.high))
+    return like(StepFigures, step, speedup=speedup)
 
 
 def _why(
-    before: Analysis,
-    after: Analysis,
-    candidates: tuple[CandidateDifference, ...],
+    then: Recommendation,
+    now: Recommendation,
+    candidates: tuple[MovedCandidate, ...],
     changes: tuple[Change, ...],
 ) -> Iterator[str]:
     """Yield what the change of the verdict rests on, or why nothing can be said of it."""
-    then, now = before.recommendation, after.recommendation
     if then.basis != now.basis:
         yield f"then {then.basis}, now {now.basis}: figures of the two do not compare"
         return
@@ -326,10 +261,10 @@ def _why(
         if each.before is None or each.after is None:
             when = "then" if each.before is None else "now"
             yield f"{each.name} has no result {when}"
-        elif each.has_moved:
+        elif each.moved:
             part = f"; of its step {each.moved_most} changed most" if each.moved_most else ""
             yield f"the speed-up of {each.name} moved beyond its interval{part}"
-    if told and all(each.has_moved is False for each in told):
+    if told and all(each.moved is False for each in told):
         yield (
             "no speed-up that a verdict is about moved beyond its interval: what changed lies "
             "within the doubt of both"

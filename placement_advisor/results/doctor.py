@@ -26,11 +26,13 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.machine.machine_checks import State, check_all, next_command
-from placement_advisor.machine.nvidia import Connection
+from placement_advisor.machine.nvidia import Gpu, GpuPair
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined
-    from placement_advisor.machine import machine_checks as found
+    from placement_advisor.machine import machine_checks
     from placement_advisor.machine.machine_facts import Facts, KeptFigures
 
 
@@ -43,12 +45,7 @@ class Check:
     finding: Text
     action: Text | None
     blocks: bool
-    """`advisor analyze` cannot work."""
-
-    @classmethod
-    def of(cls, check: found.Check) -> Check:
-        """Return it as it is published."""
-        return like(cls, check)
+    """`advisor analyze` cannot work with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ class Python:
 
     version: Text
     wanted: Text | None
-    """For the advisor; None if not a package."""
+    """By the advisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +73,9 @@ class Package:
     version: Text | None
     """None if not installed."""
     wanted: Text | None
-    """For the advisor."""
+    """By the advisor."""
     unmet: Rows[Unmet]
-    """By other packages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """A GPU."""
-
-    index: Count
-    """The driver's."""
-    name: Text
-    memory_bytes: Count | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPair:
-    """How two GPUs are connected."""
-
-    first: Count
-    second: Count
-    code: Text
-    """NVIDIA's, such as `NV12`."""
-    connection: Connection | None
+    """What other packages want instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +83,19 @@ class Gpus:
     """GPUs, as NVIDIA's tools tell."""
 
     visible: Count
-    """To TensorFlow."""
+    """Seen by TensorFlow."""
     driver: Text | None
     problem: Text | None
     """Why nvidia-smi failed."""
     devices: Rows[Gpu]
-    """By nvidia-smi."""
+    """As nvidia-smi lists them."""
     pairs: Rows[GpuPair] | None
     cuda_packages: bool
-    """cuDNN installed as a package."""
+    """cuDNN is installed as a package."""
     admins_profile: bool | None
     """Only administrators may profile."""
     sys_admin: bool | None
-    """CAP_SYS_ADMIN."""
+    """The process has CAP_SYS_ADMIN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,17 +103,17 @@ class Cores:
     """CPU cores."""
 
     usable: Count
-    """Devices with one of their own."""
+    """Enough for so many devices."""
     machine: Count
     """Logical CPUs."""
     allowed: Count
-    """Logical CPUs of this process."""
+    """Logical CPUs that this process may use."""
     physical: Count
-    """Of the allowed."""
+    """Cores of the allowed CPUs."""
     quota: Count | None
-    """Container's cores; None: no limit."""
+    """Limit of the container."""
     load: NotNegative
-    """Mean of a minute."""
+    """Mean over a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +122,7 @@ class CopyTime:
 
     size_bytes: Count
     copy_ns: int
-    """Median over links."""
+    """Median over all links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,15 +132,15 @@ class Calibration:
     testbed: Literal["gpus", "workers", "logical-cpus"]
     devices: Rows[Text]
     age_ns: Ns
-    """Since written."""
+    """Since it was measured."""
     holds: bool
-    """Used by analyses here."""
+    """Whether analyses here use it."""
     small_copy: CopyTime | None
     large_copy: CopyTime | None
     step_overhead_ns: Ns
-    """Beside ops."""
+    """To start and end a step."""
     quantum_ns: Ns
-    """Busy with ops before copies."""
+    """How long ops hold up copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +152,9 @@ class Doctor:
     schema_version: Literal[1]
     advisor_version: Text
     can_analyze: bool
-    """Exit code 1 if not."""
+    """Else the exit code is 1."""
     next: Text
-    """Command or action."""
+    """What to run or do next."""
     checks: Filled[Check]
     python: Python
     packages: Rows[Package]
@@ -187,7 +163,7 @@ class Doctor:
     gpus: Gpus
     cores: Cores
     available_memory_bytes: Count
-    """The container's limit applied."""
+    """Within the limit of the container."""
     private_network: bool
     """Workers can have one."""
     calibrations: Rows[Calibration]
@@ -203,35 +179,28 @@ class Doctor:
             schema_version=1,
             can_analyze=not any(check.blocks for check in checks),
             next=next_command(facts, checks),
-            checks=tuple(map(Check.of, checks)),
+            checks=checks,
             python=Python(version=facts.python_version, wanted=facts.wanted_python),
-            packages=tuple(
+            packages=[
                 like(
                     Package,
                     package,
-                    unmet=tuple(Unmet(by=asker, wanted=wanted) for asker, wanted in package.unmet),
+                    unmet=[Unmet(by=asker, wanted=wanted) for asker, wanted in package.unmet],
                 )
                 for package in facts.packages
-            ),
+            ],
             tensorboard_profile_plugin=facts.has_profile_plugin,
-            gpus=_gpus(facts),
+            gpus=like(
+                Gpus,
+                facts.gpus,
+                visible=facts.visible_gpus,
+                cuda_packages=facts.has_cuda_libraries,
+                sys_admin=facts.has_sys_admin,
+            ),
             cores=like(Cores, facts.cores, load=facts.load),
             private_network=facts.has_private_network,
-            calibrations=tuple(map(_calibration, facts.calibrations)),
+            calibrations=map(_calibration, facts.calibrations),
         )
-
-
-def _gpus(facts: Facts) -> Gpus:
-    gpus, pairs = facts.gpus, facts.gpus.pairs
-    return like(
-        Gpus,
-        gpus,
-        visible=facts.visible_gpus,
-        devices=tuple(like(Gpu, gpu) for gpu in gpus.devices),
-        pairs=None if pairs is None else tuple(like(GpuPair, pair) for pair in pairs),
-        cuda_packages=facts.has_cuda_libraries,
-        sys_admin=facts.has_sys_admin,
-    )
 
 
 def _calibration(kept: KeptFigures) -> Calibration:
@@ -239,7 +208,7 @@ def _calibration(kept: KeptFigures) -> Calibration:
         None if copy is None else CopyTime(size_bytes=copy[0], copy_ns=copy[1])
         for copy in (kept.small, kept.large)
     )
-    return like(Calibration, kept, devices=tuple(kept.devices), small_copy=small, large_copy=large)
+    return like(Calibration, kept, small_copy=small, large_copy=large)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,9 +225,9 @@ class Clock:
     """How far a host's clock is ahead of this machine's."""
 
     offset_ns: int
-    """Ahead is positive."""
+    """Positive if it is ahead."""
     uncertainty_ns: Ns
-    """Either way."""
+    """In both directions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,22 +236,22 @@ class Host:
 
     name: Text
     devices: Positive
-    """Asked for."""
+    """As many as asked for."""
     address: Text
-    """Reached by other hosts."""
+    """Where other hosts reach it."""
     port: Annotated[int, Ge(1), Le(65535)] | None
-    """Of `advisor worker --listen`; None: started."""
+    """Of `advisor worker --listen`."""
     answered_ns: Ns | None
     """Until a worker answered."""
     versions: Versions | None
     cores: Count | None
-    """Usable one per device."""
+    """Enough for so many devices."""
     available_memory_bytes: Count | None
     load: NotNegative | None
-    """Mean of a minute."""
+    """Mean over a minute."""
     clock: Clock | None
     interface: Text | None
-    """With that address."""
+    """Network interface with that address."""
     mtu_bytes: Count | None
     """Largest frame."""
     private_network: bool | None
@@ -298,9 +267,9 @@ class HostLink:
     """Or `this machine`."""
     target: Text
     small_ns: Ns | None
-    """Least round trip."""
+    """Shortest round trip."""
     large_passes: bool
-    """Many frames arrived."""
+    """A large message arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,41 +281,39 @@ class Hosts:
     schema_version: Literal[1]
     advisor_version: Text
     can_analyze: bool
-    """Exit code 1 if not."""
+    """Else the exit code is 1."""
     next: Text
-    """Command or action."""
+    """What to run or do next."""
     link: Literal["tls", "direct"]
     hosts: Rows[Host]
     ways: Rows[HostLink]
-    """Empty if too few work."""
+    """Empty if fewer than two hosts work."""
     checks: Rows[Check]
     """Between hosts."""
 
     @classmethod
     def of(cls, found: HostsExamined) -> Hosts:
         """Return it as it is published."""
-        return cls(
+        return like(
+            cls,
+            found,
             schema_version=1,
             advisor_version=__version__,
             can_analyze=not any(check.blocks for check in all_checks(found)),
             next=next_step(found),
-            link=found.link.value,
-            hosts=tuple(
-                _host(host, tuple(map(Check.of, host_checks(host, found.link))))
-                for host in found.hosts
-            ),
-            ways=tuple(
+            hosts=[_host(host, tuple(host_checks(host, found.link))) for host in found.hosts],
+            ways=[
                 like(
                     HostLink, way, small_ns=way.tried.small_ns, large_passes=way.tried.large_passes
                 )
                 for way in found.ways
-            ),
-            checks=tuple(map(Check.of, between_checks(found))),
+            ],
+            checks=tuple(between_checks(found)),
         )
 
 
-def _host(host: HostExamined, checks: tuple[Check, ...]) -> Host:
-    facts, clock, place, request = host.facts, host.clock, host.place, host.request
+def _host(host: HostExamined, checks: Sequence[machine_checks.Check]) -> Host:
+    facts, place, request = host.facts, host.place, host.request
     return like(
         Host,
         host,
@@ -357,7 +324,6 @@ def _host(host: HostExamined, checks: tuple[Check, ...]) -> Host:
         cores=None if facts is None else len(facts.cores),
         available_memory_bytes=None if facts is None else facts.available_memory_bytes,
         load=None if place is None else place.load,
-        clock=None if clock is None else like(Clock, clock),
         interface=None if place is None else place.interface,
         mtu_bytes=None if place is None else place.mtu_bytes,
         private_network=None if place is None else place.has_private_network,
@@ -365,11 +331,9 @@ def _host(host: HostExamined, checks: tuple[Check, ...]) -> Host:
     )
 
 
-def _versions(told: object) -> Versions | None:
-    """Return what a host said of itself, which may be of any version and say anything."""
-    if not isinstance(told, dict):
+def _versions(said: object) -> Versions | None:
+    """Return what a host says of itself; its version may be any, and so may its answer."""
+    if not isinstance(said, dict):
         return None
-    found = {field.name: told.get(field.name) for field in fields(Versions)}
-    return Versions(
-        **{name: value if isinstance(value, str) else None for name, value in found.items()}
-    )
+    known = {name: value for name, value in said.items() if isinstance(value, str)}
+    return Versions(**{field.name: known.get(field.name) for field in fields(Versions)})

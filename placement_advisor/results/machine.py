@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, MaxLen, MinLen
+from annotated_types import MaxLen, MinLen
 
 from placement_advisor import __version__
-from placement_advisor.analysis.acceptance import CheckOutcome
+from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.files.contract import (
     STRICT,
@@ -23,6 +23,7 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.graph.identities import Fingerprint
+from placement_advisor.machine.calibration import MemoryTiming
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
@@ -59,7 +60,7 @@ class Kernels:
     basis: Literal["fitted", "transferred", "assumed"]
     """`transferred`: from other chips."""
     mean_error: float | None
-    """Share; None if assumed."""
+    """As a share; None if assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,25 +70,25 @@ class Gpu:
     name: Text
     aliases: Rows[Text]
     gpu: Text
-    """Datasheet."""
+    """Name in the datasheet."""
     chip: Text
     multiprocessors: Positive
     peak_flops_per_s: float
-    """float32 without matrix units, boost clock."""
+    """Of float32 at boost clock, without matrix units."""
     matrix_flops_per_s: float | None
-    """Products, convolutions; None if the same."""
+    """Of products and convolutions; None if the same."""
     memory_bandwidth_bytes_per_s: float
     """Nominal."""
     memory_bytes: Positive
     """Nominal."""
     launch_overhead_ns: Ns
-    """Per op, equal for all."""
+    """Of each op."""
     launch_overhead_basis: Literal["assumed"]
     links: Filled[Text]
-    """Default first."""
+    """The first is the default."""
     kernels: Rows[Kernels]
     note: Text | None
-    """Which figures are judgements, why."""
+    """Which figures are judged, and why."""
     sources: Rows[_Source]
     """Title, publisher, address."""
 
@@ -98,13 +99,13 @@ class Link:
 
     name: Text
     latency_ns: Positive
-    """Smallest copy."""
+    """Time of the smallest copy."""
     latency_basis: Literal["measured", "assumed"]
     bandwidth_bytes_per_s: float
     """One way."""
     bandwidth_basis: Literal["measured", "assumed"]
     most_devices: int | None
-    """Of a bridge."""
+    """How many devices a bridge joins."""
     note: Text | None
     sources: Rows[_Source]
     """Title, publisher, address."""
@@ -143,7 +144,6 @@ def _gpu(gpu: ListedGpu) -> Gpu:
     return like(
         Gpu,
         gpu,
-        aliases=tuple(gpu.aliases),
         gpu=gpu.datasheet,
         chip=facts.chip,
         multiprocessors=facts.multiprocessors,
@@ -152,13 +152,11 @@ def _gpu(gpu: ListedGpu) -> Gpu:
         memory_bandwidth_bytes_per_s=facts.memory_bandwidth_bytes_per_s,
         memory_bytes=device.memory_bytes,
         launch_overhead_ns=device.launch_overhead_ns,
-        launch_overhead_basis=Basis.ASSUMED.value,
-        links=tuple(gpu.links),
-        kernels=tuple(
+        launch_overhead_basis=Basis.ASSUMED,
+        kernels=[
             Kernels(family=family.value, basis=basis.value, mean_error=error)
             for family, (basis, error) in family_bases(device).items()
-        ),
-        sources=tuple(map(tuple, gpu.sources)),
+        ],
     )
 
 
@@ -167,10 +165,7 @@ def _link(listed: ListedLink) -> Link:
         Link,
         listed,
         latency_ns=listed.link.latency_ns,
-        latency_basis=listed.latency_basis.value,
         bandwidth_bytes_per_s=listed.link.bandwidth_bytes_per_s,
-        bandwidth_basis=listed.bandwidth_basis.value,
-        sources=tuple(map(tuple, listed.sources)),
     )
 
 
@@ -181,7 +176,7 @@ class Testbed:
     kind: Literal["gpus", "workers", "logical-cpus", "hosts"]
     description: Text
     host_link: Literal["tls", "direct"] | None
-    """`tls`: relays; None: one machine."""
+    """None on one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +185,7 @@ class Device:
 
     name: Text
     reference_ns: Ns
-    """256×256 float32 product."""
+    """Of a 256×256 float32 product."""
     reference_p90_ratio: NotNegative
     """90th percentile over median."""
 
@@ -201,10 +196,10 @@ class Host:
 
     name: Text
     address: Text
-    """Reached by other hosts."""
+    """Where other hosts reach it."""
     devices: Filled[Text]
     remote_ns: Ns | None
-    """To start and end a device; None: first."""
+    """To start and end a device there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,13 +216,13 @@ class Copy:
 
     size_bytes: Count
     copy_ns: int
-    """Between idle devices; noise: negative."""
+    """Between idle devices; noise can make it negative."""
     send_ns: Ns | None
-    """Core time; None without processes."""
+    """On the sender's core; None if unknown."""
     receive_ns: Ns | None
-    """Core time, likewise."""
+    """On the receiver's core."""
     residual: float | None
-    """(line - measured) / measured; None: `copy_ns` ≤ 0."""
+    """(line - measured) / measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,19 +232,19 @@ class MeasuredLink:
     source: Text
     target: Text
     latency_ns: Ns
-    """Of an empty copy, fitted."""
+    """Time of an empty copy, fitted."""
     bandwidth_bytes_per_s: Positive
     """Of large copies, fitted."""
     sender: Work | None
     receiver: Work | None
     request_ns: Ns
-    """Target's request; 0 within a machine."""
+    """To request it; 0 within a machine."""
     wake_ns: Ns
-    """Receiver's extra work after a rest."""
+    """Extra work of a receiver that was idle."""
     channel: Text | None
-    """Wire shared; None: its own."""
+    """Name of a shared wire."""
     copies: Filled[Copy]
-    """Fitted points, by size."""
+    """Fitted by the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,11 +254,11 @@ class BothWays:
     between: tuple[Text, Text]
     size_bytes: Count
     one_way_ns: int
-    """Per further tensor, one direction."""
+    """For each further tensor, in one direction."""
     both_ways_ns: int
-    """Per further tensor each way."""
+    """For each further tensor, in both."""
     ratio: NotNegative | None
-    """1: independent, 2: by turns; None: noise."""
+    """1: independent, 2: in turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,21 +269,11 @@ class AtOnce:
     target: Text
     size_bytes: Count
     one_pair_ns: int
-    """Per further tensor, one pair."""
+    """For each further tensor of one pair."""
     two_pairs_ns: int
-    """Per further tensor of each pair."""
+    """For each further tensor of both."""
     ratio: NotNegative | None
-    """1: independent, 2: one wire; None: noise."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What devices of one machine share; None where there is one device, and over several hosts."""
-
-    bytes_per_s: NotNegative
-    """One device alone."""
-    ratio: Annotated[float, Ge(1.0)]
-    """Slowdown beside another device."""
+    """1: independent, 2: one wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,31 +289,32 @@ class Calibration:
     fingerprint: Fingerprint
     """Key in the cache."""
     kept_in: Text | None
-    """Cache file; None if not writable."""
+    """File of the cache, if writable."""
     cluster_file: Text | None
     """Written by `-o`."""
     warnings: Rows[Text]
     devices: Annotated[Rows[Device], MinLen(2)]
     hosts: Rows[Host]
-    """Driver first; empty on one machine."""
+    """The command's own first; empty on one machine."""
     links: Rows[MeasuredLink]
-    """Directed; over hosts, one stands for all alike."""
+    """Between hosts, one for all devices."""
     both_ways: Rows[BothWays]
     at_once: Rows[AtOnce]
-    """Between hosts with two devices."""
+    """For hosts with two devices or more."""
     step_overhead_ns: Ns
-    """Beside ops."""
+    """To start and end a step."""
     partition_overhead_ns: Ns
-    """On the first, per further device."""
+    """What each further device costs the first one."""
     remote_ns: Ns
     """To start and end a further device."""
     quantum_ns: Ns
-    """Busy with ops before copies."""
+    """How long ops hold up copies."""
     wake_ns: Ns
-    """Extra for a copy to an idle device."""
+    """How much longer a copy to an idle device takes."""
     op_ns: Ns
-    """Of a trivial op."""
-    memory: Memory | None
+    """Of an op that computes nothing."""
+    memory: MemoryTiming | None
+    """None for one device, and over several hosts."""
 
     @classmethod
     def of(cls, summary: CalibrationSummary) -> Calibration:
@@ -340,46 +326,38 @@ class Calibration:
             schema_version=1,
             advisor_version=__version__,
             tensorflow_version=summary.tensorflow_version,
-            testbed=Testbed(
-                kind=summary.testbed,  # type: ignore[arg-type]
-                description=summary.description,
-                host_link=None if summary.link is None else summary.link.value,
-            ),
+            testbed=like(Testbed, summary, kind=summary.testbed, host_link=summary.link),
             fingerprint=summary.fingerprint,
             kept_in=summary.kept_in,
             cluster_file=summary.cluster_file,
-            warnings=tuple(summary.warnings),
-            devices=tuple(
+            warnings=summary.warnings,
+            devices=[
                 Device(
                     name=name,
                     reference_ns=time_ns,
                     reference_p90_ratio=calibration.reference_p90[name],
                 )
                 for name, time_ns in calibration.reference_ns.items()
-            ),
-            hosts=()
-            if network is None
-            else tuple(
+            ],
+            hosts=[
                 like(
                     Host,
                     host,
-                    devices=tuple(network.devices[host.name]),
+                    devices=network.devices[host.name],
                     remote_ns=network.remote_ns.get(host.name),
                 )
                 for host in summary.hosts
-            ),
-            links=tuple(_measured_link(summary, ends) for ends in summary.links()),
-            both_ways=tuple(
-                like(BothWays, timing, between=tuple(ends))
+                if network is not None
+            ],
+            links=[_measured_link(summary, ends) for ends in summary.links()],
+            both_ways=[
+                like(BothWays, timing, between=ends)
                 for ends, timing in calibration.both_ways.items()
-            ),
-            at_once=()
-            if network is None
-            else tuple(
+            ],
+            at_once=[
                 like(AtOnce, timing, source=source, target=target)
-                for (source, target), timing in network.at_once.items()
-            ),
-            memory=None if calibration.memory is None else like(Memory, calibration.memory),
+                for (source, target), timing in (network.at_once if network else {}).items()
+            ],
         )
 
 
@@ -390,21 +368,10 @@ def _measured_link(summary: CalibrationSummary, ends: tuple[str, str]) -> Measur
         MeasuredLink,
         link,
         bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s),
-        sender=like(Work, link.sender) if is_known else None,
-        receiver=like(Work, link.receiver) if is_known else None,
-        copies=tuple(
-            like(Copy, timing, residual=summary.residual(ends, timing)) for timing in timings
-        ),
+        sender=link.sender if is_known else None,
+        receiver=link.receiver if is_known else None,
+        copies=[like(Copy, timing, residual=summary.residual(ends, timing)) for timing in timings],
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What was looked at, and what came of it."""
-
-    name: Text
-    outcome: CheckOutcome
-    finding: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,7 +380,7 @@ class Pair:
 
     near: Text
     far: Text
-    findings: Rows[Finding]
+    findings: Rows[AcceptanceCheck]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,31 +393,28 @@ class Acceptance:
     advisor_version: Text
     tensorflow_version: Text
     trusted: bool
-    """Nothing is off; exit code 1 if not."""
+    """Nothing is off; else the exit code is 1."""
     untried_on_gpus: bool
-    """Devices are GPUs, never tried yet."""
+    """On GPUs, which nobody has reported yet."""
     testbed: Literal["gpus", "workers", "hosts"]
     description: Text
     bundle: Text
-    """As given; without folder in the bundle."""
+    """Path as given."""
     pairs: Rows[Pair]
 
     @classmethod
     def of(cls, acceptance: seen.Acceptance, bundle: Path) -> Acceptance:
         """Return it as it is published."""
-        pairs = tuple(
-            like(Pair, pair, findings=tuple(like(Finding, each) for each in pair.findings))
-            for pair in acceptance.pairs
-        )
+        plan, pairs = acceptance.plan, acceptance.pairs
         return like(
             cls,
-            acceptance.plan,
+            plan,
             schema_version=2,
             advisor_version=__version__,
             tensorflow_version=version("tensorflow"),
             trusted=not any(f.outcome is CheckOutcome.OFF for pair in pairs for f in pair.findings),
-            untried_on_gpus=acceptance.plan.on_gpus,
-            testbed=acceptance.plan.kind.value,
+            untried_on_gpus=plan.on_gpus,
+            testbed=plan.kind,
             bundle=str(bundle),
             pairs=pairs,
         )

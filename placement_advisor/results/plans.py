@@ -6,6 +6,7 @@ Times of `search` and `compare-hardware` are simulated.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -13,6 +14,7 @@ from placement_advisor import __version__
 from placement_advisor.analysis import machine_scaling as found
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.scaled_steps import Limit
+from placement_advisor.cost.batch import BatchMemory
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
@@ -27,7 +29,7 @@ from placement_advisor.files.contract import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from placement_advisor.analysis.machine_scaling import (
         HardwareComparison,
@@ -50,12 +52,12 @@ class Device:
 
     name: Text
     work_ns: Ns
-    """Ops, launches included."""
+    """Of its ops, launches included."""
     ops: Count
     held_bytes: Count
-    """Variables and op outputs."""
+    """Variables and outputs of ops."""
     capacity_bytes: Count | None
-    """None without known limit."""
+    """None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,24 +71,24 @@ class Search:
     graph_file: Text
     ops: Count
     machine: Text
-    """As given, or the stand-in."""
+    """As given."""
     step_ns: Ns
     lower_bound_ns: Ns
     """Under the same costs."""
     proven: bool
-    """Step equals bound."""
+    """The step equals the bound."""
     stopped_by: Literal["proof", "effort", "clock"]
-    """`clock`: runs may differ."""
+    """After `clock`, another run may differ."""
     seconds: NotNegative
-    """Reading and searching."""
+    """To read the graph and search."""
     seed: Count
     effort_units: NotNegative | None
-    """None without limit."""
+    """None without a limit."""
     effort_units_spent: NotNegative
     time_limit_s: NotNegative | None
-    """None without limit."""
+    """None without a limit."""
     devices: Filled[Device]
-    """Hosts last."""
+    """Hosts come last."""
     device_of: ByName[Text]
 
     @classmethod
@@ -107,12 +109,11 @@ class Search:
             advisor_version=__version__,
             ops=len(found.placement.device_of),
             proven=found.is_proven,
-            stopped_by=found.stopped_by.value,
             seed=effort.seed,
             effort_units=None if math.isinf(effort.units) else effort.units,
             effort_units_spent=found.units,
             time_limit_s=effort.time_limit_s,
-            devices=tuple(_devices(graph, costs, cluster, found.placement.device_of)),
+            devices=_devices(graph, costs, cluster, found.placement.device_of),
             device_of=found.placement.device_of,
             **asked,
         )
@@ -139,21 +140,12 @@ def _devices(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What a step holds on one device, simulated: a line over its samples."""
-
-    fixed_bytes: Count
-    """Independent of batch."""
-    per_sample_bytes: NotNegative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTiming:
     """Steps of one batch on one device, and how far the line is off."""
 
     samples: Positive
     step_ns: Ns
-    """Mean without outer tenths."""
+    """Mean without the outer tenths."""
     residual: float
     """(line - measured) / measured."""
 
@@ -164,9 +156,9 @@ class DeviceAlone:
 
     name: Text
     most_samples: Positive | None
-    """None without known limit."""
+    """None if its memory is unknown."""
     fixed_ns: Ns
-    """Independent of batch, fitted."""
+    """Independent of the batch, fitted."""
     per_sample_ns: NotNegative
     """Fitted."""
     measured: Rows[BatchTiming]
@@ -180,7 +172,7 @@ class MeasuredSplit:
     samples: Rows[Positive]
     """By device."""
     step_ns: Ns
-    """Mean without outer tenths."""
+    """Mean without the outer tenths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +182,7 @@ class BatchShares:
     samples: Rows[Count]
     """By device."""
     slowest_ns: Ns
-    """Slowest device, without merging."""
+    """Of the slowest device, without merging."""
     most_samples_per_s: NotNegative
     """Of all devices, without merging."""
 
@@ -207,38 +199,35 @@ class Balance:
     testbed: Text
     batch: Positive
     warnings: Rows[Text]
-    memory: Memory
+    memory: BatchMemory
     devices: Rows[DeviceAlone]
     advised: Rows[Count]
-    """By device: best tried, else of lines."""
+    """By device: the best known split."""
     tried: Rows[MeasuredSplit]
     best: BatchShares
     even: BatchShares
     other_batches: Rows[BatchShares]
-    """Half, same, twice, four times."""
+    """Half, two, four times the batch."""
     best_batch: BatchShares | None
-    """Most samples per second; None: memory unknown."""
+    """Most samples per second that fit."""
 
     @classmethod
     def of(cls, balance: batch_costs.Balance) -> Balance:
         """Return it as it is published."""
-        best_batch = balance.best_batch
         return like(
             cls,
             balance,
             schema_version=1,
             advisor_version=__version__,
-            memory=like(Memory, balance.memory),
-            devices=tuple(map(_device, balance.devices, balance.most)),
-            advised=tuple(balance.advised),
-            tried=tuple(
+            devices=map(_device, balance.devices, balance.most),
+            tried=[
                 MeasuredSplit(samples=samples, step_ns=step_ns)
                 for samples, step_ns in balance.tried.items()
-            ),
+            ],
             best=_shares(balance.best),
             even=_shares(balance.even),
-            other_batches=tuple(map(_shares, balance.others)),
-            best_batch=None if best_batch is None else _shares(best_batch),
+            other_batches=map(_shares, balance.others),
+            best_batch=balance.best_batch and _shares(balance.best_batch),
         )
 
 
@@ -249,15 +238,15 @@ def _device(device: batch_costs.DeviceSpeed, most_samples: int | None) -> Device
         most_samples=most_samples,
         fixed_ns=device.line.fixed_ns,
         per_sample_ns=device.line.per_sample_ns,
-        measured=tuple(
+        measured=[
             BatchTiming(samples=point.batch, step_ns=round(point.step_ns), residual=residual)
             for point, residual in zip(device.points, device.residuals, strict=True)
-        ),
+        ],
     )
 
 
 def _shares(split: SplitStep) -> BatchShares:
-    return like(BatchShares, split, samples=tuple(split.batches))
+    return like(BatchShares, split, samples=split.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,11 +266,11 @@ class Fastest:
 
     hardware: Text
     devices: Positive
-    """As many as pay."""
+    """As many as pay off."""
     ties: Rows[Text]
-    """Not surely beaten."""
+    """Machines that may be as fast."""
     launches_decide: bool
-    """Level only by launches."""
+    """Without launches, another machine is first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,22 +279,9 @@ class CostsWithin:
 
     copies: float
     launches: float
-    """Or free."""
+    """They may be free, too."""
     ops: float
-    """Split against one device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyMemory:
-    """What a step of a family holds on the device that holds most."""
-
-    family: Text
-    """Holder of variables."""
-    devices: Positive
-    peak_bytes: Count
-    """On the fullest device."""
-    largest_batch: Count | None
-    """Samples per device; None: unknown or any."""
+    """Of a split against one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,9 +290,9 @@ class Speedup:
 
     simulated: float
     low: float
-    """Costs as wrong as allowed."""
+    """With costs at their worst."""
     high: float
-    """Likewise."""
+    """With costs at their best."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +302,7 @@ class Row:
     scaling: found.Scaling | None
     """None for one device."""
     family: Text
-    """Holder of variables, or of layers."""
+    """Says who holds the variables or layers."""
     devices: Positive
     devices_used: Positive
     samples: Positive
@@ -335,36 +311,21 @@ class Row:
     samples_per_s: float
     """Of all devices."""
     one_device_samples_per_s: float | None
-    """As many samples; None if none fit."""
+    """With as many samples."""
     speedup: Speedup | None
-    """None without credible comparison."""
+    """None if nothing compares."""
     efficiency: float | None
     """Speed-up over devices; None if above 1."""
     excess: found.Excess | None
-    """Why more than `devices`; `launches`: not if they were free."""
+    """Why it is above `devices`; `launches`: because more threads launch."""
     speedup_without_launches: float | None
     """None for one device."""
     limit: Limit | None
-    """None if next to nothing."""
+    """What most is lost to."""
     verdict: AdviceVerdict | None
     """Of `analyze --hardware`."""
     price_of_a_million_samples: float | None
-    """In the price's unit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    """A step of a family that was simulated."""
-
-    scaling: found.Scaling
-    family: Text
-    """Holder of variables, or of layers."""
-    devices: Positive
-    samples: Positive
-    """Of all devices."""
-    step_ns: Ns
-    fits: bool
-    """In memory."""
+    """In the unit of the price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,27 +336,7 @@ class OneDevice:
     step_ns: Ns
     samples_per_s: float
     fits: bool
-    """In memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KneeAt:
-    """With the whole batch on each."""
-
-    devices: Positive
-    """As simulated."""
-    at_worst: Positive
-    """Low ends."""
-    at_best: Positive
-    """High ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knee:
-    """Up to how many devices each doubling brings at least half of what it could."""
-
-    weak: KneeAt | None
-    strong: KneeAt | None
+    """Memory suffices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,24 +345,25 @@ class Machine:
 
     hardware: Text
     price_per_hour: float | None
-    """Per device, any unit."""
+    """Of a device, in any unit."""
     device_memory_bytes: Count | None
-    """First device."""
+    """Of the first device."""
     verdict: AdviceVerdict | None
     """Of `analyze --hardware`, all devices."""
     answer: Text | None
     costs_within: CostsWithin
-    memory: Rows[FamilyMemory]
-    """Whole batch each; one alone first."""
+    memory: Rows[found.FamilyMemory]
+    """With the whole batch on each device."""
     best: Rows[Row]
     """By scaling and devices."""
-    steps: Rows[Simulated]
-    """Other families than `analyze`."""
+    steps: Rows[found.SimulatedStep]
+    """Families that `analyze` lacks."""
     one_device: Rows[OneDevice]
-    """Own batch and multiples."""
-    knee: Knee
+    """At the batch and multiples of it."""
+    knee: Mapping[found.Scaling, found.Knee | None]
+    """With the whole batch on each."""
     notes: Rows[Text]
-    """Not simulated, and why."""
+    """What was not simulated, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,22 +406,15 @@ def _ranked(ranked: Ranked | None) -> Fastest | None:
 
 
 def _machine(machine: MachineScaling) -> Machine:
-    knees = {}
-    for scaling in found.Scaling:
-        knee = machine.knee(scaling)
-        knees[scaling.value] = None if knee is None else like(KneeAt, knee)
     return like(
         Machine,
         machine,
         hardware=machine.label,
         device_memory_bytes=machine.memory_bytes,
-        costs_within=like(CostsWithin, machine.doubt),
-        memory=tuple(like(FamilyMemory, held) for held in machine.memory),
-        best=tuple(_row(machine, step) for step in machine.rows),
-        steps=tuple(like(Simulated, step) for step in machine.steps),
-        one_device=tuple(like(OneDevice, one) for one in machine.alone),
-        knee=Knee(**knees),
-        notes=tuple(machine.notes),
+        costs_within=machine.doubt,
+        best=[_row(machine, step) for step in machine.rows],
+        one_device=machine.alone,
+        knee={scaling: machine.knee(scaling) for scaling in found.Scaling},
     )
 
 

@@ -5,10 +5,12 @@ Single ops and copies of a simulated step are left out; ``--trace`` writes them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from placement_advisor import __version__
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.files.contract import (
     STRICT,
     ByName,
@@ -23,29 +25,15 @@ from placement_advisor.files.contract import (
     like,
 )
 from placement_advisor.graph.identities import Fingerprint
-from placement_advisor.simulator.schedule import PathKind, time_by_kind
+from placement_advisor.measurement.measurement import Activity
+from placement_advisor.profile.device_trace import Wait
+from placement_advisor.profile.totals import ByHost, XprofOverview
+from placement_advisor.simulator.schedule import PathKind, PathStep, time_by_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from placement_advisor.profile import totals
     from placement_advisor.profile.device_trace import DeviceUse
     from placement_advisor.simulator import simulator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostShares:
-    """Share of the ops' time by where their costs come from."""
-
-    measured: Share
-    kernel: Share
-    """Formulas of measured kernels."""
-    kernel_assumed: Share
-    """The same, kernels never measured."""
-    roofline: Share
-    """By flops and bytes."""
-    guessed: Share
-    """Partly unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +44,16 @@ class DeviceTime:
     kind: Text
     """Such as `CPU` or `GPU`."""
     compute_ns: Ns
-    """With launches, unless ahead."""
+    """Launches included."""
     copy_work_ns: Ns
     before_first_ns: Ns
-    """Idle; whole step without work."""
+    """Idle before its first work."""
     waits_for_copy_ns: Ns
-    """A tensor under way to it."""
+    """While a tensor is on its way."""
     waits_for_launch_ns: Ns
-    """None under way; host launches."""
+    """Else, while the host launches."""
     waits_for_device_ns: Ns
-    """Other devices not done."""
+    """Else, while other devices compute."""
     after_last_ns: Ns
     peak_memory_bytes: Count
     memory_bytes: Count | None
@@ -86,33 +74,6 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathTimes:
-    """Time of the critical path by kind; adds up to the step time."""
-
-    compute: Count
-    """With launches, unless ahead."""
-    copy: Count
-    """With work of ends."""
-    queueing: Count
-    """For a wire."""
-    overhead: Count
-    """Start, launches ahead, end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathPart:
-    """A part of the critical path."""
-
-    kind: PathKind
-    what: Text
-    """Op, `op:port`, `^op`, or overhead."""
-    where: Text
-    """Device, or source and target."""
-    start_ns: Ns
-    end_ns: Ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """One simulated step; all is from assumed costs."""
 
@@ -125,30 +86,30 @@ class Simulation:
     placement_file: Text
     label: Text
     machine: Text
-    """As given, or the stand-in."""
+    """As given."""
     renamed_devices: ByName[Text]
-    """Placement's name to this."""
-    cost_shares: CostShares
+    """New names of its devices."""
+    cost_shares: Mapping[CostBasis, Share]
+    """Of the time of ops, by where costs come from."""
     step_ns: Ns
-    """Call to return."""
+    """From call to return."""
     devices: Filled[DeviceTime]
-    """Hosts last; seven times sum to step."""
+    """Hosts come last."""
     transfers: Rows[Copies]
     """Most bytes first."""
     exposed_ns: Ns
     """Of the device that waits longest."""
     hidden_ns: Ns
     """Copies under way while it computes."""
-    path_ns: PathTimes
-    path: Rows[PathPart]
-    """From 0, no gaps."""
+    path_ns: Mapping[PathKind, Ns]
+    """Time of the critical path by kind; adds up to the step."""
+    path: Rows[PathStep]
+    """Without gaps."""
 
     @classmethod
     def of(cls, told: simulator.Simulation) -> Simulation:
         """Return it as it is published."""
         schedule, origin = told.schedule, told.origin
-        shares = {basis.value: share for basis, share in told.basis_shares.items()}
-        path_ns = {kind.value: time_ns for kind, time_ns in time_by_kind(told.path).items()}
         places = zip(told.cluster.places(), told.device_times, strict=True)
         return cls(
             schema_version=1,
@@ -158,8 +119,8 @@ class Simulation:
             placement_file=origin.placement_file,
             label=told.placement.label,
             machine=origin.machine,
-            renamed_devices=dict(origin.renamed),
-            cost_shares=CostShares(**shares),
+            renamed_devices=origin.renamed,
+            cost_shares=told.basis_shares,
             step_ns=schedule.step_ns,
             devices=tuple(
                 like(
@@ -184,8 +145,8 @@ class Simulation:
             ),
             exposed_ns=schedule.exposed_ns,
             hidden_ns=told.hidden_ns,
-            path_ns=PathTimes(**path_ns),
-            path=tuple(like(PathPart, part) for part in told.path),
+            path_ns=time_by_kind(told.path),
+            path=told.path,
         )
 
 
@@ -230,7 +191,7 @@ class RoutePerStep:
     size_bytes: NotNegative
     """Of known size."""
     time_ns: NotNegative
-    """At least one under way."""
+    """At least one is under way."""
     exposed_ns: NotNegative
 
 
@@ -243,13 +204,13 @@ class Route:
     target: Text
     """Likewise."""
     kind: Text
-    """As nvprof writes it."""
+    """In the words of nvprof."""
     count: Count
     of_unknown_size: Count
     size_bytes: Count
     """Of known size."""
     time_ns: Ns
-    """At least one under way."""
+    """At least one is under way."""
     exposed_ns: Ns
     bytes_per_s: NotNegative | None
     """None unless all sizes are known."""
@@ -257,81 +218,30 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByHost:
-    """Copies between hosts."""
-
-    source: Text
-    target: Text
-    count: Count
-    """Each of two halves."""
-    of_unknown_size: Count
-    size_bytes: Count
-    """Of known size, once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
     """Copies of a tensor on one route."""
 
     tensor: Text
-    """As TensorFlow names edges."""
+    """As TensorFlow names the edge."""
     source: Text
     """Device, `host` or `unknown`."""
     target: Text
     """Likewise."""
     kind: Text
-    """As nvprof writes it."""
+    """In the words of nvprof."""
     count: Count
     of_unknown_size: Count
     size_bytes: Count
     """Of known size."""
     time_ns: Ns
-    """Summed."""
+    """Sum over all copies."""
     exposed_ns: Ns
-    """Simultaneous copies share it."""
+    """Shared by simultaneous copies."""
     op: Text | None
-    """None if not in a graph."""
+    """None without a graph that has it."""
     layer: Text | None
     tensor_bytes: Count | None
-    """Of one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
-    """A kernel, or a sort of copies."""
-
-    name: Text
-    """Kernel or kind of copy."""
-    calls: Count
-    total_ns: Ns
-    """Summed."""
-    min_ns: Ns
-    max_ns: Ns
-    is_copy: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """What a device waits for in a step."""
-
-    device: Text
-    cause: Literal["copy", "op", "sending", "start", "client", "unexplained"]
-    """A tensor under way, or not made (`op`); executor `start`; `client`: between steps."""
-    what: Text
-    """Tensor or op; else empty."""
-    where: Text
-    """Source, target (`sending`), or the op's device."""
-    time_ns: Ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Xprof:
-    """What XProf's overview says of the same profile, means over steps."""
-
-    step_ns: Ns
-    compute_ns: Ns
-    device_to_device_ns: Ns
-    collectives_ns: Ns
+    """Size of one copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,28 +266,28 @@ class Profile:
     steps_from: Text
     """`group_id`, `step marks` or `none`."""
     step_ns: Rows[Ns]
-    """Counted steps, in order."""
+    """Of the steps that count."""
     warm_up_steps: Count
-    """Left out of medians."""
+    """Medians leave them out."""
     span_ns: Ns | None
-    """First to last event."""
+    """From the first to the last event."""
     unclassified_share: NotNegative
     """Of busy time."""
     devices: Rows[Device]
     routes: Rows[Route]
-    """In all of the profile."""
+    """Over all of the profile."""
     by_host: Rows[ByHost]
-    """Via host; also in `routes`."""
+    """By way of the host."""
     tensors: Rows[Tensor]
-    """Longest waited for first."""
+    """Longest waits first."""
     activities: Rows[Activity]
     """Longest first."""
     waits: Rows[Wait]
-    """In counted steps."""
+    """In the steps that count."""
     explained_shares: ByName[float]
-    """Of steps, with named cause."""
-    xprof: Xprof | None
-    """None if not asked, or unanswered."""
+    """Share of its steps with a known cause."""
+    xprof: XprofOverview | None
+    """None without an answer."""
     notes: Rows[Text]
 
     @classmethod
@@ -390,23 +300,10 @@ class Profile:
             schema_version=1,
             advisor_version=__version__,
             format=read.form,
-            step_ns=tuple(profile.step_ns),
-            devices=tuple(map(_device, profile.devices)),
-            routes=tuple(map(_route, profile.routes)),
-            by_host=tuple(like(ByHost, each) for each in profile.by_host),
-            tensors=tuple(
-                like(
-                    Tensor,
-                    each,
-                    source=each.route.source,
-                    target=each.route.target,
-                    kind=each.route.kind,
-                )
-                for each in profile.tensors
-            ),
-            activities=tuple(like(Activity, each) for each in profile.activities),
-            waits=tuple(like(Wait, each) for each in profile.waits),
-            xprof=None if read.xprof is None else like(Xprof, read.xprof),
+            devices=map(_device, profile.devices),
+            routes=map(_route, profile.routes),
+            tensors=[like(Tensor, each, **each.route._asdict()) for each in profile.tensors],
+            xprof=read.xprof,
             notes=(*([] if read.which is None else [read.which]), *profile.notes),
         )
 
@@ -430,7 +327,7 @@ def _amounts(amounts: Mapping[DeviceUse, totals.TimeTotals], idle_ns: int | None
 
 
 def _route(totals: totals.RouteTotals) -> Route:
-    route, per_step = totals.route, None
+    per_step = None
     if totals.count_per_step is not None:
         per_step = RoutePerStep(
             count=totals.count_per_step,
@@ -438,11 +335,4 @@ def _route(totals: totals.RouteTotals) -> Route:
             time_ns=totals.time_per_step_ns,  # type: ignore[arg-type]
             exposed_ns=totals.exposed_per_step_ns,  # type: ignore[arg-type]
         )
-    return like(
-        Route,
-        totals,
-        source=route.source,
-        target=route.target,
-        kind=route.kind,
-        per_step=per_step,
-    )
+    return like(Route, totals, **totals.route._asdict(), per_step=per_step)

@@ -10,27 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import MaxLen, MinLen
+from annotated_types import MaxLen
 
 from placement_advisor import __version__
 from placement_advisor.files.contract import (
     STRICT,
     Count,
-    Filled,
     Positive,
     Rows,
     Share,
     Text,
     like,
 )
+from placement_advisor.graph.graph_summary import LargeTensor
 from placement_advisor.graph.identities import Fingerprint
+from placement_advisor.graph.layer_structure import Join, ParallelBranches, RepeatedBlocks
 from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from placement_advisor.graph.graph_summary import GraphSummary
-    from placement_advisor.graph.op import Total
     from placement_advisor.tf.answers import Traced
 
 
@@ -42,11 +40,11 @@ class Model:
     name: Text
     mode: Literal["train", "infer"]
     chosen: Text
-    """What was traced; source of batches."""
+    """What was traced and feeds it."""
     batch_size: Positive | None
-    """None if inputs carry none."""
+    """None if inputs have none."""
     left_out: Rows[Text]
-    """What the step lacks, and why."""
+    """What the step leaves out, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,63 +58,18 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """A tensor."""
-
-    op: Text
-    port: Count
-    """Output, from 0."""
-    kind: Text
-    """Op type."""
-    role: Role
-    layer: Text | None
-    size_bytes: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """Ops of a kind, and what of the work is theirs."""
 
     kind: Text
-    """Op type."""
+    """Type of the op."""
     ops: Positive
     flops: Sum
     flops_share: Share | None
-    """Of known flops."""
+    """Of all known flops."""
     bytes_accessed: Sum
     bytes_accessed_share: Share | None
-    """Of known bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """Where towers meet."""
-
-    layer: Text
-    towers: Annotated[Rows[Filled[Text]], MinLen(2)]
-    """Layers of each, independent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branches:
-    """Branches that could run at once."""
-
-    fork: Text
-    """Feeds several."""
-    join: Text
-    """Where all meet."""
-    branches: Filled[Filled[Text]]
-    """Layers of each."""
-    direct: bool
-    """Fork also feeds join."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocks:
-    """Blocks that are alike, one behind the other."""
-
-    blocks: Annotated[Rows[Filled[Text]], MinLen(2)]
-    """Layers of each, in sequence."""
+    """Of all known bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +77,7 @@ class HostKind:
     """Ops of a kind that GPUs have no kernel for."""
 
     kind: Text
-    """Op type."""
+    """Type of the op."""
     ops: Positive
     layers: Rows[Text]
     bound_ops: Count
@@ -138,15 +91,15 @@ class ControlFlow:
 
     op: Text
     kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
-    """Op type."""
+    """Type of the op."""
     role: Role
     layer: Text | None
     trips: Count | None
-    """None: unknown, or a branch."""
+    """None if unknown, or for a conditional."""
     flops_share: Share | None
-    """All turns."""
+    """Of all its turns."""
     bytes_accessed_share: Share | None
-    """All turns."""
+    """Of all its turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +114,9 @@ class Trace:
     model: Model
     graph_file: Text
     graph_fingerprint: Fingerprint
-    """Also in placement files."""
+    """Placement files have it, too."""
     ops: Count
-    """Loops and branches count once."""
+    """A loop or conditional counts as one."""
     ops_by_role: Mapping[Role, Positive]
     layers: Count
     """One for each call."""
@@ -171,28 +124,28 @@ class Trace:
     """Of forward, backward, update ops."""
     edge_bytes: Sum
     control_edges: Count
-    """Only order their ends."""
+    """They only order ops."""
     parameter_bytes: Sum
     state_bytes: Sum
     constant_bytes: Sum
     trains: bool
     activation_bytes: Sum
-    largest_tensors: Annotated[Rows[Tensor], MaxLen(20)]
-    """Largest first; constants, variables left out."""
+    largest_tensors: Annotated[Rows[LargeTensor], MaxLen(20)]
+    """Largest first, without constants and variables."""
     flops: Sum
     bytes_accessed: Sum
     flops_known_bytes_share: Share | None
-    """In ops of known flops; None if unknown."""
+    """Accessed by ops of known flops."""
     kinds: Rows[Kind]
-    """Larger share first."""
+    """Heaviest first."""
     joins: Rows[Join]
     """In layer order."""
-    parallel_branches: Rows[Branches]
+    parallel_branches: Rows[ParallelBranches]
     """In layer order; may nest."""
-    repeated_blocks: Rows[Blocks]
+    repeated_blocks: Rows[RepeatedBlocks]
     """In layer order."""
     host_only: Rows[HostKind]
-    """No GPU kernel; most bytes first."""
+    """Ops without a GPU kernel, most bytes first."""
     control_flow: Rows[ControlFlow]
     """Heaviest first."""
 
@@ -207,49 +160,24 @@ class Trace:
             schema_version=1,
             advisor_version=__version__,
             tensorflow_version=traced.tensorflow_version,
-            model=like(Model, traced, path=model_path, left_out=tuple(traced.left_out.told())),
+            model=like(Model, traced, path=model_path, left_out=traced.left_out.told()),
             graph_file=graph_file,
             graph_fingerprint=summary.fingerprint,
-            edge_bytes=_sum(summary.data_edges),
-            parameter_bytes=_sum(summary.parameters),
-            state_bytes=_sum(summary.state),
-            constant_bytes=_sum(summary.constants),
-            activation_bytes=_sum(summary.activations),
-            largest_tensors=tuple(like(Tensor, each) for each in summary.largest_tensors),
-            flops=_sum(summary.flops),
-            bytes_accessed=_sum(summary.bytes_accessed),
-            kinds=tuple(
-                like(
-                    Kind,
-                    kind,
-                    flops=_sum(kind.flops),
-                    bytes_accessed=_sum(kind.bytes_accessed),
-                    bytes_accessed_share=kind.bytes_share,
-                )
-                for kind in summary.kinds
-            ),
-            joins=tuple(like(Join, join, towers=_groups(join.towers)) for join in summary.joins),
-            parallel_branches=tuple(
-                like(Branches, region, branches=_groups(region.branches))
-                for region in summary.branches
-            ),
-            repeated_blocks=tuple(
-                Blocks(blocks=_groups(repeat.blocks)) for repeat in summary.repeats
-            ),
-            host_only=tuple(
-                like(HostKind, kind, layers=tuple(kind.layers), crossing_bytes=_sum(kind.crossing))
-                for kind in summary.host_only
-            ),
-            control_flow=tuple(
+            edge_bytes=summary.data_edges,
+            parameter_bytes=summary.parameters,
+            state_bytes=summary.state,
+            constant_bytes=summary.constants,
+            activation_bytes=summary.activations,
+            kinds=[
+                like(Kind, kind, bytes_accessed_share=kind.bytes_share) for kind in summary.kinds
+            ],
+            parallel_branches=summary.branches,
+            repeated_blocks=summary.repeats,
+            host_only=[
+                like(HostKind, kind, crossing_bytes=kind.crossing) for kind in summary.host_only
+            ],
+            control_flow=[
                 like(ControlFlow, op, bytes_accessed_share=op.bytes_share)
                 for op in summary.control_flow
-            ),
+            ],
         )
-
-
-def _sum(total: Total) -> Sum:
-    return like(Sum, total)
-
-
-def _groups(groups: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(map(tuple, groups))

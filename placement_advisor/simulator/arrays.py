@@ -376,11 +376,7 @@ def most_at_once(spans_ns: Ints, sizes: Ints) -> int:
 
 
 def check_time_overflow(
-    arrays: GraphArrays,
-    places: PlaceArrays,
-    links: LinkArrays,
-    ends: EndArrays,
-    dispatch: Dispatch,
+    arrays: GraphArrays, places: PlaceArrays, links: LinkArrays, ends: EndArrays, dispatch: Dispatch
 ) -> None:
     """Check that no schedule can be too long for what counts its nanoseconds.
 

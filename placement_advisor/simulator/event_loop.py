@@ -64,8 +64,7 @@ class Wires(NamedTuple):
     work for the receiver.
     ``request_ns`` is how long targets' requests take, 0 where tensors wait for none, ``wake_ns``
     how much longer a target that is asleep works at what comes; one that has rested for less than
-    ``asleep_ns`` does so for that share of it. Without ``queueing`` every tensor
-    finds its wire idle.
+    ``asleep_ns`` does so for that share of it.
     """
 
     kind: Indices
@@ -77,7 +76,6 @@ class Wires(NamedTuple):
     wire_ns: Ints
     send_ns: Ints
     receive_ns: Ints
-    queueing: bool
 
 
 class Result(NamedTuple):
@@ -109,7 +107,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     size_of, device_of = step.size, step.device
     duration_ns, beside_ns = step.duration_ns, step.beside_ns
     launch_ns, is_ahead = step.launch_ns, step.is_ahead
-    kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
+    kind_of, channel = wires.kind, wires.channel
     latency_ns, request_ns = wires.latency_ns, wires.request_ns
     bytes_ns, wire_ns = wires.bytes_ns, wires.wire_ns
     send_ns, receive_ns, wake_ns = wires.send_ns, wires.receive_ns, wires.wake_ns
@@ -164,7 +162,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     # Since when each device has had nothing to do, if it has.
     idle_ns = np.full(devices, _NEVER, np.int64)
     # Lanes, also linked lists, and the heap of those that are not empty.
-    lanes = devices * devices if queueing else edges
+    lanes = devices * devices
     lane_head = np.full(lanes, -1, np.int32)
     lane_tail = np.full(lanes, -1, np.int32)
     lane_next = np.empty(edges, np.int32)
@@ -363,15 +361,14 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
             begin = now
             if request_ns[kind]:
                 begin = max(now, begin_ns[crossings[crossing, TARGET]] + request_ns[kind])
-            if queueing:
-                begin = max(begin, channel_free_ns[channel[link]])
-                channel_free_ns[channel[link]] = begin + wire_ns[kind, size]
+            begin = max(begin, channel_free_ns[channel[link]])
+            channel_free_ns[channel[link]] = begin + wire_ns[kind, size]
             # Work at the ends is part of the copy's time; what is left of it lies before receiving.
             whole_ns = max(latency_ns[kind] + bytes_ns[kind, size], send_ns[kind, size])
             crossings[crossing, SENT] = now
             crossings[crossing, ON_WIRE] = begin
             arrival = begin + max(whole_ns - receive_ns[kind, size], 0)
-            lane = link if queueing else crossing
+            lane = link
             lane_next[crossing] = -1
             if lane_head[lane] >= 0:
                 # What is in a lane stays in order.

@@ -198,60 +198,30 @@ def flow_of(
 # Loops, conditionals and calls put out what ops within them hold.
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS | CALL_KINDS
 _ALIASES = ALIAS_KINDS | {"Bitcast", "CheckNumerics", "CheckNumericsV2", "IdentityN"}
-_ALIASES_IF_EQUAL = frozenset(
-    [
-        "All",
-        "Any",
-        "BroadcastTo",
-        "EuclideanNorm",
-        "Max",
-        "Mean",
-        "Min",
-        "MirrorPad",
-        "Pad",
-        "PadV2",
-        "Prod",
-        "Slice",
-        "StridedSlice",
-        "Sum",
-        "Tile",
-    ]
-)
+_IF_EQUAL = """
+All Any BroadcastTo EuclideanNorm Max Mean Min MirrorPad Pad PadV2 Prod Slice StridedSlice Sum
+Tile
+"""
+_ALIASES_IF_EQUAL = frozenset(_IF_EQUAL.split())
 # Elementwise kinds whose output has another type than their input, or that read inputs again.
 _NEW_OUTPUT = frozenset({"BiasAddV1", "Betainc", "Complex", "ComplexAbs", "Imag", "Real"})
+_FURTHER_REUSING = """
+AccumulateNV2 AddN ClipByValue FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars LogSoftmax
+MatrixBandPart MatrixDiagPart MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 OnesLike Select
+SelectV2 Softmax TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
+TensorScatterUpdate ZerosLike
+"""
 _REUSING = (
     elementwise.UNARY.keys() | elementwise.BINARY.keys() | elementwise.GRADIENT.keys()
-).difference(_ALIASES, _NEW_OUTPUT) | frozenset(
-    [
-        "AccumulateNV2",
-        "AddN",
-        "ClipByValue",
-        "FakeQuantWithMinMaxArgs",
-        "FakeQuantWithMinMaxVars",
-        "LogSoftmax",
-        "MatrixBandPart",
-        "MatrixDiagPart",
-        "MatrixSetDiag",
-        "MatrixSetDiagV2",
-        "MatrixSetDiagV3",
-        "OnesLike",
-        "Select",
-        "SelectV2",
-        "Softmax",
-        "TensorScatterAdd",
-        "TensorScatterMax",
-        "TensorScatterMin",
-        "TensorScatterSub",
-        "TensorScatterUpdate",
-        "ZerosLike",
-    ]
-)
+).difference(_ALIASES, _NEW_OUTPUT) | {*_FURTHER_REUSING.split()}
 # The gradient that a loss puts out on its second port may lie where the logits lay.
 _REUSING_SECOND = frozenset(
     {"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"}
 )
+# They make their variable one that is read by copy.
 _BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply", "ResourceStridedSlice")
 ASSIGNMENT = "AssignVariableOp"
+# They write all of their variables.
 _DENSE_UPDATES = ("AssignAddVariableOp", "AssignSubVariableOp", "ResourceApply")
 
 
@@ -265,16 +235,6 @@ def may_reuse(kind: str, port: int) -> bool:
     if kind in _REUSING_SECOND:
         return port == 1
     return kind in COMPOSITE_KINDS or (kind in _REUSING and port == 0)
-
-
-def works_by_rows(kind: str) -> bool:
-    """Return whether the op makes its variable one that is read by copy."""
-    return kind.startswith(_BY_ROWS)
-
-
-def is_dense_update(kind: str) -> bool:
-    """Return whether the op writes all of its variables."""
-    return kind.startswith(_DENSE_UPDATES)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -361,10 +321,7 @@ _HELD_FOR = {
 
 
 def peak_memory(
-    graph: OpGraph,
-    runs: Sequence[OpRun],
-    transfers: Sequence[Transfer],
-    devices: Iterable[str],
+    graph: OpGraph, runs: Sequence[OpRun], transfers: Sequence[Transfer], devices: Iterable[str]
 ) -> dict[str, PeakMemory]:
     """Return the peak of each of the devices; ops and copies may be on others too, as on hosts.
 
@@ -433,7 +390,7 @@ class _Replay:
         is_slot = users and all(user.role is Role.UPDATE for user in users)
         held = Held.OPTIMIZER_SLOT if is_slot else Held.VARIABLE
         self._variables[number] = memory.reside(op.name, held, op.parameter_bytes)
-        if any(works_by_rows(user.kind) for user in users):
+        if any(user.kind.startswith(_BY_ROWS) for user in users):
             self._read_by_copy.add(number)
 
     def _place(self, number: int) -> None:
@@ -540,7 +497,7 @@ class _Replay:
         old = self._variables[variable]
         if variable in self._read_by_copy:
             return
-        if is_dense_update(op.kind) and old.holders > 1:
+        if op.kind.startswith(_DENSE_UPDATES) and old.holders > 1:
             device = self._flow.device_of[variable]
             assert device is not None
             memory = self.memories[device]

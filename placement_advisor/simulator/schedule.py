@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from placement_advisor.files.contract import Ns, Text
 from placement_advisor.graph.op import CONTROL_PORT, Total
 from placement_advisor.units import format_bytes, format_ns
 
@@ -455,17 +456,15 @@ class PathKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """One part of the path.
-
-    ``what`` is an op, the tensor that crosses, or the overhead in words;
-    ``where`` the device, or ``source → target`` of a copy.
-    """
+    """A part of the critical path."""
 
     kind: PathKind
-    what: str
-    where: str
-    start_ns: int
-    end_ns: int
+    what: Text
+    """Op, tensor (`op:port`), control signal (`^op`), or the overhead in words."""
+    where: Text
+    """Device, or `source → target` of a copy."""
+    start_ns: Ns
+    end_ns: Ns
 
     @property
     def time_ns(self) -> int:

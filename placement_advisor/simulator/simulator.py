@@ -69,7 +69,6 @@ class Simulator:
         costs: Mapping[str, CostTable],
         cluster: Cluster,
         *,
-        contention: bool = True,
         collective_of: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Take the cost of every op on every device and host of the cluster, by its name.
@@ -79,7 +78,7 @@ class Simulator:
         Raises:
             AdvisorError: times add up to more than 64 bits hold.
         """
-        self._graph, self._contention, self._collective_of = graph, contention, collective_of
+        self._graph, self._collective_of = graph, collective_of
         self._arrays = GraphArrays(graph)
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, costs, cluster)
@@ -346,7 +345,6 @@ class Simulator:
                 wire_ns=links.wire_ns,
                 send_ns=links.send_ns,
                 receive_ns=links.receive_ns,
-                queueing=self._contention,
             ),
             self._begin_ns(int(in_use[1:].sum())),
             self._cluster.dispatch.quantum_ns,

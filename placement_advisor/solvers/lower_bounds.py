@@ -1,29 +1,23 @@
 """Lower bounds on the step time that no placement can beat.
 
-`bound_step` takes the best of: the longest path, shared work, the cut of a device's work,
-and, for small steps, all placements. `least_ratio_if_wrong` says how far a bound goes if
-costs are wrong.
+`bound_step` takes the strongest of four arguments: the longest path, shared work, a cut of one
+device's work, and, for small steps, all placements. `least_ratio_if_wrong` says how far a bound
+goes if costs are wrong.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
-from itertools import product
-from typing import TYPE_CHECKING
+from itertools import count, product
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from placement_advisor.graph.digraph import maximum_flows
 from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.solvers.bound_arguments import (
-    AllArgument,
-    Argument,
-    CutArgument,
-    LowerBound,
-    PathArgument,
-    WorkArgument,
-)
+from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +28,52 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.simulator.sensitivity import Sensitivity
     from placement_advisor.simulator.simulator import Simulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowerBound:
+    """What a step takes at least, in ns: split, and on each device or host alone.
+
+    ``reason`` is the strongest argument for the split, as half a sentence.
+    """
+
+    split_ns: int
+    alone_ns: Mapping[str, int]
+    reason: str
+
+    @property
+    def step_ns(self) -> int:
+        """What any placement takes at least."""
+        return min(self.split_ns, *self.alone_ns.values())
+
+
+class Argument(NamedTuple):
+    """Why a split takes at least ``value_ns``, as half a sentence; overhead of a step apart."""
+
+    value_ns: int
+    reason: str
+
+
+def bound_step(
+    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster, simulator: Simulator
+) -> LowerBound:
+    """Return what a step takes at least under any placement of its ops.
+
+    ``simulator`` simulates this graph with these costs on this cluster.
+    """
+    step = Step(graph, costs, cluster)
+    arguments = (
+        longest_path(step),
+        shared_work(step),
+        root_cut(step),
+        every_placement(step, simulator),
+    )
+    strongest = max(filter(None, arguments), key=lambda argument: argument.value_ns)
+    return LowerBound(
+        split_ns=step.overhead_ns + strongest.value_ns,
+        alone_ns={device: step.alone_ns(device) for device in cluster.place_names()},
+        reason=strongest.reason,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,43 +232,40 @@ def _tensors(graph: OpGraph, index: Mapping[str, int]) -> tuple[Tensor, ...]:
     )
 
 
-def longest_path(step: Step) -> PathArgument:
-    """Return the argument of the critical path at zero copy cost."""
-    tail_ns = [0] * len(step.ops)
-    after: list[int | None] = [None] * len(step.ops)
-    outputs: list[list[int]] = [[] for _ in step.ops]
+def longest_path(step: Step) -> Argument:
+    """Return the argument of the critical path: its ops need one another, wherever they run."""
+    readers: list[list[int]] = [[] for _ in step.ops]
     for tensor in step.tensors:
-        outputs[tensor.producer] += tensor.readers
+        readers[tensor.producer] += tensor.readers
+    # From each op to the end: the time, and the number of ops.
+    rest: list[tuple[int, int]] = [(0, 0)] * len(step.ops)
     for op in reversed(range(len(step.ops))):
-        rest_ns = min(step.end_ns(place) for place in step.time_ns[op])
-        for reader in outputs[op]:
-            if after[op] is None or tail_ns[reader] > rest_ns:
-                rest_ns, after[op] = tail_ns[reader], reader
-        tail_ns[op] = step.least_ns[op] + rest_ns
-
-    def whole_ns(op: int) -> int:
-        return tail_ns[op] + min(step.begin_ns(place) for place in step.time_ns[op])
-
-    first: int | None = max(range(len(step.ops)), key=whole_ns, default=None)
-    value_ns = 0 if first is None else whole_ns(first)
-    path, at = [], first
-    while at is not None:
-        path.append(step.ops[at].name)
-        at = after[at]
-    return PathArgument(value_ns=value_ns, ops=tuple(path))
+        end_ns = min(map(step.end_ns, step.time_ns[op]))
+        after_ns, after = max((rest[reader] for reader in readers[op]), default=(end_ns, 0))
+        rest[op] = step.least_ns[op] + after_ns, 1 + after
+    whole = (
+        (min(map(step.begin_ns, times_ns)) + rest_ns, ops)
+        for times_ns, (rest_ns, ops) in zip(step.time_ns, rest, strict=True)
+    )
+    value_ns, ops = max(whole, default=(0, 0))
+    at_least = format_ns(value_ns)
+    return Argument(value_ns, f"critical path: {ops:,} ops need one another in turn, {at_least}")
 
 
 # Any weights give a bound that holds; these say how near it comes to the best one, which a linear
-# program has: within 1 % on uneven devices (`tests/solvers/bounds/test_work_weights.py`). More
-# turns take longer for less than that. Weights are whole parts of a million, so that a checker adds
-# up integers.
+# program has: within 1 % on uneven devices (`tests/solvers/test_lower_bounds.py`). More turns take
+# longer for less than that. Weights are whole parts of a million, so that sums are exact.
 _PARTS = 10**6
 _ROUNDS = 300
 _RATE = 0.5
 
 
-def shared_work(step: Step) -> WorkArgument:
-    """Return the argument of the work, with the best weights that were found."""
+def shared_work(step: Step) -> Argument:
+    """Return the argument of the work, which has to be done somewhere.
+
+    If each place counts as its weight, every op adds at least the least that its time weighs
+    anywhere, and together they cannot weigh more than the step time times all weights.
+    """
     devices = step.cluster.device_names()
     places = (*devices, *(host.name for host in step.cluster.hosts))
     time_ns = np.array(
@@ -249,9 +286,13 @@ def shared_work(step: Step) -> WorkArgument:
         busy_ns = np.bincount(where, time_ns[where, number], len(places))
         rate = _RATE / (1 + turn) ** 0.5
         weights *= np.exp(rate * (busy_ns / max(1.0, float(busy_ns.max())) - 1))
-    shared = [dict(zip(places, each, strict=True)) for each in (even, parts)]
-    arguments = (WorkArgument(value_ns=work_value_ns(step, each), weights=each) for each in shared)
-    return max(arguments, key=lambda argument: argument.value_ns)
+    whole_ns = max(
+        work_value_ns(step, dict(zip(places, each, strict=True))) for each in (even, parts)
+    )
+    at_least = format_ns(whole_ns)
+    return Argument(
+        whole_ns, f"work: all ops, shared out evenly, keep the devices busy for {at_least}"
+    )
 
 
 def work_value_ns(step: Step, weights: Mapping[str, int]) -> int:
@@ -271,73 +312,43 @@ def idle_ns(step: Step, place: str) -> int:
 
 # Roots to try: what sends and receives most is the best of them on all graphs that were looked at.
 _ROOTS = 6
-# More than any work, and its sums fit 64 bits.
+# More than any work.
 _UNLIMITED_NS = 2**45
 
-SINK = "sink"
 
+def root_cut(step: Step) -> Argument | None:
+    """Return the argument of the device that holds a root; None where processors move no bytes.
 
-def root_cut(step: Step) -> CutArgument | None:
-    """Return the best argument of a root; None where processors do not move the bytes."""
+    Every op that is elsewhere saves that device its time, but what then crosses keeps it busy with
+    sending and receiving. The least that any choice leaves is a minimum cut between the root and
+    what all ops take. A tensor is sent once, however many ops read it elsewhere.
+
+    Source: Ford and Fulkerson, Maximal flow through a network (1956),
+    https://doi.org/10.4153/CJM-1956-045-5.
+    """
     is_work = any(step.send_ns(each) or step.receive_ns(each) for each in step.tensors)
     if step.has_hosts or not is_work:
         return None
-    return max((_cut(step, root) for root in _roots(step)), key=lambda cut: cut.value_ns)
-
-
-def group_name(step: Step, group: int) -> str:
-    """Return the name of a group in flows: that of its first op."""
-    return f"op {step.ops[step.groups[group][0]].name}"
-
-
-def _roots(step: Step) -> list[int]:
-    busy_ns: defaultdict[int, int] = defaultdict(int)
-    for op, group in enumerate(step.group_of):
-        busy_ns[group] += step.least_ns[op]
-    for tensor in step.tensors:
-        busy_ns[step.group_of[tensor.producer]] += step.send_ns(tensor)
-        for group in {step.group_of[reader] for reader in tensor.readers}:
-            busy_ns[group] += step.receive_ns(tensor)
-    return sorted(busy_ns, key=lambda group: (-busy_ns[group], group))[:_ROOTS]
-
-
-def _cut(step: Step, root: int) -> CutArgument:
-    # Loading it takes half a second; who asks for no bounds does not wait for it.
-    from ortools.graph.python import max_flow
-
-    number: dict[str, int] = {SINK: 0}
-    network = max_flow.SimpleMaxFlow()
-    arcs: list[tuple[str, str]] = []
-
-    def connect(source: str, target: str, limit_ns: int) -> None:
-        ends = (number.setdefault(name, len(number)) for name in (source, target))
-        network.add_arc_with_capacity(*ends, limit_ns)
-        arcs.append((source, target))
-
-    names = [group_name(step, group) for group in range(len(step.groups))]
-    for name, ops in zip(names, step.groups, strict=True):
-        connect(name, SINK, sum(step.least_ns[op] for op in ops))
+    busy_ns = [sum(step.least_ns[op] for op in ops) for ops in step.groups]
+    sink = len(step.groups)
+    arcs = [(group, sink, time_ns) for group, time_ns in enumerate(busy_ns)]
+    nodes = count(sink + 1)
     for tensor in step.tensors:
         home = step.group_of[tensor.producer]
-        readers = {step.group_of[reader] for reader in tensor.readers} - {home}
-        if not readers:
-            continue
-        label = f"{step.ops[tensor.producer].name}:{tensor.port}"
-        if step.send_ns(tensor):
-            connect(names[home], f"sent {label}", step.send_ns(tensor))
-            for reader in sorted(readers):
-                connect(f"sent {label}", names[reader], _UNLIMITED_NS)
-        if step.receive_ns(tensor):
-            connect(f"received {label}", names[home], step.receive_ns(tensor))
-            for reader in sorted(readers):
-                connect(names[reader], f"received {label}", _UNLIMITED_NS)
-    network.solve(number[names[root]], number[SINK])
-    flow = {ends: amount for arc, ends in enumerate(arcs) if (amount := network.flow(arc)) > 0}
-    places = step.cluster.device_names()
-    return CutArgument(
-        value_ns=network.optimal_flow() + min(map(step.begin_ns, places)),
-        root=names[root].removeprefix("op "),
-        flow=flow,
+        readers = {step.group_of[reader] for reader in tensor.readers}
+        busy_ns[home] += step.send_ns(tensor)
+        sent, received = next(nodes), next(nodes)
+        arcs += [(home, sent, step.send_ns(tensor)), (received, home, step.receive_ns(tensor))]
+        for reader in readers:
+            busy_ns[reader] += step.receive_ns(tensor)
+            arcs += [(sent, reader, _UNLIMITED_NS), (reader, received, _UNLIMITED_NS)]
+    roots = sorted(range(sink), key=lambda group: -busy_ns[group])[:_ROOTS]
+    flow_ns, root = max(zip(maximum_flows(arcs, roots, sink), roots, strict=True))
+    value_ns = flow_ns + min(map(step.begin_ns, step.cluster.device_names()))
+    return Argument(
+        value_ns,
+        f"copies: the device that holds {step.ops[step.groups[root][0]].name} is busy for "
+        f"{format_ns(value_ns)}; an op that leaves it costs it more in copies than it saves",
     )
 
 
@@ -345,7 +356,7 @@ def _cut(step: Step, root: int) -> CutArgument:
 MAX_PLACEMENTS = 2**15
 
 
-def every_placement(step: Step, simulator: Simulator) -> AllArgument | None:
+def every_placement(step: Step, simulator: Simulator) -> Argument | None:
     """Return the fastest of all steps on several devices; None if there are too many, or none."""
     places, groups = len(step.cluster.place_names()), len(step.groups)
     if groups * np.log2(places) > np.log2(MAX_PLACEMENTS):
@@ -358,28 +369,10 @@ def every_placement(step: Step, simulator: Simulator) -> AllArgument | None:
     ]
     if not steps_ns:
         return None
-    return AllArgument(value_ns=min(steps_ns) - step.overhead_ns, placements=len(steps_ns))
-
-
-def bound_step(
-    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster, simulator: Simulator
-) -> LowerBound:
-    """Return what a step takes at least under any placement of its ops.
-
-    ``simulator`` is one of this graph with these costs on this cluster.
-    """
-    step = Step(graph, costs, cluster)
-    found: tuple[Argument | None, ...] = (
-        longest_path(step),
-        shared_work(step),
-        root_cut(step),
-        every_placement(step, simulator),
-    )
-    arguments = sorted((a for a in found if a is not None), key=lambda each: -each.value_ns)
-    return LowerBound(
-        split_ns=step.overhead_ns + arguments[0].value_ns,
-        alone_ns={device: step.alone_ns(device) for device in cluster.place_names()},
-        arguments=tuple(arguments),
+    least_ns = min(steps_ns) - step.overhead_ns
+    return Argument(
+        least_ns,
+        f"all {len(steps_ns):,} placements were simulated, the fastest takes {format_ns(least_ns)}",
     )
 
 

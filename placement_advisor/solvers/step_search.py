@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,109 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     from placement_advisor.simulator.simulator import Simulator
+
+
+FAMILY = "searched"
+# What layers, their state apart, and single ops take of the effort. Judgement: layers are few and
+# settle early, single ops are too many to be gone through. Measured as a whole, by
+# tests/benchmarks/step_search.py.
+_SHARES = (0.1, 0.55, 0.35)
+# A peak that is estimated below this share of the memory is taken to fit until the end. Judgement:
+# trades a hundredfold time for estimates that are off by no more than two; the last placement is
+# looked at in full, and if that fails all are, so that no answer rests on it.
+_TRUSTED = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastStep:
+    """The best placement that was found, its simulated step, and how the search ended.
+
+    ``excess_bytes`` do not fit into the memory of its devices; 0 where it fits. ``units`` of effort
+    were spent on simulating ``tried`` placements.
+    """
+
+    placement: Placement
+    step_ns: int
+    excess_bytes: int
+    tried: int
+    units: float
+    stopped_by: Stop
+
+
+def least_step(
+    simulator: Simulator,
+    starts: Sequence[Placement],
+    layer_of: Mapping[str, str],
+    effort: Effort,
+    fixed: Set[str] = frozenset(),
+) -> LeastStep:
+    """Return the best placement found from the starts; equal arguments give equal answers.
+
+    ``layer_of`` has the ops that stay together at first, by any name for what they belong to. Ops
+    that are ``fixed`` stay where every start has them.
+
+    Raises:
+        PlacementError: a start does not fit the graph and the cluster.
+        ValueError: there is no start.
+    """
+    graph, cluster = simulator.graph, simulator.cluster
+    names = cluster.place_names()
+    for start in starts:
+        start.check(graph, names)
+    number = {name: i for i, name in enumerate(names)}
+    time_ns = dict(zip((op.name for op in simulator.ops), simulator.most_ns(), strict=True))
+    costs = _Costs(simulator)
+    numbers = [
+        np.array([number[start.device_of[op.name]] for op in simulator.ops], np.int64)
+        for start in starts
+    ]
+    keys: tuple[Mapping[str, Hashable], ...] = (
+        layer_of,
+        state_apart(graph, simulator.ops, layer_of),
+        {},
+    )
+    groupings = [group_ops(graph, simulator.ops, each, time_ns, fixed) for each in keys]
+    levels = tuple(zip(groupings, _SHARES, strict=True))
+    search = _Search(costs, len(names), effort)
+    stopped_by = search.run(numbers, levels)
+    if costs.excess_bytes(search.best) > search.cost(search.best).excess_bytes:
+        # From now on, every placement that would be the best is looked at in full.
+        costs.trusted = 0.0
+        search = _Search(costs, len(names), effort)
+        stopped_by = search.run(numbers, levels)
+    cost = search.cost(search.best)
+    return LeastStep(
+        placement=_placement(simulator, search.best, names),
+        step_ns=cost.step_ns,
+        excess_bytes=cost.excess_bytes,
+        tried=search.tried,
+        units=search.units,
+        stopped_by=stopped_by,
+    )
+
+
+def state_apart(
+    graph: OpGraph, ops: Sequence[Op], layer_of: Mapping[str, str]
+) -> dict[str, tuple[str, bool]]:
+    """Return keys by which the state of a layer is apart from the rest of it."""
+    state: dict[str, str | None] = {}
+    for op in reversed(ops):
+        if op.variable is not None:
+            state[op.name] = layer_of.get(op.name)
+        elif op.role in TRAINING_ROLES:
+            served = {state.get(edge.consumer) for edge in graph.outputs_of(op.name)}
+            state[op.name] = served.pop() if len(served) == 1 else None
+    return {
+        op.name: (state_of, True) if state_of is not None else (layer_of[op.name], False)
+        for op in ops
+        for state_of in [state.get(op.name)]
+        if state_of is not None or op.name in layer_of
+    }
+
+
+def _placement(simulator: Simulator, device: Ints, names: Sequence[str]) -> Placement:
+    device_of = {op.name: names[i] for op, i in zip(simulator.ops, device.tolist(), strict=True)}
+    return Placement(label=FAMILY, family=FAMILY, device_of=device_of, rationale="searched")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +217,63 @@ def group_ops(
     )
 
 
+class _Cost(NamedTuple):
+    """What is to be small: bytes that do not fit first, then the step time."""
+
+    excess_bytes: int
+    step_ns: int
+
+
+class _Costs:
+    """Simulates steps, and tells what does not fit."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self._names = simulator.cluster.place_names()
+        self._places = simulator.cluster.places()
+        limits = [place.memory_bytes for place in self._places]
+        self._limit = np.array([np.inf if limit is None else limit for limit in limits])
+        self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
+        self._made = np.array(
+            [float(sum(size or 0 for size in op.output_bytes)) for op in simulator.ops]
+        )
+        self._share_held, self.trusted = 1.0, 1.0
+        if np.isfinite(self._limit).any():
+            self._share_held, self.trusted = self._share_held_alone(), _TRUSTED
+
+    def guess(self, device: Ints) -> _Cost:
+        """Return the cost, where memory is estimated."""
+        held = self._held(device, self._share_held)
+        excess = float(np.maximum(held - self._limit, 0).sum())
+        return _Cost(excess_bytes=round(excess), step_ns=self.simulator.step_ns_at(device))
+
+    def confirm(self, device: Ints, guessed: _Cost) -> _Cost:
+        """Return the cost as it is: estimates that come near to the memory are checked."""
+        if (self._held(device, self._share_held) <= self.trusted * self._limit).all():
+            return guessed
+        return _Cost(excess_bytes=self.excess_bytes(device), step_ns=guessed.step_ns)
+
+    def excess_bytes(self, device: Ints) -> int:
+        """Return how many bytes of the step do not fit at its peaks."""
+        if np.isinf(self._limit).all():
+            return 0
+        schedule = self.simulator.schedule(_placement(self.simulator, device, self._names))
+        short = shortages(schedule.peak_memory, self._places)
+        return sum(each.missing_bytes for each in short)
+
+    def _held(self, device: Ints, share: float) -> Floats:
+        bytes_of = self._resident + share * self._made
+        return np.bincount(device, bytes_of, len(self._limit)).astype(np.float64)
+
+    def _share_held_alone(self) -> float:
+        """Return how much of all tensors is held at once in a step on the first device."""
+        alone = np.zeros(len(self.simulator.ops), np.int64)
+        schedule = self.simulator.schedule(_placement(self.simulator, alone, self._names))
+        peak = schedule.peak_memory[self._names[0]]
+        made = float(self._made.sum())
+        return max(0, peak.size_bytes - peak.resident_bytes) / made if made else 0.0
+
+
 # One unit of effort, about a second of one core: so many ops simulated. Each simulation also counts
 # as some ops, for what it costs beside them. tests/benchmarks/engine_speed.py measures the
 # first.
@@ -142,112 +302,61 @@ _ALONG_TENSOR, _STRETCH = 0.5, 0.25
 _MEAN_STRETCH = 6.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What is to be small: bytes that do not fit first, then the step time."""
-
-    excess_bytes: int
-    step_ns: int
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """For comparison."""
-        return self.excess_bytes, self.step_ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The best placement: the number of each op's device, its cost, and how the search ended.
-
-    ``tried`` counts the placements that were simulated. It stopped by proof if these were all that
-    keep the finest groups together.
-    """
-
-    device: Ints
-    cost: Cost
-    tried: int
-    units: float
-    stopped_by: Stop
-
-
-class Costs(Protocol):
-    """Knows what placements cost, given the number of each op's device."""
-
-    def guess(self, device: Ints, /) -> Cost:
-        """Return the cost, where memory may be estimated."""
-
-    def confirm(self, device: Ints, guessed: Cost, /) -> Cost:
-        """Return the cost as it is."""
-
-    def chain(self, device: Ints, /) -> Ints:
-        """Return the ops that the end of the step waits for, one after the other."""
-
-
-def improve(
-    costs: Costs,
-    starts: Sequence[Ints],
-    levels: Sequence[tuple[Grouping, float]],
-    devices: int,
-    effort: Effort,
-) -> Found:
-    """Return the best placement found from ``starts``, which are tried as they are as well.
-
-    ``levels`` are groupings, coarse ones first, with their shares of the effort, which add up to 1;
-    a start that parts a group is no start for it.
-
-    Raises:
-        ValueError: there is no start.
-    """
-    search = _Search(costs, devices, effort)
-    for start in starts:
-        search.take(start)
-    is_proven = search.try_all(levels[-1][0])
-    done = 0.0
-    for grouping, share in () if is_proven else levels:
-        known = [device for device in search.best_first() if grouping.keeps_together(device)]
-        known = known[: 1 if done else _STARTS]
-        for number, start in enumerate(known, start=1):
-            search.anneal(grouping, start, effort.units * (done + share * number / len(known)))
-        done += share
-    best = search.best_first()[0]
-    return Found(
-        device=best,
-        cost=search.cost(best),
-        tried=search.tried,
-        units=search.units,
-        stopped_by=Stop.PROOF if is_proven else Stop.CLOCK if search.is_late() else Stop.EFFORT,
-    )
-
-
 class _Search:
-    def __init__(self, costs: Costs, devices: int, effort: Effort) -> None:
+    def __init__(self, costs: _Costs, devices: int, effort: Effort) -> None:
         self._costs, self._devices, self._effort = costs, devices, effort
         self._random = np.random.default_rng(effort.seed)
         self._deadline = (
             math.inf if effort.time_limit_s is None else time.monotonic() + effort.time_limit_s
         )
-        self._known: dict[bytes, tuple[Cost, Ints]] = {}
+        self._known: dict[bytes, tuple[_Cost, Ints]] = {}
         self.units = 0.0
         self.tried = 0
 
-    def is_late(self) -> bool:
+    def run(self, starts: Sequence[Ints], levels: Sequence[tuple[Grouping, float]]) -> Stop:
+        """Search from the starts, which are tried as they are as well.
+
+        ``levels`` are groupings, coarse ones first, with their shares of the effort, which add up
+        to 1; a start that parts a group is no start for it.
+
+        Raises:
+            ValueError: there is no start.
+        """
+        for start in starts:
+            cost = self._costs.confirm(start, self._try(start))
+            self._known[start.tobytes()] = cost, start
+        if self._try_all(levels[-1][0]):
+            return Stop.PROOF
+        done = 0.0
+        for grouping, share in levels:
+            known = [device for device in self._best_first() if grouping.keeps_together(device)]
+            known = known[: 1 if done else _STARTS]
+            for number, start in enumerate(known, start=1):
+                until = self._effort.units * (done + share * number / len(known))
+                self._anneal(grouping, start, until)
+            done += share
+        return Stop.CLOCK if self._is_late() else Stop.EFFORT
+
+    @property
+    def best(self) -> Ints:
+        """The best placement so far: the number of each op's device."""
+        return self._best_first()[0]
+
+    def _is_late(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def take(self, device: Ints) -> None:
-        self._known[device.tobytes()] = self._costs.confirm(device, self._try(device)), device
-
-    def cost(self, device: Ints) -> Cost:
+    def cost(self, device: Ints) -> _Cost:
         return self._known[device.tobytes()][0]
 
-    def best_first(self) -> list[Ints]:
-        ranked = sorted(self._known.values(), key=lambda entry: entry[0].key)
-        if not ranked:
+    def _best_first(self) -> list[Ints]:
+        if not self._known:
             raise ValueError("there is no placement to start from")
+        ranked = sorted(self._known.values(), key=lambda entry: entry[0])
         return [device for _, device in ranked]
 
-    def try_all(self, grouping: Grouping) -> bool:
+    def _try_all(self, grouping: Grouping) -> bool:
         """Try all placements of the groups if the effort allows it; return whether it did."""
-        starts = [device for device in self.best_first() if grouping.keeps_together(device)]
+        starts = [device for device in self._best_first() if grouping.keeps_together(device)]
         free = np.flatnonzero(~grouping.is_fixed)
         affordable = (self._effort.units - self.units) / _units(len(grouping.group_of))
         if not starts or self._devices ** len(free) > affordable:
@@ -255,19 +364,19 @@ class _Search:
         groups = grouping.devices(starts[0])
         best, best_at = self.cost(starts[0]), starts[0]
         for chosen in product(range(self._devices), repeat=len(free)):
-            if self.is_late():
+            if self._is_late():
                 return False
             groups[free] = chosen
             device = groups[grouping.group_of]
             new = self._try(device)
-            if new.key < best.key:
+            if new < best:
                 new = self._costs.confirm(device, new)
-                if new.key < best.key:
+                if new < best:
                     best, best_at = new, device
         self._known[best_at.tobytes()] = best, best_at
         return True
 
-    def anneal(self, grouping: Grouping, start: Ints, until: float) -> None:
+    def _anneal(self, grouping: Grouping, start: Ints, until: float) -> None:
         """Search from a start until so many units are spent in all; keep the best that is met."""
         at = grouping.devices(start)
         cost = best = self.cost(start)
@@ -276,7 +385,7 @@ class _Search:
         if self._devices == 1 or not groups:
             return
         chain, changes = self._chain(grouping, at), 0
-        while self.units < until and not self.is_late():
+        while self.units < until and not self._is_late():
             progress = (self.units - began) / (until - began)
             if changes == _CHAIN_HOLDS:
                 chain, changes = self._chain(grouping, at), 0
@@ -286,16 +395,16 @@ class _Search:
             new = self._try(change[grouping.group_of])
             if new.excess_bytes > cost.excess_bytes:
                 continue
-            if new.key < best.key:
+            if new < best:
                 new = self._costs.confirm(change[grouping.group_of], new)
-                if new.key < best.key:
+                if new < best:
                     best, best_at = new, change
-            if new.key <= cost.key or self._is_worth_a_try(cost, new, progress, groups):
+            if new <= cost or self._is_worth_a_try(cost, new, progress, groups):
                 at, cost = change, new
         found = best_at[grouping.group_of]
         self._known[found.tobytes()] = best, found
 
-    def _is_worth_a_try(self, cost: Cost, new: Cost, progress: float, groups: int) -> bool:
+    def _is_worth_a_try(self, cost: _Cost, new: _Cost, progress: float, groups: int) -> bool:
         heat = _HOT * (_COLD / _HOT) ** progress / groups
         # None where the step is shorter, but a look in full has found that it does not fit.
         loss = max(0, new.step_ns - cost.step_ns) / max(1, cost.step_ns)
@@ -346,13 +455,13 @@ class _Search:
     def _chain(self, grouping: Grouping, at: Ints) -> Ints:
         """Return the groups that the end of the step waits for, those apart that never move."""
         self._spend(len(grouping.group_of))
-        groups = grouping.group_of[self._costs.chain(at[grouping.group_of])]
+        groups = grouping.group_of[self._costs.simulator.chain_at(at[grouping.group_of])]
         groups = groups[np.isin(groups, grouping.movable)]
         is_new = np.ones(len(groups), bool)
         is_new[1:] = groups[1:] != groups[:-1]
         return groups[is_new]
 
-    def _try(self, device: Ints) -> Cost:
+    def _try(self, device: Ints) -> _Cost:
         self._spend(len(device))
         self.tried += 1
         return self._costs.guess(device)
@@ -364,159 +473,3 @@ class _Search:
 def _units(ops: int) -> float:
     """Return the effort of one simulation."""
     return (ops + _OPS_PER_CALL) / OPS_PER_UNIT
-
-
-FAMILY = "searched"
-# What layers, their state apart, and single ops take of the effort. Judgement: layers are few and
-# settle early, single ops are too many to be gone through. Measured as a whole, by
-# tests/benchmarks/step_search.py.
-_SHARES = (0.1, 0.55, 0.35)
-# A peak that is estimated below this share of the memory is taken to fit until the end. Judgement:
-# trades a hundredfold time for estimates that are off by no more than two; the last placement is
-# looked at in full, and if that fails all are, so that no answer rests on it.
-_TRUSTED = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeastStep:
-    """The best placement that was found, its simulated step, and how the search ended.
-
-    ``excess_bytes`` do not fit into the memory of its devices; 0 where it fits. ``units`` of effort
-    were spent on simulating ``tried`` placements.
-    """
-
-    placement: Placement
-    step_ns: int
-    excess_bytes: int
-    tried: int
-    units: float
-    stopped_by: Stop
-
-
-def least_step(
-    simulator: Simulator,
-    starts: Sequence[Placement],
-    layer_of: Mapping[str, str],
-    effort: Effort,
-    fixed: Set[str] = frozenset(),
-) -> LeastStep:
-    """Return the best placement found from the starts; equal arguments give equal answers.
-
-    ``layer_of`` has the ops that stay together at first, by any name for what they belong to. Ops
-    that are ``fixed`` stay where every start has them.
-
-    Raises:
-        PlacementError: a start does not fit the graph and the cluster.
-        ValueError: there is no start.
-    """
-    graph, cluster = simulator.graph, simulator.cluster
-    names = cluster.place_names()
-    for start in starts:
-        start.check(graph, names)
-    number = {name: i for i, name in enumerate(names)}
-    time_ns = dict(zip((op.name for op in simulator.ops), simulator.most_ns(), strict=True))
-    costs = _Costs(simulator)
-    numbers = [_numbers(simulator, start, number) for start in starts]
-    keys: tuple[Mapping[str, Hashable], ...] = (
-        layer_of,
-        state_apart(graph, simulator.ops, layer_of),
-        {},
-    )
-    groupings = [group_ops(graph, simulator.ops, each, time_ns, fixed) for each in keys]
-    levels = tuple(zip(groupings, _SHARES, strict=True))
-    found = improve(costs, numbers, levels, len(names), effort)
-    if costs.excess_bytes(found.device) > found.cost.excess_bytes:
-        costs.trust_no_estimate()
-        found = improve(costs, numbers, levels, len(names), effort)
-    placement = _placement(simulator, found.device, names)
-    return LeastStep(
-        placement=placement,
-        step_ns=found.cost.step_ns,
-        excess_bytes=found.cost.excess_bytes,
-        tried=found.tried,
-        units=found.units,
-        stopped_by=found.stopped_by,
-    )
-
-
-def state_apart(
-    graph: OpGraph, ops: Sequence[Op], layer_of: Mapping[str, str]
-) -> dict[str, tuple[str, bool]]:
-    """Return keys by which the state of a layer is apart from the rest of it."""
-    state: dict[str, str | None] = {}
-    for op in reversed(ops):
-        if op.variable is not None:
-            state[op.name] = layer_of.get(op.name)
-        elif op.role in TRAINING_ROLES:
-            served = {state.get(edge.consumer) for edge in graph.outputs_of(op.name)}
-            state[op.name] = served.pop() if len(served) == 1 else None
-    return {
-        op.name: (state_of, True) if state_of is not None else (layer_of[op.name], False)
-        for op in ops
-        for state_of in [state.get(op.name)]
-        if state_of is not None or op.name in layer_of
-    }
-
-
-def _numbers(simulator: Simulator, placement: Placement, number: Mapping[str, int]) -> Ints:
-    return np.array([number[placement.device_of[op.name]] for op in simulator.ops], np.int64)
-
-
-def _placement(simulator: Simulator, device: Ints, names: Sequence[str]) -> Placement:
-    device_of = {op.name: names[i] for op, i in zip(simulator.ops, device.tolist(), strict=True)}
-    return Placement(label=FAMILY, family=FAMILY, device_of=device_of, rationale="searched")
-
-
-class _Costs:
-    """Simulates steps, and tells what does not fit."""
-
-    def __init__(self, simulator: Simulator) -> None:
-        self._simulator = simulator
-        self._names = simulator.cluster.place_names()
-        self._places = simulator.cluster.places()
-        limits = [place.memory_bytes for place in self._places]
-        self._limit = np.array([np.inf if limit is None else limit for limit in limits])
-        self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
-        self._made = np.array(
-            [float(sum(size or 0 for size in op.output_bytes)) for op in simulator.ops]
-        )
-        self._share_held, self._trusted = 1.0, 1.0
-        if np.isfinite(self._limit).any():
-            self._share_held, self._trusted = self._share_held_alone(), _TRUSTED
-
-    def guess(self, device: Ints, /) -> Cost:
-        held = self._held(device, self._share_held)
-        excess = float(np.maximum(held - self._limit, 0).sum())
-        return Cost(excess_bytes=round(excess), step_ns=self._simulator.step_ns_at(device))
-
-    def confirm(self, device: Ints, guessed: Cost, /) -> Cost:
-        if (self._held(device, self._share_held) <= self._trusted * self._limit).all():
-            return guessed
-        return Cost(excess_bytes=self.excess_bytes(device), step_ns=guessed.step_ns)
-
-    def chain(self, device: Ints, /) -> Ints:
-        return self._simulator.chain_at(device)
-
-    def excess_bytes(self, device: Ints) -> int:
-        """Return how many bytes of the step do not fit at its peaks."""
-        if np.isinf(self._limit).all():
-            return 0
-        schedule = self._simulator.schedule(_placement(self._simulator, device, self._names))
-        short = shortages(schedule.peak_memory, self._places)
-        return sum(each.missing_bytes for each in short)
-
-    def trust_no_estimate(self) -> None:
-        """Look at every placement in full from now on that would be the best."""
-        self._trusted = 0.0
-
-    def _held(self, device: Ints, share: float) -> Floats:
-        bytes_of = self._resident + share * self._made
-        return np.bincount(device, bytes_of, len(self._limit)).astype(np.float64)
-
-    def _share_held_alone(self) -> float:
-        """Return how much of all tensors is held at once in a step on the first device."""
-        alone = np.zeros(len(self._simulator.ops), np.int64)
-        schedule = self._simulator.schedule(_placement(self._simulator, alone, self._names))
-        peak = schedule.peak_memory[self._names[0]]
-        made = float(self._made.sum())
-        return max(0, peak.size_bytes - peak.resident_bytes) / made if made else 0.0

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.measurement.verification import Verification
+    from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared, SourceLine
 
@@ -95,27 +96,9 @@ class SilentProgress:
         """Say nothing."""
 
 
-class Executor(Protocol):
-    """Where a candidate is prepared, verified, run and profiled."""
-
-    def prepare(
-        self, label: str, device_of: Mapping[str, str], program: str
-    ) -> Prepared | CallFailure:
-        """Make a candidate ready to run: a program, placed."""
-
-    def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
-        """Compare its results with the right ones; None where it has these."""
-
-    def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
-        """Run steps on one batch and return the time of each, in ns."""
-
-    def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
-        """Run steps under profilers."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRounds:
-    """What a candidate had shown when the trial ended that another one goes on from."""
+    """The results of a candidate in an earlier benchmark, which another one continues."""
 
     rounds: Rows[Rows[Ns]]
     warmup_ns: Rows[Ns]
@@ -125,10 +108,10 @@ class EarlierRounds:
 
 @dataclass(slots=True)
 class BenchmarkEntry:
-    """One candidate's way through the trial; ``profiled_steps`` is how many were profiled last."""
+    """One candidate in a benchmark; ``profiled_steps`` counts the steps of its last profile."""
 
     placement: Placement
-    bench: Executor
+    bench: Testbed | MirroredTestbed
     program: str = STEP
     if_wrong: str = ""
     is_brief: bool = False
@@ -155,7 +138,7 @@ class BenchmarkEntry:
         )
 
     def so_far(self) -> EarlierRounds:
-        """Return what another trial can go on from."""
+        """Return the results that another benchmark can continue from."""
         return EarlierRounds(
             rounds=tuple(self.rounds),
             warmup_ns=tuple(self.warmup_ns),
@@ -199,9 +182,9 @@ class Benchmark:
         self.ended: str | None = None
 
     def resume(self, earlier: Mapping[str, EarlierRounds], joining: int) -> None:
-        """Go on from what another trial has shown, by label, before anything is entered.
+        """Continue an earlier benchmark; its results are given by label. Comes before `enter`.
 
-        So many as could still have joined there may join here.
+        ``joining`` candidates may still join.
         """
         self._earlier, self.joining = earlier, joining
         self.rounds = max(len(each.rounds) for each in earlier.values())
@@ -211,14 +194,14 @@ class Benchmark:
         placement: Placement,
         program: str = STEP,
         *,
-        bench: Executor | None = None,
+        bench: MirroredTestbed | None = None,
         if_wrong: str = "",
         is_brief: bool = False,
     ) -> BenchmarkEntry:
         """Prepare a candidate, verify its results against the first one's, warm it up.
 
         It runs on the testbed, unless it has a ``bench`` of its own. ``if_wrong`` says why results
-        may be wrong. What it had shown earlier stays: what failed then is out.
+        may be wrong. It keeps its earlier results; a candidate that failed earlier is out.
         """
         entry = BenchmarkEntry(
             placement=placement,
@@ -236,20 +219,13 @@ class Benchmark:
             entry.warmup_ns, entry.is_brief = [*earlier.warmup_ns], earlier.is_brief
             entry.failure = earlier.failure
         self.entries[placement.label] = entry
-        self._prepare(entry)
-        if entry.failure is None:
-            self._check_exchange(entry)
-        if entry.failure is None:
-            self._verify(entry)
-        if entry.failure is None:
-            self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        self._make_ready(entry)
         return entry
 
     def probe(self, placement: Placement, program: str) -> tuple[BenchmarkEntry, int | None]:
-        """Return what `examine` finds of a step that is no candidate; it is gone afterwards."""
+        """Profile and time a step that is no candidate, and discard it; see `examine`."""
         entry = BenchmarkEntry(placement=placement, bench=self._testbed, program=program)
-        self._prepare(entry)
-        self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        self._make_ready(entry, is_verified=False)
         step_ns = self.examine(entry)
         if entry.failure is None:
             self._testbed.call(runner.discard, placement.label)
@@ -260,8 +236,8 @@ class Benchmark:
     ) -> tuple[TimedPlacement, ...]:
         """Time placements against one another, with the steps of a turn as in all rounds.
 
-        All of them or none: where one fails, or the time does not suffice for an interval, nothing
-        is returned. What is no candidate is gone afterwards.
+        Returns nothing if one of them fails, or if there is too little time for an interval.
+        Placements that are no candidates are discarded afterwards.
         """
         entries: list[BenchmarkEntry] = []
         for placement in placements:
@@ -308,8 +284,7 @@ class Benchmark:
         if entry.warmup_ns:
             within = _affordable(entry, _SETTLING_BUDGET_S)
             steps = max(_FEWEST_SETTLING_STEPS, min(steps, within))
-        samples: list[int] = []
-        self._turn(entry, 0, steps, samples.extend)
+        samples = self._turn(entry, 0, steps)
         entry.warmup_ns += samples
         return round(median(samples[_WARMUP_STEPS:])) if samples else None
 
@@ -422,26 +397,28 @@ class Benchmark:
         return [entry for entry in self.entries.values() if entry.failure is None]
 
     def _apart(self, placement: Placement) -> BenchmarkEntry:
-        """Return what is timed apart: a candidate as it stands, or else prepared and verified."""
+        """Return the entry of a placement to time: a candidate's own, or a new one."""
         known = self.entries.get(placement.label)
         if known is not None and known.placement.device_of == placement.device_of:
             return replace(known, rounds=[], warmup_ns=[*known.warmup_ns])
         entry = BenchmarkEntry(placement=placement, bench=self._testbed)
-        self._prepare(entry)
-        if entry.failure is None:
-            self._verify(entry)
-        self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        self._make_ready(entry)
         return entry
 
-    def _prepare(self, entry: BenchmarkEntry) -> None:
+    def _make_ready(self, entry: BenchmarkEntry, *, is_verified: bool = True) -> None:
+        """Prepare a step, verify it unless told otherwise, and warm it up, unless it fails."""
         self._stand_up()
         if entry.failure is not None:
             return
         answer = self._call_prepare(entry)
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
-        else:
-            entry.prepared = answer
+            return
+        entry.prepared = answer
+        if is_verified:
+            self._check_exchange(entry, answer.unexchanged)
+            self._verify(entry)
+        entry.warmup_ns += self._turn(entry, 0, _WARMUP_STEPS)
 
     def _call_prepare(self, entry: BenchmarkEntry) -> Prepared | CallFailure:
         placement = entry.placement
@@ -453,8 +430,9 @@ class Benchmark:
         return next(iter(self.entries.values()))
 
     def _verify(self, entry: BenchmarkEntry) -> None:
-        if self._reference.failure is not None:
-            return  # There is nothing to compare with, and no verdict without it.
+        # Where the reference has failed there is nothing to compare with, and no verdict.
+        if entry.failure is not None or self._reference.failure is not None:
+            return
         answer = entry.bench.verify(entry.placement.label, VERIFIED_STEPS)
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
@@ -473,10 +451,8 @@ class Benchmark:
                 ),
             )
 
-    def _check_exchange(self, entry: BenchmarkEntry) -> None:
-        """Put a candidate out whose replicas train alone."""
-        assert entry.prepared is not None
-        alone = entry.prepared.unexchanged
+    def _check_exchange(self, entry: BenchmarkEntry, alone: Sequence[str]) -> None:
+        """Put a candidate out if its replicas update some variables alone."""
         if alone:
             named = first_names([repr(name) for name in alone], _NAMED_VARIABLES)
             entry.failure = CandidateFailure(
@@ -494,40 +470,37 @@ class Benchmark:
         return f"; {variable!r} is updated in {line.file}:{line.line}" if line else ""
 
     def _timed_turn(self, entry: BenchmarkEntry, number: int) -> None:
-        samples: list[int] = []
-        self._turn(entry, number, self._steps + 1, samples.extend)
+        samples = self._turn(entry, number, self._steps + 1)
         if self.ended is not None:
             return
         entry.warmup_ns += samples[:1]
         entry.rounds.append(tuple(samples[1:]))
 
-    def _turn(
-        self, entry: BenchmarkEntry, batch: int, steps: int, keep: Callable[[list[int]], None]
-    ) -> None:
+    def _turn(self, entry: BenchmarkEntry, batch: int, steps: int) -> list[int]:
+        """Run steps of a candidate and return their times, none if it fails or is out."""
         if entry.failure is None:
             self._stand_up()
         if entry.failure is not None:
-            return
+            return []
         answer = entry.bench.run_steps(entry.placement.label, batch, steps)
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
-        else:
-            keep(answer)
+            return []
+        return answer
 
     def _fail(self, entry: BenchmarkEntry, answer: CallFailure) -> None:
         if self._ends() and any(entry.rounds):
             return  # No fault of the candidate's, which has shown something.
         entry.failure = failure_of(answer)
-        if self.ended is None and not self._testbed.up:
-            self._rebuild()
+        self._stand_up()
 
     def _stand_up(self) -> None:
-        """Build the testbed anew if something beside its own candidates has taken it down."""
+        """Start the testbed again if it is down."""
         if self.ended is None and not self._testbed.up:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        """Build the testbed anew, with the candidates that are still in and prepared."""
+        """Start the testbed again and prepare the candidates that are still in."""
         if self._ends():
             return
         try:
@@ -555,7 +528,7 @@ class Benchmark:
                     return
 
     def _ends(self) -> bool:
-        """End the trial if its testbed has lost a host; return whether it has ended."""
+        """End the benchmark if its testbed has lost a host; return whether it has ended."""
         if self.ended is not None:
             return True
         lost = self._testbed.lost
@@ -572,12 +545,12 @@ class Benchmark:
 
 
 def _affordable(entry: BenchmarkEntry, budget_s: float) -> int:
-    """Return how many steps a candidate makes in a time, by the last one that it made."""
-    return int(budget_s * 1e9 / max(1, entry.warmup_ns[-1]))
+    """Return how many steps of a candidate fit into a time, judged by its last one."""
+    return int(budget_s * NS_PER_S / max(1, entry.warmup_ns[-1]))
 
 
 def failure_of(answer: CallFailure) -> CandidateFailure:
-    """Return what a candidate's report says about a failed call."""
+    """Return a failed call as the failure of a candidate."""
     return CandidateFailure(
         kind=FailureKind(answer.cause.value),
         message=answer.message,
@@ -591,7 +564,7 @@ MAX_ROUNDS = 90
 # Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
 # demo must not take an hour. By judgement.
 TIMING_BUDGET_S = 90.0
-# As few as tell how one candidate compares. Nothing is concluded from them but that.
+# The fewest rounds that have an interval; they compare one candidate, and decide nothing else.
 BRIEF_ROUNDS = least_samples()
 
 
@@ -618,7 +591,7 @@ def time_in_rounds(trial: Benchmark, asked: int | None, as_is: Callable[[int], N
 
 
 def time_briefly(trial: Benchmark, as_is: Callable[[int], None]) -> None:
-    """Time what runs briefly against the baseline; ``as_is`` is called as in `time_in_rounds`."""
+    """Time brief candidates against the baseline; ``as_is`` is called as in `time_in_rounds`."""
     first = trial.rounds
     for number in range(first, first + BRIEF_ROUNDS):
         trial.round(number, first + BRIEF_ROUNDS, is_brief=True)

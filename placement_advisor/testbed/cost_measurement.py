@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
@@ -48,22 +47,24 @@ from placement_advisor.machine.host_figures import (
     kept_route,
     over_hosts,
 )
-from placement_advisor.processes.calls import expect
+from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.machine.host_figures import HostFigures, RouteFigures, Way
     from placement_advisor.machine.testbed_plan import HostShare, TestbedPlan
-    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, ProgressReporter
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Traced, TracedSplit
 
+
+_Arguments = TypeVarTuple("_Arguments")
+_Returned = TypeVar("_Returned")
 
 # Each takes half a minute, and a few minutes over the slowest network; anything near is a hang.
 _LIMIT_S = 900.0
@@ -103,7 +104,7 @@ def calibration_of_hosts(testbed: Testbed, watcher: ProgressReporter, *, anew: b
 
 
 def has_host_calibrations(plan: TestbedPlan) -> bool:
-    """Whether all that such a testbed takes is kept."""
+    """Return whether all calibrations of such a testbed of hosts are kept."""
     return all(kept_host(plan, host) for host in plan.hosts) and all(
         kept_route(plan, *pair) for pair in combinations(plan.hosts, 2)
     )
@@ -111,14 +112,14 @@ def has_host_calibrations(plan: TestbedPlan) -> bool:
 
 def _measure_host(testbed: Testbed, host: HostShare) -> HostFigures:
     drives = host == testbed.plan.hosts[0]
-    answer = testbed.call(
+    found = _measured(
+        testbed,
+        f"calibration of {host.name}",
         runner.calibrate_host,
         host.device_names,
         testbed.core_clocks,
         drives,
-        time_limit_s=_LIMIT_S,
     )
-    found = expect(answer, partial(_host_not_calibrated, host.name))
     if found.within is not None:
         _check(found.within, *host.device_names[:2])
     if max(found.reference_p90) < UNSTEADY_P90:
@@ -129,15 +130,9 @@ def _measure_host(testbed: Testbed, host: HostShare) -> HostFigures:
 
 def _measure_route(testbed: Testbed, one: HostShare, other: HostShare) -> RouteFigures:
     drives = one == testbed.plan.hosts[0]
-    answer = testbed.call(
-        runner.calibrate_route,
-        one.device_names,
-        other.device_names,
-        testbed.core_clocks,
-        drives,
-        time_limit_s=_LIMIT_S,
-    )
-    found = expect(answer, partial(_host_not_calibrated, f"{one.name} ↔ {other.name}"))
+    ends = one.device_names, other.device_names
+    what = f"calibration of {one.name} ↔ {other.name}"
+    found = _measured(testbed, what, runner.calibrate_route, *ends, testbed.core_clocks, drives)
     _check(found.way, one.name, other.name)
     with suppress(OSError):
         keep_route(found, testbed.plan, one, other)
@@ -145,7 +140,7 @@ def _measure_route(testbed: Testbed, one: HostShare, other: HostShare) -> RouteF
 
 
 def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: Way) -> bool:
-    """Whether a few copies take about what they took: networks change, and nothing tells of it."""
+    """Return whether a few copies still take about as long: networks change without notice."""
     back_ns = {copy.size_bytes: copy.copy_ns for copy in way.back}
     known = [
         (there.size_bytes, there.copy_ns, back_ns[there.size_bytes])
@@ -154,14 +149,9 @@ def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: Way) -
     ]
     short = [each for each in known if max(each[1:]) <= _PROBED_NS]
     size_bytes, *before_ns = max(short or known[:1])
-    answer = testbed.call(
-        runner.probe_route,
-        one.device_names,
-        other.device_names,
-        size_bytes,
-        time_limit_s=_LIMIT_S,
-    )
-    now_ns = expect(answer, partial(_host_not_calibrated, f"{one.name} ↔ {other.name}"))
+    ends = one.device_names, other.device_names
+    what = f"calibration of {one.name} ↔ {other.name}"
+    now_ns = _measured(testbed, what, runner.probe_route, *ends, size_bytes)
     return all(
         (now <= before * _CHANGED and before <= now * _CHANGED) or abs(now - before) < _NOISE_NS
         for before, now in zip(before_ns, now_ns, strict=True)
@@ -169,16 +159,30 @@ def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: Way) -
 
 
 def _check(way: Way, one: str, other: str) -> None:
-    """Check that links can be fitted: what is kept without would fail every analysis to come."""
+    """Check that links can be fitted; a calibration without would fail every later analysis."""
     for source, target, copies in ((one, other, way.there), (other, one, way.back)):
         fit_link(source, target, [(copy.size_bytes, copy.copy_ns) for copy in copies])
 
 
-def _host_not_calibrated(what: str, failure: CallFailure) -> TestbedError:
-    return TestbedError(f"testbed hosts: calibration of {what} failed: {failure.message}")
+def _measured(
+    testbed: Testbed,
+    what: str,
+    function: Callable[[*_Arguments], _Returned | CallFailure],
+    *args: *_Arguments,
+    time_limit_s: float = _LIMIT_S,
+) -> _Returned:
+    """Return what a function of the runner measures.
+
+    Raises:
+        TestbedError: it failed; ``what`` says what is measured.
+    """
+    answer = testbed.call(function, *args, time_limit_s=time_limit_s)
+    if isinstance(answer, CallFailure):
+        raise TestbedError(f"testbed {testbed.plan.kind}: {what} failed: {answer.message}")
+    return answer
 
 
-# What the ops of several graphs cost, by their families.
+# Cost tables of several graphs, by the family of their placements.
 SplitCosts = dict[str, CostTable]
 # What launches an op is charged at most; what a step takes beyond that makes its ops longer in
 # proportion, as caches do. Judgement: the step of deep_chain, 1,283 ops of next to no work, took
@@ -192,7 +196,7 @@ _LINKS_LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostMeasurement:
-    """What a model's ops cost, and the cluster on which they do."""
+    """The costs of a model's ops, and the cluster that they hold for."""
 
     costs: CostTable
     cluster: ClusterText
@@ -202,7 +206,7 @@ class CostMeasurement:
 def calibration_of(
     testbed: Testbed, watcher: ProgressReporter, *, anew: bool = False
 ) -> Calibration:
-    """Return the calibration of a running testbed: the one kept, else measured and kept.
+    """Return the calibration of a running testbed: the cached one, else a new one, which is cached.
 
     Raises:
         TestbedError: measuring failed.
@@ -215,8 +219,9 @@ def calibration_of(
         return known
     watcher.working("calibrating the testbed", 0, 1)
     limit_s = _CALIBRATION_LIMIT_S + _LINKS_LIMIT_S * math.comb(len(testbed.plan.devices), 2)
-    answer = testbed.call(runner.calibrate, testbed.core_clocks, time_limit_s=limit_s)
-    calibration = expect(answer, partial(_not_calibrated, testbed.plan))
+    calibration = _measured(
+        testbed, "calibration", runner.calibrate, testbed.core_clocks, time_limit_s=limit_s
+    )
     # What no link can be fitted to is not kept: it would fail every analysis from now on.
     calibrated_cluster(testbed.plan.devices, calibration)
     if max(calibration.reference_p90.values()) < UNSTEADY_P90:
@@ -240,10 +245,6 @@ def calibration_path(plan: TestbedPlan, calibration: Calibration) -> Path | None
         return figures_folder() if has_host_calibrations(plan) else None
     name = calibration_fingerprint(plan)
     return calibration_file(name) if stored_calibration(name) == calibration else None
-
-
-def _not_calibrated(plan: TestbedPlan, failure: CallFailure) -> TestbedError:
-    return TestbedError(f"testbed {plan.kind}: calibration failed: {failure.message}")
 
 
 def measure_costs(
@@ -317,7 +318,7 @@ def split_costs(
 
 
 def _with_launches(split: SplitGraph, costs: CostTable, launch_ns: int) -> CostTable:
-    """Return the costs with what it takes on every device to get a collective going."""
+    """Add to the costs the time that each device takes to start a collective."""
     launched = {
         op.name: OpCost(time_ns=costs.costs[op.name].time_ns + launch_ns, basis=CostBasis.MEASURED)
         for op in split.graph.ops
@@ -343,7 +344,7 @@ def _split_costs(
 
 
 def with_launches(costs: CostTable, in_ops_ns: int) -> tuple[CostTable, int]:
-    """Return op times that fill the ops of a step together with launches, and what one takes."""
+    """Scale op times so that ops and launches fill the step; return them and a launch's time."""
     overhead_ns = dispatch_overhead_ns(
         in_ops_ns=in_ops_ns, compute_ns=costs.total_ns, op_count=len(costs.costs)
     )
@@ -352,7 +353,7 @@ def with_launches(costs: CostTable, in_ops_ns: int) -> tuple[CostTable, int]:
 
 
 def _filling(costs: CostTable, in_ops_ns: int, launch_ns: int) -> CostTable:
-    """Return op times that fill a step together with their launches."""
+    """Scale op times so that they fill a step together with their launches."""
     rest_ns = in_ops_ns - launch_ns * len(costs.costs)
     return costs.scaled(rest_ns / costs.total_ns) if rest_ns > 0 and costs.total_ns else costs
 

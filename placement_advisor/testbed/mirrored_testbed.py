@@ -28,7 +28,7 @@ from placement_advisor.testbed.testbed import (
     has_crashed,
     steps_limit_s,
 )
-from placement_advisor.tf.calls import mirrored, runner, worker
+from placement_advisor.tf.calls import mirrored, runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -82,11 +82,6 @@ class MirroredTestbed:
         self._children: tuple[Callee, ...] = ()
         self._failure: CallFailure | None = None
 
-    @property
-    def process_ids(self) -> dict[str, int]:
-        """Process ids by name, of what runs now."""
-        return {child.name: child.pid for child in self._children}
-
     def prepare(
         self, label: str, device_of: Mapping[str, str], program: str
     ) -> Prepared | CallFailure:
@@ -127,14 +122,16 @@ class MirroredTestbed:
     def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
         """Run steps on the shares of a batch and return the time of each, in ns."""
         limit_s = steps_limit_s(self._testbed.plan, steps)
-        return self._first(lambda child: child.start(mirrored.run_steps, batch, steps), limit_s)
+        return self._first(
+            lambda child: child.start(mirrored.run_steps, batch, steps, False), limit_s
+        )
 
     def run_weak_steps(
         self, batch: int, steps: int, *, time_limit_s: float
     ) -> list[int] | CallFailure:
         """Run steps with the whole batch on every device, as weak scaling has it."""
         return self._first(
-            lambda child: child.start(mirrored.run_weak_steps, batch, steps), time_limit_s
+            lambda child: child.start(mirrored.run_steps, batch, steps, True), time_limit_s
         )
 
     def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
@@ -164,14 +161,14 @@ class MirroredTestbed:
         before = site.pings()
         # Each ends before the next begins, so that nothing else goes on when profilers stop.
         stages: tuple[Callable[[Callee], PendingCall[CallFailure | None]], ...] = (
-            lambda child: child.start(worker.start_profiler, folders[child.name]),
+            lambda child: child.start(runner.start_profiler, folders[child.name]),
             lambda child: child.start(mirrored.run_marked_steps, steps),
         )
         for begin in stages:
             failed = self._first(begin, steps_limit_s(self._testbed.plan, steps))
             if failed is not None:
                 return failed
-        written = self._all(lambda child: child.start(worker.stop_profiler))
+        written = self._all(lambda child: child.start(runner.stop_profiler))
         if isinstance(written, CallFailure):
             return written
         if not self._is_of_workers:
@@ -190,7 +187,7 @@ class MirroredTestbed:
         prepared = self._prepare()
         if isinstance(prepared, CallFailure):
             return prepared
-        warm = self._first(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP))
+        warm = self._first(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP, False))
         return warm if isinstance(warm, CallFailure) else None
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from placement_advisor.remote_hosts.tls import ANALYSIS_DAYS, new_secret
 from placement_advisor.testbed.testbed import (
     FIRST_PORT,
     START_LIMIT_S,
+    ProcessLauncher,
     join_network_of,
     join_private_network,
 )
@@ -58,7 +59,7 @@ class _RelayOfHost:
     port: int | None
 
 
-class RemoteLauncher:
+class RemoteLauncher(ProcessLauncher):
     """Hosts that lend their devices. What was fetched from them lies in a folder here."""
 
     def __init__(
@@ -102,7 +103,7 @@ class RemoteLauncher:
     def join(
         self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
     ) -> tuple[str, ...]:
-        """Bring processes into one network; see `Site.join`."""
+        """Bring processes into one network; see `ProcessLauncher.join`."""
         if self._link is HostLink.DIRECT:
             return self._own_ports(workers, not_started)
         self._start_relays(not_started)

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s
@@ -23,7 +23,7 @@ from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.processes.calls import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
 from placement_advisor.profile.worker_steps import ONE_CLOCK
-from placement_advisor.tf.calls import runner, worker
+from placement_advisor.tf.calls import runner
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
@@ -48,16 +48,26 @@ START_LIMIT_S = 60.0
 FIRST_PORT = 20_000
 
 
-class ProcessLauncher(Protocol):
-    """The machines of a testbed's devices."""
+class ProcessLauncher:
+    """Starts the processes of a testbed's devices on the machine of the command.
+
+    Each set of processes has a network of its own, unless ``open_ports`` leaves them in the
+    machine's. `RemoteLauncher` starts processes on other hosts.
+    """
+
+    def __init__(self, scratch: Path, *, open_ports: bool) -> None:
+        """Put what is written into a folder."""
+        self._scratch, self._open_ports = scratch, open_ports
 
     @property
     def lost(self) -> str | None:
         """Why nothing can run here any more, None if it can: a machine is gone for good."""
+        return None
 
     @property
     def relays(self) -> tuple[Callee, ...]:
         """Processes that carry what others send; when one of them dies, so do their networks."""
+        return ()
 
     def hear(self) -> None:
         """Wait until each machine has answered, or is known to be gone."""
@@ -68,6 +78,7 @@ class ProcessLauncher(Protocol):
         Raises:
             TestbedError: that machine is gone.
         """
+        return Child(name)
 
     def join(
         self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
@@ -80,9 +91,14 @@ class ProcessLauncher(Protocol):
         Raises:
             TestbedError: a process fails, or the system lets us make no network.
         """
+        if self._open_ports:
+            return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
+        join_private_network([*workers, *([client] if client else [])], not_started)
+        return tuple(f"127.0.0.1:{FIRST_PORT + i}" for i in range(len(workers)))
 
     def carriers(self, device: int) -> tuple[int, ...]:
         """Return the ids of processes that carry what a device copies, on its own core."""
+        return ()
 
     def send(self, device: int, path: Path) -> str:
         """Bring a file or a folder to the machine of a device; return where it is there.
@@ -90,9 +106,14 @@ class ProcessLauncher(Protocol):
         Raises:
             AdvisorError: it cannot be written there, or that machine is gone.
         """
+        return str(path)
 
     def new_folder(self, device: int, name: str) -> str:
-        """Make a folder on the machine of a device, for what a process there writes."""
+        """Make a folder on the machine of a device, for what a process there writes.
+
+        It is a new one each time: the profile before is the candidate's if this one fails.
+        """
+        return tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
 
     def fetch(self, device: int, path: str) -> Path:
         """Bring a file here that a process wrote into such a folder.
@@ -100,6 +121,7 @@ class ProcessLauncher(Protocol):
         Raises:
             TestbedError: that machine is gone.
         """
+        return Path(path)
 
     def pings(self) -> Pings:
         """Read the clocks of other hosts, before something is profiled there.
@@ -107,6 +129,7 @@ class ProcessLauncher(Protocol):
         Raises:
             TestbedError: a host is gone.
         """
+        return {}
 
     def clocks(self, before: Pings) -> HostClocks:
         """Return whose clocks devices read, and how far these were from this machine's since then.
@@ -114,66 +137,6 @@ class ProcessLauncher(Protocol):
         Raises:
             TestbedError: a host is gone, or its clock was set meanwhile.
         """
-
-
-class LocalLauncher:
-    """The machine of the command, with a network of its own for each set of processes.
-
-    With ``open_ports`` they stay in the machine's.
-    """
-
-    def __init__(self, scratch: Path, *, open_ports: bool) -> None:
-        """Put what is written into a folder."""
-        self._scratch, self._open_ports = scratch, open_ports
-
-    @property
-    def lost(self) -> None:
-        """None: the command is gone when its machine is."""
-        return
-
-    @property
-    def relays(self) -> tuple[Callee, ...]:
-        """Return none: all that is sent stays in the machine."""
-        return ()
-
-    def hear(self) -> None:
-        """Return at once."""
-
-    def fork(self, device: int, name: str) -> Callee:
-        """Return a new process."""
-        return Child(name)
-
-    def join(
-        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
-    ) -> tuple[str, ...]:
-        """Bring processes into one network; see `Site.join`."""
-        if self._open_ports:
-            return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
-        join_private_network([*workers, *([client] if client else [])], not_started)
-        return tuple(f"127.0.0.1:{FIRST_PORT + i}" for i in range(len(workers)))
-
-    def carriers(self, device: int) -> tuple[int, ...]:
-        """Return none: workers send one another all by themselves."""
-        return ()
-
-    def send(self, device: int, path: Path) -> str:
-        """Return where it is already."""
-        return str(path)
-
-    def new_folder(self, device: int, name: str) -> str:
-        """Make a folder: the profile before is the candidate's if this one fails."""
-        return tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
-
-    def fetch(self, device: int, path: str) -> Path:
-        """Return the file, which is here."""
-        return Path(path)
-
-    def pings(self) -> Pings:
-        """Return none: all processes read one clock."""
-        return {}
-
-    def clocks(self, before: Pings) -> HostClocks:
-        """Return that all processes read one clock."""
         return ONE_CLOCK
 
 
@@ -273,12 +236,13 @@ class Testbed:
         ``scratch`` holds profiles.
         """
         self.plan = plan
-        self.site = site or LocalLauncher(scratch, open_ports=plan.open_ports)
+        self.site = site or ProcessLauncher(scratch, open_ports=plan.open_ports)
         self._scratch = scratch
         self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
         self._workers: tuple[Callee, ...] = ()
-        self._core_clocks: dict[str, str] = {}
+        # Tokens of `core_clock` by device, of devices that are processes on a core.
+        self.core_clocks: dict[str, str] = {}
 
     @property
     def up(self) -> bool:
@@ -294,16 +258,6 @@ class Testbed:
     def process_ids(self) -> dict[str, int]:
         """Process ids by name, of what runs now."""
         return {child.name: child.pid for child in self._children()}
-
-    @property
-    def core_clocks(self) -> dict[str, str]:
-        """Tokens of `core_clock` by device, of devices that are processes on a core."""
-        return dict(self._core_clocks)
-
-    @property
-    def worker_ids(self) -> dict[str, int]:
-        """Process ids by device, of devices that are processes."""
-        return {child.name: child.pid for child in self._workers}
 
     def start(self) -> None:
         """Start all processes, unless they run already.
@@ -407,7 +361,7 @@ class Testbed:
         before = self.site.pings()
         for i, child in enumerate(self._workers):
             theirs = self.site.new_folder(i, f"profile-{label}-{child.name}")
-            failed = child.call(worker.start_profiler, theirs, time_limit_s=CALL_LIMIT_S)
+            failed = child.call(runner.start_profiler, theirs, time_limit_s=CALL_LIMIT_S)
             if failed is not None:
                 self.close()
                 return failed
@@ -415,7 +369,7 @@ class Testbed:
         answer = self.call(runner.profile_steps, label, steps, folder, time_limit_s=limit_s)
         written = []
         for child in self._workers:  # Stop them also after a failed step: others will follow.
-            path = child.call(worker.stop_profiler, time_limit_s=CALL_LIMIT_S)
+            path = child.call(runner.stop_profiler, time_limit_s=CALL_LIMIT_S)
             if isinstance(path, CallFailure):
                 self.close()
                 return path
@@ -434,7 +388,7 @@ class Testbed:
         """End all processes."""
         for child in self._children():
             child.close()
-        self._client, self._workers, self._core_clocks = None, (), {}
+        self._client, self._workers, self.core_clocks = None, (), {}
 
     def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
         # Over a slow network a step may take minutes, whatever its ops do.
@@ -472,14 +426,14 @@ class Testbed:
             self._workers = (*self._workers, self.site.fork(i, device.name))
         addresses = self.site.join(self._workers, client, self._not_started)
         serving = [
-            child.start(worker.serve, addresses, i, slot, self.site.carriers(i))
+            child.start(runner.serve, addresses, i, slot, self.site.carriers(i))
             for i, (child, slot) in enumerate(zip(self._workers, self.plan.slots, strict=True))
         ]
         for child, begun, device in zip(self._workers, serving, self.plan.devices, strict=True):
             answer = begun.wait(time_limit_s=START_LIMIT_S)
             token = expect(answer, partial(self._not_started, child))
             if token is not None:
-                self._core_clocks[device.name] = token
+                self.core_clocks[device.name] = token
         return addresses
 
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:

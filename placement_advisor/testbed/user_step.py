@@ -18,7 +18,7 @@ from placement_advisor.cost.batch import Throughput, larger_batch_by
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import available_memory_bytes
-from placement_advisor.tf.calls import as_is, fit_timer
+from placement_advisor.tf.calls import native_step
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | No
 
 def _timed(loader: Child, sizes: tuple[int, ...]) -> dict[int, list[int]]:
     """Return the steps at each of several batches, turn by turn; none if it fails at one."""
-    times = loader.call(as_is.run_at_batches, sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S)
+    times = loader.call(
+        native_step.run_at_batches, sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S
+    )
     if isinstance(times, CallFailure):
         return {}
     return times
@@ -121,5 +123,5 @@ def loop_timing(loader: Child, as_is_ns: Sequence[int]) -> LoopTiming | None:
     """
     if not as_is_ns or median(as_is_ns) > _SLOWEST_FIT_STEP_S * NS_PER_S:
         return None
-    answer = loader.call(fit_timer.time_fit, _FIT_ROUNDS, time_limit_s=_FIT_LIMIT_S)
+    answer = loader.call(native_step.time_fit, _FIT_ROUNDS, time_limit_s=_FIT_LIMIT_S)
     return answer if isinstance(answer, LoopTiming) else None

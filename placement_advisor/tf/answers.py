@@ -1,4 +1,4 @@
-"""What children answer with. Free of TensorFlow: the command's process reads these."""
+"""The values that children answer with. Free of TensorFlow: the command's process reads them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DroppedScope(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What the user's program has and its step, as it is analysed and placed, has not.
+    """Parts of the user's program that the analysed step leaves out.
 
     ``jit_compile``: XLA compiles the step, or functions in it. ``run_eagerly``: it is no graph.
     ``steps_per_call`` is Keras' ``steps_per_execution``. ``method`` is one of a Keras model's that
@@ -91,7 +91,7 @@ class LeftOut:
         return self.jit_compile or AUTO_JIT in self.settings
 
     def told(self) -> tuple[str, ...]:
-        """Return each in words, with the reason or what is done instead."""
+        """Describe each part in words, with the reason or what is done instead."""
         found = []
         if self.jit_compile:
             found.append("jit_compile=True (XLA ignores devices within a step)")
@@ -112,7 +112,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What the command learns about the model; the bundle itself stays on disk.
+    """A traced model, as the command's process knows it; the bundle itself stays on disk.
 
     ``traced_as`` is None for a step that nobody traced. ``members`` names the ops that run within
     each loop or conditional of the graph.
@@ -126,8 +126,8 @@ class Traced:
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
     ``captured`` is the call of a script that ran. ``is_made_up``: it has no batch of its own.
     ``printed`` is the end of what the script printed.
-    ``left_out`` is what the user's program has beside the graph. ``python_call`` is the first op
-    that calls Python, with the user's line, in words; None if there is none.
+    ``left_out`` has the parts of the user's program that the graph has not. ``python_call`` is the
+    first op that calls Python, with the user's line, in words; None if there is none.
     """
 
     graph: OpGraph

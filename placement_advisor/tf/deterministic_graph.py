@@ -1,8 +1,6 @@
 """Changes steps so that their results can be compared, and measures how far two tensors differ.
 
 Draws become constant, small sums are shown, and lookups are rounded alike.
-
-It also measures how far two tensors are apart.
 """
 
 from __future__ import annotations
@@ -63,30 +61,19 @@ def relative_difference(ours: Any, theirs: Any, negligible: float = _NEGLIGIBLE)
 
 
 _UNIFORM, _NORMAL = 0.97, 0.5
+_PLAIN = "gen_random_ops"
+_STATELESS, _STATELESS_V2 = "gen_stateless_random_ops", "gen_stateless_random_ops_v2"
+# Ops that draw: the module and function of TensorFlow's Python that make one, and the constant.
 _DRAWN = {
-    "RandomUniform": _UNIFORM,
-    "StatelessRandomUniform": _UNIFORM,
-    "StatelessRandomUniformV2": _UNIFORM,
-    "RandomStandardNormal": _NORMAL,
-    "TruncatedNormal": _NORMAL,
-    "StatelessRandomNormal": _NORMAL,
-    "StatelessRandomNormalV2": _NORMAL,
-    "StatelessTruncatedNormal": _NORMAL,
-    "StatelessTruncatedNormalV2": _NORMAL,
-}
-
-
-# Where TensorFlow's Python asks for these ops: module and function.
-_DRAWING = {
-    ("gen_random_ops", "random_uniform"): _UNIFORM,
-    ("gen_random_ops", "random_standard_normal"): _NORMAL,
-    ("gen_random_ops", "truncated_normal"): _NORMAL,
-    ("gen_stateless_random_ops", "stateless_random_uniform"): _UNIFORM,
-    ("gen_stateless_random_ops", "stateless_random_normal"): _NORMAL,
-    ("gen_stateless_random_ops", "stateless_truncated_normal"): _NORMAL,
-    ("gen_stateless_random_ops_v2", "stateless_random_uniform_v2"): _UNIFORM,
-    ("gen_stateless_random_ops_v2", "stateless_random_normal_v2"): _NORMAL,
-    ("gen_stateless_random_ops_v2", "stateless_truncated_normal_v2"): _NORMAL,
+    "RandomUniform": (_PLAIN, "random_uniform", _UNIFORM),
+    "RandomStandardNormal": (_PLAIN, "random_standard_normal", _NORMAL),
+    "TruncatedNormal": (_PLAIN, "truncated_normal", _NORMAL),
+    "StatelessRandomUniform": (_STATELESS, "stateless_random_uniform", _UNIFORM),
+    "StatelessRandomUniformV2": (_STATELESS_V2, "stateless_random_uniform_v2", _UNIFORM),
+    "StatelessRandomNormal": (_STATELESS, "stateless_random_normal", _NORMAL),
+    "StatelessRandomNormalV2": (_STATELESS_V2, "stateless_random_normal_v2", _NORMAL),
+    "StatelessTruncatedNormal": (_STATELESS, "stateless_truncated_normal", _NORMAL),
+    "StatelessTruncatedNormalV2": (_STATELESS_V2, "stateless_truncated_normal_v2", _NORMAL),
 }
 
 
@@ -115,8 +102,7 @@ def with_constant_draws(bundle: Bundle) -> Bundle:
     graph_def.CopyFrom(bundle.graph_def)
     for node in list(graph_def.node):
         if node.op in _DRAWN:
-            value = graph_def.node.add()
-            _fill(node, value, "")
+            _fill(node, graph_def.node.add(), "")
     for function in graph_def.library.function:
         for node in list(function.node_def):
             if node.op in _DRAWN:
@@ -136,7 +122,7 @@ def tracing_constant_draws() -> Iterator[None]:
         return draw
 
     with ExitStack() as patches:
-        for (module, function), number in _DRAWING.items():
+        for module, function, number in _DRAWN.values():
             owner = importlib.import_module(f"tensorflow.python.ops.{module}")
             patches.callback(setattr, owner, function, getattr(owner, function))
             setattr(owner, function, drawing(number))
@@ -216,7 +202,7 @@ def shown_name(op: str, place: int) -> str:
 
 
 def _fill(node: Any, value: Any, port: str) -> None:
-    dtype, number = node.attr["dtype"].type, _DRAWN[node.op]
+    dtype, (*_, number) = node.attr["dtype"].type, _DRAWN[node.op]
     shape_type = node.attr["Tshape"] if "Tshape" in node.attr else node.attr["T"]
     index_type = shape_type.type or tf.int32.as_datatype_enum
     value.name, value.op = f"{node.name}/drawn", "Const"

@@ -8,15 +8,22 @@ All of it is kept beside the sentence.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import tensorflow as tf
 
+from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.step_limit import what_waits
 from placement_advisor.processes.calls import CallFailure, FailureCause
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from placement_advisor.graph.op_graph import OpGraph
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _FAILED_NODE = re.compile(r"^Node: '?(.*?)'?\n", re.MULTILINE)
 _FUNCTION_MARK = re.compile(r"\{\{function_node [^}]*\}\}\s*")
@@ -43,6 +50,8 @@ _MEANINGS = {
 
 def run_failure(error: BaseException) -> CallFailure:
     """Return what a report says about an error that a step ended with."""
+    if isinstance(error, AdvisorError):
+        return CallFailure(cause=FailureCause.CRASHED, message=error.message)
     message = _STYLE.sub("", str(getattr(error, "message", None) or error)).strip()
     # Several failed nodes are listed one after the other, then comes what went wrong.
     nodes = list(_FAILED_NODE.finditer(message))
@@ -63,6 +72,27 @@ def run_failure(error: BaseException) -> CallFailure:
     )
 
 
+def returns_failures(
+    *kinds: type[Exception],
+) -> Callable[[Callable[P, T]], Callable[P, T | CallFailure]]:
+    """Have a function return errors of these kinds as a `CallFailure`.
+
+    `Exception` is the kind for what runs the user's code: anything can come out of it.
+    """
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T | CallFailure]:
+        @wraps(function)
+        def called(*args: P.args, **named: P.kwargs) -> T | CallFailure:
+            try:
+                return function(*args, **named)
+            except kinds as error:
+                return run_failure(error)
+
+        return called
+
+    return decorated
+
+
 def step_without_end(
     error: tf.errors.DeadlineExceededError, graph: OpGraph, limit_s: float
 ) -> CallFailure:
@@ -72,6 +102,11 @@ def step_without_end(
         message=f"a step did not end within {limit_s:.0f} s: {what_waits(graph)}",
         in_full=run_failure(error).message,
     )
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, its kind if it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _cause(reason: str) -> str:

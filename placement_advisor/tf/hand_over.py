@@ -22,9 +22,10 @@ import tensorflow as tf
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import PYTHON_CALLS
+from placement_advisor.tf.failures import first_line
 from placement_advisor.tf.trace import bundle
 from placement_advisor.tf.trace.tracer import owned_variables
-from placement_advisor.tf.user_step import live_model_step, live_step
+from placement_advisor.tf.user_step import label_of, live_model_step, live_step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,8 +73,7 @@ def workload():
 
 def name_of(step: Any) -> str:
     """Return what a model or step is called, as a name of Python."""
-    label = str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
-    name = re.sub(r"\W", "_", label)
+    name = re.sub(r"\W", "_", label_of(step))
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"step_{name}"
 
 
@@ -102,8 +102,8 @@ def _hand_over_model(
         return _write_step(live, mode, folder, name)
     _make(folder)
     model.save(folder / _MODEL)
-    _write_batch(live.loaded.batches[0], folder)
-    return _write(folder / f"{name}.py", _KERAS_FILE.format(model=_MODEL, batch=_BATCH))
+    text = _KERAS_FILE.format(model=_MODEL, batch=_BATCH)
+    return _write(folder, name, text, live.loaded.batches[0])
 
 
 def _is_of_keras_alone(model: Any) -> bool:
@@ -147,11 +147,10 @@ def _write_step(live: TracedStep, mode: str | None, folder: Path, name: str) -> 
     try:
         tf.saved_model.save(holder, str(folder / _STEP), signatures=None)
     except Exception as error:  # TensorFlow raises errors of every kind.
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ModelError(
-            f"{loaded.name} cannot travel: TensorFlow does not save it: {reason}", hint=_GIVE_FILE
+            f"{loaded.name} cannot travel: TensorFlow does not save it: {first_line(error)}",
+            hint=_GIVE_FILE,
         ) from None
-    _write_batch(tuple(tf.nest.flatten(loaded.batches[0])), folder)
     text = _STEP_FILE.format(
         step=_STEP,
         batch=_BATCH,
@@ -159,7 +158,7 @@ def _write_step(live: TracedStep, mode: str | None, folder: Path, name: str) -> 
         mode=loaded.mode,
         arguments=", ".join(_argument_names(loaded)),
     )
-    return _write(folder / f"{name}.py", text)
+    return _write(folder, name, text, tuple(tf.nest.flatten(loaded.batches[0])))
 
 
 def _kinds(graph: Any) -> set[str]:
@@ -180,13 +179,10 @@ def _as_function(live: TracedStep) -> Any:
         ),
         loaded.specs,
     )
-    for specs in (open_specs, loaded.specs):
-        try:
-            return _traced(loaded, specs)
-        except Exception:
-            if specs is loaded.specs:
-                raise
-    raise AssertionError("one of the two has returned or raised")
+    try:
+        return _traced(loaded, open_specs)
+    except Exception:  # The step is for this size alone.
+        return _traced(loaded, loaded.specs)
 
 
 def _traced(loaded: LoadedStep, specs: Any) -> Any:
@@ -219,11 +215,10 @@ def _make(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def _write_batch(batch: Any, folder: Path) -> None:
+def _write(folder: Path, name: str, text: str, batch: Any) -> Path:
+    """Write the file to load, and the batch that it reads."""
     arrays = tf.nest.map_structure(bundle.array, batch)
     (folder / _BATCH).write_bytes(pickle.dumps(arrays))
-
-
-def _write(path: Path, text: str) -> Path:
+    path = folder / f"{name}.py"
     path.write_text(text.rstrip() + "\n", encoding="utf-8")
     return path

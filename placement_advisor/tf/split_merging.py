@@ -300,13 +300,10 @@ def batch_axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor
     Raises:
         BatchSplitError: one grows along several axes.
     """
-    sizes = [
-        {(node.name, port): spec for node in step.ops for port, spec in enumerate(node.outputs)}
-        for step in (whole, share)
-    ]
+    specs = whole.specs(), share.specs()
     found = {}
     for tensor in (*plan.merged, *plan.divided):
-        here, there = (known[tensor].shape for known in sizes)
+        here, there = (known[tensor].shape for known in specs)
         if here is None or there is None:
             found[tensor] = 0
             continue
@@ -415,7 +412,7 @@ def _handed_back(plan: SplitPlan, whole: TracedStep) -> list[Tensor]:
     what came of the whole batch; the trace of a share alone makes it from that share.
     """
     graph = whole.graph
-    dtypes = {node.name: [spec.dtype for spec in node.outputs] for node in whole.flat.ops}
+    specs = whole.flat.specs()
     after: set[str] = set()
     found: dict[Tensor, None] = {}
     for op in graph.ops:
@@ -426,7 +423,7 @@ def _handed_back(plan: SplitPlan, whole: TracedStep) -> list[Tensor]:
                 for edge in edges
                 if edge.producer in after
                 and not edge.is_control
-                and dtypes[edge.producer][edge.port] not in _NO_VALUES
+                and specs[edge.producer, edge.port].dtype not in _NO_VALUES
             )
         elif any(edge.producer in plan.replicated or edge.producer in after for edge in edges):
             after.add(op.name)
@@ -450,14 +447,10 @@ def assumed_mergings(
     plan: SplitPlan, whole: TracedStep, axes: Mapping[Tensor, int]
 ) -> tuple[dict[Tensor, Merging], tuple[str, ...]]:
     """Return how tensors are merged in most steps, and ops that compute a replica's own in most."""
-    dtypes = {
-        (node.name, port): tf.as_dtype(spec.dtype)
-        for node in whole.flat.ops
-        for port, spec in enumerate(node.outputs)
-    }
+    specs = whole.flat.specs()
     found, averaged = {}, []
     for tensor in plan.merged:
-        is_float, op = dtypes[tensor].is_floating, whole.graph.op(tensor[0])
+        is_float, op = tf.as_dtype(specs[tensor].dtype).is_floating, whole.graph.op(tensor[0])
         if tensor in axes:
             is_weighted = op.role is Role.BACKWARD and is_float
             merge = Merge.WEIGHTED_CONCAT if is_weighted else Merge.CONCAT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -44,11 +45,12 @@ from placement_advisor.tf.trace.loops import Loop
 from placement_advisor.tf.trace.tracer import trace_step, traced_step
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
     from placement_advisor.candidates.batch_split.split_graph import Added
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_work.signature import TensorSpec
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.trace.bundle import Bundle, State
     from placement_advisor.tf.trace.flat_step import FlatStep
@@ -74,26 +76,15 @@ def split_graph_def(
         suffix_functions(part, f"_{wiring.prefix}_{replica}")
         written.node.extend(_moved(part, _Names(share, wiring, replica), ops))
         written.library.MergeFrom(part.library)
-    types = {node.name: [spec.dtype for spec in node.outputs] for node in whole.ops}
+    specs = whole.specs()
     for added in wiring.added():
         if added.name in ops:
-            _append(written, added, types, len(shares))
+            _append(written, added, specs, len(shares))
     return written
 
 
 def _moved(trace: Any, names: _Names, ops: Container[str]) -> Iterator[Any]:
     return (names.moved(node) for node in trace.node if names.split_op(node.name) in ops)
-
-
-def split_loops(whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring) -> dict[str, Loop]:
-    """Return what the loops of the split step stand for."""
-    found = {}
-    for replica, step in ((None, whole), *enumerate(shares)):
-        names = _Names(step, wiring, replica)
-        for name, loop in step.loops.items():
-            if (replica is None) != wiring.plan.is_copied(name):
-                found[wiring.copy(name, replica)] = names.loop(loop)
-    return found
 
 
 class _Names:
@@ -168,10 +159,10 @@ class _Names:
         return [_input_reference(moved)]
 
 
-def _append(written: Any, added: Added, types: Mapping[str, Sequence[str]], replicas: int) -> None:
+def _append(written: Any, added: Added, specs: Mapping[Tensor, TensorSpec], replicas: int) -> None:
     node = written.node.add(name=added.name, op=added.kind)
     node.input.extend(map(_input_reference, added.inputs))
-    dtype = tf.int32 if added.like is None else tf.as_dtype(types[added.like[0]][added.like[1]])
+    dtype = tf.int32 if added.like is None else tf.as_dtype(specs[added.like].dtype)
     if added.kind == "Const":
         node.attr["dtype"].type = dtype.as_datatype_enum
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(added.value, dtype=dtype))
@@ -229,10 +220,8 @@ class SplitStep:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The tensors that the step returns."""
-        return tuple(
-            _reference(self.wiring.tensor(tensor_of(name), None))
-            for name in self.whole.flat.outputs
-        )
+        tensors = (self.wiring.tensor(each, None) for each in _ends(self.whole)[0])
+        return tuple(f"{name}:{port}" for name, port in tensors)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -244,7 +233,13 @@ class SplitStep:
     @property
     def loops(self) -> dict[str, Loop]:
         """What loops of the op graph stand for."""
-        return split_loops(self.whole.flat, [share.flat for share in self.shares], self.wiring)
+        found = {}
+        for replica, trace in ((None, self.whole), *enumerate(self.shares)):
+            names = _Names(trace.flat, self.wiring, replica)
+            for name, loop in trace.flat.loops.items():
+                if (replica is None) != self.wiring.plan.is_copied(name):
+                    found[self.wiring.copy(name, replica)] = names.loop(loop)
+        return found
 
     @property
     def state(self) -> State:
@@ -291,25 +286,17 @@ class SplitStep:
 
     def _split(self) -> Split:
         plan, graph = self.wiring.plan, self.whole.graph
-        outputs = [tensor_of(name) for name in self.whole.flat.outputs]
-        sizes = [
-            {
-                (node.name, port): spec.shape
-                for node in trace.flat.ops
-                for port, spec in enumerate(node.outputs)
-            }
-            for trace in (self.whole, self.shares[0])
-        ]
+        of_share = self.shares[0].flat.specs()
         return Split(
             samples=self.wiring.shares,
             finished=tuple(
                 (node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
-                for tensor in finished(graph, plan, outputs)
+                for tensor in finished(graph, plan, _ends(self.whole)[0])
             ),
             growing=frozenset(
                 node_tensor(tensor, self.whole.flat)
-                for tensor, shape in sizes[0].items()
-                if shape != sizes[1][tensor]
+                for tensor, spec in self.whole.flat.specs().items()
+                if spec.shape != of_share[tensor].shape
             ),
             draws=self.draws,
             takes_statistics=len(self._drawn()) < len(self.own),
@@ -357,17 +344,6 @@ def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
     return _traced(whole, whole.loaded.part(start, stop))
 
 
-def trace_batch_repeated(whole: TracedStep, times: int) -> OpGraph:
-    """Trace a step on its batch several times over; the graph differs from its own in sizes alone.
-
-    Raises:
-        BatchSplitError: it takes no such batch, or the graph differs in more.
-    """
-    graph = _traced(whole, whole.loaded.repeated(times)).graph
-    check_alike(graph, whole.graph)
-    return graph
-
-
 def _traced(whole: TracedStep, loaded: LoadedStep) -> TracedStep:
     try:
         return trace_step(whole.path, loaded, like=whole)
@@ -403,23 +379,6 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
         whole=whole,
         shares=tuple(parts),
         own=own,
-    )
-
-
-def split_traces(whole: TracedStep, shares: Sequence[int]) -> SplitTraces:
-    """Trace a step at each share of its batch, for whoever puts split steps together; none runs.
-
-    Raises:
-        BatchSplitError: the batch cannot be split, or not so.
-    """
-    wiring, parts, _ = _wired(whole, shares, run=False)
-    outputs, targets = _ends(whole)
-    return SplitTraces(
-        whole=whole.graph,
-        shares={size: part.graph for size, part in zip(shares, parts, strict=True)},
-        wiring=wiring,
-        outputs=tuple(outputs),
-        targets=tuple(targets),
     )
 
 
@@ -471,78 +430,90 @@ def _ends(whole: TracedStep) -> tuple[list[Tensor], Sequence[str]]:
     return [tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
 
 
-def _reference(tensor: Tensor) -> str:
-    return f"{tensor[0]}:{tensor[1]}"
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit | BatchSplitError:
+def _answered(split: Callable[P, R]) -> Callable[P, R | BatchSplitError]:
+    """Return the function with an error of the user's as its answer: it says why it cannot be."""
+
+    @wraps(split)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> R | BatchSplitError:
+        try:
+            return split(*args, **kwargs)
+        except BatchSplitError as error:
+            return error
+        except AdvisorError as error:
+            return BatchSplitError(error.message)
+
+    return answer
+
+
+@_answered
+def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit:
     """Split the batch of the traced workload of this process, or say why that cannot be done.
 
     Bundles of the split step and of each share go into ``folder``, as `SPLIT` and `share_folder`.
     Without one no step runs.
     """
-    try:
-        step = split_step(traced_step(), samples, run=folder is not None)
-        if folder is not None:
-            _save(step.bundle(), Path(folder) / SPLIT)
-            for share in step.shares:
-                bundle = share.flat.bundle(share.batches())
-                _save(bundle, Path(folder) / share_folder(share.loaded.batch_size or 0))
-    except BatchSplitError as error:
-        return error
-    except AdvisorError as error:
-        return BatchSplitError(error.message)
+    step = split_step(traced_step(), samples, run=folder is not None)
+    if folder is not None:
+        _save(step.bundle(), Path(folder) / SPLIT)
     return TracedSplit(
         graphs=step.graphs,
         weak=step.weak,
         samples=samples,
-        shares={
-            share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())
-            for share in step.shares
-        },
+        shares={share.loaded.batch_size or 0: _share(share, folder) for share in step.shares},
         own=step.own,
         draws=step.draws,
         statistics=step.statistics,
     )
 
 
-def trace_split(samples: tuple[int, ...]) -> SplitTraces | BatchSplitError:
+@_answered
+def trace_split(samples: tuple[int, ...]) -> SplitTraces:
     """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
-    try:
-        return split_traces(traced_step(), samples)
-    except BatchSplitError as error:
-        return error
-    except AdvisorError as error:
-        return BatchSplitError(error.message)
+    whole = traced_step()
+    wiring, parts, _ = _wired(whole, samples, run=False)
+    outputs, targets = _ends(whole)
+    return SplitTraces(
+        whole=whole.graph,
+        shares={size: part.graph for size, part in zip(samples, parts, strict=True)},
+        wiring=wiring,
+        outputs=tuple(outputs),
+        targets=tuple(targets),
+    )
 
 
-def trace_repeated(times: int) -> OpGraph | BatchSplitError:
-    """Trace the workload of this process on its batch several times over, or say why it cannot."""
-    try:
-        return trace_batch_repeated(traced_step(), times)
-    except BatchSplitError as error:
-        return error
-    except AdvisorError as error:
-        return BatchSplitError(error.message)
+@_answered
+def trace_repeated(times: int) -> OpGraph:
+    """Trace the workload of this process on its batch several times over, or say why it cannot.
+
+    The graph differs from that of the batch in sizes alone.
+    """
+    whole = traced_step()
+    graph = _traced(whole, whole.loaded.repeated(times)).graph
+    check_alike(graph, whole.graph)
+    return graph
 
 
-def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare] | BatchSplitError:
+@_answered
+def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare]:
     """Trace the workload of this process at several batch sizes, or say why that cannot be done.
 
     A bundle of each goes into ``folder``, as `share_folder`.
     """
     whole = traced_step()
-    found = {}
-    try:
-        for size in sizes:
-            share = whole if size == whole.loaded.batch_size else trace_share(whole, 0, size)
-            _save(share.flat.bundle(share.batches()), Path(folder) / share_folder(size))
-            found[size] = TracedShare(graph=share.graph, members=share.members())
-    except BatchSplitError as error:
-        return error
-    except AdvisorError as error:
-        return BatchSplitError(error.message)
-    return found
+    known = {whole.loaded.batch_size: whole}
+    return {size: _share(known.get(size) or trace_share(whole, 0, size), folder) for size in sizes}
+
+
+def _share(trace: TracedStep, folder: str | None) -> TracedShare:
+    """Return a share as the command sees it; its bundle goes into the folder, if there is one."""
+    if folder is not None:
+        bundle = trace.flat.bundle(trace.batches())
+        _save(bundle, Path(folder) / share_folder(trace.loaded.batch_size or 0))
+    return TracedShare(graph=trace.graph, members=trace.members())
 
 
 def _save(bundle: Bundle, folder: Path) -> None:

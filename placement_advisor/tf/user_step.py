@@ -124,7 +124,7 @@ class _Moving:
 
 
 class MovedState:
-    """The state of a step, whose variables are where they were, or where a placement has them."""
+    """The variables and tables of a step, moved to the devices of a placement and back."""
 
     def __init__(
         self, state: State, device_of: Mapping[str, str], owners: Mapping[int, Any]
@@ -437,9 +437,14 @@ def check_is_step(step: Any) -> None:
         )
 
 
+def label_of(step: Any) -> str:
+    """Return what a model or step calls itself, its type's name if it has none."""
+    return str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
+
+
 def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
     """Return the step as the analysis would load it."""
-    label = str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
+    label = label_of(step)
     if isinstance(step, Workload):
         if inputs:
             raise ModelError("a Workload has its inputs", hint="give it alone")

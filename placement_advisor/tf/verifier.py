@@ -42,17 +42,14 @@ from placement_advisor.tf.trace.roles import op_of, tensor_name, updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from placement_advisor.tf.placed_step import PlacedStep
-    from placement_advisor.tf.trace.bundle import Bundle
-    from placement_advisor.tf.trace.roles import Update
-
-    Place = Callable[[Bundle, Mapping[str, str]], PlacedStep]
-    from collections.abc import Mapping
     from pathlib import Path
 
     from placement_advisor.measurement.verification import Rounding
+    from placement_advisor.tf.placed_step import PlacedStep
     from placement_advisor.tf.trace.bundle import Bundle, Split
+    from placement_advisor.tf.trace.roles import Update
+
+    Place = Callable[[Bundle, Mapping[str, str]], PlacedStep]
 
 
 # What cancels is a few ops away from the update: behind an optimizer's arithmetic, and clipping
@@ -353,7 +350,7 @@ class _Comparable:
 
 
 # What a step computes, and what rounding does to it.
-_Reference = tuple["StepResults", tuple["Rounding", ...]]
+_Reference = tuple[StepResults, tuple["Rounding", ...]]
 
 
 class Verifier:
@@ -405,11 +402,10 @@ class Verifier:
         steps: int,
     ) -> Verification:
         """Compare what a candidate computes from the values of its bundle."""
-        split = bundle.split
-        how = _comparable(split)
-        if how is None or (how.constant_draws and goes_on_drawing(bundle)):
+        how = _comparable(bundle.split, bundle)
+        if how is None:
             return _unverified(bundle, steps)
-        self._split = split
+        self._split = bundle.split
         try:
             return self._verified(program, bundle, device_of, ours, how, steps)
         except _CANNOT_HOLD:
@@ -443,11 +439,10 @@ class Verifier:
         They began from values rounded by a seed, None for those that there are. Of several results
         the one that is farthest off counts.
         """
-        return self._from(seed)._compared(ours, split, steps)
-
-    def _compared(self, ours: Sequence[StepResults], split: Split, steps: int) -> Verification:
-        how = _comparable(split)
-        if how is None or (how.constant_draws and goes_on_drawing(self._bundle)):
+        if seed is not None:
+            return self._from(seed).compare(ours, split, steps, None)
+        how = _comparable(split, self._bundle)
+        if how is None:
             return _unverified(self._bundle, steps)
         self._split = split
         reference, _ = self._reference(how, steps)
@@ -582,10 +577,12 @@ class Verifier:
             step.close()
 
 
-def _comparable(split: Split | None) -> _Comparable | None:
+def _comparable(split: Split | None, bundle: Bundle) -> _Comparable | None:
     """Return how a step is made comparable with the unsplit one, None if that is not known."""
     if split is None:
         return _Comparable()
+    if split.draws and goes_on_drawing(bundle):
+        return None
     if not split.takes_statistics:
         return _Comparable(constant_draws=split.draws)
     is_even = len(set(split.samples)) == 1

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_splits import simulated
 from split_steps import split_training, split_updates, training, two_updates
 
-from placement_advisor.analysis.scaled_steps import FoldedSteps, simulated, simulator_of
+from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
@@ -86,7 +87,7 @@ def on_eight(family, traces, memory_bytes=None):
     folded = FoldedSteps(cluster)
     step = folded.simulated(family, traces.folded(), cluster, rings)
     proposed = DataParallelSteps(traces).propose(family, cluster.devices, ALL_DEVICES)
-    simulator = simulator_of(proposed, cluster, rings, 1.0)
+    simulator = simulator_of(proposed, cluster, rings)
     peaks = simulator.schedule(proposed.placement).peak_memory
     smaller = step.sized(split_updates().of_share(8).folded())
     return step, [peaks[device.name].size_bytes for device in devices], smaller

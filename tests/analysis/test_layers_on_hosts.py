@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from simulated_splits import simulated
 from split_steps import split_towers, two_towers
 
-from placement_advisor.analysis.scaled_steps import FoldedSteps, simulated, simulator_of
+from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of
 from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_graph import unsplit
@@ -94,7 +95,7 @@ def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
     traces = unsplit(graph, 4)
     itself = {name: name for name in host.place_names()}
     proposed = DataParallelSteps(traces).laid_out(placement, [itself], ALL_DEVICES)
-    simulator = simulator_of(proposed, host, rings, 1.0)
+    simulator = simulator_of(proposed, host, rings)
     peaks = simulator.schedule(proposed.placement).peak_memory
     most = max(peaks[name].size_bytes for name in host.device_names())
 

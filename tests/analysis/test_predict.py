@@ -9,7 +9,6 @@ from foreseen import DOUBT, EFFORT, forecast
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.predictions import _corrections, bound_of, break_even_of
-from placement_advisor.cost.table import CostSource
 from placement_advisor.measurement.measurement import (
     CandidateFailure,
     Comparison,
@@ -31,11 +30,7 @@ def candidate(
         name=name,
         family=family or name,
         rationale="",
-        placement=None,
-        predicted=None,
-        measured=None,
         comparison=comparison or None,
-        failure=None,
         predicted_ratio=PredictedRatio(ratio=predicted, low=predicted, high=predicted, doubt=DOUBT),
     )
 
@@ -75,7 +70,7 @@ def test_a_proof_says_how_far_it_goes_if_costs_are_wrong() -> None:
     firm = bound_of(forecast(op_ns=6, doubt=CostUncertainty(copies=1.1, launches=1, ops=1)))
     assert firm.proves_single
     assert firm.proves_single_if_wrong
-    assert firm.source is CostSource.ASSUMED
+    assert firm.costs_from == "assumed"
     wrong = bound_of(forecast(op_ns=6, doubt=CostUncertainty(copies=2, launches=1, ops=1)))
     assert wrong.proves_single
     assert not wrong.proves_single_if_wrong

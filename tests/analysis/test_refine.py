@@ -68,12 +68,12 @@ def test_a_split_that_was_not_run_runs_if_it_is_expected_to_be_faster_than_all_t
     found = refine(before, ran({SPLIT: 1.1}), EFFORT)
     assert found is not None
     assert found.placement == half()
-    after = found.forecast.predicted["towers"]
+    after = found.predictions.predicted["towers"]
     assert after.after_runs is not None
     assert after.after_runs.runs == 1
     # What was predicted before any run stays.
     assert replace(after, after_runs=None) == before.predicted["towers"]
-    assert found.forecast.predicted.keys() == before.predicted.keys()
+    assert found.predictions.predicted.keys() == before.predicted.keys()
 
 
 @pytest.mark.parametrize("is_searched", [True, False])
@@ -94,11 +94,11 @@ def test_what_a_search_finds_joins_under_a_name_of_its_own() -> None:
     assert found is not None
     assert (found.placement.label, found.placement.family) == ("searched-2", "searched")
     assert set(found.placement.device_of.values()) == {"a", "b"}
-    prediction = found.forecast.predicted["searched-2"]
+    prediction = found.predictions.predicted["searched-2"]
     assert prediction.ratio is not None
     assert prediction.after_runs is not None
-    assert found.forecast.proposals.placements["searched-2"] == found.placement
-    again = refine(found.forecast, ran({"pipeline": 0.95, "searched-2": 0.99}), EFFORT)
+    assert found.predictions.proposals.placements["searched-2"] == found.placement
+    again = refine(found.predictions, ran({"pipeline": 0.95, "searched-2": 0.99}), EFFORT)
     assert again is None or again.placement.label == "searched-3"
 
 
@@ -113,7 +113,7 @@ def test_a_split_that_fails_neither_teaches_nor_has_to_be_beaten() -> None:
     before = known(LONG_NS, half(), is_searched=False)
     found = refine(before, ran({SPLIT: 1.1}, failed={"searched": 0.01}), EFFORT)
     assert found is not None
-    assert found.forecast.predicted["towers"].after_runs == (
+    assert found.predictions.predicted["towers"].after_runs == (
         corrected_predictions(before, ran({SPLIT: 1.1})).predicted["towers"].after_runs
     )
 

@@ -11,7 +11,7 @@ import pytest
 from sample_analysis import OPTIONS
 
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import ReferenceTimings, RunResults, run
+from placement_advisor.analysis.runs import CandidateRuns, ReferenceTimings, RunResults
 from placement_advisor.analysis.step_costs import TestbedSession
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure, FailureCause
@@ -109,15 +109,8 @@ def ran(
         time_apart=lambda placements, budget_s: tuple(placements),
         profile_all=lambda: None,
     )
-    subject = SimpleNamespace(
-        options=SimpleNamespace(
-            steps=STEPS,
-            rounds=ROUNDS,
-            source=SimpleNamespace(time_limit_s=1.0),
-        ),
-        traced=SimpleNamespace(batch_size=8),
-    )
-    apparatus: Any = TestbedSession(
+    options = replace(OPTIONS, steps=STEPS, rounds=ROUNDS)
+    session: Any = TestbedSession(
         testbed=SimpleNamespace(  # type: ignore[arg-type]
             close=lambda: None, plan=SimpleNamespace(runs_as_is=runs_as_is)
         ),
@@ -126,18 +119,10 @@ def ran(
         loader=loader,  # type: ignore[arg-type]
         bundles=Path(),
     )
-    course = AnalysisProgress(onlooker or SilentListener(), replace(OPTIONS, rounds=ROUNDS))
-    found = run(
-        subject,
-        (),
-        brief,
-        apparatus,
-        course,
-        show,
-        joining,
-        advise,
-        beside=beside or ReferenceTimings(),
-    )  # type: ignore[arg-type]
+    progress = AnalysisProgress(onlooker or SilentListener(), options)
+    steering: Any = SimpleNamespace(show=show, refine=joining, advise=advise)
+    runs = CandidateRuns(options, session, progress, steering, beside or ReferenceTimings())
+    found = runs.run((), brief, None)
     assert loader.is_closed
     return found, loader
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_splits import simulated
 from split_steps import split_training, split_updates
 
-from placement_advisor.analysis.scaled_steps import simulated, slowest_of
+from placement_advisor.analysis.scaled_steps import slowest_of
 from placement_advisor.candidates.batch_split.data_parallel import (
     FAMILIES,
     ONE_BY_ONE,

@@ -28,11 +28,11 @@ from machine_facts import machine_facts
 from op_formulas import has_formula
 from worker_profiles import Executed, Profiled, profiled
 
-from placement_advisor.cost.roofline import roofline_costs
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Device
+from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.processes.children import preload
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ def _fit(
         if not parts[name] or parts[name][0].role is Role.INPUT:
             continue  # An input is the benchmark's doing, not the model's.
         alone = OpGraph([part._replace(role=Role.FORWARD) for part in parts[name]], ())
-        once_ns = sum(cost.time_ns for cost in roofline_costs(alone, device).costs.values())
+        costs = roofline_by_place(alone, Cluster(devices=(device,), links=()))[device.name]
+        once_ns = sum(cost.time_ns for cost in costs.costs.values())
         ops[name] = Op(name=name, kind=_label(parts[name]))
         measured[name] = OpCost(time_ns=op.time_ns, basis=CostBasis.MEASURED)
         predicted[name] = OpCost(

@@ -33,7 +33,8 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.analysis.scaled_steps import simulated
+from simulated_splits import simulated
+
 from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,
     DataParallel,

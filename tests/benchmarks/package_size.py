@@ -1,10 +1,11 @@
 """How much code the package is, and how dense.
 
-Prints modules, code lines (a line counts if it holds a token that is neither comment nor docstring,
-be it an attribute's), the largest module and function, tokens per code line, docstrings per public
-name, lines of JSON schemas, code lines of what reads foreign JSON, and the longest chain of
-imports. Takes the folder that holds the package, else this checkout; ``--under report check``
-leaves out what lies in no such folder of the package, and the chain.
+A line counts as code if it holds a token that is neither comment nor docstring, be it an
+attribute's. Takes the folder that holds the package, else this checkout; ``--under report check``
+leaves out what lies in no such folder of the package, and how modules hang together.
+
+``--limits FILE`` compares the figures with those of a TOML file and fails if one is larger there:
+a ratchet, which `make lint` turns. ``--times FILE`` takes the times of tests from pytest's XML.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import ast
 import io
 import sys
 import tokenize
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from xml.etree import ElementTree
 
 import grimp
 import networkx as nx
@@ -29,16 +32,12 @@ PACKAGE = "placement_advisor"
 READERS = (
     "analysis/recording.py",
     "check/project_files.py",
-    "check/project_files.py",
     "files/",
     "graph/graph_file.py",
-    "graph/graph_file.py",
-    "graph/placement.py",
     "graph/identities.py",
-    "graph/graph_file.py",
+    "graph/placement.py",
     "machine/calibration.py",
     "machine/cluster_file.py",
-    "machine/calibration.py",
     "machine/gpu_facts.py",
     "machine/host_figures.py",
 )
@@ -95,18 +94,25 @@ def public(tree: ast.Module) -> list[Documented]:
     return found
 
 
-def longest_chain(folder: Path) -> list[str]:
-    """Return the modules of the longest chain of imports that run when a module is loaded."""
+def import_graph(folder: Path) -> nx.DiGraph[str]:
+    """Return which module of the package imports which, by what runs when a module is loaded."""
     sys.path.insert(0, str(folder))
     imports = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
-    graph: nx.DiGraph[str] = nx.DiGraph(
+    return nx.DiGraph(
         (module, used)
         for module in imports.modules
         for used in imports.find_modules_directly_imported_by(module)
         if used != PACKAGE and module != PACKAGE
     )
-    chain: list[str] = nx.dag_longest_path(graph)
-    return chain
+
+
+def with_one_importer(folder: Path) -> int:
+    """Return how many modules exactly one other module imports, be it for types alone."""
+    sys.path.insert(0, str(folder))
+    imports = grimp.build_graph(PACKAGE, cache_dir=None)
+    return sum(
+        len(imports.find_modules_that_directly_import(module)) == 1 for module in imports.modules
+    )
 
 
 def files(folders: Iterable[Path], pattern: str) -> list[Path]:
@@ -114,13 +120,27 @@ def files(folders: Iterable[Path], pattern: str) -> list[Path]:
     return sorted({path for folder in folders for path in folder.rglob(pattern)})
 
 
-def main(folder: Path, under: Sequence[str]) -> None:
-    """Print the figures of the package in a folder, or of some folders of that package."""
+def import_lines(tree: ast.Module) -> int:
+    """Return the lines of all imports, those within functions and for types included."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in found)
+
+
+def test_minutes(times: Path) -> float:
+    """Return how long the tests ran, by pytest's XML."""
+    return (
+        sum(float(suite.get("time", 0)) for suite in ElementTree.parse(times).iter("testsuite"))
+        / 60
+    )
+
+
+def figures(folder: Path, under: Sequence[str]) -> dict[str, float]:
+    """Print the figures of the package, or of some folders of it; return those that have limits."""
     package = folder / PACKAGE
     parts = [package / name for name in under] or [package]
     modules: dict[str, int] = {}
     functions: dict[str, int] = {}
-    tokens, names, documented = 0, 0, 0
+    tokens, names, documented, imports = 0, 0, 0, 0
     for path in files(parts, "*.py"):
         source = path.read_text()
         tree = ast.parse(source)
@@ -129,6 +149,7 @@ def main(folder: Path, under: Sequence[str]) -> None:
         where = path.relative_to(package).as_posix()
         modules[where] = len(lines)
         tokens += len(code)
+        imports += import_lines(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 extent = range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -141,25 +162,59 @@ def main(folder: Path, under: Sequence[str]) -> None:
     readers = [lines for where, lines in modules.items() if where.startswith(READERS)]
     largest_module = max(modules, key=modules.__getitem__)
     largest_function = max(functions, key=functions.__getitem__)
+    found: dict[str, float] = {
+        "modules": len(modules),
+        "code_lines": total,
+        "import_percent": round(100 * imports / total, 1),
+        "tokens_per_code_line": round(tokens / total, 2),
+        "modules_over_500_lines": sum(lines > 500 for lines in modules.values()),
+    }
     print(f"modules                    {len(modules):,}")
     print(f"code lines                 {total:,}")
+    print(f"imports                    {imports:,} lines, {100 * imports / total:.1f} %")
     print(f"tokens per code line       {tokens / total:.2f}")
     print(f"functions                  {len(functions):,}")
+    print(f"modules over 500 lines     {found['modules_over_500_lines']}")
     print(f"largest module             {modules[largest_module]} lines, {largest_module}")
     print(f"largest function           {functions[largest_function]} lines, {largest_function}")
     print(f"docstrings per public name {documented / names:.3f} ({documented:,} of {names:,})")
     print(f"lines of JSON schemas      {schema_lines:,}")
     print(f"readers of foreign JSON    {sum(readers):,} lines in {len(readers)} modules")
     if not under:
-        chain = longest_chain(folder)
+        found["modules_with_one_importer"] = with_one_importer(folder)
+        found["test_lines"] = sum(
+            len(path.read_text().splitlines()) for path in files([folder / "tests"], "*.py")
+        )
+        chain: list[str] = nx.dag_longest_path(import_graph(folder))
+        found["longest_chain"] = len(chain)
+        print(f"modules with one importer  {found['modules_with_one_importer']:,}")
+        print(f"lines of tests             {found['test_lines']:,}")
         print(f"longest chain of imports   {len(chain)} modules: {' > '.join(chain)}")
+    return found
+
+
+def above(found: dict[str, float], limits: Path) -> list[str]:
+    """Return what exceeds a limit, in words."""
+    allowed = tomllib.loads(limits.read_text())
+    return [
+        f"{name} is {value:,}, and at most {allowed[name]:,} in {limits}"
+        for name, value in found.items()
+        if name in allowed and value > allowed[name]
+    ]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parents[2])
     parser.add_argument("--under", nargs="+", default=[], metavar="NAME", help="count these alone")
+    parser.add_argument("--limits", type=Path, metavar="FILE", help="fail above its figures")
+    parser.add_argument("--times", type=Path, metavar="FILE", help="XML with the times of tests")
     asked = parser.parse_args()
     if lacking := [name for name in asked.under if not (asked.folder / PACKAGE / name).is_dir()]:
         parser.error(f"{PACKAGE} has no folder {', '.join(lacking)}")
-    main(asked.folder, asked.under)
+    found = figures(asked.folder, asked.under)
+    if asked.times:
+        found["test_minutes"] = round(test_minutes(asked.times), 1)
+        print(f"minutes of tests           {found['test_minutes']}")
+    if asked.limits and (exceeded := above(found, asked.limits)):
+        sys.exit("\n".join(exceeded))

@@ -25,16 +25,22 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import mean, median, quantiles
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from machine_facts import machine_facts
 from random_models import random_model
 
 from placement_advisor import defaults
-from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import predict, propose_all
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import candidates_to_run, refine, run
+from placement_advisor.analysis.runs import (
+    CandidateRuns,
+    ReferenceTimings,
+    candidates_to_run,
+    refine,
+)
 from placement_advisor.analysis.step_costs import (
     costs_from_measured,
     make_testbed_session,
@@ -154,7 +160,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
             refined = refine(forecast, results, options.effort)
             if refined is None:
                 return None
-            forecast = refined.forecast
+            forecast = refined.predictions
             return refined.placement
 
         def show(doing: str, results: RunResults) -> None:
@@ -163,16 +169,9 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
                 raise _NotProfiledError
 
         with suppress(_NotProfiledError):
-            run(
-                subject,
-                candidates_to_run(forecast, options),
-                None,
-                apparatus,
-                course,
-                show,
-                look,
-                lambda _: [],
-            )
+            steering: Any = SimpleNamespace(show=show, refine=look, advise=lambda _: [])
+            runs = CandidateRuns(options, apparatus, course, steering, ReferenceTimings())
+            runs.run(candidates_to_run(forecast, options), None, None)
 
 
 def usual_options(path: Path, mode: str) -> AnalyzeOptions:
@@ -186,19 +185,7 @@ def usual_options(path: Path, mode: str) -> AnalyzeOptions:
             outputs=None,
             time_limit_s=defaults.TIME_LIMIT_S,
         ),
-        devices=defaults.DEVICES,
-        hardware=None,
-        costs=None,
         testbed=TestbedKind.WORKERS,
-        candidates=None,
-        ratios=None,
-        effort=effort_of(None, 0, quick=False),
-        steps=defaults.STEPS,
-        rounds=None,
-        refine=defaults.REFINE,
-        run=True,
-        quick=False,
-        open_ports=False,
         output=path.parent / "out",
     )
 

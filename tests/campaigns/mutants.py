@@ -74,14 +74,8 @@ class Subject:
 PROOF = Subject(
     areas=(
         Area(
-            modules=("solvers/bounds/*.py",),
-            tests=(
-                "tests/solvers/bounds/test_bound.py",
-                "tests/solvers/bounds/test_checked.py",
-                "tests/solvers/bounds/test_doubted.py",
-                "tests/solvers/bounds/test_work_weights.py",
-                "tests/solvers/bounds/test_brute_force.py",
-            ),
+            modules=("solvers/lower_bounds.py",),
+            tests=("tests/solvers/test_lower_bounds.py",),
         ),
     ),
     count=200,

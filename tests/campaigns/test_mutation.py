@@ -80,7 +80,7 @@ def test_a_slip_of_this_kind_is_made(source: str, change: str) -> None:
 
 
 def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
-    names = [mutant.name for mutant in mutants("solvers/bound_check.py")]
+    names = [mutant.name for mutant in mutants("solvers/lower_bounds.py")]
 
     assert len(set(names)) == len(names)
     assert [m.name for m in mutants_of("m.py", f"\n\n{SOURCE}")] == [

@@ -1,10 +1,9 @@
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from step_graphs import Call, cluster_of, deepconn, models, training_step
+from step_graphs import Call, deepconn, models, training_step
 
-from placement_advisor.candidates.by_layer import layer_graph, place_by_layer
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.graph.layer_view import layer_view, membership
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -144,24 +143,6 @@ def test_a_gather_of_unknown_size_stays():
     assert gather(table_bytes=1_000_000, rows_bytes=None) == "d1"
 
 
-def test_the_layer_graph_of_a_chain_by_hand():
-    graph, costs = training_step(
-        [
-            Call(name="a", feeds=("in:x",), out_bytes=40, variables=(("w", 8),), cost_ns=11),
-            Call(name="b", feeds=("a",), out_bytes=20, cost_ns=7),
-        ]
-    )
-    cluster = cluster_of("d0")
-    view = layer_graph(graph, costs.everywhere(cluster), cluster)
-    assert view.layers == ("a", "b")
-    assert view.edges == {("a", "b"): 40}
-    assert view.output_bytes == {"a": 40, "b": 0}
-    assert view.busy_ns == {"d0": {"a": 11, "b": 7}}
-    assert view.update_ns == {"d0": {"a": 0, "b": 0}}
-    assert view.computing == {"a", "b"}
-    assert view.membership.readers == {"w": ("a",), "metric": ("b",)}
-
-
 def test_sharing_a_variable_a_table_or_an_input_makes_no_layer_depend_on_another():
     graph, _ = training_step(
         [
@@ -228,15 +209,6 @@ def test_deepconn_crosses_few_tensors_when_split_by_hand():
     }  # fmt: skip
 
 
-def test_an_op_without_a_known_cost_adds_nothing_to_its_layer():
-    graph, _ = training_step([Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",))])
-    costs = CostTable(costs={"a/op": OpCost(time_ns=5, basis=CostBasis.MEASURED)})
-    cluster = cluster_of("d0")
-    view = layer_graph(graph, costs.everywhere(cluster), cluster)
-    assert view.busy_ns == {"d0": {"a": 5, "b": 0}}
-    assert view.computing == {"a"}
-
-
 def test_a_constant_or_a_variable_read_early_does_not_bring_a_layers_turn_forward():
     ops = [
         Op(name="shape", kind="Const", role=Role.CONSTANT),
@@ -248,9 +220,7 @@ def test_a_constant_or_a_variable_read_early_does_not_bring_a_layers_turn_forwar
         Op(name="mul", kind="MatMul", layer="dense"),
         Op(name="div", kind="RealDiv", layer="loss"),
     ]
-    pairs = [
-        *("shape cast", "w read", "x conv", "conv mul", "read mul", "mul div", "cast div"),
-    ]
+    pairs = [*("shape cast", "w read", "x conv", "conv mul", "read mul", "mul div", "cast div")]
     edges = [
         Edge(producer=p.split()[0], consumer=p.split()[1], port=0, size_bytes=4) for p in pairs
     ]

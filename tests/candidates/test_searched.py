@@ -32,8 +32,7 @@ def three_ops(edges: int) -> PlacedStep:
     names = ["one", "two", "three"]
     return PlacedStep(
         graph=OpGraph(
-            [op(name, 8) for name in names],
-            [edge(names[i], names[i + 1], 8) for i in range(edges)],
+            [op(name, 8) for name in names], [edge(names[i], names[i + 1], 8) for i in range(edges)]
         ),
         placement=place(dict.fromkeys(names, "a")),
         costs=price(dict.fromkeys(names, 100)),

@@ -6,7 +6,7 @@ import pytest
 
 from placement_advisor.check.causes import Scopes, move_texts, read_scopes
 from placement_advisor.check.code_lines import CodeLines, from_stacks
-from placement_advisor.check.problems import CodePlace
+from placement_advisor.check.problems import Place
 from placement_advisor.check.record import Move, Part
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -68,7 +68,7 @@ def test_layers_that_moved_have_the_line_that_tells_them_from_those_that_stayed(
     stacks = {"a": (2, 7), "b": (2, 7), "c": (2, 8), "stayed": (2, 6)}
     lines = from_stacks(
         {
-            (layer, Part.FORWARD): [tuple(CodePlace("m.py", line) for line in stack)]
+            (layer, Part.FORWARD): [tuple(Place("m.py", line) for line in stack)]
             for layer, stack in stacks.items()
         }
     )

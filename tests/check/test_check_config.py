@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
-from placement_advisor.check.problems import CodePlace
+from placement_advisor.check.problems import Place
 from placement_advisor.check.project_files import ModelConfig, find_config, read_config
 from placement_advisor.errors import AdvisorError
 
@@ -65,7 +65,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert config.root == tmp_path
     assert config.lock_file == tmp_path / "placements.lock.json"
     assert config.hardware == "2xV100-NVLink"
-    assert config.place == CodePlace("pyproject.toml", 5)
+    assert config.place == Place("pyproject.toml", 5)
     assert config.models == (
         ModelConfig(
             path="models/ranker.py:train_step",
@@ -77,14 +77,14 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
             max_transfer_bytes=40_000_000,
             max_peak_bytes=14 * 1024**3,
             max_step_regression=0.075,
-            place=CodePlace("pyproject.toml", 7),
+            place=Place("pyproject.toml", 7),
         ),
-        ModelConfig(path="models/words.py", place=CodePlace("pyproject.toml", 18)),
+        ModelConfig(path="models/words.py", place=Place("pyproject.toml", 18)),
     )
 
 
 def test_what_is_not_said_is_as_written_without_budgets() -> None:
-    model = ModelConfig(path="m.py", place=CodePlace("pyproject.toml", 1))
+    model = ModelConfig(path="m.py", place=Place("pyproject.toml", 1))
     assert (model.placement, model.batch_size, model.mode, model.graph) == (
         "as-written", None, None, None,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from placement_advisor.candidates import references
 from placement_advisor.check.code_lines import CodeLines, code_lines, from_stacks, with_placement
-from placement_advisor.check.problems import CodePlace
+from placement_advisor.check.problems import Place
 from placement_advisor.check.record import Cut, Part
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op import Edge, Op, Role
@@ -20,8 +20,8 @@ from placement_advisor.tf.answers import SourceLine
 FORWARD, BACKWARD = Part.FORWARD, Part.BACKWARD
 
 
-def at(*lines: int) -> tuple[CodePlace, ...]:
-    return tuple(CodePlace("m.py", line) for line in lines)
+def at(*lines: int) -> tuple[Place, ...]:
+    return tuple(Place("m.py", line) for line in lines)
 
 
 # A helper at line 22 is called for each tower: at 55, 58 and 59, all from 70.
@@ -38,32 +38,32 @@ TOWERS = from_stacks(
 
 
 def test_the_line_of_a_layer_is_where_its_own_code_calls_the_helper() -> None:
-    assert TOWERS.of_parts([("user", FORWARD)]) == CodePlace("m.py", 55)
-    assert TOWERS.of_parts([("context", FORWARD)]) == CodePlace("m.py", 59)
+    assert TOWERS.of_parts([("user", FORWARD)]) == Place("m.py", 55)
+    assert TOWERS.of_parts([("context", FORWARD)]) == Place("m.py", 59)
 
 
 def test_of_several_layers_it_is_the_first_line_that_they_share_with_no_other() -> None:
     towers = [("context", FORWARD), ("item", FORWARD), ("video", FORWARD)]
-    assert TOWERS.of_parts(towers) == CodePlace("m.py", 58)
-    assert TOWERS.of_parts([("video", FORWARD)], {"item"}) == CodePlace("m.py", 58)
+    assert TOWERS.of_parts(towers) == Place("m.py", 58)
+    assert TOWERS.of_parts([("video", FORWARD)], {"item"}) == Place("m.py", 58)
 
 
 def test_a_line_that_few_share_is_better_than_one_that_many_do() -> None:
     shared = from_stacks(
         {(name, FORWARD): [at(5, line, 9)] for name, line in (("a", 7), ("b", 7), ("c", 8))}
     )
-    assert shared.of_parts([("a", FORWARD)]) == CodePlace("m.py", 7)
+    assert shared.of_parts([("a", FORWARD)]) == Place("m.py", 7)
 
 
 def test_a_line_that_all_share_stands_for_them_where_none_tells_them_apart() -> None:
-    assert TOWERS.of_parts([("item", BACKWARD)]) == CodePlace("m.py", 71)
+    assert TOWERS.of_parts([("item", BACKWARD)]) == Place("m.py", 71)
 
 
 def test_of_the_whole_step_it_is_not_the_call_of_the_step() -> None:
     everything = [(name, FORWARD) for name in ("user", "item", "video", "context")]
-    assert TOWERS.of_parts(everything) == CodePlace("m.py", 55)
+    assert TOWERS.of_parts(everything) == Place("m.py", 55)
     alone = from_stacks({("net", FORWARD): [at(3, 70)]})
-    assert alone.of_parts([("net", FORWARD)]) == CodePlace("m.py", 3)
+    assert alone.of_parts([("net", FORWARD)]) == Place("m.py", 3)
 
 
 def test_what_nobody_wrote_has_no_line() -> None:
@@ -103,9 +103,9 @@ def lines() -> CodeLines:
 def test_files_are_called_as_in_the_project_and_a_variable_is_where_it_was_created(
     lines: CodeLines,
 ) -> None:
-    assert lines.of_op["x"] == CodePlace("models/m.py", 1)
+    assert lines.of_op["x"] == Place("models/m.py", 1)
     (created,) = lines.stacks["dense", Part.VARIABLES]
-    assert created == (CodePlace("lib.py", 7), CodePlace("models/m.py", 8))
+    assert created == (Place("lib.py", 7), Place("models/m.py", 8))
 
 
 def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines: CodeLines) -> None:
@@ -117,8 +117,8 @@ def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines: CodeLines
     found = with_placement(lines, GRAPH, moved, simulator.schedule(placed))
 
     crossing = Cut(tensor="x:1", source="GPU:0", target="GPU:1", size_bytes=8)
-    assert found.of_cuts([crossing]) == CodePlace("models/m.py", 3)
-    assert found.on_host == {("far", "AsString"): CodePlace("models/m.py", 4)}
+    assert found.of_cuts([crossing]) == Place("models/m.py", 3)
+    assert found.on_host == {("far", "AsString"): Place("models/m.py", 4)}
 
 
 def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients() -> None:
@@ -127,10 +127,10 @@ def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients() -> No
         for name, size in (("gradient:0", 900), ("x:0", 8))
     )
     readers = (
-        {("x:0", "GPU:1"): CodePlace("m.py", 3)},
-        {("gradient:0", "GPU:1"): CodePlace("m.py", 9)},
+        {("x:0", "GPU:1"): Place("m.py", 3)},
+        {("gradient:0", "GPU:1"): Place("m.py", 9)},
     )
     lines = CodeLines(readers=readers)
-    assert lines.of_cuts([large, small]) == CodePlace("m.py", 3)
-    assert lines.of_cuts([large]) == CodePlace("m.py", 9)
+    assert lines.of_cuts([large, small]) == Place("m.py", 3)
+    assert lines.of_cuts([large]) == Place("m.py", 9)
     assert lines.of_cuts([]) is None

@@ -182,9 +182,9 @@ def test_layers_that_take_longer_begin_with_the_one_that_grew_most() -> None:
         }
     )
     assert difference(before, after, ALIKE).growths == (
-        Growth(layer="d", before_us=0, after_us=40),
-        Growth(layer="b", before_us=100, after_us=130),
-        Growth(layer="a", before_us=100, after_us=90),
+        Growth(layer="d", before_ns=0, after_ns=40_000),
+        Growth(layer="b", before_ns=100_000, after_ns=130_000),
+        Growth(layer="a", before_ns=100_000, after_ns=90_000),
     )
 
 

@@ -96,11 +96,6 @@ def test_no_file_has_no_records(tmp_path: Path) -> None:
     assert read_lock(tmp_path / "placements.lock.json") == {}
 
 
-def test_no_models_are_written_and_read(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text(lock_text({}))
-    assert read_lock(tmp_path / "lock") == {}
-
-
 def test_a_layer_moved_is_a_line_of_a_diff() -> None:
     moved = record(layers={"lower": layer("11", ONE), "upper": layer("22", TWO, backward=ONE)})
     before, after = (lock_text({"m": each}).splitlines() for each in (record(), moved))
@@ -177,11 +172,6 @@ def test_what_hands_have_edited_is_named_with_its_place(
     assert "delete it and run `advisor check --update`" in error.hint
 
 
-@pytest.mark.parametrize("content", ["[]", "3", "null", '"models"'])
-def test_other_json_is_no_lock_file(refused: Callable[..., AdvisorError], content: str) -> None:
-    assert "is not an object" in refused(content).message
-
-
 def test_fields_beside_the_models_are_refused(refused: Callable[..., AdvisorError]) -> None:
     text = TEXT.replace('"schema_version"', '"note": 1,\n  "schema_version"')
     assert "note: unknown key; there are schema_version, models" in refused(text).message
@@ -219,22 +209,6 @@ def test_markers_within_names_are_no_conflict(tmp_path: Path) -> None:
     found = {"m": replace(record(), placement="\n<<<<<<< a\n=======\n")}
     (tmp_path / "lock").write_text(lock_text(found))
     assert read_lock(tmp_path / "lock") == found
-
-
-def test_bytes_that_are_no_text_are_refused(refused: Callable[..., AdvisorError]) -> None:
-    message = refused(b'{"\xff": 1}').message
-    assert message == "not valid JSON: invalid unicode code point at line 1 column 3"
-
-
-def test_half_a_character_in_a_name_is_refused(refused: Callable[..., AdvisorError]) -> None:
-    message = refused(TEXT.replace("2xT4", "\\ud800")).message
-    assert message.startswith("not valid JSON: unexpected end of hex escape at line 13")
-
-
-def test_a_folder_is_no_lock_file(tmp_path: Path) -> None:
-    (tmp_path / "placements.lock.json").mkdir()
-    with pytest.raises(AdvisorError, match=r"placements\.lock\.json: cannot be read: not a file"):
-        read_lock(tmp_path / "placements.lock.json")
 
 
 def test_a_file_cut_off_anywhere_is_refused(refused: Callable[..., AdvisorError]) -> None:

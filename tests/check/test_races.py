@@ -15,7 +15,7 @@ from placement_advisor.check.check_measured import (
     slowdown_test,
     with_measured,
 )
-from placement_advisor.check.problems import CodePlace, ModelResult, Problem, ProblemCode, Status
+from placement_advisor.check.problems import ModelResult, Place, Problem, ProblemCode, Status
 from placement_advisor.measurement.measurement import Interval
 
 STEP_NS = 20_000_000
@@ -23,7 +23,7 @@ TOLERANCE = 0.05
 PASSED = ModelResult(
     model="ranker.py",
     placement="as-written",
-    place=CodePlace("pyproject.toml", 3),
+    place=Place("pyproject.toml", 3),
     status=Status.PASSED,
 )
 

@@ -475,7 +475,9 @@ def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predi
         found = replace(towers, label="searched-2", family="searched")
         ratio = believed.ratio(found)
         with_it = refining.with_candidate(forecast, found)
-        return Refined(placement=found, forecast=refining.with_ratio(with_it, "searched-2", ratio))
+        return Refined(
+            placement=found, predictions=refining.with_ratio(with_it, "searched-2", ratio)
+        )
 
     monkeypatch.setattr(analyze_stages, "refine", join)
     folder = tmp_path / "out"

@@ -163,7 +163,7 @@ def watched() -> Iterator[set[tuple[int, int]]]:
     run_steps = MirroredTestbed.run_steps
 
     def look_and_run(self: MirroredTestbed, *args: Any) -> Any:
-        seen.add(listening(self.process_ids.values()))
+        seen.add(listening([child.pid for child in self._children]))
         return run_steps(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -341,7 +341,7 @@ def test_a_process_that_dies_costs_the_candidate_alone(
     def break_and_run(self: MirroredTestbed, *args: Any) -> Any:
         turns.append(1)
         if len(turns) == 3:
-            os.kill(self.process_ids[sorted(self.process_ids)[1]], signal.SIGKILL)
+            os.kill(self._children[1].pid, signal.SIGKILL)
         return run_steps(self, *args)
 
     monkeypatch.setattr(MirroredTestbed, "run_steps", break_and_run)

@@ -66,7 +66,7 @@ def test_where_nothing_can_be_timed_that_is_said(
 ) -> None:
     ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "none", "-q")
     assert ran.code == 2
-    assert "nothing to time" in ran.err
+    assert "nothing can run here" in ran.err
 
 
 def test_a_model_without_a_batch_is_refused(advisor: Callable[..., Ran], tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def refused(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--testbed", "none"), "nothing to calibrate: --testbed none"),
+        (("--testbed", "none"), "nothing can run here: --testbed none"),
         (("--devices", "3"), "3 devices need 3 cores"),
         (("--testbed", "gpus"), "2 devices asked for, 0 GPUs found"),
         (("-o", "two.json"), "-o two.json: not the name of a cluster file"),

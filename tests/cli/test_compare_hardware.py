@@ -88,11 +88,19 @@ def test_of_one_device_alone_it_says_what_fits(
     [
         (("2xV100", "--price", "1", "--price", "2"), "--price: 2 prices for 1 machine\n"),
         (("2xNothing",), "unknown device"),
+        (("one.toml",), "one.toml: device 'GPU:0' has no peak_flops_per_s"),
     ],
 )
 def test_what_says_nothing_is_refused_before_the_model_is_loaded(
-    advisor: Callable[..., Ran], model: str, given: tuple[str, ...], said: str
+    advisor: Callable[..., Ran],
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[str, ...],
+    said: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.toml").write_text('[[devices]]\nname = "GPU:0"\nkind = "GPU"\n')
     ran = advisor("compare-hardware", model, *given, "-q")
     assert ran.code == 2
     assert said in ran.err
@@ -183,16 +191,6 @@ def test_what_joins_the_uplinks_of_a_level_slows_those_who_share_it(
     moved_bytes = 2 * 3 * 4 * (64 * 512 + 512 + 512 * 8 + 8)
     assert narrow[16] - roomy[16] == moved_bytes / 6 - moved_bytes / 12 - 2 * 10_000
     assert alone == {2: roomy[2]}
-
-
-def test_a_device_without_figures_is_refused(
-    advisor: Callable[..., Ran], model: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "one.toml"
-    path.write_text('[[devices]]\nname = "GPU:0"\nkind = "GPU"\n')
-    ran = advisor("compare-hardware", model, str(path), "-q")
-    assert ran.code == 2
-    assert "one.toml: device 'GPU:0' has no peak_flops_per_s" in ran.err
 
 
 # Four matrices of 16 MB: far more to exchange than to compute with.

@@ -15,7 +15,7 @@ from placement_advisor.analysis.findings.rules import RULES
 from placement_advisor.check.problems import EXPLANATIONS, ProblemCode, Status
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.findings.evidence import Rule
+    from placement_advisor.analysis.findings.rules import Rule
 
 ROOT = Path(__file__).parents[2]
 

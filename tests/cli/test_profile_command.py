@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -183,56 +184,45 @@ def test_a_graph_file_says_whose_tensors_they_are(
     assert advisor("profile", str(path), "--graph", "no.json", "-q").code == 2
 
 
-def test_what_nvprof_printed_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> None:
-    summary = tmp_path / "nvprof.txt"
-    summary.write_text(
-        "==7== Profiling result:\n"
-        "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name\n"
-        " GPU activities:   79.92%  40.000s      1000  40.000ms  1.0000ms  50.000ms  gemm\n"
-        "                   20.08%  10.050s     78292  128.36us  4.3190us  893.33us  "
-        "[CUDA memcpy PtoP]\n"
-    )
-    ran = advisor("profile", str(summary), "-q")
+NVPROF_SUMMARY = """\
+==7== Profiling result:
+            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+ GPU activities:   79.92%  40.000s      1000  40.000ms  1.0000ms  50.000ms  gemm
+                   20.08%  10.050s     78292  128.36us  4.3190us  893.33us  [CUDA memcpy PtoP]
+"""
+NVPROF_TRACE = """\
+==7== NVPROF is profiling process 7
+==7== Profiling result:
+"Start","Duration","Size","Throughput","Device","Src Dev","Dst Dev","Name"
+ms,us,MB,GB/s,,,,
+1.0,100.0,1.0,10.0,"Tesla V100 (0)","Tesla V100 (0)","Tesla V100 (1)","[CUDA memcpy PtoP]"
+2.0,300.0,,,"Tesla V100 (1)",,,"volta_sgemm"
+"""
+KINETO = (
+    '{"traceEvents": [{"ph": "X", "name": "gemm", "cat": "kernel", "ts": 1, "dur": 5, '
+    '"args": {"device": 0}}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "row"),
+    [
+        (NVPROF_SUMMARY, "nvprof summary", ["all", "GPUs", "40.0", "s", "10.1", "s", "?"]),
+        (NVPROF_TRACE, "nvprof GPU trace", None),
+        (KINETO, "PyTorch trace (Kineto)", None),
+    ],
+)
+def test_what_other_profilers_write_is_read(
+    advisor: Callable[..., Ran], tmp_path: Path, content: str, form: str, row: list[str] | None
+) -> None:
+    path = tmp_path / "profile"
+    path.write_text(content)
+    ran = advisor("profile", str(path), "-q")
     assert ran.code == 0, ran.err
-    words = [line.split() for line in ran.out.splitlines()]
-    assert ["all", "GPUs", "40.0", "s", "10.1", "s", "?"] in words
-    assert "what hides behind what is not known" in ran.out
-    content = json.loads(advisor("profile", str(summary), "-q", "--json").out)
-    jsonschema.Draft202012Validator(load_schema("profile")).validate(content)
-
-
-def test_a_chrome_trace_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
-    event = {"ph": "X", "name": "gemm", "cat": "kernel", "ts": 1, "dur": 5, "args": {"device": 0}}
-    trace.write_text(json.dumps({"traceEvents": [event]}))
-    ran = advisor("profile", str(trace), "-q")
-    assert ran.code == 0, ran.err
-    told = "PyTorch trace (Kineto); 1 of 1 devices did something; 5.00 µs in all"
-    assert ran.out.splitlines()[0] == f"{trace}: {told}; the profile shows no steps"
-    assert json.loads(advisor("profile", str(trace), "-q", "--json").out)["format"] == (
-        "PyTorch trace (Kineto)"
-    )
-
-
-def test_a_gpu_trace_of_nvprof_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text(
-        "==7== NVPROF is profiling process 7\n"
-        "==7== Profiling result:\n"
-        '"Start","Duration","Size","Throughput","Device","Src Dev","Dst Dev","Name"\n'
-        "ms,us,MB,GB/s,,,,\n"
-        '1.0,100.0,1.0,10.0,"Tesla V100 (0)","Tesla V100 (0)","Tesla V100 (1)",'
-        '"[CUDA memcpy PtoP]"\n'
-        '2.0,300.0,,,"Tesla V100 (1)",,,"volta_sgemm"\n'
-    )
-    ran = advisor("profile", str(trace), "-q")
-    assert ran.code == 0, ran.err
-    assert ran.out.startswith(f"{trace}: nvprof GPU trace; 2 of 2 devices did something; 1.30 ms")
-    (row,) = (line for line in ran.out.splitlines() if "GPU:0 → GPU:1" in line)
-    assert "1.00 MB" in row
-    assert row.endswith("10.0 GB/s")
-    content = json.loads(advisor("profile", str(trace), "-q", "--json").out)
-    jsonschema.Draft202012Validator(load_schema("profile")).validate(content)
+    assert row is None or row in [line.split() for line in ran.out.splitlines()]
+    found = json.loads(advisor("profile", str(path), "-q", "--json").out)
+    jsonschema.Draft202012Validator(load_schema("profile")).validate(found)
+    assert found["format"] == form
 
 
 def test_half_a_character_in_a_name_is_written_as_a_question_mark(
@@ -296,11 +286,9 @@ def test_the_real_trace_computes_on_two_of_eight_gpus(advisor: Callable[..., Ran
 
 
 def test_no_tensorflow_is_imported() -> None:
-    import subprocess
-
     code = (
-        "import sys; from placement_advisor.cli.app import app; "
-        "import placement_advisor.profile.read_profile; print('tensorflow' in sys.modules)"
+        "import sys, placement_advisor.cli.app, placement_advisor.profile.read_profile; "
+        "print('tensorflow' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

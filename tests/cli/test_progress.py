@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.progress import TimeAhead
-from placement_advisor.cli import console as progress_module
 from placement_advisor.cli.console import progress
-from placement_advisor.report import progress as report_progress
+from placement_advisor.report import progress as progress_module
 
 if TYPE_CHECKING:
     import pytest
@@ -87,8 +86,7 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
     now = [0.0]
-    for module in (progress_module, report_progress):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with progress(quiet=False) as watcher:
         watcher.expect(TimeAhead(stage_s=50, later_s=30))
         watcher.working("searching placements", 0, 1)
@@ -101,7 +99,7 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
 
 
 def line_of(watcher: object) -> str:
-    assert isinstance(watcher, progress_module._Live)
+    assert isinstance(watcher, progress_module.LiveLine)
     return watcher.__rich__().plain
 
 

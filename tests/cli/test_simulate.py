@@ -90,21 +90,13 @@ def test_a_step_is_simulated_without_tensorflow(here: Path) -> None:
 def test_the_devices_of_the_placement_are_taken_in_order_and_that_is_said(
     advisor: Callable[..., Ran], here: Path
 ) -> None:
-    content = simulated(advisor, "--hardware", "2xV100-NVLink")
+    content = simulated(advisor, "--hardware", "3xV100-NVLink")
     assert content["renamed_devices"] == {"worker:0": "GPU:0", "worker:1": "GPU:1"}
-    assert [device["name"] for device in content["devices"]] == ["GPU:0", "GPU:1", "CPU:0"]
-    assert content["devices"][1]["compute_ns"] > 0
-    ran = advisor("simulate", *WORDS, "--hardware", "2xV100-NVLink")
+    computes = {device["name"]: device["compute_ns"] > 0 for device in content["devices"]}
+    # More devices than the placement has stay idle.
+    assert computes == {"GPU:0": True, "GPU:1": True, "GPU:2": False, "CPU:0": False}
+    ran = advisor("simulate", *WORDS, "--hardware", "3xV100-NVLink")
     assert "its devices are taken in order: worker:0 as GPU:0, worker:1 as GPU:1\n" in ran.out
-
-
-def test_more_devices_than_the_placement_has_stay_idle(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
-    content = simulated(advisor, "--hardware", "4xV100-NVLink")
-    assert [device["compute_ns"] > 0 for device in content["devices"]] == [
-        True, True, False, False, False,
-    ]  # fmt: skip
 
 
 def test_known_names_are_not_taken_in_order(advisor: Callable[..., Ran], here: Path) -> None:
@@ -154,36 +146,6 @@ bandwidth_bytes_per_s = 1e9
     assert content["step_ns"] == (1_000 + 8) + 10**8 + (1_000 + 8) + 10**6
 
 
-@pytest.mark.parametrize("hardware", ["mine.toml", "2x(2x(V100)-Ethernet100)-Ethernet10"])
-def test_levels_are_refused_where_every_device_is_simulated(
-    advisor: Callable[..., Ran], here: Path, hardware: str
-) -> None:
-    (here / "mine.toml").write_text(
-        """
-[[devices]]
-name = "GPU:0"
-preset = "V100"
-
-[[levels]]
-units = 2
-preset = "Ethernet100"
-"""
-    )
-    ran = advisor("simulate", *WORDS, "--hardware", hardware)
-    assert ran.code == 2
-    assert "levels of hosts are for `advisor compare-hardware`; here every device is" in ran.err
-
-
-def test_equal_runs_give_equal_text_and_equal_traces(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
-    told = []
-    for name in ("first.json", "second.json"):
-        ran = advisor("simulate", *WORDS, "--trace", name)
-        told.append((ran, (here / name).read_bytes()))
-    assert told[0] == told[1]
-
-
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -199,6 +161,7 @@ def test_equal_runs_give_equal_text_and_equal_traces(
             (*WORDS, "--hardware", "V100"),
             "towers.json: written for 2 devices, there are 1: GPU:0\nadvisor: hint: name hardware",
         ),
+        (("other.gz", "--placement", "towers.json"), "towers.json: written for another graph than"),
         ((*WORDS, "--hardware", "none.toml"), "error: none.toml: cannot be read"),
         ((*WORDS, "--hardware", "bare.toml"), "bare.toml: device 'a' has no peak_flops_per_s"),
         ((*WORDS, "--trace", "nowhere/t.json"), "nowhere/t.json: cannot be written"),
@@ -211,6 +174,7 @@ def test_equal_runs_give_equal_text_and_equal_traces(
 def test_what_a_user_can_get_wrong_is_named(
     words: tuple[str, ...], problem: str, advisor: Callable[..., Ran], here: Path
 ) -> None:
+    model("in1 -> a").save(here / "other.gz")
     (here / "bare.toml").write_text('[[devices]]\nname = "a"\nkind = "CPU"\n')
     before = sorted(here.iterdir())
     ran = advisor("simulate", *words)
@@ -218,10 +182,3 @@ def test_what_a_user_can_get_wrong_is_named(
     assert problem in ran.err
     assert "Traceback" not in ran.err
     assert sorted(here.iterdir()) == before
-
-
-def test_a_placement_for_another_graph_is_refused(advisor: Callable[..., Ran], here: Path) -> None:
-    model("in1 -> a").save(here / "other.gz")
-    ran = advisor("simulate", "other.gz", "--placement", "towers.json")
-    assert ran.code == 2
-    assert "towers.json: written for another graph than this one: " in ran.err

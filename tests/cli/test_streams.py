@@ -13,7 +13,7 @@ from command_runs import _ROOT, LAUNCH
 from layer_models import model
 
 from placement_advisor.cli.app import READER_GONE
-from placement_advisor.cli.console import harmless
+from placement_advisor.report.progress import harmless
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,8 @@ from placement_advisor.cost.roofline import (
     SCALAR_SHARE,
     STAND_IN_CPU,
     roofline_by_place,
-    roofline_costs,
 )
-from placement_advisor.cost.table import CostBasis, OpCost
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import Inside, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
@@ -32,6 +31,10 @@ DEVICE = Device(
     memory_bandwidth_bytes_per_s=1e9,
     launch_overhead_ns=77,
 )
+
+
+def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
+    return roofline_by_place(graph, Cluster(devices=(device,), links=()))[device.name]
 
 
 def cost_of(op: Op, device: Device = DEVICE) -> OpCost:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from placement_advisor.graph.digraph import (
     find_cycle,
     immediate_dominators,
+    maximum_flows,
     strong_components,
     topological_order,
 )
@@ -89,3 +90,30 @@ def test_many_ops_after_one_another_that_lead_to_a_cycle_do_not_take_long() -> N
     count = 50_000
     chain = [(i, i - 1) for i in range(2, count)]
     assert find_cycle(count, *ends([*chain, (1, 0), (0, 1)])) == [0, 1]
+
+
+ARCS = [(0, 1, 4), (0, 2, 3), (1, 3, 2), (2, 3, 5), (1, 2, 1)]
+
+
+def test_flows_are_those_of_networkx_from_each_source() -> None:
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from(ARCS, weight="capacity")
+    expected = [nx.maximum_flow_value(graph, source, 3) for source in (0, 1, 2)]
+    assert maximum_flows(ARCS, [0, 1, 2], 3) == expected == [6, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{(0, 1): 5, (1, 3): 3}, {(1, 2): 1}], ids=["more than an arc lets through", "lost"]
+)
+def test_what_is_no_flow_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[tuple[int, int], int]
+) -> None:
+    def mistaken(*_: object, residual: nx.DiGraph) -> nx.DiGraph:
+        nx.set_edge_attributes(residual, 0, "flow")
+        for (source, target), amount in wrong.items():
+            residual[source][target]["flow"] = amount
+        return residual
+
+    monkeypatch.setattr("networkx.algorithms.flow.dinitz", mistaken)
+    with pytest.raises(AssertionError, match="no flow"):
+        maximum_flows(ARCS, [0], 3)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import graphs, large
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 # Of the processor's time: a file takes milliseconds.
 LIMIT_S = 5.0
-MANY = cases(3_500)
 
 TOKENS = (
     *(b"NaN", b"Infinity", b"-1", b"1e999", b"0.5", b"9" * 5_000, b"[" * 20_000, b'{"":' * 20_000),
@@ -158,59 +156,16 @@ def _spots(value: Any) -> Any:
             yield from _spots(value[key])
 
 
-def check_packed(path: Path, original: bytes, damage: Callable[[bytes], bytes]) -> None:
+@given(damage=byte_damage())
+def test_damaged_files_and_texts_are_refused_in_one_line_or_a_sound_graph(
+    path: Path, original: bytes, damage: Callable[[bytes], bytes]
+) -> None:
     check(path, damage(original))
-
-
-def check_text(path: Path, original: bytes, damage: Callable[[bytes], bytes]) -> None:
     check(path, gzip.compress(damage(gzip.decompress(original)), 1))
-
-
-def check_document(path: Path, document: Any) -> None:
-    check(path, gzip.compress(json.dumps(document).encode(), 1))
-
-
-@given(damage=byte_damage())
-def test_a_damaged_archive_is_refused_in_one_line(
-    path: Path, original: bytes, damage: Callable[[bytes], bytes]
-) -> None:
-    check_packed(path, original, damage)
-
-
-@given(damage=byte_damage())
-def test_damaged_json_is_refused_in_one_line_or_a_sound_graph(
-    path: Path, original: bytes, damage: Callable[[bytes], bytes]
-) -> None:
-    check_text(path, original, damage)
 
 
 @given(document=changed_documents())
 def test_a_changed_document_is_refused_in_one_line_or_a_sound_graph(
     path: Path, document: Any
 ) -> None:
-    check_document(path, document)
-
-
-@pytest.mark.campaign
-@MANY
-@given(damage=byte_damage())
-def test_thousands_of_damaged_archives(
-    path: Path, original: bytes, damage: Callable[[bytes], bytes]
-) -> None:
-    check_packed(path, original, damage)
-
-
-@pytest.mark.campaign
-@MANY
-@given(damage=byte_damage())
-def test_thousands_of_damaged_texts(
-    path: Path, original: bytes, damage: Callable[[bytes], bytes]
-) -> None:
-    check_text(path, original, damage)
-
-
-@pytest.mark.campaign
-@MANY
-@given(document=changed_documents())
-def test_thousands_of_changed_documents(path: Path, document: Any) -> None:
-    check_document(path, document)
+    check(path, gzip.compress(json.dumps(document).encode(), 1))

@@ -103,11 +103,6 @@ def calibrations(draw: st.DrawFn) -> Calibration:
     )
 
 
-def test_what_is_saved_is_loaded() -> None:
-    CALIBRATION.save("f", testbed="workers")
-    assert stored_calibration("f") == CALIBRATION
-
-
 def test_a_calibration_is_kept_under_its_fingerprint_alone() -> None:
     CALIBRATION.save("f", testbed="workers")
     assert stored_calibration("g") is None
@@ -135,10 +130,6 @@ def test_any_calibration_loads_back_equal(
 IN_FILE = [field.name for field in fields(Calibration) if field.name != "network"]
 
 
-def test_every_field_is_in_the_file() -> None:
-    assert set(document()) == {"testbed", *IN_FILE}
-
-
 def test_the_cache_directory_is_the_one_that_the_system_names(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,13 +152,6 @@ def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(
     assert stored_calibration("f") is None
     assert kept_calibrations() == ()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_test_touches_the_cache_of_the_user(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()  # What holds for tests without a cache of their own.
-    assert calibration_file("f").is_relative_to(tmp_path_factory.getbasetemp())
 
 
 @pytest.mark.parametrize("field", [name for name in IN_FILE if name != "memory"])
@@ -227,10 +211,6 @@ def test_all_that_is_kept_is_listed_newest_first() -> None:
     assert [one.written_ns for one in kept] == [10**18, 10**18 - 1, 10**18 - 2]
     assert {one.testbed for one in kept} == {"workers"}
     assert all(one.calibration == CALIBRATION for one in kept)
-
-
-def test_nothing_is_kept_at_first() -> None:
-    assert kept_calibrations() == ()
 
 
 def test_directions_that_take_turns_take_twice_the_time() -> None:

@@ -60,14 +60,6 @@ def test_ends_are_samples_around_the_median_or_there_are_too_few(
         assert found.low <= found.median <= found.high
 
 
-@given(st.lists(ratios, min_size=20, max_size=60), st.floats(0.1, 10))
-def test_scaling_samples_scales_the_interval(samples: list[float], factor: float) -> None:
-    before, after = median_interval(samples), median_interval([x * factor for x in samples])
-    assert before is not None
-    assert after is not None
-    assert (after.low, after.high) == (before.low * factor, before.high * factor)
-
-
 @given(st.lists(ratios, min_size=20, max_size=60))
 def test_more_candidates_never_narrow_an_interval(samples: list[float]) -> None:
     ends = [

@@ -4,7 +4,6 @@ import pytest
 
 from placement_advisor.measurement.measurement import (
     WORTHWHILE_RATIO,
-    WORTHWHILE_SPEEDUP,
     Comparison,
     Interval,
     Verdict,
@@ -36,24 +35,12 @@ def test_a_ratio_is_candidate_over_baseline_by_hand() -> None:
     assert result.verdict is Verdict.FASTER
 
 
-def test_what_is_worthwhile_is_the_same_as_a_ratio_and_as_a_speed_up() -> None:
-    assert pytest.approx(1.0) == WORTHWHILE_SPEEDUP * WORTHWHILE_RATIO
-
-
 def test_rounds_are_paired_so_a_slow_minute_cancels_out() -> None:
     slow_minutes = [1, 1, 10, 10, 3, 3, 2, 1]
     result = comparison_of(
         [(100 * slow,) for slow in slow_minutes], [(80 * slow,) for slow in slow_minutes]
     )
     assert result.ratio.low == result.ratio.high == 0.8
-
-
-def test_a_slower_candidate_is_slower() -> None:
-    assert comparison_of([(100,)] * 8, [(150,)] * 8).verdict is Verdict.SLOWER
-
-
-def test_equal_times_are_not_worth_a_split() -> None:
-    assert comparison_of([(100,)] * 8, [(100,)] * 8).verdict is Verdict.SLOWER
 
 
 def test_too_few_rounds_are_not_compared_however_clear_they_are() -> None:
@@ -66,15 +53,11 @@ def test_too_few_rounds_are_not_compared_however_clear_they_are() -> None:
         assert compare("single", slow[1:], fast[1:], among=among) is None
 
 
-def test_a_failed_round_of_either_side_is_left_out() -> None:
-    single: Rounds = [(100,), (), *[(100,)] * 8]
+def test_only_rounds_that_both_have_completed_are_compared() -> None:
+    single: Rounds = [(100,), (), *[(100,)] * 9]
     towers: Rounds = [(50,), (1,), (), *[(50,)] * 7]
     result = comparison_of(single, towers)
     assert (result.rounds, result.ratio.median) == (8, 0.5)
-
-
-def test_a_run_that_ended_early_is_compared_over_the_rounds_it_has() -> None:
-    assert comparison_of([(100,)] * 11, [(50,)] * 9).rounds == 9
 
 
 @pytest.mark.parametrize(

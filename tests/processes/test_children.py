@@ -59,15 +59,9 @@ def test_a_child_answers_one_call_after_the_other_in_a_process_of_its_own(child:
     assert child.pid != os.getpid()
 
 
-def test_a_child_has_tensorflow_already(child: Child) -> None:
+def test_a_child_has_tensorflow_and_neither_our_safe_path_nor_our_terminal(child: Child) -> None:
     assert child.call(eval, "'tensorflow' in __import__('sys').modules")
-
-
-def test_a_child_gives_no_safe_path_on_to_what_the_users_code_starts(child: Child) -> None:
     assert child.call(os.getenv, "PYTHONSAFEPATH") == os.environ.get("PYTHONSAFEPATH")
-
-
-def test_a_child_is_in_no_group_that_a_ctrl_c_in_the_terminal_reaches(child: Child) -> None:
     assert child.call(os.getsid, 0) == child.pid
 
 
@@ -90,13 +84,6 @@ def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensor
         child.call(exec, stop.format("vm.xplane.pb; No space left on device"))
     with pytest.raises(ChildError, match="no more rows"):
         child.call(exec, stop.format("no more rows"))
-
-
-def test_what_has_failed_answers_all_that_follows_with_that(child: Child) -> None:
-    failure = child.call(os.kill, child.pid, signal.SIGKILL)
-    assert isinstance(failure, CallFailure)
-    assert child.call(math.factorial, 3) == failure
-    assert child.failure() == failure
 
 
 def test_threads_that_start_children_leave_the_environment_as_it_was() -> None:
@@ -170,19 +157,13 @@ def test_a_call_that_needs_another_child_ends_when_that_one_dies(
     assert failure.message == "worker:1 was killed by SIGKILL"
 
 
-def test_a_child_that_lives_has_no_failure(child: Child) -> None:
+def test_a_child_that_lives_has_no_failure_and_one_that_died_has_it_for_good(child: Child) -> None:
     assert child.failure() is None
     os.kill(child.pid, signal.SIGKILL)
     failure = child.failure(within_s=HANGS_AFTER_S)
     assert failure is not None
     assert failure.message == "loader was killed by SIGKILL"
-
-
-def test_closing_a_child_ends_what_it_started(child: Child) -> None:
-    started = child.call(os.spawnlp, os.P_NOWAIT, "sleep", "sleep", "600")
-    assert psutil.pid_exists(started)
-    child.close()
-    assert wait_until(lambda: not psutil.pid_exists(started))
+    assert child.call(math.factorial, 3) == failure
 
 
 def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
@@ -307,23 +288,17 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         yield run
 
 
-def test_a_command_that_ends_leaves_no_process_and_no_file(
+def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(
     command: Callable[[str], Command], tmp_path: Path
 ) -> None:
     ended = command("end")
     assert ended.wait() == Ran(code=0, out="", err="importing\n")
-    assert ended.processes_left() == []  # Python's tracker of resources ends just behind it.
-    assert list((tmp_path / "temp").iterdir()) == []
-
-
-def test_a_command_that_is_killed_leaves_no_process_and_no_file(
-    command: Callable[[str], Command], tmp_path: Path
-) -> None:
     killed = command("sleep")
     # It, the guard, the fork server, the tracker of resources, the child and its two.
     assert wait_until(lambda: len(killed.processes()) == 7)
     killed.process.kill()
-    assert killed.processes_left() == []
+    for each in (ended, killed):  # Python's tracker of resources ends just behind a command.
+        assert each.processes_left() == []
     assert list((tmp_path / "temp").iterdir()) == []
 
 

@@ -22,31 +22,6 @@ def ends() -> Iterator[tuple[PipeStream, PipeStream]]:
         stream.close()
 
 
-def test_what_one_side_writes_the_other_reads(ends: tuple[PipeStream, PipeStream]) -> None:
-    first, second = ends
-    first.write(b"hello")
-    assert second.read(None) == b"hello"
-    second.write(b"yourself")
-    assert first.read(1.0) == b"yourself"
-
-
-def test_more_than_a_pipe_holds_waits_for_its_reader(ends: tuple[PipeStream, PipeStream]) -> None:
-    first, second = ends
-    sent = os.urandom(1_000_000)
-    writing = threading.Thread(target=first.write, args=(sent,))
-    writing.start()
-    came = b""
-    while len(came) < len(sent):
-        came += second.read(None)
-    writing.join()
-    assert came == sent
-
-
-def test_silence_ends_reading(ends: tuple[PipeStream, PipeStream]) -> None:
-    with pytest.raises(TimeoutError):
-        ends[0].read(0.01)
-
-
 def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(
     ends: tuple[PipeStream, PipeStream],
 ) -> None:

@@ -149,7 +149,7 @@ def test_every_byte_of_a_long_message_tells_that_the_other_side_lives(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (framed(b"[1,"), "what came cannot be understood: not valid JSON"),
+        (framed(b"[1,"), "what came cannot be understood: no message of ours"),
         (framed(b'"nonsense"'), "what came cannot be understood: a message that nobody sends"),
         (b"Warning!", "what came cannot be understood: a message of 1,466,004,078 bytes"),
     ],

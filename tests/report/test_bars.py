@@ -48,11 +48,6 @@ def test_tiny_neighbours_merge_and_large_ones_keep_their_names() -> None:
     )
 
 
-def test_busy_time_counts_overlap_once() -> None:
-    # 0..50 and 30..60 make 60, 100..110 makes 10
-    assert busy_ns([_span(30, 60), _span(0, 50), _span(100, 110)]) == 70
-
-
 @given(spans)
 def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(drawn: list[Span]) -> None:
     bars = merge(drawn, pixel_ns=10)
@@ -73,15 +68,6 @@ def test_thousands_of_ops_become_fewer_bars_than_pixels() -> None:
         for device in analysis.testbed.cluster.device_names():
             for spans in (step.computing(device), step.copies_to(device)):
                 assert min(1, len(spans)) <= len(merge(spans, step.end_ns / 300)) <= 300
-
-
-def test_a_device_has_what_it_computes_and_the_copies_to_it() -> None:
-    simulated, measured = steps_of(sample_analysis.sample().candidates[1])
-    assert simulated.heading == "simulated, step 30.1 ms"
-    assert measured.heading == "measured, one profiled step, of median length: 31.3 ms"
-    for step in (simulated, measured):
-        assert [span.name for span in step.computing("worker:1")] == ["item_conv", "item_conv_grad"]
-        assert [span.name for span in step.copies_to("worker:1")] == ["lookup", "dot"]
 
 
 def test_rows_are_devices_idle_ones_too_then_hosts_and_a_step_ends_with_the_last_in_it() -> None:

@@ -32,7 +32,7 @@ from sample_check import (
     passed,
 )
 
-from placement_advisor.check.problems import CodePlace, Problem, ProblemCode
+from placement_advisor.check.problems import Place, Problem, ProblemCode
 from placement_advisor.report.check_report import (
     MAX_ANNOTATIONS,
     MAX_BYTES,
@@ -77,17 +77,6 @@ def test_strict_makes_inconclusive_an_error_and_says_why() -> None:
     assert [found["level"] for found in run(result)["results"]] == ["error"]
 
 
-def test_models_that_passed_are_a_line_each_and_no_models_are_no_success() -> None:
-    assert check_as_text(check(passed(), passed("models/a.py"))) == (
-        "PASSED         models/deepconn.py  towers\n"
-        "PASSED         models/a.py         towers\n"
-        "\n"
-        "2 models: 2 passed\n"
-    )
-    assert check_as_text(check()) == "no models to check\n"
-    assert check_as_github(check(passed())) == ""
-
-
 def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
     copies = check_as_text(check(failed(problems=(COPIES,))))
     assert copies.count("to accept:") == 1
@@ -95,12 +84,6 @@ def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
     assert "to accept" not in check_as_text(check(failed(problems=(BUDGET, BUDGET))))
     both = check_as_text(check(failed(problems=(COPIES, BUDGET, BUDGET))))
     assert "placements.lock.json; it does not accept over-budget\n" in both
-
-
-def test_a_failure_of_one_model_ends_with_the_command_that_explains_it() -> None:
-    lines = check_as_text(check(failed())).splitlines()
-    assert lines[-2:] == ["1 model: 1 failed", "Next: advisor explain PA101"]
-    assert "Next" not in check_as_text(check(passed(), sample_check.could_not_run()))
 
 
 def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
@@ -114,13 +97,6 @@ def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
     left = whole.index("") - len(shown)
     assert cut == f"  and {left} more lines: advisor check --verbose"
     assert accept.startswith("  to accept: advisor check --update")
-
-
-def test_each_symptom_is_told_once() -> None:
-    text = check_as_text(check(failed(problems=(LEFT,))))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    assert len(lines) == len(set(lines))
-    assert text.count("more-copies") == text.count("slower-step") == 1
 
 
 def test_a_model_that_is_not_locked_has_its_figures() -> None:
@@ -199,13 +175,6 @@ def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut()
     )
 
 
-def test_of_many_models_that_failed_the_first_few_are_shown() -> None:
-    shown, _, _ = check_as_markdown(check(*[failed()] * 20)).partition("<details>")
-    assert "\n8. **FAILED**" in shown
-    assert "9. **FAILED**" not in shown
-    assert "\n12 more are told below.\n" in shown
-
-
 def test_a_check_that_passed_is_a_line_and_a_folded_table() -> None:
     shown, _, folded = check_as_markdown(check(passed())).partition("<details>")
     assert shown == "## advisor check: 1 model: 1 passed\n\n"
@@ -280,9 +249,7 @@ def commands(text: str) -> list[Command]:
 
 
 def test_percent_signs_commas_and_colons_are_escaped() -> None:
-    model = failed(
-        model="a,b:c%", place=CodePlace("p,q.toml", 3), problems=(), notes=("5 %\nmore",)
-    )
+    model = failed(model="a,b:c%", place=Place("p,q.toml", 3), problems=(), notes=("5 %\nmore",))
     assert check_as_github(check(model)) == (
         "::error file=p%2Cq.toml,line=3,title=a%2Cb%3Ac%25%3A failed::5 %25 more%0A"
         "where: p,q.toml:3\n"
@@ -349,25 +316,8 @@ def location(found: Any) -> str:
     return str(place["uri"])
 
 
-def test_what_is_only_told_is_no_result() -> None:
-    content = run(check(passed(notes=["better: -2 copies"])))
-    assert content["results"] == []
-    (invocation,) = content["invocations"]
-    assert invocation["executionSuccessful"]
-    (told,) = invocation["toolExecutionNotifications"]
-    assert (told["level"], told["message"]["text"]) == (
-        "note",
-        "models/deepconn.py: better: -2 copies",
-    )
-
-
-def test_a_run_in_which_a_model_could_not_be_checked_was_not_successful() -> None:
-    (invocation,) = run(check(passed(), could_not_run()))["invocations"]
-    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
-
-
 def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise() -> None:
-    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=CodePlace("b.py", 7))
+    moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=Place("b.py", 7))
     first = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET))))
     assert len(set(first)) == 3
     assert fingerprints(check(failed(problems=(moved, BUDGET, BUDGET)))) == first
@@ -376,10 +326,10 @@ def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise
 
 
 def test_a_path_is_a_uri_from_the_root_of_the_repository() -> None:
-    blanks = replace(COPIES, place=CodePlace("my models/ä.py", 1))
+    blanks = replace(COPIES, place=Place("my models/ä.py", 1))
     (found,) = run(check(failed(problems=(blanks,))))["results"]
     assert location(found) == "my%20models/%C3%A4.py"
-    placed = replace(COPIES, place=CodePlace("../placements/p.json", 1))
+    placed = replace(COPIES, place=Place("../placements/p.json", 1))
     result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
     found = run(result)["results"]
     assert [*map(location, found)] == ["models/here/models/ranker.py", "models/placements/p.json"]

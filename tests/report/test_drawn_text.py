@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from placement_advisor.report.pictures.canvas import drawable, text_width_in, told_apart
 
-WIDE = [f"{'n' * 100}{letter}{'n' * 100}" for letter in "ab"]
 WORDS = [
     f"{layer}_dropout" for layer in ("encoder_1_forward", "encoder_1_self", "decoder_1_forward")
 ]
@@ -46,10 +45,6 @@ def test_a_word_is_kept_that_is_frequent_but_parts_the_two_that_are_alike() -> N
     alike = [f"block_{i}_attention/attention_output" for i in (1, 2)]
     short = told_apart([*frequent, *alike], 9, 1.5)
     assert [short[name] for name in alike] == ["block_1_…output", "block_2_…output"]
-
-
-def test_names_whose_words_have_no_room_are_cut_and_numbered() -> None:
-    assert [short[-3:] for short in told_apart(WIDE, 9, 1).values()] == ["(1)", "(2)"]
 
 
 def test_what_the_font_lacks_is_a_question_mark_and_a_dollar_is_a_dollar() -> None:

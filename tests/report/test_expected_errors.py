@@ -11,19 +11,18 @@ import pytest
 import sample_analysis
 from op_graphs import op
 
-from placement_advisor.cost.gpu.assumed_times import AssumedTimes, family_bases, times_by_gpu
+from placement_advisor.cost.gpu.assumed_times import AssumedTimes, times_by_gpu
 from placement_advisor.cost.gpu.kernel_times import OPS, KernelBasis, kernel_errors
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
-from placement_advisor.machine.presets import device_preset, read_hardware
+from placement_advisor.machine.presets import read_hardware
 from placement_advisor.report.analysis_report import full_text, render_markdown
 from placement_advisor.report.statements import (
     FAMILY_WORDS,
     MEDIAN_OF,
     MODELS,
-    analysis_error,
     expected_error,
 )
 from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes
@@ -81,13 +80,6 @@ def test_times_on_gpus_are_told_with_what_they_rest_on() -> None:
     assert told(bare).endswith("0 % rests on kernels without a record, 100 % on peaks alone.")
 
 
-def test_json_has_the_errors_of_predictions_for_gpus_alone() -> None:
-    for other in (sample_analysis.sample(), sample_analysis.unmeasured()):
-        assert sample_analysis.as_json(other)["expected_errors"] is None
-    # Nor is any told before costs are known.
-    assert analysis_error(replace(sample_analysis.elsewhere(), assumed_times=())) is None
-
-
 def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu() -> None:
     kernels = {
         "product": (Kernel(KernelFamily.LINEAR, (1, 8, 8, 8)), CostBasis.KERNEL),
@@ -113,14 +105,6 @@ def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu() -> None:
     tables = CostTable(costs={}).everywhere(cluster)
     times, _ = times_by_gpu(OpGraph([], []), tables, cluster)
     assert (times.launch_share, times.assumed_share, times.roofline_share) == (0, 0, 0)
-
-
-def test_what_matrix_units_do_and_gradients_are_assumed() -> None:
-    v100, a100 = (family_bases(device_preset(name, name="GPU:0")) for name in ("V100", "A100"))
-    assert v100[KernelFamily.CONV][0] is KernelBasis.FITTED
-    assert v100[KernelFamily.CONV_BY_INPUT] == (KernelBasis.ASSUMED, None)
-    assert a100[KernelFamily.LINEAR] == (KernelBasis.ASSUMED, None)
-    assert a100[KernelFamily.RELU][0] is KernelBasis.FITTED
 
 
 def test_every_family_of_the_record_has_words() -> None:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-import pytest
 import sample_analysis
 from made_up_steps import made_up
 from simulated_steps import towers
 
-from placement_advisor.measurement.measurement import Activity, Comparison, Interval, StepProfile
+from placement_advisor.measurement.measurement import Activity, StepProfile
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.statements import (
     activity_rows,
-    error_text,
     fastest_first,
     figure_lines,
     in_own_timelines,
     in_timeline,
-    speedup,
 )
-from placement_advisor.units import copies_text
-
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
-
 
 PROFILE = StepProfile(
     step_ns=(100,),
@@ -36,13 +27,6 @@ PROFILE = StepProfile(
     op_ns={},
     timeline=(),
 )
-
-
-def test_speedup_turns_the_ratio_and_its_interval_around(analysis: Analysis) -> None:
-    ratio = Interval(median=0.5, low=0.4, high=0.8)
-    compared = Comparison(baseline="single", ratio=ratio, rounds=6)
-    candidate = replace(analysis.candidates[1], comparison=compared)
-    assert speedup(candidate) == Interval(median=2.0, low=1.25, high=2.5)
 
 
 def test_activities_are_the_costliest_and_every_copy_below_them() -> None:
@@ -69,28 +53,6 @@ def test_a_step_without_profile_or_with_half_of_one_does_not_claim_to_copy_nothi
     unseen = replace(PROFILE, compute_ns={"a": 1}, unseen_copies=("sum to a",))
     assert figure_lines(1_000, unseen) == ["1.00 µs", "copies not all seen", "0 ns exposed"]
     assert (unseen.transfer_count, unseen.transfer_bytes) == (None, None)
-
-
-@pytest.mark.parametrize(("count", "text"), [(0, "no copies"), (1, "1 copy"), (19, "19 copies")])
-def test_copies_are_counted_in_words(count: int, text: str) -> None:
-    assert copies_text(count) == text
-
-
-@pytest.mark.parametrize(
-    ("predicted", "measured", "text"),
-    [
-        (110, 100, "+10.0 %"),
-        (90, 100, "-10.0 %"),
-        (0, 0, "0.0 %"),
-        (5, 0, NOTHING),
-        (None, 100, NOTHING),
-        (100, None, NOTHING),
-    ],
-)
-def test_prediction_errors_are_percent_of_the_measurement(
-    predicted: int | None, measured: int | None, text: str
-) -> None:
-    assert error_text(predicted, measured) == text
 
 
 def test_single_comes_first_then_the_fastest_by_ratio_then_what_has_none() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from drawn_pictures import count, pixels, unreadable, words
+from drawn_pictures import count, pixels, unreadable
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_models import model
@@ -238,10 +238,3 @@ def test_devices_have_colours_by_their_share_and_heavier_tensors_thicker_arrows(
         for size in (1_000_000, 10)
     )
     assert heavy > 1.3 * light
-
-
-def test_names_that_begin_and_end_alike_are_told_apart_in_their_boxes() -> None:
-    # The numbers stand in the middle, where names were once cut.
-    graph = in_a_row([f"encoder/layer_{i}/attention/output/dense_projection" for i in range(4)])
-    shown = " ".join(words(draw_layers(layer_boxes(graph, "x"))))
-    assert [shown.count(f"layer_{i}/") for i in range(4)] == [1] * 4

@@ -84,15 +84,6 @@ def test_all_text_of_a_picture_can_be_read_and_the_picture_fits_a_screen(name: s
         assert height <= 1_200
 
 
-def test_the_check_finds_text_that_overlaps_or_is_cut_off() -> None:
-    figure = draw_comparison(SAMPLES["sample"])
-    figure.text(0.5, 0.5, "one")
-    figure.text(0.5, 0.5, "other")
-    figure.text(0.99, 0.1, "cut off at the edge")
-    assert ("one", "other") in unreadable(figure)
-    assert ("cut off at the edge",) in unreadable(figure)
-
-
 @pytest.mark.parametrize(("candidates", "own"), [(4, []), (6, ["split-4", "split-5"])])
 def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
     tmp_path: Path, candidates: int, own: list[str]
@@ -234,18 +225,6 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path: Pat
     assert {said, "measured baseline"} <= set(words(_timeline(analysis)))
 
 
-def test_the_comparison_says_steps_and_speed_ups_and_how_a_measured_step_is_cut() -> None:
-    shown = words(draw_comparison(SAMPLES["sample"]))
-    assert {"30.1 ms", "30.5 ms", "1.69× (1.64–1.72)", "baseline"} <= set(shown)
-    assert any("cut by the shares of profiled steps" in word for word in shown)
-
-
-def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn() -> None:
-    plain = SAMPLES["sample"]
-    odd = replace(plain, model=replace(plain.model, name="模型 $x$ \x1b {"))
-    assert any(word.startswith("?? $x$ ") for word in words(_timeline(odd)))
-
-
 def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> None:
     code = (
         "import sys, pathlib, tempfile\n"
@@ -303,13 +282,6 @@ def test_no_colour_is_like_another_that_has_another_meaning() -> None:
         if "BAND_COLOR" not in (one, other)
     }
     assert min(apart.values()) >= 20, min(apart, key=apart.__getitem__)
-
-
-def test_colours_of_pictures_are_named_in_one_place() -> None:
-    grey = re.compile(r"#(..)\1\1$", re.IGNORECASE)
-    for file in PICTURES.glob("*.py"):
-        found = re.findall(r"#[0-9A-Fa-f]{6}\b", file.read_text(encoding="utf-8"))
-        assert file.name == "canvas.py" or all(map(grey.match, found)), file.name
 
 
 def test_the_tab_has_the_colours_of_the_pictures_in_light_and_dark() -> None:

@@ -60,16 +60,6 @@ def _profile(candidate: Candidate) -> StepProfile:
     return candidate.profile
 
 
-def test_the_three_sorts_of_time_are_three_in_this_sample(told: Analysis) -> None:
-    towers = told.candidates[1]
-    assert towers.measured is not None
-    drawn = steps_of(towers)[1].computing(W0)
-    profile = _profile(towers)
-    scale = median(towers.measured.step_ns) / median(profile.step_ns)
-    times = (busy_ns(drawn), profile.compute_ns[W0], profile.compute_ns[W0] * scale)
-    assert len({format_ns(time) for time in times}) == len(times)
-
-
 def test_figures_of_a_step_are_the_same_everywhere(told: Analysis, tmp_path: Path) -> None:
     towers = told.candidates[1]
     assert towers.measured is not None

@@ -285,21 +285,10 @@ def test_a_candidate_that_was_not_verified_is_named_as_such() -> None:
     assert "not verified, and so not recommended: towers\n" in text(of)
 
 
-def test_where_nothing_ran_nothing_is_called_measured() -> None:
-    shown_text = text(published(sample_analysis.unmeasured()))
-    assert "measured" not in shown_text.lower()
-
-
 def test_a_profile_that_breaks_a_law_shows_no_waiting() -> None:
     shown_text = text(published(sample_analysis.unreliable()))
     (row,) = [line for line in shown_text.splitlines() if line.startswith("towers ")]
     assert row.split()[-2:] == ["–", "–"]  # Neither copies nor waits.
-
-
-def test_a_command_with_a_long_path_is_never_broken() -> None:
-    folder = Path("a folder") / ("deep" * 60)
-    lines = shown(screen(SAMPLE, folder, 80), color=False).splitlines()
-    assert lines[-1].endswith(f"advisor show -v '{folder}'")
 
 
 @given(

@@ -20,7 +20,7 @@ from placement_advisor.report.split_plan import (
     plan_of_analysis,
 )
 from placement_advisor.results.analysis import Training
-from placement_advisor.tf.training.trial import Bill, SplitPlan
+from placement_advisor.tf.training.trial import SPLIT_PLAN, Bill, SplitPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_the_split_that_is_recommended_is_the_plan(tmp_path: Path) -> None:
 def test_a_plan_is_the_same_in_another_process(tmp_path: Path) -> None:
     folder = edited(written(tmp_path / "out"), "batch", **BATCH)
     for found in (plan(folder), plan(folder, "batch")):
-        assert SplitPlan.of_json(json.loads(json.dumps(found.as_json()))) == found
+        assert SPLIT_PLAN.validate_json(SPLIT_PLAN.dump_json(found)) == found
 
 
 def test_shares_of_the_batch_go_to_a_device_each_or_to_several_together(tmp_path: Path) -> None:

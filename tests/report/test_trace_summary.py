@@ -12,7 +12,7 @@ from summary_graphs import HOST, edge, op, training_step
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.steps import render_summary, render_trace
+from placement_advisor.report.steps import render_graph, render_trace
 from placement_advisor.tf.answers import LeftOut, Traced
 
 GOLDEN = Path(__file__).parent / "golden" / "trace_sample.txt"
@@ -104,16 +104,18 @@ def test_output_is_the_golden_one_but_for_what_is_not_known() -> None:
     ],
 )
 def test_what_is_cut_or_unknown_says_so(graph: OpGraph, lines: list[str]) -> None:
-    text = render_summary(summarize(graph))
+    text = render_graph(summarize(graph), graph_file="g")
     assert [line for line in lines if line not in text] == []
 
 
 def test_names_cannot_drive_a_terminal() -> None:
-    text = render_summary(summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])))
+    text = render_graph(
+        summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])), graph_file="g"
+    )
     assert "\x1b" not in text
     assert "\x07" not in text
 
 
 @given(graphs())
 def test_any_graph_can_be_told(graph: OpGraph) -> None:
-    assert render_summary(summarize(graph)).endswith("\n")
+    assert render_graph(summarize(graph), graph_file="g").endswith("\n")

@@ -86,8 +86,8 @@ class _Place:
 class Oracle:
     """One simulation; `runs`, `transfers` and `step_ns` are as in the schedule."""
 
-    def __init__(self, step: PlacedStep, *, contention: bool = True) -> None:
-        self._step, self._contention = step, contention
+    def __init__(self, step: PlacedStep) -> None:
+        self._step = step
         self._dispatch = step.cluster.dispatch
         devices = step.cluster.devices
         self._places = {
@@ -285,18 +285,15 @@ class Oracle:
         copy.set_out_ns = copy.start_ns = now
         if link.request_ns:
             copy.start_ns = max(now, copy.target.begin_ns + link.request_ns)
-        if self._contention:
-            wire = ends if link.channel is None else link.channel
-            copy.start_ns = max(copy.start_ns, self._wire_free_ns.get(wire, 0))
-            self._wire_free_ns[wire] = copy.start_ns + link.wire_ns(copy.priced_bytes)
+        wire = ends if link.channel is None else link.channel
+        copy.start_ns = max(copy.start_ns, self._wire_free_ns.get(wire, 0))
+        self._wire_free_ns[wire] = copy.start_ns + link.wire_ns(copy.priced_bytes)
         between_idle_ns = max(link.transfer_ns(copy.priced_bytes), _send_ns(copy))
         copy.arrival_ns = copy.start_ns + max(between_idle_ns - _receive_ns(copy), 0)
-        order = (copy.number,)
-        if self._contention:
-            copy.arrival_ns = max(copy.arrival_ns, self._last_arrival_ns.get(ends, 0))
-            self._last_arrival_ns[ends] = copy.arrival_ns
-            out_of = sum(one.set_out_ns >= 0 for one in self._copies)
-            order = (copy.producer.place.number, copy.target.number, out_of, copy.number)
+        copy.arrival_ns = max(copy.arrival_ns, self._last_arrival_ns.get(ends, 0))
+        self._last_arrival_ns[ends] = copy.arrival_ns
+        out_of = sum(one.set_out_ns >= 0 for one in self._copies)
+        order = (copy.producer.place.number, copy.target.number, out_of, copy.number)
         heappush(self._events, (copy.arrival_ns, _ARRIVAL, order, copy))
 
     def _deliver(self, copy: _Copy, now: int) -> None:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from drawn_cases import cases
 from hypothesis import assume, given
-from placed_steps import PlacedStep, diamond, op, pair, place, placed_steps, price
-
-from placement_advisor.graph.op_graph import OpGraph
+from placed_steps import PlacedStep, diamond, placed_steps, wired
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import OpRun
@@ -37,12 +35,7 @@ def test_the_longer_side_of_a_diamond_is_the_chain() -> None:
 
 
 def test_the_chain_ends_with_what_ends_last_though_it_is_the_first_op() -> None:
-    step = PlacedStep(
-        graph=OpGraph([op("long"), op("short")], []),
-        placement=place({"long": "a", "short": "b"}),
-        costs=price({"long": 100, "short": 10}),
-        cluster=pair(),
-    )
+    step = wired({"long": ("a", 100), "short": ("b", 10)}, "")
     assert [run.op for run in chain(step)] == ["long"]
 
 

@@ -15,6 +15,7 @@ from placed_steps import (
     place,
     placed_steps,
     price,
+    wired,
 )
 
 from placement_advisor.graph.op import Role
@@ -50,12 +51,7 @@ def test_the_path_of_a_diamond_goes_over_its_slower_side_by_hand() -> None:
 
 
 def test_an_op_that_found_its_device_busy_waited_for_what_that_did_before() -> None:
-    step = PlacedStep(
-        graph=OpGraph([op("x"), op("y")], []),
-        placement=place({"x": "a", "y": "a"}),
-        costs=price({"x": 10, "y": 30}),
-        cluster=pair(),
-    )
+    step = wired({"x": ("a", 10), "y": ("a", 30)}, "")
     assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
 
 
@@ -73,14 +69,7 @@ def test_an_op_that_waited_for_its_device_to_send_something_waited_for_that() ->
 
 
 def test_a_wire_that_another_copy_holds_is_queueing() -> None:
-    step = PlacedStep(
-        graph=OpGraph(
-            [op("x", 100, 30), op("y")], [edge("x", "y", 100), edge("x", "y", 30, port=1)]
-        ),
-        placement=place({"x": "a", "y": "b"}),
-        costs=price({"x": 10, "y": 10}),
-        cluster=pair(),
-    )
+    step = wired({"x": ("a", 10, 100, 30), "y": ("b", 10)}, "x -> y, x:1 -> y")
     assert told(step) == [
         ("compute", "x", "a", 0, 10),
         ("queueing", "x:1", "a → b", 10, 110),
@@ -90,11 +79,8 @@ def test_a_wire_that_another_copy_holds_is_queueing() -> None:
 
 
 def test_a_copy_that_arrives_is_no_work_of_the_device_that_it_reaches() -> None:
-    step = PlacedStep(
-        graph=OpGraph([op("x", 80), op("busy"), op("later"), op("y")], [edge("x", "y", 80)]),
-        placement=place({"x": "a", "busy": "b", "later": "b", "y": "b"}),
-        costs=price({"x": 10, "busy": 100, "later": 50, "y": 1}),
-        cluster=pair(),
+    step = wired(
+        {"x": ("a", 10, 80), "busy": ("b", 100), "later": ("b", 50), "y": ("b", 1)}, "x -> y"
     )
     # x's tensor is there at 10 + 80 + 10, just when b has done the first of its ops.
     assert told(step) == [
@@ -108,12 +94,7 @@ def test_overheads_at_both_ends_are_named() -> None:
     dispatch = Dispatch(
         step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
     )
-    step = PlacedStep(
-        graph=OpGraph([op("x"), op("y")], []),
-        placement=place({"x": "a", "y": "b"}),
-        costs=price({"x": 35, "y": 10}),
-        cluster=pair(dispatch=dispatch),
-    )
+    step = wired({"x": ("a", 35), "y": ("b", 10)}, "", pair(dispatch=dispatch))
     # x ends at 75 and y at 70, but of y's end nobody knows before 100.
     assert told(step) == [
         ("overhead", "start of the device", "b", 0, 60),
@@ -125,13 +106,10 @@ def test_overheads_at_both_ends_are_named() -> None:
 def test_a_tensor_that_waits_to_be_asked_for_is_queueing() -> None:
     cluster = pair(latency_ns=50)
     near, far = cluster.devices
-    step = PlacedStep(
-        graph=OpGraph([op("x", 100), op("y")], [edge("x", "y", 100)]),
-        placement=place({"x": "a", "y": "b"}),
-        costs=price({"x": 35, "y": 10}),
-        cluster=replace(
-            cluster, devices=(near, replace(far, remote_start_ns=50, remote_end_ns=51))
-        ),
+    step = wired(
+        {"x": ("a", 35, 100), "y": ("b", 10)},
+        "x -> y",
+        replace(cluster, devices=(near, replace(far, remote_start_ns=50, remote_end_ns=51))),
     ).with_links(request_ns=50)
     # b begins at 50, and what it asks for then reaches a at 100.
     assert told(step) == [
@@ -161,12 +139,7 @@ def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device() 
 
 
 def test_a_launch_that_found_its_thread_busy_waited_for_the_launch_before() -> None:
-    step = PlacedStep(
-        graph=OpGraph([op("x"), op("y")], []),
-        placement=place({"x": "a", "y": "a"}),
-        costs=price({"x": 1, "y": 100}),
-        cluster=launching_ahead(5),
-    )
+    step = wired({"x": ("a", 1), "y": ("a", 100)}, "", launching_ahead(5))
     assert told(step) == [
         ("overhead", "launch of x", "a", 0, 5),
         ("overhead", "launch of y", "a", 5, 10),
@@ -186,12 +159,7 @@ def test_a_constant_is_no_input_that_anything_waited_for() -> None:
 
 
 def test_a_step_without_ops_is_overhead() -> None:
-    step = PlacedStep(
-        graph=OpGraph([], []),
-        placement=place({}),
-        costs=price({}),
-        cluster=pair(dispatch=Dispatch(step_overhead_ns=7)),
-    )
+    step = wired({}, "", pair(dispatch=Dispatch(step_overhead_ns=7)))
     assert told(step) == [("overhead", "call of the step", "", 0, 7)]
 
 
@@ -221,12 +189,3 @@ def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step: PlacedSt
                 and part.end_ns <= max(copy.end_ns, copy.send_work[1])
                 for copy in schedule.transfers
             )
-
-
-@given(placed_steps(hosts=True))
-def test_a_path_needs_no_queueing_without_contention_and_requests(step: PlacedStep) -> None:
-    step = step.with_links(request_ns=0)
-    schedule = step.simulate(contention=False)
-    path = critical_path(step.graph, schedule, step.cluster)
-    assert time_by_kind(path)[PathKind.QUEUEING] == 0
-    assert sum(part.time_ns for part in path) == schedule.step_ns

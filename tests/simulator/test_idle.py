@@ -7,13 +7,13 @@ from placed_steps import (
     HALF_EACH,
     PlacedStep,
     diamond,
-    edge,
     launching_ahead,
     op,
     pair,
     place,
     placed_steps,
     price,
+    wired,
 )
 
 from placement_advisor.graph.op_graph import OpGraph
@@ -63,14 +63,10 @@ def test_a_device_that_does_nothing_is_idle_before_its_first_work() -> None:
 
 
 def test_waiting_for_a_wire_is_waiting_for_a_copy() -> None:
-    step = PlacedStep(
-        graph=OpGraph(
-            [op("x", 100, 100), op("y"), op("z")],
-            [edge("x", "y", 100), edge("x", "z", 100, port=1)],
-        ),
-        placement=place({"x": "a", "y": "b", "z": "b"}),
-        costs=price({"x": 10, "y": 10, "z": 10}),
-        cluster=pair(latency_ns=0, dispatch=Dispatch(step_overhead_ns=5)),
+    step = wired(
+        {"x": ("a", 10, 100, 100), "y": ("b", 10), "z": ("b", 10)},
+        "x -> y, x:1 -> z",
+        pair(latency_ns=0, dispatch=Dispatch(step_overhead_ns=5)),
     )
     _, b = device_times(step.simulate())
     # y from 110 to 120, z from 210.

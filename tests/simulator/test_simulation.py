@@ -15,10 +15,7 @@ def simulated(*costs: OpCost) -> Simulation:
     graph = OpGraph([Op(name=f"op{i}", kind="MatMul") for i in range(len(costs))], [])
     table = CostTable(costs={op.name: cost for op, cost in zip(graph.ops, costs, strict=True)})
     placement = Placement(
-        label="single",
-        family="single",
-        device_of={op.name: "a" for op in graph.ops},
-        rationale="",
+        label="single", family="single", device_of={op.name: "a" for op in graph.ops}, rationale=""
     )
     cluster = Cluster(devices=(Device(name="a", kind="CPU"),), links=())
     origin = Origin(graph_file="", placement_file="", machine="", renamed={})

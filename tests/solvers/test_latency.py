@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
-from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price, wired
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op import Role
@@ -53,12 +53,7 @@ def test_two_chains_that_nothing_joins_go_to_two_devices() -> None:
 
 
 def test_a_chain_stays_where_it_is() -> None:
-    step = PlacedStep(
-        graph=OpGraph([op("one", 8), op("two", 8)], [edge("one", "two", 8)]),
-        placement=place({"one": "a", "two": "a"}),
-        costs=price({"one": 50, "two": 60}),
-        cluster=pair(),
-    )
+    step = wired({"one": ("a", 50, 8), "two": ("a", 60, 8)}, "one -> two")
 
     assert search(step).step_ns == 110
 

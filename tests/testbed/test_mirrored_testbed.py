@@ -77,7 +77,6 @@ def child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
     made.answers = {
         "prepare": PREPARED,
         "run_steps": [600, 610],
-        "run_weak_steps": [900],
         "time_collectives": "times",
     }
     monkeypatch.setattr(testbed, "Child", made)
@@ -96,7 +95,7 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
         hosts=(),
     )
 
-    machine = testbed.LocalLauncher(tmp_path, open_ports=True)
+    machine = testbed.ProcessLauncher(tmp_path, open_ports=True)
 
     def call(
         function: Callable[..., Any],

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,8 @@ from placement_advisor.machine.this_machine import core_slots, gpu_slots, usable
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import ChildError
 from placement_advisor.testbed import testbed as testbed_module
-from placement_advisor.testbed.testbed import LocalLauncher, Testbed
+from placement_advisor.testbed.remote_launcher import RemoteLauncher, _RelayOfHost
+from placement_advisor.testbed.testbed import ProcessLauncher, Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,15 +71,7 @@ def test_one_gpu_is_not_enough_for_two_devices(
 
 
 def test_a_testbed_of_nothing_runs_nothing(two_cores: None) -> None:
-    plan = plan_testbed(TestbedKind.NONE, 2)
-    assert plan.kind is TestbedKind.NONE
-    assert plan.not_run == "--testbed none: nothing was run"
-
-
-def test_usable_cores_are_among_those_that_the_process_may_use() -> None:
-    cores = usable_cores()
-    assert cores
-    assert set(cores) <= os.sched_getaffinity(0)
+    assert plan_testbed(TestbedKind.NONE, 2).not_run == "--testbed none: nothing was run"
 
 
 def test_a_process_held_to_one_cpu_has_one_core() -> None:
@@ -183,7 +177,7 @@ def test_a_bug_on_living_workers_stays_a_bug(tmp_path: Path) -> None:
 def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
     fork_server: None, two_cores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed_module, "worker", RemoteModule("failing_parts"))
+    monkeypatch.setattr(testbed_module, "runner", RemoteModule("failing_parts"))
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=tmp_path)
     with pytest.raises(
         TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
@@ -203,7 +197,7 @@ def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path: Pa
         assert answer.message == "testbed logical-cpus: its processes have ended"
 
 
-class CutOff(LocalLauncher):
+class CutOff(ProcessLauncher):
     """Two machines, the second of which is gone."""
 
     def fork(self, device: int, name: str) -> Any:
@@ -247,7 +241,7 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(
 ) -> None:
     asked: list[tuple[str, tuple[Any, ...]]] = []
 
-    class TwoHosts(LocalLauncher):
+    class TwoHosts(ProcessLauncher):
         def fork(self, device: int, name: str) -> Any:
             return Asked(name, asked)
 
@@ -299,3 +293,17 @@ def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
     client._answer = KILLED
     assert testbed.profile("single", 3) == KILLED
     assert files.client.exists()
+
+
+@pytest.mark.parametrize(("lends_all", "carriers"), [(True, (7,)), (False, ())])
+def test_a_relay_takes_the_core_of_devices_where_there_is_no_other(
+    lends_all: bool, carriers: tuple[int, ...], tmp_path: Path
+) -> None:
+    a = replace(HOST, slots=core_slots((0, 1)))
+    b = replace(HOST, name="b", is_here=False, lends_all=lends_all)
+    plan = plan_hosts((a, b), HostLink.TLS)
+    site = RemoteLauncher(plan, (), tmp_path)
+    assert site.carriers(2) == ()  # None runs yet.
+    relay = SimpleNamespace(pid=7)
+    site._relays[1] = _RelayOfHost(process=relay, folder="", port=1)  # type: ignore[arg-type]
+    assert [site.carriers(device) for device in range(3)] == [(), (), carriers]

@@ -22,12 +22,12 @@ from placement_advisor.measurement.measurement import FailureKind, least_samples
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.testbed import benchmark
-from placement_advisor.testbed import benchmark as trial_module
 from placement_advisor.testbed.benchmark import (
     BRIEF_ROUNDS,
     MAX_ROUNDS,
     Benchmark,
     BenchmarkEntry,
+    SilentProgress,
     time_briefly,
     time_in_rounds,
 )
@@ -152,17 +152,20 @@ class FakeTestbed:
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
 
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        pass
+def trial_of(testbed: Any, **options: Any) -> Benchmark:
+    return Benchmark(testbed, steps=2, watcher=SilentProgress(), **options)
 
-    def note(self, what: str) -> None:
-        pass
+
+def placed(*labels: str) -> list[Placement]:
+    return [
+        Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
+        for label in labels
+    ]
 
 
 @pytest.fixture(autouse=True)
 def no_profile_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_module, "read_gpu_steps", lambda *_: None)
+    monkeypatch.setattr(benchmark, "read_gpu_steps", lambda *_: None)
 
 
 @pytest.fixture
@@ -176,11 +179,9 @@ def run() -> Run:
         rounds: int | None = ROUNDS,
     ) -> tuple[dict[str, BenchmarkEntry], FakeTestbed]:
         testbed = FakeTestbed(cues or {}, starts=starts)
-        trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
-        for label in STEP_NS:
-            trial.enter(
-                Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
-            )
+        trial = trial_of(testbed)
+        for placement in placed(*STEP_NS):
+            trial.enter(placement)
         time_in_rounds(trial, rounds, lambda number: testbed.calls.append(("as-is", str(number))))
         trial.profile_all()
         return trial.entries, testbed
@@ -215,128 +216,84 @@ def test_of_steps_that_take_minutes_few_are_profiled(
     assert testbed.profiled == {"single": 3, "towers": 3, "alternating": 8}
 
 
-def test_a_dead_worker_costs_the_candidate_that_ran_and_the_others_go_on(
-    run: Run,
+FULL = CallFailure(cause=FailureCause.OUT_OF_MEMORY, message="OOM when allocating")
+LATE = CallFailure(cause=FailureCause.TIMED_OUT, message="late", child_ended=True)
+KILLED = "crashed: worker:1 was killed by SIGKILL"
+NOT_STARTED = "crashed: worker:0 did not start"
+ALL_OUT = {"towers": NOT_STARTED, "alternating": NOT_STARTED}
+FAR_OFF = "wrong-result: within 4 steps what was added to variable 'w' differs from the single"
+
+
+@pytest.mark.parametrize(
+    ("cues", "starts", "failed"),
+    [
+        ({("run_steps", "towers", 3): DOWN}, 1, {"towers": KILLED}),
+        ({("prepare", "towers", 0): REFUSED}, 0, {"towers": "crashed: no kernel"}),
+        # The new client has forgotten single's results; the fake refuses any other reference.
+        ({("verify", "towers", 0): DOWN}, 1, {"towers": KILLED}),
+        ({("verify", "single", 0): DOWN}, 1, {"single": KILLED}),
+        (
+            {("run_steps", "towers", 2): DOWN, ("prepare", "single", 1): DOWN},
+            2,
+            {"towers": KILLED, "single": KILLED},
+        ),
+        # A testbed that does not come up again ends the trial, not the analysis.
+        ({("run_steps", "single", 2): DOWN}, 0, {"single": KILLED, **ALL_OUT}),
+        (
+            {("run_steps", "single", 2): DOWN, ("prepare", "towers", 1): DOWN},
+            1,
+            {"single": KILLED, **ALL_OUT, "towers": KILLED},
+        ),
+        ({("verify", "towers", 0): wrong(0.25)}, 0, {"towers": FAR_OFF}),
+        ({("verify", "towers", 0): wrong(float("nan"))}, 0, {"towers": FAR_OFF}),
+        ({("prepare", "towers", 0): FULL}, 0, {"towers": "out-of-memory: OOM"}),
+        ({("run_steps", "towers", 1): LATE}, 1, {"towers": "timed-out: late"}),
+    ],
+)
+def test_a_failure_puts_its_candidate_out_and_the_others_go_on(
+    run: Run, cues: dict[tuple[str, str, int], Any], starts: int, failed: dict[str, str]
 ) -> None:
-    entries, testbed = run({("run_steps", "towers", 3): DOWN})
-    failure = entries["towers"].failure
-    assert failure is not None
-    assert failure.kind is FailureKind.CRASHED
-    assert failure.message == "worker:1 was killed by SIGKILL"
-    assert entries["single"].failure is None
-    assert len(entries["single"].rounds) == len(entries["alternating"].rounds) == ROUNDS
-    assert entries["alternating"].files is not None
-    assert "towers" not in testbed.prepared
+    entries, testbed = run(cues, starts=starts)
+    assert testbed.starts_left == 0
+    found = {label: entry.failure for label, entry in entries.items() if entry.failure}
+    assert found.keys() == failed.keys()
+    assert all(
+        f"{found[name].kind}: {found[name].message}".startswith(failed[name]) for name in found
+    )
+    for label, entry in entries.items():
+        assert (entry.measurement(None) is None) == (not any(entry.rounds))
+        if label not in failed:
+            assert len(entry.rounds) == ROUNDS
+            assert entry.files is not None
+            is_compared = label != "single" and ("verify", "single", 0) not in cues
+            assert (entry.verification == RIGHT) == is_compared
 
 
-def test_a_refused_candidate_is_out_without_a_new_start(
-    run: Run,
-) -> None:
-    entries, testbed = run({("prepare", "towers", 0): REFUSED})
-    assert entries["towers"].failure is not None
-    assert entries["towers"].failure.message == "no kernel"
-    assert entries["towers"].measurement(None) is None
-    assert testbed.starts_left == 99
-
-
-def test_results_are_compared_with_single_also_after_a_new_start(
-    run: Run,
-) -> None:
-    # The new client has forgotten single's results; the fake refuses any other reference.
-    entries, _ = run({("verify", "towers", 0): DOWN})
-    assert entries["towers"].failure is not None
-    assert entries["alternating"].verification == RIGHT
-
-
-def test_nothing_is_compared_where_single_itself_failed(
-    run: Run,
-) -> None:
-    entries, _ = run({("verify", "single", 0): DOWN})
-    assert entries["single"].failure is not None
-    assert entries["towers"].verification is None
-    assert len(entries["towers"].rounds) == ROUNDS
-
-
-def test_a_candidate_that_cannot_be_prepared_again_is_out_and_the_others_go_on(
-    run: Run,
-) -> None:
-    entries, testbed = run({("run_steps", "towers", 2): DOWN, ("prepare", "single", 1): DOWN})
-    assert entries["towers"].failure is not None
-    assert entries["single"].failure is not None
-    assert entries["alternating"].failure is None
-    assert len(entries["alternating"].rounds) == ROUNDS
-    assert testbed.starts_left == 97
-
-
-def test_a_testbed_that_does_not_come_up_again_ends_the_trial_not_the_analysis(
-    run: Run,
-) -> None:
-    entries, _ = run({("run_steps", "single", 2): DOWN}, starts=0)
-    messages = {label: entry.failure and entry.failure.message for label, entry in entries.items()}
-    assert messages == {
-        "single": "worker:1 was killed by SIGKILL",
-        "towers": "worker:0 did not start",
-        "alternating": "worker:0 did not start",
-    }
-    assert entries["towers"].measurement(None) is not None  # What was measured is kept.
-
-
-def test_a_testbed_that_fails_while_it_is_built_anew_ends_as_well(
-    run: Run,
-) -> None:
-    cues = {("run_steps", "single", 2): DOWN, ("prepare", "towers", 1): DOWN}
-    entries, _ = run(cues, starts=1)
-    assert all(entry.failure is not None for entry in entries.values())
-
-
-def test_a_wrong_result_is_a_failure_that_names_the_difference(
-    run: Run,
-) -> None:
-    entries, _ = run({("verify", "towers", 0): wrong(0.25)})
-    failure = entries["towers"].failure
-    assert failure is not None
-    assert failure.kind is FailureKind.WRONG_RESULT
-    assert "variable 'w' differs from the single-device run by 0.25" in failure.message
-    assert entries["towers"].rounds == []
-
-
-def test_a_result_that_is_no_number_is_wrong(
-    run: Run,
-) -> None:
-    entries, _ = run({("verify", "towers", 0): wrong(float("nan"))})
-    assert entries["towers"].failure is not None
-    assert entries["towers"].failure.kind is FailureKind.WRONG_RESULT
-
-
-def test_out_of_memory_and_time_are_told_apart(
-    run: Run,
-) -> None:
-    late = CallFailure(cause=FailureCause.TIMED_OUT, message="late", child_ended=True)
-    full = CallFailure(cause=FailureCause.OUT_OF_MEMORY, message="OOM when allocating")
-    entries, _ = run({("prepare", "towers", 0): full, ("run_steps", "alternating", 1): late})
-    kinds = [entry.failure and entry.failure.kind for entry in entries.values()]
-    assert kinds == [None, FailureKind.OUT_OF_MEMORY, FailureKind.TIMED_OUT]
-
-
+@pytest.mark.parametrize(
+    ("step_ns", "cues", "asked", "rounds"),
+    [
+        # The worthwhile ratio itself: in doubt to the end.
+        ({"towers": 970}, {}, ROUNDS, MAX_ROUNDS),
+        ({}, {}, 1, ROUNDS),
+        # The best is sure, though another is not.
+        ({"alternating": 970}, {}, ROUNDS, ROUNDS),
+        # Whoever is in doubt is out, or what all are compared with.
+        ({"towers": 970}, {("run_steps", "towers", 4): DOWN}, ROUNDS, ROUNDS),
+        ({"towers": 970}, {("run_steps", "single", 4): DOWN}, ROUNDS, ROUNDS),
+    ],
+)
 def test_rounds_are_added_while_a_verdict_is_in_doubt(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    step_ns: dict[str, int],
+    cues: dict[tuple[str, str, int], Any],
+    asked: int,
+    rounds: int,
 ) -> None:
-    monkeypatch.setitem(STEP_NS, "towers", 970)  # The worthwhile ratio itself.
-    entries, _ = run()
-    assert len(entries["single"].rounds) == MAX_ROUNDS
-
-
-def test_rounds_are_added_until_there_is_an_interval(run: Run) -> None:
-    entries, _ = run(rounds=1)
-    assert len(entries["single"].rounds) == ROUNDS
-
-
-def test_no_rounds_are_added_where_the_best_is_sure_though_another_is_not(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(STEP_NS, "alternating", 970)
-    entries, _ = run()
-    assert len(entries["single"].rounds) == ROUNDS
+    for label, time_ns in step_ns.items():
+        monkeypatch.setitem(STEP_NS, label, time_ns)
+    entries, _ = run(cues, rounds=asked)
+    assert max(len(entry.rounds) for entry in entries.values()) == rounds
 
 
 @pytest.mark.parametrize(("asked", "done"), [(None, ROUNDS), (1, ROUNDS), (ROUNDS + 3, ROUNDS + 3)])
@@ -349,28 +306,12 @@ def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interva
     assert len(entries["single"].rounds) == done
 
 
-def test_no_rounds_are_added_for_a_candidate_that_is_out(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(STEP_NS, "towers", 970)
-    entries, _ = run({("run_steps", "towers", 4): DOWN})
-    assert len(entries["single"].rounds) == ROUNDS
-
-
-def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STEP_NS, "towers", 970)
-    entries, _ = run({("run_steps", "single", 4): DOWN})
-    assert len(entries["towers"].rounds) == ROUNDS
-
-
 def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
-    trial = Benchmark(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
-    first, second, late = (
-        Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
-    )
+    trial = trial_of(FakeTestbed({}), joining=1)
+    first, second, late = placed(*STEP_NS)
     trial.enter(first)
     trial.enter(second)
     assert trial.competitors == 2
@@ -393,7 +334,7 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
 
 
 def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is() -> None:
-    trial = Benchmark(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    trial = trial_of(FakeTestbed({}), joining=1)
     budget_s, needed = benchmark.TIMING_BUDGET_S, 3 + least_samples(1)
     just_s = 3 * budget_s / needed
     assert benchmark.is_time_for_another(trial, None, 3, just_s - 0.001)
@@ -404,10 +345,8 @@ def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is()
 def briefly(cues: dict[tuple[str, str, int], Any] | None = None) -> tuple[Benchmark, FakeTestbed]:
     """Run `alternating` for a few rounds behind those of the others."""
     testbed = FakeTestbed(cues or {})
-    trial = Benchmark(testbed, steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
-    first, second, brief = (
-        Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
-    )
+    trial = trial_of(testbed, joining=1)
+    first, second, brief = placed(*STEP_NS)
     trial.enter(first)
     trial.enter(second)
     time_in_rounds(trial, ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
@@ -431,9 +370,9 @@ def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_oth
 
 def test_what_runs_briefly_weakens_no_interval_of_others_and_nothing_is_chosen_by_it() -> None:
     trial, _ = briefly()
-    alone = Benchmark(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
-    for label in ("single", "towers"):
-        alone.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+    alone = trial_of(FakeTestbed({}), joining=1)
+    for placement in placed("single", "towers"):
+        alone.enter(placement)
     time_in_rounds(alone, ROUNDS, lambda _: None)
     assert trial.competitors == alone.competitors == 2
     assert trial.fewest_rounds == alone.fewest_rounds == ROUNDS
@@ -457,11 +396,8 @@ def apart(
 ) -> tuple[Benchmark, FakeTestbed, dict[str, tuple[tuple[int, ...], ...]]]:
     """Time two more placements apart from a trial of two; return it, its testbed, their rounds."""
     testbed = FakeTestbed(cues or {})
-    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
-    ran, other = (
-        Placement(label=label, family=label, device_of={"op": device}, rationale="")
-        for label, device in (("single", "GPU:0"), ("towers", "GPU:1"))
-    )
+    trial = trial_of(testbed)
+    ran, other = placed("single", "towers")
     trial.enter(ran)
     time_in_rounds(trial, ROUNDS, lambda _: None)
     found = trial.time_apart([other, ran], budget_s)
@@ -504,9 +440,7 @@ def test_what_fails_apart_leaves_nothing_timed_and_costs_no_candidate(
     assert trial.entries["single"].failure is None
 
 
-def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
-    run: Run,
-) -> None:
+def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(run: Run) -> None:
     entries, _ = run({("profile", "towers", 0): DOWN})
     assert entries["towers"].failure is not None
     assert entries["towers"].files is None
@@ -515,10 +449,10 @@ def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
 
 def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost() -> None:
     testbed = FakeTestbed({})
-    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
-    for label in ("single", "towers"):
+    trial = trial_of(testbed)
+    for placement in placed("single", "towers"):
         testbed.up = False
-        trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+        trial.enter(placement)
     testbed.up = False
     trial.round(0, 1)
     assert [entry.failure for entry in trial.entries.values()] == [None, None]
@@ -555,17 +489,15 @@ def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(
     monkeypatch: pytest.MonkeyPatch, slots: tuple[Slot, ...], on_gpus: bool
 ) -> None:
     read: list[bool] = []
-    monkeypatch.setattr(trial_module, "read_worker_steps", lambda *_, on_gpus: read.append(on_gpus))
+    monkeypatch.setattr(benchmark, "read_worker_steps", lambda *_, on_gpus: read.append(on_gpus))
     hosts = tuple(
         HostShare(name=name, address="", slots=slots, fingerprint="", is_here=False)
         for name in ("a", "b")
     )
     testbed = FakeTestbed({})
     testbed.plan = plan_hosts(hosts, HostLink.TLS)
-    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
-    trial.profile(
-        trial.enter(Placement(label="single", family="single", device_of={}, rationale=""))
-    )
+    trial = trial_of(testbed)
+    trial.profile(trial.enter(*placed("single")))
     assert read == [on_gpus]
 
 
@@ -593,10 +525,9 @@ def run_beside(
     bench: OwnBench, cues: dict[tuple[str, str, int], Any] | None = None
 ) -> tuple[dict[str, BenchmarkEntry], FakeTestbed]:
     testbed = FakeTestbed(cues or {})
-    trial = Benchmark(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = trial_of(testbed)
     for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
-        placement = Placement(label=label, family=label, device_of={}, rationale="")
-        trial.enter(placement, bench=own, if_wrong="; as said")
+        trial.enter(*placed(label), bench=own, if_wrong="; as said")
     time_in_rounds(trial, ROUNDS, lambda _: None)
     trial.profile_all()
     return trial.entries, testbed
@@ -636,10 +567,9 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
     alone = Prepared(moved_ops=(), crossings=(), unexchanged=("w", "v"))
     testbed = FakeTestbed({})
     lines = {"w": SourceLine(file="model.py", line=12)}
-    trial = Benchmark(testbed, steps=2, watcher=Silent(), line_of=lines)  # type: ignore[arg-type]
+    trial = trial_of(testbed, line_of=lines)
     for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
-        placement = Placement(label=label, family=label, device_of={}, rationale="")
-        trial.enter(placement, bench=bench)
+        trial.enter(*placed(label), bench=bench)
     failure = trial.entries["mirrored"].failure
     assert failure is not None
     assert failure.kind is FailureKind.WRONG_RESULT
@@ -659,11 +589,9 @@ def in_sessions(
 
     One joins after a round of the first, one more might.
     """
-    first, second, third = (
-        Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
-    )
+    first, second, third = placed(*STEP_NS)
     testbed = FakeTestbed(cues or {})
-    trial = Benchmark(testbed, steps=2, watcher=Silent(), joining=2)  # type: ignore[arg-type]
+    trial = trial_of(testbed, joining=2)
     trial.enter(first)
     trial.enter(second)
     time_in_rounds(trial, 1, lambda _: None)
@@ -672,7 +600,7 @@ def in_sessions(
         if number:
             earlier = {label: entry.so_far() for label, entry in trial.entries.items()}
             joining = trial.joining
-            trial = Benchmark(FakeTestbed(cues or {}), steps=2, watcher=Silent())  # type: ignore[arg-type]
+            trial = trial_of(FakeTestbed(cues or {}))
             trial.resume(earlier, joining)
             for placement in (first, second, third):
                 trial.enter(placement)
@@ -720,10 +648,10 @@ def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch: pytest.Monke
 def test_what_ran_briefly_stays_so_in_the_next_session() -> None:
     before, _ = briefly()
     earlier = {label: entry.so_far() for label, entry in before.entries.items()}
-    trial = Benchmark(FakeTestbed({}), steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial = trial_of(FakeTestbed({}))
     trial.resume(earlier, before.joining)
-    for label in STEP_NS:
-        trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+    for placement in placed(*STEP_NS):
+        trial.enter(placement)
     time_in_rounds(trial, 1, lambda _: None)
     assert trial.comparisons()["alternating"] == before.comparisons()["alternating"]
     assert trial.competitors == before.competitors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from traced_models import MODELS, TracedModel, trace
@@ -48,8 +48,15 @@ def trace_source(tmp_path: Path) -> Callable[..., TracedModel]:
     return traced_source
 
 
+class LimitedChild(children.Child):
+    """A child that no test waits for longer than ten minutes."""
+
+    def call(self, function: Any, *args: Any, time_limit_s: float | None = 600.0) -> Any:
+        return super().call(function, *args, time_limit_s=time_limit_s)
+
+
 @pytest.fixture
 def child() -> Iterator[Child]:
     """Return a child of its own."""
-    with children.Child("child") as own:
+    with LimitedChild("child") as own:
         yield own

@@ -34,7 +34,7 @@ def copying_by_both_clocks(
     bench = GraphTimer(runner._runtime, runner._devices, tokens)
     with tf.Graph().as_default() as graph:
         ends = fan((source, target), 1 << 20, 10)(bench)
-        readings = [bench._clock(device) for device in tokens]
+        readings = bench._read_clocks(bench)
     with runner._runtime.session(graph) as session:
         session.run(bench._holders)
         session.run(ends)

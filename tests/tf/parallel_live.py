@@ -145,26 +145,37 @@ def tied(*, keeps_squares: bool = False) -> Live:
     return Live(train_step, [(each,) for each in np.split(words, STEPS)], [rows])
 
 
-def verified_tie(loses_a_share: bool) -> Verification:
-    """Verify a split step in which a tie goes the other way, and half of the loss may be lost."""
-    cpus(2)
-    live = tied(keeps_squares=True)
+def _verified(
+    live: Live, edit: Callable[[Bundle], None], ready: type[PlacedStep] = PlacedStep
+) -> Verification:
+    """Verify a split step whose bundle was edited; it runs as a ``ready`` step."""
     whole = live_step(live.step, live.batches[0])
     split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
-    if loses_a_share:
-        for node in split.graph_def.node:
-            if node.name.startswith("replica_1/") and node.op == "ResourceGather":
-                node.input[1] = node.input[1].replace("replica_1", "replica_0")
+    edit(split)
     bundle = whole.flat.bundle(whole.batches())
 
-    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+    def place(
+        step: Bundle, device_of: Mapping[str, str], made: type[PlacedStep] = PlacedStep
+    ) -> PlacedStep:
         graph = placed_graph(step, device_of, "/device:CPU:0")
-        return PlacedStep(step, graph, Runtime(address="", logical_cpus=2), 60.0)
+        return made(step, graph, Runtime(address="", logical_cpus=2), 60.0)
 
     first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
     verifier = Verifier(place, bundle, first)
     verifier.begin(2)
-    return verifier.verify("batch", split, ours, place(split, ours), 2)
+    return verifier.verify("batch", split, ours, place(split, ours, ready), 2)
+
+
+def verified_tie(loses_a_share: bool) -> Verification:
+    """Verify a split step in which a tie goes the other way, and half of the loss may be lost."""
+
+    def edit(split: Bundle) -> None:
+        for node in split.graph_def.node:
+            if node.name.startswith("replica_1/") and node.op == "ResourceGather" and loses_a_share:
+                node.input[1] = node.input[1].replace("replica_1", "replica_0")
+
+    cpus(2)
+    return _verified(tied(keeps_squares=True), edit)
 
 
 class _TurnedOver(PlacedStep):
@@ -191,21 +202,8 @@ class _TurnedOver(PlacedStep):
 def verified_where_one_number_differs(runs: list[int]) -> Verification:
     """Verify a split step of which one number differs in some runs."""
     cpus(2)
-    live = LIVE["tape_step"]()
-    whole = live_step(live.step, live.batches[0])
-    split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
-    bundle = whole.flat.bundle(whole.batches())
-    runtime = Runtime(address="", logical_cpus=2)
-
-    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
-        return PlacedStep(step, placed_graph(step, device_of, "/device:CPU:0"), runtime, 60.0)
-
-    first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
-    verifier = Verifier(place, bundle, first)
-    verifier.begin(2)
-    ready = _TurnedOver(split, placed_graph(split, ours, "/device:CPU:0"), runtime, 60.0)
-    ready.wrong_runs = runs
-    return verifier.verify("batch", split, ours, ready, 2)
+    _TurnedOver.wrong_runs = runs
+    return _verified(LIVE["tape_step"](), lambda _: None, _TurnedOver)
 
 
 def reordered(name: str) -> dict[str, tuple[StepResults, StepResults]]:

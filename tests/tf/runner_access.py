@@ -10,13 +10,8 @@ import tensorflow as tf
 
 from placement_advisor.machine.this_machine import Slot
 from placement_advisor.testbed.testbed import STEP
-from placement_advisor.tf.run import calibration as calibration
-from placement_advisor.tf.run import (
-    mirrored,
-    runner,
-)
-from placement_advisor.tf.run import mirrored as collectives
-from placement_advisor.tf.run.calibration import Reference, Steps
+from placement_advisor.tf.run import calibration, mirrored, runner
+from placement_advisor.tf.run.calibration import Reference
 
 
 def start_from_other_values(variable: str) -> None:
@@ -46,7 +41,7 @@ def pairs_copied(*devices: str) -> list[tuple[str, str]]:
         patch.object(calibration, "copy") as copy,
         patch.object(calibration, "both_ways"),
         patch.object(calibration, "reference", return_value=Reference(product_ns=1, p90_ratio=1)),
-        patch.object(calibration, "steps_of", return_value=Steps(overhead_ns=1, op_ns=1)),
+        patch.object(calibration, "step_and_op_ns", return_value=(1, 1)),
         patch.object(calibration, "middle", side_effect=lambda passes: passes[0]),
     ):
         found = calibration.measure(None, places, {})  # type: ignore[arg-type]
@@ -58,7 +53,7 @@ def pairs_copied(*devices: str) -> list[tuple[str, str]]:
 def time_collectives(failure: str) -> Any:
     """Time collectives where TensorFlow fails."""
     error = getattr(tf.errors, failure)(None, None, "connection reset")
-    with patch.object(collectives, "measure_collectives", side_effect=error):
+    with patch.object(mirrored, "_strategy"), patch.object(mirrored, "_times", side_effect=error):
         return mirrored.time_collectives()
 
 

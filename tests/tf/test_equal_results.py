@@ -15,7 +15,11 @@ from traced_models import (
     largest_difference,
 )
 
-from placement_advisor.candidates import references
+from placement_advisor.candidates.references import (
+    propose_alternating,
+    propose_alternating_ops,
+    propose_single,
+)
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
@@ -233,8 +237,8 @@ def _placements(model: TracedModel, devices: tuple[str, ...]) -> list[Placement]
     places = tuple(Device(name=name, kind="CPU") for name in devices)
     cluster = Cluster(devices=places, links=())
     no_costs = CostTable(costs={}).everywhere(cluster)
-    families = (references, references, references)
-    proposed = [family.propose(model.graph, no_costs, cluster) for family in families]
+    proposals = (propose_single, propose_alternating, propose_alternating_ops)
+    proposed = [propose(model.graph, no_costs, cluster) for propose in proposals]
     placements = [found for found in proposed if isinstance(found, Placement)]
     placements += [at_random(model.graph, devices, seed) for seed in (1, 2)]
     for placement in placements:

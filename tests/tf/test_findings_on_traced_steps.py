@@ -12,7 +12,7 @@ from traced_models import trace
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings import scope_rules
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, gather_evidence
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Evidence, SplitFinding
 from placement_advisor.analysis.findings.rules import RULES, find_all
 from placement_advisor.candidates.families import propose
 from placement_advisor.cost.links import assumed_cluster
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from traced_models import TracedModel
 
     from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.analysis.findings.evidence import Evidence
     from placement_advisor.machine.devices import Cluster
 
 # Branches beside one another, or layers one after the other, each in a device scope of its own.
@@ -194,19 +193,16 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
                 rationale="",
                 placement=placement,
                 predicted=simulator.schedule(placement),
-                measured=None,
-                comparison=None,
-                failure=None,
             )
             for name, placement in proposed.items()
             if isinstance(placement, Placement)
         ]
-        return gather_evidence(
+        return Evidence(
             graph=step.graph,
             cluster=cluster,
             costs=costs,
             simulator=simulator,
-            candidates=candidates,
+            candidates=tuple(candidates),
             requested_device_of=step.requested_device_of,
             scope_of=step.scope_of,
             dropped_scopes=step.dropped_scopes,
@@ -222,10 +218,15 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
 def found(code: str, evidence: Evidence) -> list[Finding]:
     """Return what one rule finds in the user's own split, or in what is no split."""
     rule = next(rule for rule in RULES if code == rule.code)
-    own = replace(
-        evidence, splits=tuple(split for split in evidence.splits if split.name == YOUR_SPLIT)
-    )
-    return list(told(rule, own))
+
+    def find(evidence: Evidence) -> list[Finding | SplitFinding]:
+        return [
+            each
+            for each in rule.found(evidence)
+            if not isinstance(each, SplitFinding) or each.split.name == YOUR_SPLIT
+        ]
+
+    return list(told(find, evidence))
 
 
 def with_memory(size_bytes: int) -> Cluster:
@@ -444,7 +445,7 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
 ) -> None:
     lines = 'with tf.device("/gpu:1"):\n    high = keras.layers.Dense(8, name="high")(right)'
     in_vain = evidence(_TWO_TOWERS.format(high=lines))
-    (finding,) = told(scope_rules.SCOPE_WITHOUT_EFFECT, in_vain)
+    (finding,) = told(scope_rules.find_scope_without_effect, in_vain)
     assert finding.finding == (
         "your tf.device scope puts high on GPU:1, but Keras forgets it when a functional model is "
         "built: their ops have no device and run on GPU:0"
@@ -455,7 +456,7 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
     assert "MatMul" not in _kinds_on(in_vain, "GPU:1")
 
     followed = evidence(_TWO_TOWERS.format(high='high = OnDevice(item, "/gpu:1")(right)'))
-    assert told(scope_rules.SCOPE_WITHOUT_EFFECT, followed) == ()
+    assert told(scope_rules.find_scope_without_effect, followed) == ()
     assert "MatMul" in _kinds_on(followed, "GPU:1")
 
 
@@ -477,14 +478,16 @@ model.compile("sgd", "mse")
 inputs = (np.ones((8, 4), "float32"), np.ones((8, 3), "float32"))
 """
     )
-    (finding,) = told(scope_rules.SCOPE_WITHOUT_EFFECT, given)
+    (finding,) = told(scope_rules.find_scope_without_effect, given)
     assert finding.finding.startswith("your tf.device scope puts inner_dense on GPU:1, but Keras")
     assert finding.where["line"] == 8
 
 
 def test_a_scope_of_the_default_device_is_not_told(evidence: Callable[..., Evidence]) -> None:
     lines = 'with tf.device("/gpu:0"):\n    high = keras.layers.Dense(8, name="high")(right)'
-    assert told(scope_rules.SCOPE_WITHOUT_EFFECT, evidence(_TWO_TOWERS.format(high=lines))) == ()
+    assert (
+        told(scope_rules.find_scope_without_effect, evidence(_TWO_TOWERS.format(high=lines))) == ()
+    )
 
 
 def _kinds_on(evidence: Evidence, device: str) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.testbed.user_step import loop_timing
-from placement_advisor.tf.calls import as_is, fit_timer, tracer
+from placement_advisor.tf.calls import native_step, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_LIMIT_S = 600.0
 _MODEL = """
 import keras, numpy as np
 sides = [keras.Input((4,)) for _ in range(2)]
@@ -36,20 +35,20 @@ model.compile("sgd", "mse")
 def _loaded(child: Child, folder: Path, compiled: str) -> Child:
     path = folder / "model_file.py"
     path.write_text(_MODEL.format(compiled=compiled))
-    child.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
+    child.call(tracer.load_workload, ModelSource(path=str(path)))
     return child
 
 
 def test_each_round_times_one_step_for_each_call_and_several(child: Child, tmp_path: Path) -> None:
     loaded = _loaded(child, tmp_path, 'model.compile("sgd", "mse")')
-    timing = loaded.call(fit_timer.time_fit, 2, time_limit_s=_LIMIT_S)
+    timing = loaded.call(native_step.time_fit, 2)
     assert isinstance(timing, LoopTiming)
     assert timing.steps_per_call == 10
     assert len(timing.one_ns) == len(timing.several_ns) == 2
     # Of so small a step, nearly all is the call. Other work may hit one of the two rounds.
     assert max(timing.saved_shares) > 0
     # The model is as it was: its step runs as before.
-    assert len(loaded.call(as_is.run_as_is, 0, 2, time_limit_s=_LIMIT_S)) == 2
+    assert len(loaded.call(native_step.run_as_is, 0, 2)) == 2
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 handed_over = RemoteModule("handed_over")
-_LIMIT_S = 300.0
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ _LIMIT_S = 300.0
 def test_what_was_handed_over_is_traced_elsewhere(
     child: Child, tmp_path: Path, kind: str, files: list[str], products: set[Any]
 ) -> None:
-    written: Any = child.call(handed_over.write, kind, str(tmp_path), time_limit_s=_LIMIT_S)
+    written: Any = child.call(handed_over.write, kind, str(tmp_path))
     path = tmp_path / "object" / written.rpartition("/")[2]
     assert sorted(file.name for file in path.parent.iterdir()) == files
     traced = trace(path, tmp_path)
@@ -39,6 +38,6 @@ def test_what_was_handed_over_is_traced_elsewhere(
 
 
 def test_what_calls_python_cannot_travel(child: Child, tmp_path: Path) -> None:
-    said: Any = child.call(handed_over.write, "python", str(tmp_path), time_limit_s=_LIMIT_S)
+    said: Any = child.call(handed_over.write, "python", str(tmp_path))
     assert said.startswith("calls_python calls Python while it runs (EagerPyFunc)"), said
     assert not (tmp_path / "object").exists()

@@ -9,7 +9,7 @@ import pytest
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import LeftOut
-from placement_advisor.tf.calls import as_is, tracer
+from placement_advisor.tf.calls import native_step, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -120,5 +120,5 @@ def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path: Path, opti
         path.write_text(_TELLING.format(tell=_TELLS[option], option=compiled))
         with Child("loader") as loader:
             loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
-            answer = loader.call(as_is.run_as_is, 0, 30, time_limit_s=_LIMIT_S)
+            answer = loader.call(native_step.run_as_is, 0, 30, time_limit_s=_LIMIT_S)
         assert isinstance(answer, CallFailure) == bool(compiled)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_LIMIT_S = 600.0
 SAYS_ITS_BATCH = """
 import tensorflow as tf
 
@@ -41,7 +40,7 @@ def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
     model = trace_source(SAYS_ITS_BATCH.format(log=log))
 
     def call(function: Callable[..., Any], *args: Any) -> Any:
-        return child.call(function, *args, time_limit_s=_LIMIT_S)
+        return child.call(function, *args)
 
     def batches_of(function: Callable[..., Any], *args: Any) -> set[str]:
         log.write_text("")
@@ -50,15 +49,10 @@ def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
         return set(log.read_text().split())
 
     source = ModelSource(
-        path=str(tmp_path / "model_file.py"),
-        name=None,
-        mode=None,
-        batch_size=None,
-        outputs=(),
-        time_limit_s=_LIMIT_S,
+        path=str(tmp_path / "model_file.py"), name=None, mode=None, batch_size=None, outputs=()
     )
     call(mirrored.open_devices, "CPU", 2)
     call(mirrored.prepare, source, str(model.bundle), model.traced.created, None)
-    assert batches_of(mirrored.run_steps, 0, 1) == {"6"}
-    assert batches_of(mirrored.run_weak_steps, 0, 1) == {"12"}
+    assert batches_of(mirrored.run_steps, 0, 1, False) == {"6"}
+    assert batches_of(mirrored.run_steps, 0, 1, True) == {"12"}
     assert batches_of(mirrored.run_marked_steps, 1) == {"6"}

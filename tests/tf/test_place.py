@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 placed_live = RemoteModule("placed_live")
-_LIMIT_S = 600.0
 # TensorFlow's remapper is off for placed steps alone: fused kernels round differently.
 TOLERANCE = 2e-5
 # Grappler leaves out ops that compute nothing (identities, shapes that are known); variables and
@@ -30,9 +29,7 @@ STEPS = ("tape_step", "looping_step", "looked_up", "shared_embedding", "gan")
 def test_a_placed_step_trains_the_same_variables_to_the_same_values(
     child: Child, name: str, seed: int | None, tmp_path: Path
 ) -> None:
-    found: Any = child.call(
-        placed_live.run_both_ways, name, seed, str(tmp_path), time_limit_s=_LIMIT_S
-    )
+    found: Any = child.call(placed_live.run_both_ways, name, seed, str(tmp_path))
     assert isinstance(found, dict), found
     assert found["losses"] == pytest.approx(found["expected"], rel=TOLERANCE)
     assert found["expected"][0] != pytest.approx(found["expected"][-1], rel=1e-3)
@@ -50,7 +47,7 @@ def test_a_placed_step_trains_the_same_variables_to_the_same_values(
 def test_fit_trains_with_the_placed_step_and_the_other_methods_see_its_variables(
     child: Child,
 ) -> None:
-    found: Any = child.call(placed_live.fit_placed, time_limit_s=_LIMIT_S)
+    found: Any = child.call(placed_live.fit_placed)
     # XLA would ignore the devices.
     assert not found["placed with XLA"]
     assert isinstance(found, dict), found
@@ -64,9 +61,7 @@ def test_fit_trains_with_the_placed_step_and_the_other_methods_see_its_variables
 def test_a_placement_file_holds_for_a_model_that_is_built_once_more(
     child: Child, seed: int, parallel: bool, tmp_path: Path
 ) -> None:
-    found: Any = child.call(
-        placed_live.built_again, seed, str(tmp_path), parallel, time_limit_s=_LIMIT_S
-    )
+    found: Any = child.call(placed_live.built_again, seed, str(tmp_path), parallel)
     assert isinstance(found, dict), found
     assert not found["same names"]
     assert found["read"] == found["written"]
@@ -78,23 +73,23 @@ def test_a_placement_file_holds_for_a_model_that_is_built_once_more(
 
 
 def test_a_listing_stops_a_model_that_is_built_once_more(child: Child) -> None:
-    message = child.call(placed_live.listing_of_another_build, time_limit_s=_LIMIT_S)
+    message = child.call(placed_live.listing_of_another_build)
     assert str(message).startswith("RuntimeError: this step has other names than the analysed one")
     assert "placement_advisor.place()" in str(message)
 
 
 def test_a_listing_says_that_it_takes_the_plain_function(child: Child) -> None:
-    message = child.call(placed_live.listing_around_a_traced_function, time_limit_s=_LIMIT_S)
+    message = child.call(placed_live.listing_around_a_traced_function)
     assert "python_function" in str(message)
 
 
 @pytest.mark.parametrize("functional", [False, True], ids=["subclassed", "functional"])
 def test_x_may_be_several_tensors_in_one(child: Child, functional: bool) -> None:
-    assert child.call(placed_live.predict_from_a_pair, functional, time_limit_s=_LIMIT_S) <= 1e-6
+    assert child.call(placed_live.predict_from_a_pair, functional) <= 1e-6
 
 
 def test_a_model_that_was_placed_can_be_placed_otherwise(child: Child) -> None:
-    found: Any = child.call(placed_live.place_twice, time_limit_s=_LIMIT_S)
+    found: Any = child.call(placed_live.place_twice)
     own, placed, _ = found
     assert placed == pytest.approx(own, rel=TOLERANCE)
 
@@ -102,7 +97,7 @@ def test_a_model_that_was_placed_can_be_placed_otherwise(child: Child) -> None:
 def test_a_function_traced_before_fails_instead_of_training_variables_nobody_sees(
     child: Child,
 ) -> None:
-    message = child.call(placed_live.old_function_fails, time_limit_s=_LIMIT_S)
+    message = child.call(placed_live.old_function_fails)
     assert message != "no error"
 
 
@@ -130,12 +125,12 @@ def test_a_function_traced_before_fails_instead_of_training_variables_nobody_see
 def test_what_does_not_fit_is_refused_in_one_sentence(
     child: Child, what: str, expected: str
 ) -> None:
-    message = child.call(placed_live.refused, what, time_limit_s=_LIMIT_S)
+    message = child.call(placed_live.refused, what)
     assert str(message).startswith(expected)
 
 
 def test_a_placement_file_of_another_graph_is_refused(child: Child, tmp_path: Path) -> None:
-    message = child.call(placed_live.another_fingerprint, str(tmp_path), time_limit_s=_LIMIT_S)
+    message = child.call(placed_live.another_fingerprint, str(tmp_path))
     assert str(message).startswith("PlacementError: ")
     assert str(message).endswith("this one: the batch was 16, and is 8 here")
 
@@ -145,7 +140,7 @@ def test_a_placement_file_of_another_graph_is_refused(child: Child, tmp_path: Pa
 def test_a_step_traced_under_the_listing_asks_for_the_devices_of_the_placement(
     child: Child, name: str, seed: int
 ) -> None:
-    found: Any = child.call(placed_live.placed_by_listing, name, seed, time_limit_s=_LIMIT_S)
+    found: Any = child.call(placed_live.placed_by_listing, name, seed)
     assert isinstance(found, dict), found
     asked, wanted = found["asked"], found["wanted"]
     assert {op for op in wanted if "gradient_tape/" in op} or name == "tape_step"

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 graph_defs = RemoteModule("graph_defs")
-_LIMIT_S = 600.0
 
 
 def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Child) -> None:
@@ -26,7 +25,6 @@ def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Chil
         },
         {"a": "d0", "b": "d1", "c": "d1"},
         {},
-        time_limit_s=_LIMIT_S,
     )
     assert ops == {
         "two": ("Const", [], "d0"),
@@ -44,7 +42,6 @@ def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
         {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
         {"x": "d1", "y": "d0"},
         {"x": (2, 3)},
-        time_limit_s=_LIMIT_S,
     )
     assert ops == {
         "x": ("ReadVariableOp", ["x/resident"], "d1"),
@@ -60,7 +57,6 @@ def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child: C
         {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])},
         {"ids": gpu, "product": gpu},
         {},
-        time_limit_s=_LIMIT_S,
     )
     assert ops["ids"][2] == "/job:worker/replica:0/task:1/device:CPU:0"
     assert ops["product"][2] == gpu
@@ -70,7 +66,7 @@ def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child: Child) -> 
     there = "/job:worker/replica:0/task:{}/device:CPU:0"
     planned = {"stays": there.format(0), "moves": there.format(1), "not_run": there.format(1)}
     executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
-    moved = child.call(graph_defs.moved, executed, planned, time_limit_s=_LIMIT_S)
+    moved = child.call(graph_defs.moved, executed, planned)
     assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
 
 
@@ -94,7 +90,6 @@ def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child
         ],
         {task(i, kind): f"{'ab'[i]}:0" for i in range(2) for kind in ("GPU", "CPU")},
         {("ids", 0): 8},
-        time_limit_s=_LIMIT_S,
     )
     assert found == (
         PlannedCopy(
@@ -131,7 +126,6 @@ def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Chi
         ],
         {"D0": "worker:0", "D1": "worker:1"},
         {("split", 0): 8, ("split", 1): 12},
-        time_limit_s=_LIMIT_S,
     )
     between = {"source": "worker:0", "target": "worker:1"}
     assert crossings == (

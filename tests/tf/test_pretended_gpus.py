@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 pretended_gpus = RemoteModule("pretended_gpus")
-_LIMIT_S = 120.0
 FIRST, SECOND = gpu_slots(2)
 (CORE,) = core_slots([min(os.sched_getaffinity(0))])
 
@@ -32,24 +31,22 @@ FIRST, SECOND = gpu_slots(2)
 def test_the_process_of_a_device_sees_its_gpu_alone(
     child: Child, slot: Slot, visible: str, seen: str
 ) -> None:
-    found = child.call(
-        pretended_gpus.visible_to, slot, visible, "a physical device", time_limit_s=_LIMIT_S
-    )
+    found = child.call(pretended_gpus.visible_to, slot, visible, "a physical device")
     assert found == seen
 
 
 def test_a_gpu_that_tensorflow_does_not_find_is_an_error_with_a_way_out(child: Child) -> None:
     with pytest.raises(TestbedError, match="TensorFlow finds no GPU, though") as raised:
-        child.call(pretended_gpus.visible_to, FIRST, "0", time_limit_s=_LIMIT_S)
+        child.call(pretended_gpus.visible_to, FIRST, "0")
     assert "CUDA_VISIBLE_DEVICES=" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize(("target", "seen"), [("grpc://localhost:20000", ""), ("", "0")])
 def test_a_client_leaves_gpus_to_processes_of_devices(child: Child, target: str, seen: str) -> None:
-    found = child.call(pretended_gpus.visible_to_client, target, time_limit_s=_LIMIT_S)
+    found = child.call(pretended_gpus.visible_to_client, target)
     assert found == seen
 
 
 def test_copies_of_devices_that_are_no_cores_neither_wait_for_ops_nor_wake(child: Child) -> None:
-    found = child.call(pretended_gpus.reach_without_core_clocks, time_limit_s=_LIMIT_S)
+    found = child.call(pretended_gpus.reach_without_core_clocks)
     assert (found.quantum_ns, found.wake_ns) == (0, 0)

@@ -9,7 +9,7 @@ import pytest
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.tf.answers import OwnSteps, Traced
-from placement_advisor.tf.calls import as_is, splitter, tracer
+from placement_advisor.tf.calls import native_step, splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_LIMIT_S = 120.0
 _MS = 1_000_000
 _KERAS = """
 import keras, numpy as np, tensorflow as tf
@@ -92,8 +91,8 @@ def trace(child: Child, tmp_path: Path) -> Callable[[str], Traced]:
 
     def traced(text: str) -> Traced:
         path.write_text(text)
-        child.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
-        found = child.call(tracer.trace_workload, str(path), str(bundle), time_limit_s=_LIMIT_S)
+        child.call(tracer.load_workload, ModelSource(path=str(path)))
+        found = child.call(tracer.trace_workload, str(path), str(bundle))
         assert isinstance(found, Traced), found
         assert not [*bundle.iterdir()], "nobody else can run it"
         return found
@@ -128,7 +127,7 @@ def test_it_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
     counted = tmp_path / "counted"
     before = len(counted.read_text())
     folder = tmp_path / "profile"
-    steps = child.call(as_is.record, str(folder), 0, time_limit_s=_LIMIT_S)
+    steps = child.call(native_step.record, str(folder), 0)
     assert isinstance(steps, OwnSteps), steps
     assert (len(steps.warmup_ns), len(steps.step_ns)) == (2, 10)
     assert min(steps.step_ns) >= 20 * _MS
@@ -145,9 +144,9 @@ def test_a_loop_of_a_session_is_recorded_as_well(
 ) -> None:
     assert trace(_SESSION).python_call == "`PyFunc` at train.py:8"
     # The shape that it says of the batch is not that of a share.
-    split = child.call(splitter.split_workload, (2, 2), None, time_limit_s=_LIMIT_S)
+    split = child.call(splitter.split_workload, (2, 2), None)
     assert isinstance(split, BatchSplitError)
     assert "it takes no batch of 2" in split.message
-    steps = child.call(as_is.record, str(tmp_path / "profile"), 0, time_limit_s=_LIMIT_S)
+    steps = child.call(native_step.record, str(tmp_path / "profile"), 0)
     assert isinstance(steps, OwnSteps), steps
     assert "PyFunc" in {op.kind for op in read_recorded(tmp_path / "profile").ops}

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 random_live = RemoteModule("random_live")
 pytestmark = pytest.mark.campaign
-_LIMIT_S = 600.0
 # Own train_step, raw, two optimizers, subclassed, a GAN among them.
 SEEDS = (1, 11, 32, 22)
 
@@ -24,7 +23,7 @@ SEEDS = (1, 11, 32, 22)
 def test_a_model_drawn_at_random_is_placed_and_split_and_learns_the_same(
     child: Child, seed: int, tmp_path: Path
 ) -> None:
-    found: Any = child.call(random_live.through_all, seed, str(tmp_path), time_limit_s=_LIMIT_S)
+    found: Any = child.call(random_live.through_all, seed, str(tmp_path))
     assert isinstance(found, dict), found
     assert found["place"] <= 1
     # Where replicas draw numbers or normalize by themselves, they learn something else.

@@ -7,24 +7,24 @@ from placement_advisor.tf.user_step import real_devices
 
 TWO_GPUS = ("CPU:0", "GPU:0", "GPU:1")
 TWO_CPUS = ("CPU:0", "CPU:1")
+TWO_WORKERS = ("worker:0", "worker:1")
 
 
-def test_gpus_and_cpus_stand_for_themselves() -> None:
-    assert real_devices(("GPU:1", "CPU:0"), TWO_GPUS, {}) == {"GPU:1": "GPU:1", "CPU:0": "CPU:0"}
-
-
-def test_stand_ins_are_gpus_in_order_if_there_are_enough() -> None:
-    names = ("worker:0", "worker:1")
-    assert real_devices(names, TWO_GPUS, {}) == {"worker:0": "GPU:0", "worker:1": "GPU:1"}
-    assert real_devices(names, TWO_CPUS, {}) == {"worker:0": "CPU:0", "worker:1": "CPU:1"}
-    mixed = (*TWO_CPUS, "GPU:0")
-    assert real_devices(names, mixed, {}) == {"worker:0": "CPU:0", "worker:1": "CPU:1"}
-
-
-def test_the_user_chooses_some_and_the_rest_are_those_left() -> None:
-    chosen = {"worker:0": "/GPU:1"}
-    found = real_devices(("worker:0", "worker:1"), TWO_GPUS, chosen)
-    assert found == {"worker:0": "GPU:1", "worker:1": "GPU:0"}
+@pytest.mark.parametrize(
+    ("names", "here", "chosen", "found"),
+    [
+        (("GPU:1", "CPU:0"), TWO_GPUS, {}, ("GPU:1", "CPU:0")),
+        # Stand-ins are GPUs in order if there are enough.
+        (TWO_WORKERS, TWO_GPUS, {}, ("GPU:0", "GPU:1")),
+        (TWO_WORKERS, TWO_CPUS, {}, ("CPU:0", "CPU:1")),
+        (TWO_WORKERS, (*TWO_CPUS, "GPU:0"), {}, ("CPU:0", "CPU:1")),
+        (TWO_WORKERS, TWO_GPUS, {"worker:0": "/GPU:1"}, ("GPU:1", "GPU:0")),
+    ],
+)
+def test_devices_stand_for_themselves_or_are_chosen_or_those_left_in_order(
+    names: tuple[str, ...], here: tuple[str, ...], chosen: dict[str, str], found: tuple[str, ...]
+) -> None:
+    assert real_devices(names, here, chosen) == dict(zip(names, found, strict=True))
 
 
 @pytest.mark.parametrize(

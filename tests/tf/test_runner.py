@@ -39,10 +39,7 @@ def model(traced: Callable[[str], TracedModel]) -> TracedModel:
 @pytest.fixture
 def call(child: Child, model: TracedModel) -> Callable[..., Any]:
     """Return a function that calls the runner of the model on two logical CPUs."""
-
-    def call(function: Callable[..., Any], *args: Any) -> Any:
-        return child.call(function, *args, time_limit_s=_LIMIT_S)
-
+    call = child.call
     host = _DEVICES["cpu:0"]
     call(runner.open_runner, "", _DEVICES, host, len(_DEVICES))
     call(runner.open_program, STEP, str(model.bundle), model.graph, _LIMIT_S)
@@ -66,9 +63,9 @@ def test_results_start_from_the_initial_state_whatever_ran_before(
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     first = call(runner.results, "single", 2)
     call(runner.run_steps, "single", 1, 3)
-    ran = child.call(runner_access.variable, "single", "steps_done", time_limit_s=_LIMIT_S)
+    ran = child.call(runner_access.variable, "single", "steps_done")
     again = call(runner.results, "single", 2)
-    after = child.call(runner_access.variable, "single", "steps_done", time_limit_s=_LIMIT_S)
+    after = child.call(runner_access.variable, "single", "steps_done")
     assert (ran, again.state["steps_done"], after) == (3, 2, 0)
     # The step's noise goes on, as the user's own would: only what needs none is equal.
     for name in ("steps_done", "label"):
@@ -82,7 +79,7 @@ def test_two_candidates_do_not_share_state(
         call(runner.prepare, label, _everything_on(model, "cpu:0"), STEP)
         call(runner.results, label, 1)
     call(runner.run_steps, "one", 0, 5)
-    assert child.call(runner_access.variable, "other", "steps_done", time_limit_s=_LIMIT_S) == 0
+    assert child.call(runner_access.variable, "other", "steps_done") == 0
 
 
 def test_verify_compares_with_the_first_candidate(
@@ -101,7 +98,7 @@ def test_verify_finds_a_wrong_result(
 ) -> None:
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     assert call(runner.verify, "single", 3) is None
-    child.call(runner_access.start_from_other_values, "head/kernel", time_limit_s=_LIMIT_S)
+    child.call(runner_access.start_from_other_values, "head/kernel")
     call(runner.prepare, "wrong", _everything_on(model, "cpu:0"), STEP)
     found = call(runner.verify, "wrong", 3)
     assert found.relative_difference > 0.1
@@ -124,12 +121,10 @@ def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
 
 def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedModel) -> None:
     nowhere = {"cpu:0": "/job:localhost/replica:0/task:0/device:CPU:7"}
-    child.call(runner.open_runner, "", nowhere, nowhere["cpu:0"], 1, time_limit_s=_LIMIT_S)
+    child.call(runner.open_runner, "", nowhere, nowhere["cpu:0"], 1)
     program = STEP, str(model.bundle), model.graph, _LIMIT_S
-    child.call(runner.open_program, *program, time_limit_s=_LIMIT_S)
-    answer = child.call(
-        runner.prepare, "lost", _everything_on(model, "cpu:0"), STEP, time_limit_s=_LIMIT_S
-    )
+    child.call(runner.open_program, *program)
+    answer = child.call(runner.prepare, "lost", _everything_on(model, "cpu:0"), STEP)
     assert isinstance(answer, CallFailure)
     assert "CPU:7" in answer.message
 
@@ -151,9 +146,7 @@ def test_a_bundle_that_is_saved_loads_equal(
         again = tmp_path / name
         again.mkdir()
         bundle = str(traced(name).bundle)
-        same_graph, different = child.call(
-            graph_defs.saved_and_loaded, bundle, str(again), time_limit_s=_LIMIT_S
-        )
+        same_graph, different = child.call(graph_defs.saved_and_loaded, bundle, str(again))
         assert same_graph
         assert different == []
 
@@ -169,7 +162,7 @@ def test_workers_are_calibrated_and_profiled(
     testbed.add_program(STEP, model.bundle, model.graph)
     testbed.start()
     try:
-        calibration = testbed.call(runner.calibrate, testbed.core_clocks, time_limit_s=_LIMIT_S)
+        calibration = testbed.call(runner.calibrate, testbed.core_clocks)
         _check_calibration(calibration)
         device_of = _everything_on(model, "worker:1")
         testbed.prepare("one", device_of, STEP)
@@ -228,7 +221,7 @@ def test_texts_and_truths_come_out_as_arrays(call: Callable[..., Any], model: Tr
 
 def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) -> None:
     def calibrated(*failures: str) -> Any:
-        return child.call(runner_access.calibrate, *failures, time_limit_s=_LIMIT_S)
+        return child.call(runner_access.calibrate, *failures)
 
     assert calibrated("AbortedError") == "measured"
     again = calibrated("AbortedError", "AbortedError")
@@ -251,6 +244,6 @@ def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(
 def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(
     child: Child, function: Callable[..., Any]
 ) -> None:
-    answer = child.call(function, "UnavailableError", time_limit_s=_LIMIT_S)
+    answer = child.call(function, "UnavailableError")
     assert isinstance(answer, CallFailure)
     assert "connection reset" in answer.message

@@ -9,7 +9,7 @@ from finding_evidence import graph_of, growing_of, op
 
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.testbed.user_step import batch_points
-from placement_advisor.tf.calls import as_is, tracer
+from placement_advisor.tf.calls import native_step, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
     from placement_advisor.simulator.step_growth import GrowingStep
 
-_LIMIT_S = 600.0
 _STEP = """
 import tensorflow as tf
 @tf.function
@@ -31,10 +30,7 @@ inputs = tf.ones((8, 6)), tf.ones((6,))
 def _loaded(child: Child, folder: Path, *, shape: str = "(-1,)") -> Child:
     path = folder / "step.py"
     path.write_text(_STEP.format(shape=shape))
-    child.call(
-        tracer.load_workload,
-        ModelSource(path=str(path)), time_limit_s=_LIMIT_S,
-    )  # fmt: skip
+    child.call(tracer.load_workload, ModelSource(path=str(path)))
     return child
 
 
@@ -53,13 +49,14 @@ def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child: Child, tmp_pat
 
 
 def test_each_turn_times_the_same_number_of_steps(child: Child, tmp_path: Path) -> None:
-    times = _loaded(child, tmp_path).call(as_is.run_at_batches, (8, 4), 2, 3, time_limit_s=_LIMIT_S)
+    loaded = _loaded(child, tmp_path)
+    times = loaded.call(native_step.run_at_batches, (8, 4), 2, 3)
     assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
 
 
 def test_a_step_that_takes_its_own_batch_alone_gives_none(child: Child, tmp_path: Path) -> None:
     loaded = _loaded(child, tmp_path, shape="(48,)")
-    answer = loaded.call(as_is.run_at_batches, (8, 4), 1, 1, time_limit_s=_LIMIT_S)
+    answer = loaded.call(native_step.run_at_batches, (8, 4), 1, 1)
     assert isinstance(answer, CallFailure)
     assert batch_points(loaded, _growing(8), [1_000_000]) == ()
 

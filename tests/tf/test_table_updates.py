@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from finding_evidence import evidence_of
+from finding_evidence import evidence_of, told
 from traced_models import trace
 
 from placement_advisor.analysis.findings import step_rules
@@ -46,7 +46,7 @@ def _found(
     graph = trace(path, folder, run=False).graph
     cluster = assumed_cluster(2)
     costs = roofline_by_place(graph, cluster)
-    return step_rules.find_table_updated_whole(evidence_of(graph, costs, cluster=cluster))
+    return told(step_rules.find_table_updated_whole, evidence_of(graph, costs, cluster=cluster))
 
 
 @pytest.mark.parametrize("optimizer", ["Adam()", "AdamW()", "SGD(0.1, momentum=0.9)", "Ftrl()"])

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 training_live = RemoteModule("training_live")
 # What docs/training.md promises.
 MOST_NS_PER_STEP = 20_000
-_LIMIT_S = 300.0
 
 
 def test_the_callback_records_a_fit_on_one_device(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {}, time_limit_s=_LIMIT_S)
+    found: Any = child.call(training_live.fit, str(tmp_path), {})
     empty, compute, copies, following = found["printed"].splitlines()
     assert empty == ""
     assert re.fullmatch(
@@ -44,7 +43,7 @@ def test_the_callback_records_a_fit_on_one_device(child: Child, tmp_path: Path) 
 
 
 def test_the_callback_records_a_fit_on_several_devices(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {"devices": 3}, time_limit_s=_LIMIT_S)
+    found: Any = child.call(training_live.fit, str(tmp_path), {"devices": 3})
     assert found["printed"].count("\n") == 4, found["printed"]
     assert found["joined"] > 0.9
 
@@ -57,7 +56,6 @@ def test_the_callback_records_a_replica_of_a_mirrored_fit(
         training_live.fit,
         str(tmp_path),
         {"devices": 2, "mirrored": True, "count": count, "size": 512},
-        time_limit_s=_LIMIT_S,
     )
     assert found["printed"].count("\n") == 4, found["printed"]
     assert found["first product bytes"] == (256 * 256 * 4,)
@@ -67,42 +65,38 @@ def test_the_callback_records_a_replica_of_a_mirrored_fit(
 
 
 def test_training_learns_the_same_with_the_callback(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {"epochs": 3}, time_limit_s=_LIMIT_S)
-    alone: Any = child.call(training_live.losses_without, 3, time_limit_s=_LIMIT_S)
+    found: Any = child.call(training_live.fit, str(tmp_path), {"epochs": 3})
+    alone: Any = child.call(training_live.losses_without, 3)
     assert found["loss"] == alone
     assert found["printed"].count("next  ") == 1
 
 
 def test_a_batch_that_is_given_needs_no_look_at_the_model(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(
-        training_live.fit, str(tmp_path), {"batch_size": 24}, time_limit_s=_LIMIT_S
-    )
+    found: Any = child.call(training_live.fit, str(tmp_path), {"batch_size": 24})
     assert found["first product bytes"] == (24 * 256 * 4,)
 
 
 def test_a_training_that_ends_early_says_so(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(
-        training_live.fit, str(tmp_path), {"steps": (40, 50)}, time_limit_s=_LIMIT_S
-    )
+    found: Any = child.call(training_live.fit, str(tmp_path), {"steps": (40, 50)})
     assert found["printed"] == (
         "\nplacement-advisor recorded nothing: training ended after step 16, before step 40\n"
     )
-    found = child.call(training_live.fit, str(tmp_path), {"steps": (15, 50)}, time_limit_s=_LIMIT_S)
+    found = child.call(training_live.fit, str(tmp_path), {"steps": (15, 50)})
     assert "(steps 15 to 16)" in found["printed"]
 
 
 def test_what_cannot_be_told_apart_is_refused(child: Child, tmp_path: Path) -> None:
-    told: Any = child.call(training_live.refused, str(tmp_path), time_limit_s=_LIMIT_S)
+    told: Any = child.call(training_live.refused, str(tmp_path))
     assert "steps_per_execution=4" in told
 
 
 def test_another_profiler_is_left_alone(child: Child, tmp_path: Path) -> None:
-    told: Any = child.call(training_live.under_another_profiler, str(tmp_path), time_limit_s=90)
+    told: Any = child.call(training_live.under_another_profiler, str(tmp_path))
     assert told.startswith("\nplacement-advisor recorded nothing: the profiler did not start: ")
 
 
 def test_a_loop_of_ones_own_is_recorded(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.own_loop, str(tmp_path), 8, (2, 6), time_limit_s=_LIMIT_S)
+    found: Any = child.call(training_live.own_loop, str(tmp_path), 8, (2, 6))
     compute, _, following = found["printed"].splitlines()
     assert "(steps 2 to 6)" in compute
     assert "--graph" in following
@@ -114,7 +108,7 @@ def test_a_loop_of_ones_own_is_recorded(child: Child, tmp_path: Path) -> None:
 def test_ops_that_run_as_cheaper_ones_are_recorded_all_the_same(
     child: Child, tmp_path: Path
 ) -> None:
-    call: Any = child.call(training_live.rewritten, str(tmp_path), time_limit_s=_LIMIT_S)
+    call: Any = child.call(training_live.rewritten, str(tmp_path))
     others, not_joined = call
     assert not_joined == []
     assert {"power": "Square", "root": "Sqrt", "thrice": "Mul", "sum": "Sub"}.items() <= (
@@ -125,19 +119,19 @@ def test_ops_that_run_as_cheaper_ones_are_recorded_all_the_same(
 def test_a_loop_that_fails_ends_the_recording_and_says_nothing(
     child: Child, tmp_path: Path
 ) -> None:
-    told: Any = child.call(training_live.failing_loop, str(tmp_path), time_limit_s=_LIMIT_S)
+    told: Any = child.call(training_live.failing_loop, str(tmp_path))
     assert told == "division by zero: "
 
 
 def test_a_step_that_is_not_recorded_costs_next_to_nothing(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.ns_outside, str(tmp_path), 20_000, time_limit_s=_LIMIT_S)
+    found: Any = child.call(training_live.ns_outside, str(tmp_path), 20_000)
     assert found["callback"] <= MOST_NS_PER_STEP, found
     assert found["loop"] <= MOST_NS_PER_STEP, found
 
 
 @pytest.mark.parametrize("steps", [(0, 3), (5, 4)])
 def test_steps_that_are_none_are_refused(child: Child, tmp_path: Path, steps: Any) -> None:
-    told: Any = child.call(training_live.steps_refused, str(tmp_path), steps, time_limit_s=90)
+    told: Any = child.call(training_live.steps_refused, str(tmp_path), steps)
     assert told == f"steps are {steps!r}, not (first, last) counted from 1"
 
 

@@ -22,7 +22,8 @@ both steps. What may save nothing is no saving.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import hypot
 from statistics import median
 from types import MappingProxyType
@@ -45,7 +46,7 @@ from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.cost.batch import Throughput
@@ -131,7 +132,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedStep:
-    """A step on one GPU that is known by its datasheet alone: another step can be priced like it.
+    """A step on one GPU known by its datasheet alone; another step can be estimated like it.
 
     ``now_ns`` is what the step takes as it is; times of ops are ``within`` a factor.
     """
@@ -160,7 +161,7 @@ class AssumedStep:
 _NO_ADVICE = WORST_CASE_FAMILIES | {references.SINGLE, AS_WRITTEN, *SPLITS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What is known of a model, its splits and its input.
 
@@ -183,25 +184,37 @@ class Evidence:
     costs: Mapping[str, CostTable]
     simulator: Simulator
     candidates: tuple[Candidate, ...]
-    splits: tuple[Split, ...]
-    requested_device_of: Mapping[str, str]
-    scope_of: Mapping[str, tuple[str, int]]
-    dropped_scopes: tuple[DroppedScope, ...]
-    line_of: Mapping[str, tuple[str, int]]
-    batch_size: int | None
-    batch_points: tuple[Throughput, ...]
-    loop_timing: LoopTiming | None
-    input_timing: InputTiming | None
-    own_of_replicas: tuple[str, ...]
-    recommended: str | None
-    costs_are_assumed: bool
-    doubt: CostUncertainty
-    growing: GrowingStep | None
-    takes_batch_size: bool
-    break_even: BreakEven | None
+    requested_device_of: Mapping[str, str] = field(default_factory=dict)
+    scope_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    dropped_scopes: tuple[DroppedScope, ...] = ()
+    line_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    batch_size: int | None = None
+    batch_points: tuple[Throughput, ...] = ()
+    loop_timing: LoopTiming | None = None
+    input_timing: InputTiming | None = None
+    own_of_replicas: tuple[str, ...] = ()
+    recommended: str | None = None
+    costs_are_assumed: bool = False
+    doubt: CostUncertainty = MEASURED_UNCERTAINTY
+    growing: GrowingStep | None = None
+    takes_batch_size: bool = True
+    break_even: BreakEven | None = None
     left_out: LeftOut
-    calls_python: bool
-    timed: tuple[TimedPlacement, ...]
+    calls_python: bool = False
+    timed: tuple[TimedPlacement, ...] = ()
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that rules judge: the user's own, and the recommended or the best one."""
+        splits = []
+        own = as_written(self.graph, self.requested_device_of, self.cluster)
+        if own is not None:
+            splits.append(Split(YOUR_SPLIT, own, self.simulator.schedule(own)))
+        told = self.recommended
+        best = best_split([c for c in self.candidates if told is None or c.name == told])
+        if best is not None and best.placement is not None and best.predicted is not None:
+            splits.append(Split(best.name, best.placement, best.predicted, told is None))
+        return tuple(splits)
 
     def is_of_batch(self, candidate: str | None) -> bool:
         """Whether a candidate splits the batch."""
@@ -294,96 +307,20 @@ class Evidence:
         return saving_by_ratio(step_ns, ratio)
 
 
-def gather_evidence(
-    *,
-    graph: OpGraph,
-    cluster: Cluster,
-    costs: Mapping[str, CostTable],
-    simulator: Simulator,
-    candidates: Sequence[Candidate],
-    requested_device_of: Mapping[str, str],
-    scope_of: Mapping[str, tuple[str, int]],
-    line_of: Mapping[str, tuple[str, int]],
-    dropped_scopes: Sequence[DroppedScope] = (),
-    left_out: LeftOut,
-    batch_size: int | None,
-    batch_points: Sequence[Throughput] = (),
-    loop_timing: LoopTiming | None = None,
-    input_timing: InputTiming | None = None,
-    own_of_replicas: Sequence[str] = (),
-    recommended: str | None = None,
-    costs_are_assumed: bool = False,
-    doubt: CostUncertainty = MEASURED_UNCERTAINTY,
-    growing: GrowingStep | None = None,
-    takes_batch_size: bool = True,
-    break_even: BreakEven | None = None,
-    calls_python: bool = False,
-    timed: Sequence[TimedPlacement] = (),
-) -> Evidence:
-    """Return the evidence, with the splits that rules judge.
-
-    ``recommended`` is the split to use, None if the verdict is not to split. ``doubt`` is how wrong
-    costs may be.
-    """
-    splits = []
-    own = as_written(graph, requested_device_of, cluster)
-    if own is not None:
-        splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own)))
-    best = best_split([c for c in candidates if recommended is None or c.name == recommended])
-    if best is not None and best.placement is not None and best.predicted is not None:
-        splits.append(
-            Split(
-                best.name,
-                best.placement,
-                best.predicted,
-                is_hypothetical=recommended is None,
-            )
-        )
-    return Evidence(
-        graph=graph,
-        cluster=cluster,
-        costs=costs,
-        simulator=simulator,
-        candidates=tuple(candidates),
-        splits=tuple(splits),
-        requested_device_of=requested_device_of,
-        scope_of=scope_of,
-        dropped_scopes=tuple(dropped_scopes),
-        line_of=line_of,
-        batch_size=batch_size,
-        batch_points=tuple(batch_points),
-        loop_timing=loop_timing,
-        input_timing=input_timing,
-        own_of_replicas=tuple(own_of_replicas),
-        recommended=recommended,
-        costs_are_assumed=costs_are_assumed,
-        doubt=doubt,
-        growing=growing,
-        takes_batch_size=takes_batch_size,
-        break_even=break_even,
-        left_out=left_out,
-        calls_python=calls_python,
-        timed=tuple(timed),
-    )
-
-
 def best_split(candidates: Sequence[Candidate]) -> Candidate | None:
     """Return the fastest candidate on several devices: as measured if any was, else as simulated.
 
     A candidate that failed is none; ties go to the first.
     """
-    best: tuple[tuple[bool, float], Candidate] | None = None
+    times: list[tuple[tuple[bool, float], Candidate]] = []
     for candidate in candidates:
-        schedule = candidate.predicted
-        if candidate.family in _NO_ADVICE or candidate.failure is not None:
-            continue
-        if candidate.placement is None or schedule is None:
+        placement, schedule = candidate.placement, candidate.predicted
+        if candidate.family in _NO_ADVICE or candidate.failure or not (placement and schedule):
             continue
         steps = candidate.measured.step_ns if candidate.measured else ()
-        time = (not steps, median(steps) if steps else schedule.step_ns)
-        if best is None or time < best[0]:
-            best = time, candidate
-    return None if best is None else best[1]
+        times.append(((not steps, median(steps) if steps else schedule.step_ns), candidate))
+    _, best = min(times, key=lambda each: each[0], default=(None, None))
+    return best
 
 
 # Each costs a simulation; past the largest layers a move changes less than is worth telling.
@@ -409,24 +346,16 @@ class SplitFinding:
     """What a rule has found in a split; one of ``moves`` is enough against it.
 
     Where none of them helps for sure, ``otherwise`` says what is to be done, at ``where``; without
-    it nothing is found then.
+    it nothing is found then. ``code`` and ``name`` are the rule's, which fills them in.
     """
 
-    code: str
-    name: str
+    code: str = ""
+    name: str = ""
     split: Split
     finding: str
     moves: tuple[SplitMove, ...]
     otherwise: str | None = None
     where: Mapping[str, str | int]
-
-
-class Rule(NamedTuple):
-    """The code and the name of a finding, and the function that finds it."""
-
-    code: str
-    name: str
-    find: Callable[[Evidence], tuple[Finding | SplitFinding, ...]]
 
 
 class _Suggestion(NamedTuple):

@@ -10,12 +10,11 @@ import math
 import re
 from dataclasses import replace
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED
 from placement_advisor.analysis.findings import scope_rules, split_rules, step_rules
 from placement_advisor.analysis.findings.evidence import (
-    Rule,
     SplitFinding,
     combined,
     split_placements_to_time,
@@ -23,33 +22,48 @@ from placement_advisor.analysis.findings.evidence import (
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import Evidence
     from placement_advisor.graph.placement import Placement
 
 
-RULES: tuple[Rule, ...] = (
-    scope_rules.BACKWARD_ON_DEFAULT_DEVICE,
-    scope_rules.NO_GPU_KERNEL,
-    scope_rules.VARIABLE_READ_ACROSS,
-    scope_rules.MOVED_BY_TENSORFLOW,
-    scope_rules.SCOPE_WITHOUT_EFFECT,
-    split_rules.STEP_WAITS_FOR_TRANSFERS,
-    split_rules.UNEVEN_LOAD,
-    split_rules.IDLE_DEVICE,
-    step_rules.DEVICE_WAITS_FOR_HOST,
-    step_rules.BATCH_TOO_SMALL,
-    step_rules.INPUT_WITHOUT_OVERLAP,
-    step_rules.REPLICAS_DIFFER,
-    step_rules.PLAIN_FLOAT32,
-    step_rules.UNFUSED_ELEMENTWISE,
-    step_rules.TABLE_UPDATED_WHOLE,
-    step_rules.ONE_STEP_PER_CALL,
-    split_rules.DOES_NOT_FIT,
-    split_rules.MEMORY_ON_FIRST_DEVICE,
+class Rule(NamedTuple):
+    """The code and the name of a finding, and the function that finds it."""
+
+    code: str
+    name: str
+    find: Callable[[Evidence], Iterator[Finding | SplitFinding]]
+
+    def found(self, evidence: Evidence) -> Iterator[Finding | SplitFinding]:
+        """Yield what the function finds, with the code and the name of the rule."""
+        for finding in self.find(evidence):
+            yield replace(finding, code=self.code, name=self.name)
+
+
+RULES = (
+    Rule("PA101", "backward-on-default-device", scope_rules.find_backward_on_default_device),
+    Rule("PA102", "no-gpu-kernel", scope_rules.find_no_gpu_kernel),
+    Rule("PA103", "variable-read-across-devices", scope_rules.find_variable_read_across),
+    Rule("PA104", "moved-by-tensorflow", scope_rules.find_moved_by_tensorflow),
+    Rule("PA105", "scope-without-effect", scope_rules.find_scope_without_effect),
+    Rule("PA201", "step-waits-for-transfers", split_rules.find_step_waits_for_transfers),
+    Rule("PA202", "uneven-load", split_rules.find_uneven_load),
+    Rule("PA203", "idle-device", split_rules.find_idle_device),
+    Rule("PA301", "device-waits-for-host", step_rules.find_device_waits_for_host),
+    Rule("PA302", "batch-too-small", step_rules.find_batch_too_small),
+    Rule("PA303", "input-without-overlap", step_rules.find_input_without_overlap),
+    Rule("PA304", "replicas-differ", step_rules.find_replicas_differ),
+    Rule("PA305", "plain-float32", step_rules.find_plain_float32),
+    Rule("PA306", "unfused-elementwise", step_rules.find_unfused_elementwise),
+    Rule("PA307", "table-updated-whole", step_rules.find_table_updated_whole),
+    Rule("PA308", "one-step-per-call", step_rules.find_one_step_per_call),
+    Rule("PA401", "does-not-fit", split_rules.find_does_not_fit),
+    Rule("PA402", "memory-on-first-device", split_rules.find_memory_on_first_device),
 )
+# What does not fit comes before all that makes a step faster.
+_FIRST_CODE = "PA401"
 
 
 def find_all(evidence: Evidence) -> tuple[Finding, ...]:
@@ -61,14 +75,12 @@ def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     has what it would save.
     """
     ranked: list[tuple[tuple[bool, bool, bool, float], Finding]] = []
-    for group in combine_findings(
-        evidence, [each for rule in RULES for each in rule.find(evidence)]
-    ):
+    for group in combine_findings(evidence, _all_found(evidence)):
         least_ns = math.inf  # What builds on another finding comes behind it.
         for finding in group:
             shown = replace(finding, saving=None) if finding.is_hypothetical else finding
             least_ns = min(least_ns, shown.saving.saving_ns if shown.saving else 0)
-            fits = shown.code != split_rules.DOES_NOT_FIT_CODE
+            fits = shown.code != _FIRST_CODE
             is_far = shown.saving is not None and shown.saving.basis == EXTRAPOLATED
             ranked.append(((shown.is_hypothetical, fits, is_far, -least_ns), shown))
     ranked.sort(key=lambda each: each[0])
@@ -92,13 +104,16 @@ def placements_to_time(evidence: Evidence) -> list[Placement]:
     """
     if all(split.is_hypothetical for split in evidence.splits):
         return []
-    groups = _by_split([each for rule in RULES for each in rule.find(evidence)])
     return [
         placement
-        for group in groups
+        for group in _by_split(_all_found(evidence))
         if not group[0].split.is_hypothetical
         for placement in split_placements_to_time(evidence, group)
     ]
+
+
+def _all_found(evidence: Evidence) -> list[Finding | SplitFinding]:
+    return [each for rule in RULES for each in rule.found(evidence)]
 
 
 def _by_split(found: Sequence[Finding | SplitFinding]) -> list[list[SplitFinding]]:

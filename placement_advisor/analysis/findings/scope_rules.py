@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import (
     YOUR_SPLIT,
-    Rule,
     Split,
     SplitFinding,
     SplitMove,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Transfer
 
 
-BACKWARD_ON_DEFAULT_DEVICE_CODE = "PA101"
-BACKWARD_ON_DEFAULT_DEVICE_NAME = "backward-on-default-device"
 BACKWARD_ACTION = (
     "compute gradients with tf.gradients(loss, variables) inside the tf.function, which puts them "
     "beside their forward ops, or use placement_advisor.place(step, placement)"
@@ -54,9 +51,10 @@ _LEAVE_BACKWARD = (
 )
 
 
-def find_backward_on_default_device(evidence: Evidence) -> tuple[Finding | SplitFinding, ...]:
+def find_backward_on_default_device(evidence: Evidence) -> Iterator[Finding | SplitFinding]:
     """Return what the user's scopes leave behind, and what splitting by hand would."""
-    return (*_in_your_scopes(evidence), *_in_the_candidate(evidence))
+    yield from _in_your_scopes(evidence)
+    yield from _in_the_candidate(evidence)
 
 
 def backward_ops_left_behind(
@@ -87,11 +85,11 @@ def backward_ops_left_behind(
     }
 
 
-def _in_your_scopes(evidence: Evidence) -> tuple[Finding | SplitFinding, ...]:
+def _in_your_scopes(evidence: Evidence) -> Iterator[Finding | SplitFinding]:
     asked = evidence.requested_device_of
     left = backward_ops_left_behind(evidence.graph, asked)
     if not left:
-        return ()
+        return
     ops = [op for each in left.values() for op in each]
     finding = (
         f"your tf.device scopes put forward ops on {', '.join(sorted(left))}, but "
@@ -100,25 +98,14 @@ def _in_your_scopes(evidence: Evidence) -> tuple[Finding | SplitFinding, ...]:
     where = _where_of_backward(evidence, left, ops)
     own = next((split for split in evidence.splits if split.name == YOUR_SPLIT), None)
     if own is None:
-        return (
-            Finding(
-                code=BACKWARD_ON_DEFAULT_DEVICE_CODE,
-                name=BACKWARD_ON_DEFAULT_DEVICE_NAME,
-                finding=finding,
-                action=BACKWARD_ACTION,
-                where=where,
-            ),
-        )
-    return (
-        SplitFinding(
-            code=BACKWARD_ON_DEFAULT_DEVICE_CODE,
-            name=BACKWARD_ON_DEFAULT_DEVICE_NAME,
-            split=own,
-            finding=finding,
-            moves=(SplitMove(BACKWARD_ACTION, where, gradients=tuple(ops)),),
-            otherwise=_LEAVE_BACKWARD,
-            where=where,
-        ),
+        yield Finding(finding=finding, action=BACKWARD_ACTION, where=where)
+        return
+    yield SplitFinding(
+        split=own,
+        finding=finding,
+        moves=(SplitMove(BACKWARD_ACTION, where, gradients=tuple(ops)),),
+        otherwise=_LEAVE_BACKWARD,
+        where=where,
     )
 
 
@@ -155,50 +142,37 @@ def _where_of_backward(
     return evidence.where(first, device=asked[first])
 
 
-def _in_the_candidate(evidence: Evidence) -> tuple[SplitFinding, ...]:
+def _in_the_candidate(evidence: Evidence) -> Iterator[SplitFinding]:
     """Compare the split that a tape makes of towers with the one whose gradients follow."""
     of_family = {c.family: c for c in evidence.candidates if c.predicted and c.placement}
     by_hand = of_family.get(towers.TOWERS_FORWARD_ONLY)
     following = of_family.get(towers.TOWERS)
     if not (by_hand and following and by_hand.predicted):
-        return ()
+        return
     if by_hand.placement is None or following.placement is None:
-        return ()
+        return
     before, where = by_hand.placement.device_of, {"candidate": by_hand.name}
     elsewhere = {
         op: device for op, device in following.placement.device_of.items() if before[op] != device
     }
-    return (
-        SplitFinding(
-            code=BACKWARD_ON_DEFAULT_DEVICE_CODE,
-            name=BACKWARD_ON_DEFAULT_DEVICE_NAME,
-            split=Split(
-                by_hand.name,
-                by_hand.placement,
-                by_hand.predicted,
-                evidence.is_hypothetical(by_hand.name),
-            ),
-            finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "
-            f"would stay on {evidence.cluster.devices[0].name}",
-            moves=(SplitMove(BACKWARD_ACTION, where, elsewhere),),
-            where=where,
+    yield SplitFinding(
+        split=Split(
+            by_hand.name,
+            by_hand.placement,
+            by_hand.predicted,
+            evidence.is_hypothetical(by_hand.name),
         ),
+        finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "
+        f"would stay on {evidence.cluster.devices[0].name}",
+        moves=(SplitMove(BACKWARD_ACTION, where, elsewhere),),
+        where=where,
     )
 
 
-BACKWARD_ON_DEFAULT_DEVICE = Rule(
-    BACKWARD_ON_DEFAULT_DEVICE_CODE,
-    BACKWARD_ON_DEFAULT_DEVICE_NAME,
-    find_backward_on_default_device,
-)
-
-
-NO_GPU_KERNEL_CODE = "PA102"
-NO_GPU_KERNEL_NAME = "no-gpu-kernel"
 _GPU = "GPU"
 
 
-def find_no_gpu_kernel(evidence: Evidence) -> tuple[Finding, ...]:
+def find_no_gpu_kernel(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding for each kind of op that is pinned so."""
     pinned: defaultdict[str, list[str]] = defaultdict(list)
     for op in evidence.graph.ops:
@@ -208,44 +182,31 @@ def find_no_gpu_kernel(evidence: Evidence) -> tuple[Finding, ...]:
         if _GPU not in op.device_kinds:
             pinned[op.kind].append(op.name)
     crossing = {found.kind: found.crossing for found in host_kinds(evidence.graph)}
-    findings = []
     for kind, ops in pinned.items():
         device = evidence.requested_device_of[ops[0]]
         size = format_bytes(crossing[kind].known)
-        findings.append(
-            Finding(
-                code=NO_GPU_KERNEL_CODE,
-                name=NO_GPU_KERNEL_NAME,
-                finding=f"{kind} ({len(ops)} of them) pinned to {device}, which has no kernel for "
-                f"it: TensorFlow runs it on the CPU, and at least {size} per step cross between "
-                "it and ops on the GPU",
-                action="leave these ops out of the tf.device scope, best in the input pipeline; "
-                "tf.config.set_soft_device_placement(False) makes such ops an error",
-                where=evidence.where(ops[0], device=device),
-            )
+        yield Finding(
+            finding=f"{kind} ({len(ops)} of them) pinned to {device}, which has no kernel for "
+            f"it: TensorFlow runs it on the CPU, and at least {size} per step cross between "
+            "it and ops on the GPU",
+            action="leave these ops out of the tf.device scope, best in the input pipeline; "
+            "tf.config.set_soft_device_placement(False) makes such ops an error",
+            where=evidence.where(ops[0], device=device),
         )
-    return tuple(findings)
 
 
-NO_GPU_KERNEL = Rule(NO_GPU_KERNEL_CODE, NO_GPU_KERNEL_NAME, find_no_gpu_kernel)
-
-
-VARIABLE_READ_ACROSS_CODE = "PA103"
-VARIABLE_READ_ACROSS_NAME = "variable-read-across-devices"
 # Each is simulated several times; what a reader will look at are the largest.
 MAX_VARIABLES = 3
 
 
-def find_variable_read_across(evidence: Evidence) -> tuple[SplitFinding, ...]:
+def find_variable_read_across(evidence: Evidence) -> Iterator[SplitFinding]:
     """Return the largest variables that are read across, by split.
 
     Of several that one move brings together, as kernel and bias of a layer, the move is told once.
     """
-    return tuple(
-        _variable_found(evidence, split, copy)
-        for split in evidence.splits
-        for copy in _largest_reads(evidence, split)
-    )
+    for split in evidence.splits:
+        for copy in _largest_reads(evidence, split):
+            yield _variable_found(evidence, split, copy)
 
 
 def _largest_reads(evidence: Evidence, split: Split) -> list[Transfer]:
@@ -273,8 +234,6 @@ def _variable_found(evidence: Evidence, split: Split, copy: Transfer) -> SplitFi
     ]
     where = evidence.where(copy.producer, tensor=copy.tensor, device=copy.target)
     return SplitFinding(
-        code=VARIABLE_READ_ACROSS_CODE,
-        name=VARIABLE_READ_ACROSS_NAME,
         split=split,
         finding=f"{split.name}: variable {variable} ({format_bytes(copy.size_bytes)}) stands on "
         f"{copy.source} and is read on {copy.target} every step",
@@ -286,63 +245,52 @@ def _variable_found(evidence: Evidence, split: Split, copy: Transfer) -> SplitFi
     )
 
 
-VARIABLE_READ_ACROSS = Rule(
-    VARIABLE_READ_ACROSS_CODE, VARIABLE_READ_ACROSS_NAME, find_variable_read_across
-)
-
-
-MOVED_BY_TENSORFLOW_CODE = "PA104"
-MOVED_BY_TENSORFLOW_NAME = "moved-by-tensorflow"
 # A line of a report holds no more names.
 MAX_MOVED_NAMED = 3
 _FUSED_BEFORE_BIAS = frozenset({"MatMul", "Conv2D", "Conv3D", "DepthwiseConv2dNative"})
 _BIAS_KIND = "BiasAdd"
 
 
-def find_moved_by_tensorflow(evidence: Evidence) -> tuple[Finding, ...]:
+def find_moved_by_tensorflow(evidence: Evidence) -> Iterator[Finding]:
     """Return what was seen to move, and what the user's scopes will see moved."""
-    return (*_moves_seen(evidence), *_torn_from_variables(evidence), *_fused_apart(evidence))
+    yield from _moves_seen(evidence)
+    yield from _torn_from_variables(evidence)
+    yield from _fused_apart(evidence)
 
 
-def _moves_seen(evidence: Evidence) -> tuple[Finding, ...]:
-    return tuple(
-        Finding(
-            code=MOVED_BY_TENSORFLOW_CODE,
-            name=MOVED_BY_TENSORFLOW_NAME,
-            finding=f"{candidate.name}: TensorFlow moved {len(moved)} ops "
-            f"({first_names(moved, MAX_MOVED_NAMED)})",
-            action="put these ops where TensorFlow runs them, or give them kernels where they are "
-            "wanted: until then the measurement is one of another placement",
-            where={"op": moved[0].partition(": ")[0], "candidate": candidate.name},
-            is_hypothetical=evidence.is_hypothetical(candidate.name),
-        )
-        for candidate in evidence.candidates
-        if candidate.measured and (moved := candidate.measured.moved_ops)
-    )
+def _moves_seen(evidence: Evidence) -> Iterator[Finding]:
+    for candidate in evidence.candidates:
+        moved = candidate.measured.moved_ops if candidate.measured else ()
+        if moved:
+            yield Finding(
+                finding=f"{candidate.name}: TensorFlow moved {len(moved)} ops "
+                f"({first_names(moved, MAX_MOVED_NAMED)})",
+                action="put these ops where TensorFlow runs them, or give them kernels where they "
+                "are wanted: until then the measurement is one of another placement",
+                where={"op": moved[0].partition(": ")[0], "candidate": candidate.name},
+                is_hypothetical=evidence.is_hypothetical(candidate.name),
+            )
 
 
-def _torn_from_variables(evidence: Evidence) -> tuple[Finding, ...]:
+def _torn_from_variables(evidence: Evidence) -> Iterator[Finding]:
     """Find variables whose ops ask for several devices; all run where the variable is."""
     asking: defaultdict[str, dict[str, Op]] = defaultdict(dict)
     for op in evidence.graph.ops:
         device = evidence.requested_device_of.get(op.name)
         if op.variable is not None and device is not None:
             asking[op.variable].setdefault(device, op)
-    return tuple(
-        Finding(
-            code=MOVED_BY_TENSORFLOW_CODE,
-            name=MOVED_BY_TENSORFLOW_NAME,
-            finding=f"ops that touch variable {variable} ask for {' and '.join(sorted(by_device))}:"
-            " TensorFlow runs all of them where the variable is, without a word",
-            action="use the variable in one tf.device scope alone, and create it there",
-            where=evidence.where(next(reversed(by_device.values())).name),
-        )
-        for variable, by_device in asking.items()
-        if len(by_device) > 1
-    )
+    for variable, by_device in asking.items():
+        if len(by_device) > 1:
+            asked = " and ".join(sorted(by_device))
+            yield Finding(
+                finding=f"ops that touch variable {variable} ask for {asked}: TensorFlow runs all "
+                "of them where the variable is, without a word",
+                action="use the variable in one tf.device scope alone, and create it there",
+                where=evidence.where(next(reversed(by_device.values())).name),
+            )
 
 
-def _fused_apart(evidence: Evidence) -> tuple[Finding, ...]:
+def _fused_apart(evidence: Evidence) -> Iterator[Finding]:
     """Find products with one reader, a bias that is to be added on another device."""
     asked, graph = evidence.requested_device_of, evidence.graph
     pairs = []
@@ -355,36 +303,24 @@ def _fused_apart(evidence: Evidence) -> tuple[Finding, ...]:
         if apart and graph.op(product).kind in _FUSED_BEFORE_BIAS and len(readers) == 1:
             pairs.append((product, op.name))
     if not pairs:
-        return ()
+        return
     product, bias = pairs[0]
-    return (
-        Finding(
-            code=MOVED_BY_TENSORFLOW_CODE,
-            name=MOVED_BY_TENSORFLOW_NAME,
-            finding=f"{len(pairs)} products have their bias on another device ({product} on "
-            f"{asked[product]}, {bias} on {asked[bias]}): Grappler fuses such pairs into one op",
-            action="keep a product and its bias in one tf.device scope, or switch the remapper off "
-            'with tf.config.optimizer.set_experimental_options({"remapping": False})',
-            where=evidence.where(bias, device=asked[bias]),
-        ),
+    yield Finding(
+        finding=f"{len(pairs)} products have their bias on another device ({product} on "
+        f"{asked[product]}, {bias} on {asked[bias]}): Grappler fuses such pairs into one op",
+        action="keep a product and its bias in one tf.device scope, or switch the remapper off "
+        'with tf.config.optimizer.set_experimental_options({"remapping": False})',
+        where=evidence.where(bias, device=asked[bias]),
     )
 
 
-MOVED_BY_TENSORFLOW = Rule(
-    MOVED_BY_TENSORFLOW_CODE, MOVED_BY_TENSORFLOW_NAME, find_moved_by_tensorflow
-)
-
-
-SCOPE_WITHOUT_EFFECT_CODE = "PA105"
-SCOPE_WITHOUT_EFFECT_NAME = "scope-without-effect"
 _MAX_LAYERS_SHOWN = 3
 
 
-def find_scope_without_effect(evidence: Evidence) -> tuple[Finding, ...]:
+def find_scope_without_effect(evidence: Evidence) -> Iterator[Finding]:
     """Return each such scope."""
     named = {scope.layers[0]: scope.device for scope in evidence.dropped_scopes}
     default = default_device({**evidence.requested_device_of, **named})
-    found = []
     for scope in evidence.dropped_scopes:
         if scope.device == default:
             continue
@@ -394,21 +330,11 @@ def find_scope_without_effect(evidence: Evidence) -> tuple[Finding, ...]:
         where: dict[str, str | int] = {"layer": scope.layers[0], "device": scope.device}
         if scope.line is not None:
             where["file"], where["line"] = scope.line
-        found.append(
-            Finding(
-                code=SCOPE_WITHOUT_EFFECT_CODE,
-                name=SCOPE_WITHOUT_EFFECT_NAME,
-                finding=f"your tf.device scope puts {layers} on {scope.device}, but Keras forgets "
-                "it when a functional model is built: their ops have no device and run on "
-                f"{default}",
-                action="call them in a layer of your own whose call() opens the scope "
-                "(advisor explain PA105 shows one)",
-                where=where,
-            )
+        yield Finding(
+            finding=f"your tf.device scope puts {layers} on {scope.device}, but Keras forgets "
+            "it when a functional model is built: their ops have no device and run on "
+            f"{default}",
+            action="call them in a layer of your own whose call() opens the scope "
+            "(advisor explain PA105 shows one)",
+            where=where,
         )
-    return tuple(found)
-
-
-SCOPE_WITHOUT_EFFECT = Rule(
-    SCOPE_WITHOUT_EFFECT_CODE, SCOPE_WITHOUT_EFFECT_NAME, find_scope_without_effect
-)

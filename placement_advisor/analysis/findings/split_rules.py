@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import (
-    Rule,
     SplitFinding,
     SplitMove,
     layer_moves,
@@ -33,29 +32,24 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import DeviceTime, Shortage, Transfer
 
 
-STEP_WAITS_FOR_TRANSFERS_CODE = "PA201"
-STEP_WAITS_FOR_TRANSFERS_NAME = "step-waits-for-transfers"
 # XProf calls a step bound by communication at 30 %; a change of placement is cheaper to try.
 # By how much sooner is judgement.
 TRANSFER_BOUND_SHARE = 0.2
 MAX_TENSORS = 5
 
 
-def find_step_waits_for_transfers(evidence: Evidence) -> tuple[SplitFinding, ...]:
-    """Return what was found for each split that waits so, with the joins of what it waits for."""
-    return tuple(
-        found
-        for split in evidence.splits
-        if (found := _transfers_found(evidence, split)) is not None
-    )
+def find_step_waits_for_transfers(evidence: Evidence) -> Iterator[SplitFinding]:
+    """Yield a finding for each split that waits so, with moves that join what it waits for."""
+    for split in evidence.splits:
+        yield from _transfers_found(evidence, split)
 
 
-def _transfers_found(evidence: Evidence, split: Split) -> SplitFinding | None:
+def _transfers_found(evidence: Evidence, split: Split) -> Iterator[SplitFinding]:
     step_ns = split.schedule.step_ns
     waited_ns = _waited_ns(evidence, split)
     share = sum(waited_ns.values()) / step_ns if step_ns else 0.0
     if share < TRANSFER_BOUND_SHARE:
-        return None
+        return
     costliest = sorted(
         split.schedule.transfers,
         key=lambda copy: (-waited_ns.get(copy.tensor, 0), copy.set_out_ns - copy.end_ns),
@@ -65,9 +59,7 @@ def _transfers_found(evidence: Evidence, split: Split) -> SplitFinding | None:
         f"waits {format_ns(waited_ns.get(copy.tensor, 0))})"
         for copy in costliest
     )
-    return SplitFinding(
-        code=STEP_WAITS_FOR_TRANSFERS_CODE,
-        name=STEP_WAITS_FOR_TRANSFERS_NAME,
+    yield SplitFinding(
         split=split,
         finding=f"{format_share(share)} of the step of {split.name} waits for transfers "
         f"(simulated); costliest: {told}",
@@ -118,40 +110,25 @@ def _joins(evidence: Evidence, split: Split, copy: Transfer) -> Iterator[SplitMo
             )
 
 
-STEP_WAITS_FOR_TRANSFERS = Rule(
-    STEP_WAITS_FOR_TRANSFERS_CODE, STEP_WAITS_FOR_TRANSFERS_NAME, find_step_waits_for_transfers
-)
-
-
-IDLE_DEVICE_CODE = "PA203"
-IDLE_DEVICE_NAME = "idle-device"
 # A device with a tenth of the busiest one's work shortens the step by less than a tenth, before
 # what its copies cost.
 IDLE_SHARE = 0.1
 
 
-def find_idle_device(evidence: Evidence) -> tuple[SplitFinding, ...]:
-    """Return what was found for each idle device of each split, with what may be moved there."""
-    return tuple(
-        _idle_found(evidence, split, time, busiest.device)
-        for split in evidence.splits
-        for times in [_device_times(evidence, split)]
-        for busiest in [max(times, key=lambda time: time.compute_ns)]
-        for time in times
-        if time.compute_ns < IDLE_SHARE * busiest.compute_ns
-    )
-
-
-def _device_times(evidence: Evidence, split: Split) -> list[DeviceTime]:
+def find_idle_device(evidence: Evidence) -> Iterator[SplitFinding]:
+    """Yield a finding for each idle device of each split, with the layers that may move there."""
     names = evidence.cluster.device_names()
-    return [time for time in device_times(split.schedule) if time.device in names]
+    for split in evidence.splits:
+        times = [time for time in device_times(split.schedule) if time.device in names]
+        busiest = max(times, key=lambda time: time.compute_ns)
+        for time in times:
+            if time.compute_ns < IDLE_SHARE * busiest.compute_ns:
+                yield _idle_found(evidence, split, time, busiest.device)
 
 
 def _idle_found(evidence: Evidence, split: Split, time: DeviceTime, busiest: str) -> SplitFinding:
     step_ns, where = split.schedule.step_ns, {"device": time.device}
     return SplitFinding(
-        code=IDLE_DEVICE_CODE,
-        name=IDLE_DEVICE_NAME,
         split=split,
         finding=f"{split.name}: {time.device} computes {format_ns(time.compute_ns)} of the "
         f"{format_ns(step_ns)} of a step (simulated); {_idle_reason(time, step_ns)}",
@@ -180,36 +157,28 @@ def _idle_reason(time: DeviceTime, step_ns: int) -> str:
     return f"it {reason} for {format_share(reasons[reason] / step_ns)} of the step"
 
 
-IDLE_DEVICE = Rule(IDLE_DEVICE_CODE, IDLE_DEVICE_NAME, find_idle_device)
-
-
-UNEVEN_LOAD_CODE = "PA202"
-UNEVEN_LOAD_NAME = "uneven-load"
 # At 1.25 times the mean, a fifth of what even devices could gain is lost.
 UNEVEN_RATIO = 1.25
 
 
-def find_uneven_load(evidence: Evidence) -> tuple[SplitFinding, ...]:
-    """Return what was found for each split that is uneven, with what may be moved."""
-    return tuple(
-        found for split in evidence.splits if (found := _uneven_found(evidence, split)) is not None
-    )
+def find_uneven_load(evidence: Evidence) -> Iterator[SplitFinding]:
+    """Yield a finding for each split that is uneven, with the layers that may move."""
+    for split in evidence.splits:
+        yield from _uneven_found(evidence, split)
 
 
-def _uneven_found(evidence: Evidence, split: Split) -> SplitFinding | None:
+def _uneven_found(evidence: Evidence, split: Split) -> Iterator[SplitFinding]:
     load_ns = {
         name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
     }
     most_ns = max(load_ns.values())
     working = {name: ns for name, ns in load_ns.items() if ns > IDLE_SHARE * most_ns}
     if len(working) <= 1 or most_ns * len(working) < UNEVEN_RATIO * sum(working.values()):
-        return None
+        return
     busiest = max(working, key=working.__getitem__)
     least = min(working, key=working.__getitem__)
     loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
-    return SplitFinding(
-        code=UNEVEN_LOAD_CODE,
-        name=UNEVEN_LOAD_NAME,
+    yield SplitFinding(
         split=split,
         finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
         moves=tuple(layer_moves(evidence, split, busiest, least)),
@@ -217,26 +186,17 @@ def _uneven_found(evidence: Evidence, split: Split) -> SplitFinding | None:
     )
 
 
-UNEVEN_LOAD = Rule(UNEVEN_LOAD_CODE, UNEVEN_LOAD_NAME, find_uneven_load)
-
-
-DOES_NOT_FIT_CODE = "PA401"
-DOES_NOT_FIT_NAME = "does-not-fit"
-
-
-def find_does_not_fit(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return a finding for each candidate and device that is too small."""
-    fitting = [
-        c.name
-        for c in evidence.candidates
-        if c.predicted and not shortages(c.predicted.peak_memory, evidence.cluster.devices)
-    ]
-    return tuple(
-        _shortage_finding(evidence, candidate, short, fitting)
+def find_does_not_fit(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for each candidate and device that is too small."""
+    short_of = [
+        (candidate, shortages(candidate.predicted.peak_memory, evidence.cluster.devices))
         for candidate in evidence.candidates
         if candidate.predicted
-        for short in shortages(candidate.predicted.peak_memory, evidence.cluster.devices)
-    )
+    ]
+    fitting = [candidate.name for candidate, short in short_of if not short]
+    for candidate, short in short_of:
+        for each in short:
+            yield _shortage_finding(evidence, candidate, each, fitting)
 
 
 def _shortage_finding(
@@ -253,8 +213,6 @@ def _shortage_finding(
         ways.append("take a smaller batch")
     largest = short.peak.contributors[0]
     return Finding(
-        code=DOES_NOT_FIT_CODE,
-        name=DOES_NOT_FIT_NAME,
         finding=f"{name} does not fit: {short} (simulated)",
         action=", or ".join(ways)
         or f"{format_bytes(short.peak.resident_bytes)} are held all the time: the variables must "
@@ -292,41 +250,31 @@ def _fitting_batch(evidence: Evidence, candidate: Candidate, short: Shortage) ->
     return smaller[count - 1] if count else None
 
 
-DOES_NOT_FIT = Rule(DOES_NOT_FIT_CODE, DOES_NOT_FIT_NAME, find_does_not_fit)
-
-
-MEMORY_ON_FIRST_DEVICE_CODE = "PA402"
-MEMORY_ON_FIRST_DEVICE_NAME = "memory-on-first-device"
 # A device with three times the memory of any other gains little from the others being there.
 PILED_RATIO = 3
 # Below half of the memory there is room to double the batch before it matters.
 TIGHT_SHARE = 0.5
 
 
-def find_memory_on_first_device(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return a finding for each split whose first device fills up; needs a known memory size."""
-    return tuple(
-        finding
-        for split in evidence.splits
-        if (finding := _first_device_finding(evidence, split)) is not None
-    )
+def find_memory_on_first_device(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for each split whose first device fills up; needs a known memory size."""
+    for split in evidence.splits:
+        yield from _first_device_finding(evidence, split)
 
 
-def _first_device_finding(evidence: Evidence, split: Split) -> Finding | None:
+def _first_device_finding(evidence: Evidence, split: Split) -> Iterator[Finding]:
     first, *others = evidence.cluster.devices
     peaks = split.schedule.peak_memory
     here = peaks[first.name]
     if first.memory_bytes is None or here.size_bytes < TIGHT_SHARE * first.memory_bytes:
-        return None
+        return
     elsewhere_bytes = max((peaks[other.name].size_bytes for other in others), default=None)
     if elsewhere_bytes is None or here.size_bytes < PILED_RATIO * elsewhere_bytes:
-        return None
+        return
     held = ", ".join(
         f"{each.name} ({each.held}, {format_bytes(each.size_bytes)})" for each in here.contributors
     )
-    return Finding(
-        code=MEMORY_ON_FIRST_DEVICE_CODE,
-        name=MEMORY_ON_FIRST_DEVICE_NAME,
+    yield Finding(
         finding=f"{split.name}: {first.name} holds {format_bytes(here.size_bytes)} of its "
         f"{format_bytes(first.memory_bytes)}, no other device more than "
         f"{format_bytes(elsewhere_bytes)} (simulated)",
@@ -334,8 +282,3 @@ def _first_device_finding(evidence: Evidence, split: Split) -> Finding | None:
         where={"device": first.name},
         is_hypothetical=split.is_hypothetical,
     )
-
-
-MEMORY_ON_FIRST_DEVICE = Rule(
-    MEMORY_ON_FIRST_DEVICE_CODE, MEMORY_ON_FIRST_DEVICE_NAME, find_memory_on_first_device
-)

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
 from placement_advisor.analysis.findings.evidence import (
     MIN_SAVING_SHARE,
-    Rule,
     certain_saving,
     saving_by_ops,
     saving_by_ratio,
@@ -55,7 +54,7 @@ from placement_advisor.tf.answers import MIXED_PRECISION
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence
@@ -67,19 +66,17 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.step_growth import GrowingStep
 
 
-INPUT_WITHOUT_OVERLAP_CODE = "PA303"
-INPUT_WITHOUT_OVERLAP_NAME = "input-without-overlap"
 # Below a tenth of the step, even input that is not overlapped at all costs less than PA301's tenth.
 MIN_INPUT_SHARE = 0.1
 # What stands behind a prefetch and hands its batches on as they are.
 _NO_WORK = frozenset({"Options", "Repeat", "Take", "Skip"})
 
 
-def find_input_without_overlap(evidence: Evidence) -> tuple[Finding, ...]:
+def find_input_without_overlap(evidence: Evidence) -> Iterator[Finding]:
     """Return what the pipeline lacks, if it takes a noticeable part of a step's time."""
     timing, step = evidence.input_timing, evidence.step_alone()
     if timing is None or not timing.batch_ns or not timing.transformations or step is None:
-        return ()
+        return
     step_ns, basis = step
     batch_ns = mean(timing.batch_ns)
     kinds = _transformation_kinds(timing.transformations)
@@ -89,17 +86,13 @@ def find_input_without_overlap(evidence: Evidence) -> tuple[Finding, ...]:
         or not missing
         or batch_ns < MIN_INPUT_SHARE * step_ns
     ):
-        return ()
-    return (
-        Finding(
-            code=INPUT_WITHOUT_OVERLAP_CODE,
-            name=INPUT_WITHOUT_OVERLAP_NAME,
-            finding=f"the input pipeline has no {' and no '.join(missing)}, and a batch takes "
-            f"{format_ns(batch_ns)} (measured, alone), {format_share(batch_ns / step_ns)} of a "
-            f"step's {format_ns(step_ns)} ({basis})",
-            action=f"add {', '.join(missing.values())}",
-            where={},
-        ),
+        return
+    yield Finding(
+        finding=f"the input pipeline has no {' and no '.join(missing)}, and a batch takes "
+        f"{format_ns(batch_ns)} (measured, alone), {format_share(batch_ns / step_ns)} of a "
+        f"step's {format_ns(step_ns)} ({basis})",
+        action=f"add {', '.join(missing.values())}",
+        where={},
     )
 
 
@@ -139,13 +132,6 @@ def _missing_transformations(kinds: list[str]) -> dict[str, str]:
     return missing
 
 
-INPUT_WITHOUT_OVERLAP = Rule(
-    INPUT_WITHOUT_OVERLAP_CODE, INPUT_WITHOUT_OVERLAP_NAME, find_input_without_overlap
-)
-
-
-DEVICE_WAITS_FOR_HOST_CODE = "PA301"
-DEVICE_WAITS_FOR_HOST_NAME = "device-waits-for-host"
 # Above this, what the host costs is of the order of what a verdict tolerates. Judgement.
 BUSY_SHARE = 0.9
 # A pipeline that prefetches hands batches out in bursts: what it takes in parts of its time says
@@ -153,10 +139,11 @@ BUSY_SHARE = 0.9
 _INPUT_PARTS = 4
 
 
-def find_device_waits_for_host(evidence: Evidence) -> tuple[Finding, ...]:
+def find_device_waits_for_host(evidence: Evidence) -> Iterator[Finding]:
     """Return the input's finding if it is slower than the step, else that of the host."""
     found = _slow_input(evidence) or _slow_host(evidence)
-    return () if found is None else (found,)
+    if found is not None:
+        yield found
 
 
 def _slow_input(evidence: Evidence) -> Finding | None:
@@ -171,8 +158,6 @@ def _slow_input(evidence: Evidence) -> Finding | None:
     if evidence.batch_size is not None:
         rate = f" ({evidence.batch_size * 1e9 / batch_ns:,.0f} samples/s)"
     return Finding(
-        code=DEVICE_WAITS_FOR_HOST_CODE,
-        name=DEVICE_WAITS_FOR_HOST_NAME,
         finding=f"the input delivers a batch in {format_ns(batch_ns)}{rate} (measured, alone), a "
         f"step takes {format_ns(step_ns)} ({basis}): a device is busy for at most "
         f"{format_share(step_ns / batch_ns)} of the time, and no split changes that",
@@ -212,8 +197,6 @@ def _slow_host(evidence: Evidence) -> Finding | None:
     if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
         return None
     return Finding(
-        code=DEVICE_WAITS_FOR_HOST_CODE,
-        name=DEVICE_WAITS_FOR_HOST_NAME,
         finding=f"{device} computes for {format_share(compute_ns / step_ns)} of a step "
         f"({format_ns(compute_ns)} of {format_ns(step_ns)}, simulated); the rest goes to launching "
         "ops, to the host and to the call",
@@ -224,27 +207,20 @@ def _slow_host(evidence: Evidence) -> Finding | None:
     )
 
 
-DEVICE_WAITS_FOR_HOST = Rule(
-    DEVICE_WAITS_FOR_HOST_CODE, DEVICE_WAITS_FOR_HOST_NAME, find_device_waits_for_host
-)
-
-
-BATCH_TOO_SMALL_CODE = "PA302"
-BATCH_TOO_SMALL_NAME = "batch-too-small"
 _LEAST_POINTS = 3
 _MEASURED_NATIVE = "measured, your step as it is on this machine"
 _IF_IT_FITS = "if it fits and training allows it, before splitting"
 
 
-def find_batch_too_small(evidence: Evidence) -> tuple[Finding, ...]:
+def find_batch_too_small(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if a larger batch is known to be faster by more than a ninth."""
     growing = evidence.growing
     if growing is None:
-        return ()
-    found = _measured_batch_finding(evidence, growing) or _simulated_batch_finding(
-        evidence, growing
-    )
-    return () if found is None else (found,)
+        return
+    found = _measured_batch_finding(evidence, growing)
+    found = found or _simulated_batch_finding(evidence, growing)
+    if found is not None:
+        yield found
 
 
 def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding | None:
@@ -263,8 +239,6 @@ def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding
     doubt = exp(hypot(log(now.within), log(ran.within)))
     saving_ns, *ends_ns = (now.step_ns - then_ns * factor for factor in (1, 1 / doubt, doubt))
     return Finding(
-        code=BATCH_TOO_SMALL_CODE,
-        name=BATCH_TOO_SMALL_NAME,
         finding=f"a step makes {now.samples_per_s:,.0f} samples/s at batch {now.batch} and "
         f"{ran.samples_per_s:,.0f} at batch {ran.batch} ({_MEASURED_NATIVE})"
         f"{_peak_text(found, growing)}",
@@ -345,8 +319,6 @@ def _batch_finding(
     more = f"that is more than {MAX_FACTOR} times as large"
     wanted = more if larger is None else f"of {larger}"
     return Finding(
-        code=BATCH_TOO_SMALL_CODE,
-        name=BATCH_TOO_SMALL_NAME,
         finding=f"at batch {batch} a step reaches {format_share(found.share)} of the best rate, "
         f"{found.share * best:,.0f} of {best:,.0f} samples/s ({words}){_peak_text(found, growing)}",
         action=f"take a batch {wanted}, for {format_share(GOOD_SHARE)} of the best rate, "
@@ -382,15 +354,10 @@ def _verdict_at_batch(evidence: Evidence, batch: int | None) -> str:
     return f". At {batch} samples a split ({best.split}) would win (simulated)"
 
 
-BATCH_TOO_SMALL = Rule(BATCH_TOO_SMALL_CODE, BATCH_TOO_SMALL_NAME, find_batch_too_small)
-
-
-REPLICAS_DIFFER_CODE = "PA304"
-REPLICAS_DIFFER_NAME = "replicas-differ"
 _MAX_LAYERS_NAMED = 3
 
 
-def find_replicas_differ(evidence: Evidence) -> tuple[Finding, ...]:
+def find_replicas_differ(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if the batch was split, and replicas compute something of their own."""
     ops = [evidence.graph.op(name) for name in evidence.own_of_replicas]
     drawn = _layers_of(op for op in ops if op.kind in elementwise.RANDOM_FORMULAS)
@@ -401,19 +368,15 @@ def find_replicas_differ(evidence: Evidence) -> tuple[Finding, ...]:
     if kept:
         parts.append(f"statistics of its own samples in {listed(kept, _MAX_LAYERS_NAMED)}")
     if not parts:
-        return ()
-    return (
-        Finding(
-            code=REPLICAS_DIFFER_CODE,
-            name=REPLICAS_DIFFER_NAME,
-            finding=f"with its batch split, the step is not quite the same: each device takes "
-            f"{' and '.join(parts)}",
-            action="compare losses over some epochs before you trust a faster step; keep the share "
-            "of each device large enough for its statistics",
-            where=evidence.where(evidence.own_of_replicas[0]),
-            is_hypothetical=not any(
-                each.samples and each.name == evidence.recommended for each in evidence.candidates
-            ),
+        return
+    yield Finding(
+        finding=f"with its batch split, the step is not quite the same: each device takes "
+        f"{' and '.join(parts)}",
+        action="compare losses over some epochs before you trust a faster step; keep the share "
+        "of each device large enough for its statistics",
+        where=evidence.where(evidence.own_of_replicas[0]),
+        is_hypothetical=not any(
+            each.samples and each.name == evidence.recommended for each in evidence.candidates
         ),
     )
 
@@ -422,60 +385,44 @@ def _layers_of(ops: Iterable[Op]) -> list[str]:
     return list(dict.fromkeys(op.layer or op.name for op in ops))
 
 
-REPLICAS_DIFFER = Rule(REPLICAS_DIFFER_CODE, REPLICAS_DIFFER_NAME, find_replicas_differ)
-
-
-PLAIN_FLOAT32_CODE = "PA305"
-PLAIN_FLOAT32_NAME = "plain-float32"
-
-
-def find_plain_float32(evidence: Evidence) -> tuple[Finding, ...]:
+def find_plain_float32(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by mixed precision."""
     assumed = evidence.assumed
     is_mixed = MIXED_PRECISION in evidence.left_out.settings
     if assumed is None or is_mixed or not computes_in_float32(evidence.graph):
-        return ()
+        return
     policy = policy_for(assumed.gpu)
     if policy is None:
-        return ()
+        return
     mixed_ns = assumed.step_ns(with_policy(evidence.graph, policy))
     mixed_ns += casts_ns(evidence.graph, assumed.device, assumed.gpu)
     saving = assumed.saving(mixed_ns)
     if saving is None:
-        return ()
-    return (
-        Finding(
-            code=PLAIN_FLOAT32_CODE,
-            name=PLAIN_FLOAT32_NAME,
-            finding=f"products are in float32: one {assumed.device.gpu} would take "
-            f"{format_ns(mixed_ns)} for a step in place of {format_ns(assumed.now_ns)} with "
-            f"forward and backward pass in {policy.value}, by times that are assumed",
-            action=f"try keras.mixed_precision.set_global_policy('mixed_{policy.value}') on one "
-            "device before splitting, and compare the loss",
-            where={},
-            saving=saving,
-        ),
+        return
+    yield Finding(
+        finding=f"products are in float32: one {assumed.device.gpu} would take "
+        f"{format_ns(mixed_ns)} for a step in place of {format_ns(assumed.now_ns)} with "
+        f"forward and backward pass in {policy.value}, by times that are assumed",
+        action=f"try keras.mixed_precision.set_global_policy('mixed_{policy.value}') on one "
+        "device before splitting, and compare the loss",
+        where={},
+        saving=saving,
     )
 
 
-PLAIN_FLOAT32 = Rule(PLAIN_FLOAT32_CODE, PLAIN_FLOAT32_NAME, find_plain_float32)
-
-
-UNFUSED_ELEMENTWISE_CODE = "PA306"
-UNFUSED_ELEMENTWISE_NAME = "unfused-elementwise"
 _MAX_KINDS_NAMED = 3
 
 
-def find_unfused_elementwise(evidence: Evidence) -> tuple[Finding, ...]:
+def find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by fusing elementwise ops."""
     assumed = evidence.assumed
     if assumed is None or evidence.calls_python:
-        return ()
+        return
     fused = with_trees_as_one(evidence.graph)
     fused_ns = assumed.step_ns(fused)
     saving = assumed.saving(fused_ns)
     if saving is None:
-        return ()
+        return
     fewer = len(evidence.graph) - len(fused)
     takes = (
         f"one {assumed.device.gpu} would then take {format_ns(fused_ns)} for a step in place of "
@@ -496,15 +443,11 @@ def find_unfused_elementwise(evidence: Evidence) -> tuple[Finding, ...]:
             f"which is left out of all steps here: {takes}"
         )
         action, saving = compare, None
-    return (
-        Finding(
-            code=UNFUSED_ELEMENTWISE_CODE,
-            name=UNFUSED_ELEMENTWISE_NAME,
-            finding=finding,
-            action=action,
-            where={},
-            saving=saving,
-        ),
+    yield Finding(
+        finding=finding,
+        action=action,
+        where={},
+        saving=saving,
     )
 
 
@@ -520,13 +463,6 @@ def _not_on_gpu(graph: OpGraph) -> str:
     )
 
 
-UNFUSED_ELEMENTWISE = Rule(
-    UNFUSED_ELEMENTWISE_CODE, UNFUSED_ELEMENTWISE_NAME, find_unfused_elementwise
-)
-
-
-TABLE_UPDATED_WHOLE_CODE = "PA307"
-TABLE_UPDATED_WHOLE_NAME = "table-updated-whole"
 # Work on rows picks them from memory here and there, and has ops of its own: with a fifth of the
 # table nothing was gained (`tests/benchmarks/table_updates.py`). Judgement.
 MAX_ROWS_SHARE = 0.1
@@ -535,32 +471,27 @@ MAX_ROWS_SHARE = 0.1
 _TABLE_SAVING_WITHIN = 1.75
 
 
-def find_table_updated_whole(evidence: Evidence) -> tuple[Finding, ...]:
+def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by updating rows alone."""
     alone = evidence.alone
     updates = [u for u in dense_updates(evidence.graph) if u.rows_share <= MAX_ROWS_SHARE]
     if alone is None or alone.predicted is None or alone.placement is None or not updates:
-        return ()
+        return
     costs = {name: _costs_of_rows(table, updates) for name, table in evidence.costs.items()}
     now_ns = alone.predicted.step_ns
     rows_ns = Simulator(evidence.graph, costs, evidence.cluster).step_ns(alone.placement)
     if now_ns - rows_ns < MIN_SAVING_SHARE * now_ns:
-        return ()
+        return
     within = ASSUMED_WITHIN if evidence.costs_are_assumed else _TABLE_SAVING_WITHIN
     largest = max(updates, key=lambda update: update.size_bytes)
-    return (
-        Finding(
-            code=TABLE_UPDATED_WHOLE_CODE,
-            name=TABLE_UPDATED_WHOLE_NAME,
-            finding=f"{_tables_text(updates, largest)}: a step has gradients of at most "
-            f"{format_share(_rows_share(updates))} of it and updates all of it, with "
-            f"{sum(len(u.share_of) for u in updates)} ops; with those rows alone one device would "
-            f"take {format_ns(rows_ns)} for a step in place of {format_ns(now_ns)} (simulated)",
-            action=f"{_table_action(updates)}; "
-            f"`advisor explain {TABLE_UPDATED_WHOLE_CODE}` has the code",
-            where=evidence.where(largest.table),
-            saving=saving_by_ops(now_ns, rows_ns, within),
-        ),
+    yield Finding(
+        finding=f"{_tables_text(updates, largest)}: a step has gradients of at most "
+        f"{format_share(_rows_share(updates))} of it and updates all of it, with "
+        f"{sum(len(u.share_of) for u in updates)} ops; with those rows alone one device would "
+        f"take {format_ns(rows_ns)} for a step in place of {format_ns(now_ns)} (simulated)",
+        action=f"{_table_action(updates)}; `advisor explain PA307` has the code",
+        where=evidence.where(largest.table),
+        saving=saving_by_ops(now_ns, rows_ns, within),
     )
 
 
@@ -596,41 +527,27 @@ def _table_action(updates: list[DenseUpdate]) -> str:
     )
 
 
-TABLE_UPDATED_WHOLE = Rule(
-    TABLE_UPDATED_WHOLE_CODE, TABLE_UPDATED_WHOLE_NAME, find_table_updated_whole
-)
-
-
-ONE_STEP_PER_CALL_CODE = "PA308"
-ONE_STEP_PER_CALL_NAME = "one-step-per-call"
 # Step times on a busy machine wander by a tenth. All rounds have to agree besides. Judgement.
 MIN_LOOP_SHARE = 0.1
 
 
-def find_one_step_per_call(evidence: Evidence) -> tuple[Finding, ...]:
+def find_one_step_per_call(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if several steps for each call are surely faster."""
     timing = evidence.loop_timing
     if timing is None or min(timing.saved_shares) <= 0:
-        return ()
+        return
     one_ns, several_ns = median(timing.one_ns), median(timing.several_ns)
     shares = timing.saved_shares
     saved, *ends = (one_ns * share for share in (median(shares), min(shares), max(shares)))
     if saved < MIN_LOOP_SHARE * one_ns:
-        return ()
-    return (
-        Finding(
-            code=ONE_STEP_PER_CALL_CODE,
-            name=ONE_STEP_PER_CALL_NAME,
-            finding=f"in Keras' fit a step takes {format_ns(one_ns)}, and {format_ns(several_ns)} "
-            f"where a call runs {timing.steps_per_call} of them (measured, your model on all of "
-            "this machine, one batch over and over): the rest is Python between steps",
-            action=f"model.compile(..., steps_per_execution={timing.steps_per_call}), if nothing "
-            "has to look at each step: callbacks then see every "
-            f"{timing.steps_per_call}th",
-            where={},
-            saving=saving_by_run(one_ns, saved, ends),
-        ),
+        return
+    yield Finding(
+        finding=f"in Keras' fit a step takes {format_ns(one_ns)}, and {format_ns(several_ns)} "
+        f"where a call runs {timing.steps_per_call} of them (measured, your model on all of "
+        "this machine, one batch over and over): the rest is Python between steps",
+        action=f"model.compile(..., steps_per_execution={timing.steps_per_call}), if nothing "
+        "has to look at each step: callbacks then see every "
+        f"{timing.steps_per_call}th",
+        where={},
+        saving=saving_by_run(one_ns, saved, ends),
     )
-
-
-ONE_STEP_PER_CALL = Rule(ONE_STEP_PER_CALL_CODE, ONE_STEP_PER_CALL_NAME, find_one_step_per_call)

@@ -155,7 +155,7 @@ class DataParallelSteps:
         merged gradients between hosts.
         """
         if family == BY_COPIES:
-            return NotApplicable(family=family, reason="is of one host")
+            return NotApplicable(family, "is of one host")
         proposed = self.propose(family, devices, collectives)
         if isinstance(proposed, NotApplicable) or family in _WAYS:
             return proposed
@@ -173,7 +173,7 @@ class DataParallelSteps:
         if family in _WAYS:
             if len(self._traces.shares) > 1:
                 reason = "wants the same samples on each device"
-                return NotApplicable(family=family, reason=reason)
+                return NotApplicable(family, reason)
             way = _WAYS[family]
             split = self._mirrored(way)
             place = names[0] if way is AllReduceMode.COPIES else collectives

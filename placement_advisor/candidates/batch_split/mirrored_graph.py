@@ -202,11 +202,7 @@ def exchanged(whole: OpGraph, wiring: Wiring) -> Exchanged:
 
 
 def exchange_ops(
-    whole: OpGraph,
-    shares: Sequence[OpGraph],
-    wiring: Wiring,
-    way: AllReduceMode,
-    what: Exchanged,
+    whole: OpGraph, shares: Sequence[OpGraph], wiring: Wiring, way: AllReduceMode, what: Exchanged
 ) -> dict[str, Op]:
     """Return the ops of no trace, which exchange gradients, by name."""
     device_kinds = _device_kinds(whole)

@@ -175,10 +175,10 @@ def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -
 
 
 def finished(graph: OpGraph, plan: SplitPlan, outputs: Collection[Tensor]) -> tuple[Tensor, ...]:
-    """Return what updates and the user are given of a replica's own work.
+    """Return the tensors of replicas that updates and the user read.
 
-    That is, its gradients where they are complete, whether replicas or shared ops complete them,
-    and whatever else is merged.
+    These are the complete gradients, whether replicas or shared ops complete them, and all other
+    merged tensors.
     """
     gradients: set[str] = set()
     found: dict[Tensor, None] = {}
@@ -200,7 +200,7 @@ def finished(graph: OpGraph, plan: SplitPlan, outputs: Collection[Tensor]) -> tu
 
 
 def goes_on(graph: OpGraph, plan: SplitPlan) -> bool:
-    """Say whether replicas compute with, or wait for, what was put together from all of them."""
+    """Return whether replicas read, or wait for, what was merged from all of them."""
     joined: set[str] = set()
     for op in graph.ops:
         before = [edge.producer for edge in graph.inputs_of(op.name)]
@@ -213,10 +213,10 @@ def goes_on(graph: OpGraph, plan: SplitPlan) -> bool:
 
 
 def kept_statistics(graph: OpGraph, plan: SplitPlan) -> tuple[str, ...]:
-    """Return the variables that keep statistics of the batch which nothing trained depends on.
+    """Return the variables with statistics of the batch that training does not depend on.
 
-    As the moving mean and variance of batch normalization: a forward op writes them, and no replica
-    reads them.
+    The moving mean and variance of batch normalization are such: a forward op writes them, and no
+    replica reads them.
     """
     after = {
         name

@@ -44,8 +44,7 @@ class Merge(StrEnum):
     SAME = "same"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class Added(NamedTuple):
     """An op of no trace: its kind, the tensors that it reads, and the replica it belongs to.
 
     ``like`` is a tensor of the unsplit step (or of a replica's) of the same type, ``value`` the
@@ -135,33 +134,31 @@ class Wiring:
             for i in self.made:
                 name = self._base(tensor, i)
                 weight = self.shares[i] / sum(self.shares)
+                yield Added(f"{name}/weight", "Const", like=tensor, value=weight, replica=i)
                 yield Added(
-                    name=f"{name}/weight", kind="Const", like=tensor, value=weight, replica=i
-                )
-                yield Added(
-                    name=f"{name}/weighted",
-                    kind="Mul",
-                    inputs=(own[i], (f"{name}/weight", 0)),
+                    f"{name}/weighted",
+                    "Mul",
+                    (own[i], (f"{name}/weight", 0)),
                     like=tensor,
                     replica=i,
                 )
                 own[i] = (f"{name}/weighted", 0)
         parts = [own[i] for i in self.representatives]
         if merge in (Merge.CONCAT, Merge.WEIGHTED_CONCAT):
-            yield Added(name=f"{base}/axis", kind="Const", value=self.axes[tensor])
+            yield Added(f"{base}/axis", "Const", value=self.axes[tensor])
             inputs = (*parts, (f"{base}/axis", 0))
-            yield Added(name=f"{base}/merged", kind="ConcatV2", inputs=inputs, like=tensor)
+            yield Added(f"{base}/merged", "ConcatV2", inputs, like=tensor)
         else:
-            yield Added(name=f"{base}/merged", kind="AddN", inputs=tuple(parts), like=tensor)
+            yield Added(f"{base}/merged", "AddN", tuple(parts), like=tensor)
 
     def _divided(self, tensor: Tensor) -> Iterator[Added]:
         base = self._base(tensor)
-        yield Added(name=f"{base}/sizes", kind="Const", value=self.shares)
-        yield Added(name=f"{base}/axis", kind="Const", value=self.axes[tensor])
+        yield Added(f"{base}/sizes", "Const", value=self.shares)
+        yield Added(f"{base}/axis", "Const", value=self.axes[tensor])
         yield Added(
-            name=f"{base}/divided",
-            kind="SplitV",
-            inputs=(tensor, (f"{base}/sizes", 0), (f"{base}/axis", 0)),
+            f"{base}/divided",
+            "SplitV",
+            (tensor, (f"{base}/sizes", 0), (f"{base}/axis", 0)),
             like=tensor,
         )
 
@@ -169,14 +166,8 @@ class Wiring:
         """Yield what changes a key by the replica's number; the first one keeps it as it is."""
         base, key = self._base(tensor, replica), (self.copy(tensor[0], replica), tensor[1])
         number = f"{base}/number", 0
-        yield Added(name=number[0], kind="Const", like=tensor, value=replica, replica=replica)
-        yield Added(
-            name=f"{base}/own",
-            kind="BitwiseXor",
-            inputs=(key, number),
-            like=tensor,
-            replica=replica,
-        )
+        yield Added(number[0], "Const", like=tensor, value=replica, replica=replica)
+        yield Added(f"{base}/own", "BitwiseXor", (key, number), like=tensor, replica=replica)
 
     def _base(self, tensor: Tensor, replica: int | None = None) -> str:
         name, port = tensor
@@ -211,9 +202,7 @@ class SplitTraces:
         """Return them for as many replicas with the whole batch each, of any size."""
         batch = sum(self.wiring.shares)
         return replace(
-            self,
-            shares={batch: self.whole},
-            wiring=replace(self.wiring, shares=(batch,) * count),
+            self, shares={batch: self.whole}, wiring=replace(self.wiring, shares=(batch,) * count)
         )
 
     def repeated(self, graph: OpGraph, times: int) -> SplitTraces:
@@ -503,7 +492,7 @@ def placed_on_devices(
     elif family == ON_HOST:
         if host is None:
             reason = f"{devices[0]} has no host beside it that could hold variables"
-            return NotApplicable(family=family, reason=reason)
+            return NotApplicable(family, reason)
         shared = host
     placed = split.placed(devices, label=family, rationale=rationale, shared=shared)
     return replace(placed, family=family)

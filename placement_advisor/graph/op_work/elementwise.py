@@ -16,6 +16,7 @@ from placement_advisor.graph.op_work.signature import (
     elements,
     moved,
     nothing,
+    of_kinds,
     per_input,
     per_output,
     shape_of,
@@ -61,7 +62,11 @@ INCOMPLETE_GAMMA = 20 * (DIVIDE + 3) + POW + LGAMMA
 
 # Flops per element of the kinds with one input and one output of the same shape.
 UNARY: dict[str, int] = {
-    "Abs": 1,
+    **of_kinds(
+        "Abs Ceil CheckNumerics CheckNumericsV2 Conj Floor Invert IsFinite IsInf IsNan LogicalNot "
+        "Neg PopulationCount Relu Rint Round Square",
+        1,
+    ),
     "Acos": ASIN + 1,
     "Acosh": LOG + SQRT + 3,
     "Angle": ATAN + DIVIDE,
@@ -73,11 +78,7 @@ UNARY: dict[str, int] = {
     "BesselI0e": 40,
     "BesselI1": EXP + 40,
     "BesselI1e": 40,
-    "Ceil": 1,
-    "CheckNumerics": 1,
-    "CheckNumericsV2": 1,
     "ComplexAbs": 3 + SQRT,
-    "Conj": 1,
     "Cos": SINE,
     "Cosh": SINH,
     "Digamma": DIGAMMA,
@@ -87,38 +88,23 @@ UNARY: dict[str, int] = {
     "Erfinv": ERFINV,
     "Exp": EXP,
     "Expm1": EXPM1,
-    "Floor": 1,
-    "FusedMish": EXP + LOG + TANH + 2,
     "Imag": 0,
     "Inv": DIVIDE,
-    "Invert": 1,
-    "IsFinite": 1,
-    "IsInf": 1,
-    "IsNan": 1,
-    "LeakyRelu": 2,
+    **of_kinds("LeakyRelu Relu6 Sign", 2),
     "Lgamma": LGAMMA,
     "Log": LOG,
     "Log1p": LOG1P,
-    "LogicalNot": 1,
     "Ndtri": ERFINV + 2,
-    "Neg": 1,
-    "PopulationCount": 1,
     "Real": 0,
     "Reciprocal": DIVIDE,
-    "Relu": 1,
-    "Relu6": 2,
-    "Rint": 1,
-    "Round": 1,
     "Rsqrt": RSQRT,
     "Selu": EXPM1 + 3,
     "Sigmoid": SIGMOID,
-    "Sign": 2,
     "Sin": SINE,
     "Sinh": SINH,
     "Softplus": EXP + LOG1P + 3,
     "Softsign": DIVIDE + 2,
     "Sqrt": SQRT,
-    "Square": 1,
     "Swish": SIGMOID + 1,
     "Tan": TAN,
     "Tanh": TANH,
@@ -126,46 +112,28 @@ UNARY: dict[str, int] = {
 
 # Flops per output element of the kinds with two broadcast inputs.
 BINARY: dict[str, int] = {
-    "Add": 1,
-    "AddV2": 1,
+    **of_kinds(
+        "Add AddV2 BiasAdd BiasAddV1 BitwiseAnd BitwiseOr BitwiseXor Equal Greater GreaterEqual "
+        "LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mul NotEqual RightShift "
+        "Sub",
+        1,
+    ),
     "ApproximateEqual": 3,
     "Atan2": ATAN + DIVIDE + 4,
-    "BiasAdd": 1,
-    "BiasAddV1": 1,
-    "BitwiseAnd": 1,
-    "BitwiseOr": 1,
-    "BitwiseXor": 1,
     "Complex": 0,
     "Div": DIVIDE,
-    "DivNoNan": DIVIDE + 1,
-    "Equal": 1,
-    "FloorDiv": DIVIDE + 1,
+    **of_kinds("DivNoNan FloorDiv TruncateDiv Xdivy", DIVIDE + 1),
     "FloorMod": DIVIDE + 3,
-    "Greater": 1,
-    "GreaterEqual": 1,
     "Igamma": INCOMPLETE_GAMMA,
     "Igammac": INCOMPLETE_GAMMA,
-    "LeftShift": 1,
-    "Less": 1,
-    "LessEqual": 1,
-    "LogicalAnd": 1,
-    "LogicalOr": 1,
-    "Maximum": 1,
-    "Minimum": 1,
     "Mod": DIVIDE + 2,
-    "Mul": 1,
     "MulNoNan": 2,
     "NextAfter": 4,
-    "NotEqual": 1,
     "Polygamma": DIGAMMA + LGAMMA,
     "Pow": POW,
     "RealDiv": DIVIDE,
-    "RightShift": 1,
     "SquaredDifference": 2,
-    "Sub": 1,
-    "TruncateDiv": DIVIDE + 1,
     "TruncateMod": DIVIDE + 2,
-    "Xdivy": DIVIDE + 1,
     "Xlog1py": LOG1P + 2,
     "Xlogy": LOG + 2,
     "Zeta": 12 * POW,
@@ -173,44 +141,14 @@ BINARY: dict[str, int] = {
 
 # Flops per element of the gradients that take a value and the gradient that flows in.
 GRADIENT: dict[str, int] = {
-    "EluGrad": 3,
-    "InvGrad": 3,
+    **of_kinds("EluGrad InvGrad ReciprocalGrad Relu6Grad SigmoidGrad TanhGrad", 3),
     "LeakyReluGrad": 2,
-    "ReciprocalGrad": 3,
-    "Relu6Grad": 3,
     "ReluGrad": 2,
     "RsqrtGrad": 4,
     "SeluGrad": 4,
-    "SigmoidGrad": 3,
     "SoftplusGrad": EXP + DIVIDE + 1,
     "SoftsignGrad": DIVIDE + 3,
     "SqrtGrad": DIVIDE + 1,
-    "TanhGrad": 3,
-}
-# The tanh form of Gelu: x·(1 + tanh(a·(x + b·x³)))/2.
-_GELU_APPROXIMATE = TANH + 8
-_GELU_EXACT = ERF + 4
-
-# Flops per output element of what Grappler and oneDNN fuse behind a product or a convolution.
-FUSED: dict[str, int] = {
-    **UNARY,
-    "BiasAdd": 1,
-    "Add": 1,
-    "BinaryAdd": 1,
-    "Mul": 1,
-    "Maximum": 1,
-    "FusedBatchNorm": 2,
-    "GeluApproximate": _GELU_APPROXIMATE,
-    "GeluExact": _GELU_EXACT,
-    "FusedHardSwish": 5,
-    "_FusedHardSwish": 5,
-    "_MklSwish": SIGMOID + 1,
-    "_FusedSwish": SIGMOID + 1,
-    "_MklFusedMish": UNARY["FusedMish"],
-    "Quantize": 3,
-    "Requantize": 3,
-    "Dequantize": 2,
-    "Sum": 1,
 }
 
 
@@ -218,34 +156,24 @@ def _added(signature: Signature) -> int:
     return (len(signature.inputs) - 1) * elements(signature.outputs[0])
 
 
-def _composed(signature: Signature) -> int:
-    """Count the chain of unary ops that Grappler put into one."""
-    names = signature.attribute("op_names") or ()
-    return sum(UNARY[name] for name in names) * elements(signature.outputs[0])
-
-
 # What is left: kinds with other numbers of inputs. Quantization scales, rounds and clips.
 _OTHER: dict[str, int] = {
     "Betainc": 2 * INCOMPLETE_GAMMA,
     "Bitcast": 0,
-    "Cast": 1,
+    **of_kinds("Cast HostCast Select SelectV2", 1),
     "ClipByValue": 2,
     "Cross": 3,
     "Dequantize": 2,
-    "FakeQuantWithMinMaxArgs": 6,
+    **of_kinds(
+        "FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel "
+        "QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4",
+        6,
+    ),
     "FakeQuantWithMinMaxArgsGradient": 3,
-    "FakeQuantWithMinMaxVars": 6,
     "FakeQuantWithMinMaxVarsGradient": 5,
-    "FakeQuantWithMinMaxVarsPerChannel": 6,
     "FakeQuantWithMinMaxVarsPerChannelGradient": 5,
-    "HostCast": 1,
     "IgammaGradA": 2 * INCOMPLETE_GAMMA,
-    "QuantizeAndDequantizeV2": 6,
-    "QuantizeAndDequantizeV3": 6,
-    "QuantizeAndDequantizeV4": 6,
     "QuantizeV2": 4,
-    "Select": 1,
-    "SelectV2": 1,
 }
 
 ELEMENTWISE_FORMULAS: dict[str, Formula] = {
@@ -255,7 +183,6 @@ ELEMENTWISE_FORMULAS: dict[str, Formula] = {
 } | {
     "AddN": Formula(_added, moved),
     "AccumulateNV2": Formula(_added, moved),
-    "UnaryOpsComposition": Formula(_composed, moved),
 }
 
 
@@ -282,7 +209,7 @@ def _softmax_of_sparse(signature: Signature) -> int:
     return _SOFTMAX * elements(signature.inputs[1])
 
 
-ACTIVATION_FORMULAS: dict[str, Formula] = {
+_ACTIVATIONS: dict[str, Formula] = {
     "Softmax": Formula(per_input(_SOFTMAX), moved),
     "LogSoftmax": Formula(per_input(_LOG_SOFTMAX), moved),
     "SparseSoftmax": Formula(_softmax_of_sparse, moved),
@@ -290,9 +217,7 @@ ACTIVATION_FORMULAS: dict[str, Formula] = {
     "SparseSoftmaxCrossEntropyWithLogits": Formula(per_input(_SOFTMAX), moved),
     "CTCLoss": Formula(_ctc, moved),
     "CTCLossV2": Formula(_ctc, moved),
-    "CTCGreedyDecoder": Formula(per_input(1), moved),
-    "InTopK": Formula(per_input(1), moved),
-    "InTopKV2": Formula(per_input(1), moved),
+    **of_kinds("CTCGreedyDecoder InTopK InTopKV2", Formula(per_input(1), moved)),
 }
 
 
@@ -324,19 +249,13 @@ def _true_places_bytes(signature: Signature) -> int:
 
 _SUM = Formula(per_input(1), moved)
 
-REDUCTIONS_FORMULAS: dict[str, Formula] = {
-    **dict.fromkeys(("Sum", "Prod", "Max", "Min", "All", "Any", "BiasAddGrad"), _SUM),
+_REDUCTIONS: dict[str, Formula] = {
+    **of_kinds("Sum Prod Max Min All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod", _SUM),
     "Mean": Formula(_mean, moved),
     "EuclideanNorm": Formula(_norm, moved),
     "L2Loss": Formula(per_input(2), moved),
-    "ArgMax": _SUM,
-    "ArgMin": _SUM,
-    "Cumsum": _SUM,
-    "Cumprod": _SUM,
     "CumulativeLogsumexp": Formula(per_input(EXP + LOG + 3), moved),
-    "TopK": Formula(_largest, moved),
-    "TopKV2": Formula(_largest, moved),
-    "ApproxTopK": Formula(_largest, moved),
+    **of_kinds("TopK TopKV2 ApproxTopK", Formula(_largest, moved)),
     "NthElement": Formula(_nth, moved),
     "Where": Formula(per_input(1), _true_places_bytes),
     "SparseReduceSum": Formula(per_input(1, 1), moved),
@@ -373,66 +292,36 @@ def _drawn(per_number: int) -> Formula:
 
 
 RANDOM_FORMULAS: dict[str, Formula] = {
-    **dict.fromkeys(
-        (
-            "RandomUniform",
-            "StatelessRandomUniform",
-            "StatelessRandomUniformV2",
-            "StatelessRandomUniformFullInt",
-            "StatelessRandomUniformFullIntV2",
-            "StatefulUniform",
-            "StatefulUniformFullInt",
-        ),
+    **of_kinds(
+        "RandomUniform StatelessRandomUniform StatelessRandomUniformV2 "
+        "StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatefulUniform "
+        "StatefulUniformFullInt",
         _drawn(_UNIFORM),
     ),
-    **dict.fromkeys(
-        (
-            "RandomUniformInt",
-            "StatelessRandomUniformInt",
-            "StatelessRandomUniformIntV2",
-            "StatefulUniformInt",
-        ),
+    **of_kinds(
+        "RandomUniformInt StatelessRandomUniformInt StatelessRandomUniformIntV2 StatefulUniformInt",
         _drawn(_UNIFORM_INT),
     ),
-    **dict.fromkeys(
-        (
-            "RandomStandardNormal",
-            "StatelessRandomNormal",
-            "StatelessRandomNormalV2",
-            "StatefulStandardNormal",
-            "StatefulStandardNormalV2",
-        ),
+    **of_kinds(
+        "RandomStandardNormal StatelessRandomNormal StatelessRandomNormalV2 "
+        "StatefulStandardNormal StatefulStandardNormalV2",
         _drawn(_NORMAL),
     ),
-    **dict.fromkeys(
-        (
-            "TruncatedNormal",
-            "StatelessTruncatedNormal",
-            "StatelessTruncatedNormalV2",
-            "StatefulTruncatedNormal",
-            "ParameterizedTruncatedNormal",
-            "StatelessParameterizedTruncatedNormal",
-        ),
+    **of_kinds(
+        "TruncatedNormal StatelessTruncatedNormal StatelessTruncatedNormalV2 "
+        "StatefulTruncatedNormal ParameterizedTruncatedNormal "
+        "StatelessParameterizedTruncatedNormal",
         _drawn(_TRUNCATED_NORMAL),
     ),
-    **dict.fromkeys(
-        ("RandomGamma", "StatelessRandomGammaV2", "StatelessRandomGammaV3"), _drawn(_GAMMA)
-    ),
-    **dict.fromkeys(
-        ("RandomPoisson", "RandomPoissonV2", "StatelessRandomPoisson"), _drawn(_POISSON)
-    ),
+    **of_kinds("RandomGamma StatelessRandomGammaV2 StatelessRandomGammaV3", _drawn(_GAMMA)),
+    **of_kinds("RandomPoisson RandomPoissonV2 StatelessRandomPoisson", _drawn(_POISSON)),
     "Multinomial": Formula(_categorical, moved),
     "StatelessMultinomial": Formula(_categorical, moved),
     "RandomShuffle": Formula(_shuffled, moved),
     "StatelessShuffle": Formula(_shuffled, moved),
-    **dict.fromkeys(
-        (
-            "UniformCandidateSampler",
-            "LogUniformCandidateSampler",
-            "LearnedUnigramCandidateSampler",
-            "FixedUnigramCandidateSampler",
-            "AllCandidateSampler",
-        ),
+    **of_kinds(
+        "UniformCandidateSampler LogUniformCandidateSampler LearnedUnigramCandidateSampler "
+        "FixedUnigramCandidateSampler AllCandidateSampler",
         Formula(_candidates, written),
     ),
 }
@@ -503,7 +392,7 @@ def _assigned_parts(signature: Signature) -> int:
 
 _ACCUMULATE = _dense(1, 1, 1)
 
-UPDATES_FORMULAS: dict[str, Formula] = {
+_UPDATES: dict[str, Formula] = {
     **{
         f"{prefix}{name}": _dense(rule.states, rule.gradient, rule.flops)
         for name, rule in _OPTIMIZERS.items()
@@ -518,12 +407,11 @@ UPDATES_FORMULAS: dict[str, Formula] = {
     "AssignVariableOp": Formula(nothing, _assigned),
     "Assign": Formula(nothing, _assigned),
     "AssignVariableXlaConcatND": Formula(nothing, _assigned_parts),
-    "AssignAddVariableOp": _ACCUMULATE,
-    "AssignSubVariableOp": _ACCUMULATE,
-    "AssignAdd": _ACCUMULATE,
-    "AssignSub": _ACCUMULATE,
+    **of_kinds("AssignAddVariableOp AssignSubVariableOp AssignAdd AssignSub", _ACCUMULATE),
     # x[i] = v, x[i] += v, x[i] -= v on rows: (x, i, v), in place.
     "InplaceUpdate": Formula(nothing, lambda s: 2 * bytes_of(s.inputs[2])),
     "InplaceAdd": _dense(1, 2, 1),
     "InplaceSub": _dense(1, 2, 1),
 }
+
+FORMULAS = ELEMENTWISE_FORMULAS | _ACTIVATIONS | _REDUCTIONS | RANDOM_FORMULAS | _UPDATES

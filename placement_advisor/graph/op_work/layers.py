@@ -10,17 +10,17 @@ from functools import lru_cache
 from math import log2, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement_advisor.graph.op_work.elementwise import EXP, FUSED, LOG, POW, SIGMOID, TANH
+from placement_advisor.graph.op_work.elementwise import EXP, LOG, POW, SIGMOID, TANH
 from placement_advisor.graph.op_work.signature import (
     Formula,
     Rule,
-    UnknownSizeError,
     bytes_of,
     bytes_of_all,
     constant,
     elements,
     item_bytes_of,
     moved,
+    of_kinds,
     per_input,
     per_output,
     shape_of,
@@ -36,20 +36,6 @@ _ELLIPSIS = "."
 _PAIR = 2
 
 
-def fused_flops_per_element(signature: Signature) -> int:
-    """Return the flops per output element of what is fused behind the product.
-
-    Raises:
-        UnknownSizeError: it is not known what a fused op computes.
-    """
-    flops = 0
-    for name in signature.attribute("fused_ops") or ():
-        if name not in FUSED:
-            raise UnknownSizeError
-        flops += FUSED[name]
-    return flops
-
-
 def _product(*flags: str) -> Rule:
     """Count a product whose left side is transposed where one of the flags is set."""
 
@@ -63,16 +49,6 @@ def _product(*flags: str) -> Rule:
 
 _matmul = _product("transpose_a")
 _batch_matmul = _product("adj_x")
-
-
-def _fused_matmul(signature: Signature) -> int:
-    fused = fused_flops_per_element(signature) * elements(signature.outputs[0])
-    return _matmul(signature) + fused
-
-
-def _fused_batch_matmul(signature: Signature) -> int:
-    fused = fused_flops_per_element(signature) * elements(signature.outputs[0])
-    return _batch_matmul(signature) + fused
 
 
 def _sparse_dense(signature: Signature) -> int:
@@ -164,24 +140,17 @@ def _natural_product(left: str, right: str, product: str) -> str:
     return "".join([*batch, *free, *(x for x in right if x not in left and x in product)])
 
 
-_QUANTIZED_PRODUCTS = (
-    "QuantizedMatMul",
-    "QuantizedMatMulWithBias",
-    "QuantizedMatMulWithBiasAndDequantize",
-    "QuantizedMatMulWithBiasAndRelu",
-    "QuantizedMatMulWithBiasAndReluAndRequantize",
-    "QuantizedMatMulWithBiasAndRequantize",
-)
+_QUANTIZED_PRODUCTS = """
+QuantizedMatMul QuantizedMatMulWithBias QuantizedMatMulWithBiasAndDequantize
+QuantizedMatMulWithBiasAndRelu QuantizedMatMulWithBiasAndReluAndRequantize
+QuantizedMatMulWithBiasAndRequantize
+"""
 
-MATRIX_FORMULAS: dict[str, Formula] = {
+_PRODUCTS: dict[str, Formula] = {
     "MatMul": Formula(_matmul, moved),
     "SparseMatMul": Formula(_matmul, moved),
-    "FusedMatMul": Formula(_fused_matmul, moved),
-    **{kind: Formula(_matmul, moved) for kind in _QUANTIZED_PRODUCTS},
-    "BatchMatMul": Formula(_batch_matmul, moved),
-    "BatchMatMulV2": Formula(_batch_matmul, moved),
-    "BatchMatMulV3": Formula(_batch_matmul, moved),
-    "FusedBatchMatMulV2": Formula(_fused_batch_matmul, moved),
+    **of_kinds(_QUANTIZED_PRODUCTS, Formula(_matmul, moved)),
+    **of_kinds("BatchMatMul BatchMatMulV2 BatchMatMulV3", Formula(_batch_matmul, moved)),
     "Einsum": Formula(_einsum, _einsum_bytes),
     "SparseTensorDenseMatMul": Formula(_sparse_dense, _sparse_dense_bytes),
 }
@@ -198,20 +167,6 @@ def _convolution_forward(filter_index: int, kept_axes: int) -> Rule:
         return 2 * taps * elements(signature.outputs[0])
 
     return rule
-
-
-def _fused(filter_index: int, kept_axes: int) -> Rule:
-    convolution = _convolution_forward(filter_index, kept_axes)
-
-    def rule(signature: Signature) -> int:
-        fused = fused_flops_per_element(signature) * elements(signature.outputs[0])
-        return convolution(signature) + fused
-
-    return rule
-
-
-def _biased(signature: Signature) -> int:
-    return _convolution(signature) + elements(signature.outputs[0])
 
 
 def _by_input(kept_axes: int) -> Rule:
@@ -237,10 +192,6 @@ def _by_filter(kept_axes: int) -> Rule:
     return rule
 
 
-def _by_filter_and_bias(signature: Signature) -> int:
-    return _by_dense_filter(signature) + elements(signature.inputs[2])
-
-
 def _moved_with_filter(index: int | None) -> Rule:
     """Move everything once and the filter, input ``index`` or else the result, twice more."""
 
@@ -258,18 +209,12 @@ def _taps(filter_shape: tuple[int, ...], kept_axes: int) -> int:
 _convolution = _convolution_forward(1, _DENSE)
 _depthwise = _convolution_forward(1, _DEPTHWISE)
 _by_dense_filter = _by_filter(_DENSE)
-_QUANTIZED_CONVOLUTIONS = (
-    "QuantizedConv2D",
-    "QuantizedConv2DAndRelu",
-    "QuantizedConv2DAndReluAndRequantize",
-    "QuantizedConv2DAndRequantize",
-    "QuantizedConv2DPerChannel",
-    "QuantizedConv2DWithBias",
-    "QuantizedConv2DWithBiasAndRelu",
-    "QuantizedConv2DWithBiasAndReluAndRequantize",
-    "QuantizedConv2DWithBiasAndRequantize",
-    "FusedQuantizedConv2D",
-)
+_DENSE_CONVOLUTIONS = """
+Conv Conv2D Conv3D QuantizedConv2D QuantizedConv2DAndRelu QuantizedConv2DAndReluAndRequantize
+QuantizedConv2DAndRequantize QuantizedConv2DPerChannel QuantizedConv2DWithBias
+QuantizedConv2DWithBiasAndRelu QuantizedConv2DWithBiasAndReluAndRequantize
+QuantizedConv2DWithBiasAndRequantize
+"""
 
 _FILTER_SECOND, _FILTER_THIRD, _FILTER_FOURTH = map(_moved_with_filter, (1, 2, 3))
 _FILTER_MADE = _moved_with_filter(None)
@@ -277,24 +222,13 @@ _DENSE_FORWARD = Formula(_convolution, _FILTER_SECOND)
 _DENSE_BY_INPUT = Formula(_by_input(_DENSE), _FILTER_SECOND)
 _DENSE_BY_FILTER = Formula(_by_dense_filter, _FILTER_MADE)
 
-CONVOLUTION_FORMULAS: dict[str, Formula] = {
-    **dict.fromkeys(
-        ("Conv", "Conv2D", "Conv3D", "PadWithConv2D", *_QUANTIZED_CONVOLUTIONS), _DENSE_FORWARD
-    ),
-    "Conv2DWithBias": Formula(_biased, _FILTER_SECOND),
-    **dict.fromkeys(
-        ("FusedConv2D", "FusedConv3D", "PadWithFusedConv2D"),
-        Formula(_fused(1, _DENSE), _FILTER_SECOND),
-    ),
+_CONVOLUTIONS: dict[str, Formula] = {
+    **of_kinds(_DENSE_CONVOLUTIONS, _DENSE_FORWARD),
     "FusedPadConv2D": Formula(_convolution_forward(2, _DENSE), _FILTER_THIRD),
     "FusedResizeAndPadConv2D": Formula(_convolution_forward(3, _DENSE), _FILTER_FOURTH),
     **{f"Conv{n}DBackpropInput{v}": _DENSE_BY_INPUT for n in (2, 3) for v in ("", "V2")},
     **{f"Conv{n}DBackpropFilter{v}": _DENSE_BY_FILTER for n in (2, 3) for v in ("", "V2")},
-    "Conv2DBackpropFilterWithBias": Formula(_by_filter_and_bias, _FILTER_MADE),
-    **dict.fromkeys(
-        ("DepthwiseConv2dNative", "FusedQuantizedDepthwiseConv2D"), Formula(_depthwise, moved)
-    ),
-    "FusedDepthwiseConv2dNative": Formula(_fused(1, _DEPTHWISE), moved),
+    "DepthwiseConv2dNative": Formula(_depthwise, moved),
     "DepthwiseConv2dNativeBackpropInput": Formula(_by_input(_DEPTHWISE), moved),
     "DepthwiseConv2dNativeBackpropFilter": Formula(_by_filter(_DEPTHWISE), moved),
     # Morphological dilation adds and compares where a convolution multiplies and adds; its filter
@@ -329,31 +263,24 @@ def _average_gradient(signature: Signature) -> int:
 
 
 _POOLING_FLOPS: dict[str, Rule] = {
-    "AvgPool": _pooled(),
-    "AvgPool3D": _pooled(),
-    "MaxPool": _pooled(),
-    "MaxPool3D": _pooled(),
+    **of_kinds("AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolWithArgmax", _pooled()),
     "MaxPoolV2": _pooled(1),
-    "MaxPoolWithArgmax": _pooled(),
     "AvgPoolGrad": _average_gradient,
     "AvgPool3DGrad": _average_gradient,
-    "MaxPoolGrad": _maximum_gradient,
-    "MaxPoolGradV2": _maximum_gradient,
-    "MaxPool3DGrad": _maximum_gradient,
-    "MaxPoolGradGrad": _maximum_gradient,
-    "MaxPoolGradGradV2": _maximum_gradient,
-    "MaxPool3DGradGrad": _maximum_gradient,
-    "MaxPoolGradWithArgmax": per_input(1, 1),
-    "MaxPoolGradGradWithArgmax": per_input(1, 1),
+    **of_kinds(
+        "MaxPoolGrad MaxPoolGradV2 MaxPool3DGrad MaxPoolGradGrad MaxPoolGradGradV2 "
+        "MaxPool3DGradGrad",
+        _maximum_gradient,
+    ),
+    **of_kinds(
+        "MaxPoolGradWithArgmax MaxPoolGradGradWithArgmax FractionalAvgPoolGrad", per_input(1, 1)
+    ),
     "FractionalAvgPool": per_input(1),
     "FractionalMaxPool": per_input(1),
-    "FractionalAvgPoolGrad": per_input(1, 1),
     "FractionalMaxPoolGrad": per_input(2),
 }
 
-POOLING_FORMULAS: dict[str, Formula] = {
-    kind: Formula(rule, moved) for kind, rule in _POOLING_FLOPS.items()
-}
+_POOLING: dict[str, Formula] = {kind: Formula(rule, moved) for kind, rule in _POOLING_FLOPS.items()}
 
 
 _STATISTICS = 4
@@ -382,13 +309,6 @@ def _moved(signature: Signature) -> int:
 def _forward_bytes(signature: Signature) -> int:
     again = bytes_of(signature.inputs[0]) if _is_training(signature) else 0
     return _moved(signature) + again
-
-
-def _forward_with_activation(signature: Signature) -> int:
-    """Add the side input, if any, and the activation, a Relu if it is not the identity."""
-    extra = int(signature.attribute("num_side_inputs") or 0)
-    extra += signature.attribute("activation_mode") not in (None, "Identity")
-    return _normalization_forward(signature) + extra * elements(signature.inputs[0])
 
 
 def _normalization_gradient(signature: Signature) -> int:
@@ -421,21 +341,16 @@ def _local_response_gradient(signature: Signature) -> int:
 
 
 _BATCH = Formula(_normalization_forward, _forward_bytes)
-_BATCH_EX = Formula(_forward_with_activation, _forward_bytes)
 _BATCH_GRADIENT = Formula(_normalization_gradient, _gradient_bytes)
 _LAYER = Formula(_layer, _layer_bytes)
 
-NORMALIZATION_FORMULAS: dict[str, Formula] = {
-    "FusedBatchNorm": _BATCH,
-    "FusedBatchNormV2": _BATCH,
-    "FusedBatchNormV3": _BATCH,
-    "FusedBatchNormEx": _BATCH_EX,
-    "FusedBatchNormGrad": _BATCH_GRADIENT,
-    "FusedBatchNormGradV2": _BATCH_GRADIENT,
-    "FusedBatchNormGradV3": _BATCH_GRADIENT,
-    "FusedBatchNormGradEx": _BATCH_GRADIENT,
+_NORMALIZATION: dict[str, Formula] = {
+    **of_kinds("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", _BATCH),
+    **of_kinds(
+        "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3",
+        _BATCH_GRADIENT,
+    ),
     "LayerNorm": _LAYER,
-    "FusedInstanceNorm": _LAYER,
     "BatchNormWithGlobalNormalization": Formula(per_output(_SCALE), moved),
     "LRN": Formula(_local_response, moved),
     "LRNGrad": Formula(_local_response_gradient, moved),
@@ -508,13 +423,9 @@ _BLOCK = Formula(_block_lstm, moved)
 _CUDNN = Formula(_cudnn, moved)
 _CUDNN_GRADIENT = Formula(_recurrent_gradient(_cudnn), moved)
 
-RECURRENT_FORMULAS: dict[str, Formula] = {
-    "CudnnRNN": _CUDNN,
-    "CudnnRNNV2": _CUDNN,
-    "CudnnRNNV3": _CUDNN,
-    "CudnnRNNBackprop": _CUDNN_GRADIENT,
-    "CudnnRNNBackpropV2": _CUDNN_GRADIENT,
-    "CudnnRNNBackpropV3": _CUDNN_GRADIENT,
+_RECURRENT: dict[str, Formula] = {
+    **of_kinds("CudnnRNN CudnnRNNV2 CudnnRNNV3", _CUDNN),
+    **of_kinds("CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3", _CUDNN_GRADIENT),
     "BlockLSTM": _BLOCK,
     "BlockLSTMV2": _BLOCK,
     "BlockLSTMGrad": Formula(_recurrent_gradient(_block_lstm), moved),
@@ -603,9 +514,7 @@ _LINEAR_ALGEBRA_FLOPS: dict[str, Rule] = {
     "Cholesky": _per_matrix(lambda _, n: n**3 / 3),
     # Three triangular products and a solution (Murray, 2016, arXiv:1602.07527).
     "CholeskyGrad": _per_matrix(lambda _, n: 2 * n**3),
-    "Lu": _per_matrix(_lu),
-    "MatrixDeterminant": _per_matrix(_lu),
-    "LogMatrixDeterminant": _per_matrix(_lu),
+    **of_kinds("Lu MatrixDeterminant LogMatrixDeterminant", _per_matrix(_lu)),
     "MatrixInverse": _per_matrix(lambda _, n: 2 * n**3),
     "MatrixSolve": _solved,
     "MatrixSolveLs": _least_squares,
@@ -629,3 +538,7 @@ _LINEAR_ALGEBRA_FLOPS: dict[str, Rule] = {
 LINEAR_ALGEBRA_FORMULAS: dict[str, Formula] = {
     kind: Formula(rule, moved) for kind, rule in _LINEAR_ALGEBRA_FLOPS.items()
 }
+
+FORMULAS = (
+    _PRODUCTS | _CONVOLUTIONS | _POOLING | _NORMALIZATION | _RECURRENT | LINEAR_ALGEBRA_FORMULAS
+)

@@ -18,6 +18,7 @@ from placement_advisor.graph.op_work.signature import (
     item_bytes_of,
     moved,
     nothing,
+    of_kinds,
     per_input,
     per_output,
     shape_of,
@@ -47,81 +48,29 @@ _MOVE = Formula(nothing, moved)
 _TAKE = Formula(nothing, copied_out)
 _FILL = Formula(nothing, written)
 
-MOVEMENT_FORMULAS: dict[str, Formula] = {
-    **dict.fromkeys(
-        (
-            "BatchToSpace",
-            "BatchToSpaceND",
-            "BroadcastTo",
-            "Concat",
-            "ConcatV2",
-            "ConjugateTranspose",
-            "Copy",
-            "CopyHost",
-            "CopyOp",
-            "CudnnRNNCanonicalToParams",
-            "CudnnRNNCanonicalToParamsV2",
-            "CudnnRNNParamsToCanonical",
-            "CudnnRNNParamsToCanonicalV2",
-            "DataFormatVecPermute",
-            "DataFormatDimMap",
-            "DeepCopy",
-            "DepthToSpace",
-            "Diag",
-            "ExtractImagePatches",
-            "ExtractVolumePatches",
-            "MatrixBandPart",
-            "MatrixDiag",
-            "MatrixDiagV2",
-            "MatrixDiagV3",
-            "MatrixSetDiag",
-            "MatrixSetDiagV2",
-            "MatrixSetDiagV3",
-            "MirrorPad",
-            "MirrorPadGrad",
-            "OneHot",
-            "Pack",
-            "Pad",
-            "PadV2",
-            "ParallelConcat",
-            "Reverse",
-            "ReverseSequence",
-            "ReverseV2",
-            "Roll",
-            "Snapshot",
-            "SpaceToBatch",
-            "SpaceToBatchND",
-            "SpaceToDepth",
-            "Split",
-            "SplitV",
-            "Tile",
-            "TileGrad",
-            "Transpose",
-            "UnravelIndex",
-        ),
+_MOVES: dict[str, Formula] = {
+    **of_kinds(
+        "BatchToSpace BatchToSpaceND BroadcastTo Concat ConcatV2 ConjugateTranspose Copy CopyHost "
+        "CopyOp CudnnRNNCanonicalToParams CudnnRNNCanonicalToParamsV2 CudnnRNNParamsToCanonical "
+        "CudnnRNNParamsToCanonicalV2 DataFormatVecPermute DataFormatDimMap DeepCopy DepthToSpace "
+        "Diag ExtractImagePatches ExtractVolumePatches MatrixBandPart MatrixDiag MatrixDiagV2 "
+        "MatrixDiagV3 MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MirrorPad MirrorPadGrad "
+        "OneHot Pack Pad PadV2 ParallelConcat Reverse ReverseSequence ReverseV2 Roll Snapshot "
+        "SpaceToBatch SpaceToBatchND SpaceToDepth Split SplitV Tile TileGrad Transpose "
+        "UnravelIndex RaggedTensorToTensor RaggedTensorToSparse RaggedFillEmptyRows SparseSplit "
+        "SparseReshape SparseConcat SparseReorder SparseSlice SparseFillEmptyRows",
         _MOVE,
     ),
-    **dict.fromkeys(("Slice", "StridedSlice", "Unpack"), _TAKE),
-    **dict.fromkeys(("Fill", "ZerosLike", "OnesLike", "Range", "LinSpace", "Empty"), _FILL),
-    "DiagPart": _TAKE,
-    "MatrixDiagPart": _TAKE,
-    "MatrixDiagPartV2": _TAKE,
-    "MatrixDiagPartV3": _TAKE,
+    **of_kinds(
+        "Slice StridedSlice Unpack DiagPart MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 "
+        "RaggedGather",
+        _TAKE,
+    ),
+    **of_kinds("Fill ZerosLike OnesLike Range LinSpace Empty RaggedRange", _FILL),
     "StridedSliceGrad": Formula(nothing, _slice_gradient_bytes),
     "TensorStridedSliceUpdate": Formula(nothing, _slice_update_bytes),
     "ResourceStridedSliceAssign": Formula(nothing, _slice_assign_bytes),
     "StridedSliceAssign": Formula(nothing, _slice_assign_bytes),
-    "RaggedTensorToTensor": _MOVE,
-    "RaggedTensorToSparse": _MOVE,
-    "RaggedRange": _FILL,
-    "RaggedGather": _TAKE,
-    "RaggedFillEmptyRows": _MOVE,
-    "SparseSplit": _MOVE,
-    "SparseReshape": _MOVE,
-    "SparseConcat": _MOVE,
-    "SparseReorder": _MOVE,
-    "SparseSlice": _MOVE,
-    "SparseFillEmptyRows": _MOVE,
 }
 
 
@@ -194,19 +143,19 @@ TensorMapHasKey TensorMapInsert TensorMapLookup
 # TensorArray kinds come in three versions with the same inputs.
 _VERSIONS = ("", "V2", "V3")
 
-BOOKKEEPING_FORMULAS: dict[str, Formula] = {
+_BOOKKEEPING: dict[str, Formula] = {
     **dict.fromkeys(ALIAS_KINDS | VARIABLE_READ_KINDS, FREE),
     **{
         kind: FREE
         for kinds in (_SEVERAL_ALIASES, _SHAPES, _SOURCES, _ORDER, _ITEMS)
         for kind in kinds.split()
     },
-    **dict.fromkeys(("TensorListStack", "TensorListGather"), Formula(nothing, copied_out)),
+    **of_kinds("TensorListStack TensorListGather TensorArrayPack", Formula(nothing, copied_out)),
     **dict.fromkeys(
         ("TensorListConcat", "TensorListConcatV2"), Formula(nothing, _copied_first_out)
     ),
-    **dict.fromkeys(
-        ("TensorListFromTensor", "TensorListScatter", "TensorListScatterV2", "TensorListSplit"),
+    **of_kinds(
+        "TensorListFromTensor TensorListScatter TensorListScatterV2 TensorListSplit",
         Formula(nothing, _copied_in(0)),
     ),
     "TensorListScatterIntoExistingList": Formula(nothing, _copied_in(1)),
@@ -214,7 +163,6 @@ BOOKKEEPING_FORMULAS: dict[str, Formula] = {
     **{f"TensorArrayConcat{v}": Formula(nothing, _copied_first_out) for v in _VERSIONS},
     **{f"TensorArrayScatter{v}": Formula(nothing, _copied_in(2)) for v in _VERSIONS},
     **{f"TensorArraySplit{v}": Formula(nothing, _copied_in(1)) for v in _VERSIONS},
-    "TensorArrayPack": Formula(nothing, copied_out),
     "TensorArrayUnpack": Formula(nothing, _copied_in(1)),
 }
 
@@ -360,12 +308,8 @@ _UNIQUE = Formula(_unique_flops, _unique_bytes)
 _COMBINATIONS = ("Add", "Sub", "Mul", "Div", "Min", "Max")
 SPARSE_SEGMENTS = ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
 
-GATHER_SCATTER_FORMULAS: dict[str, Formula] = {
-    "Gather": _GATHER,
-    "GatherV2": _GATHER,
-    "GatherNd": _GATHER,
-    "ResourceGather": _GATHER,
-    "ResourceGatherNd": _GATHER,
+_GATHERS: dict[str, Formula] = {
+    **of_kinds("Gather GatherV2 GatherNd ResourceGather ResourceGatherNd", _GATHER),
     **{f"Segment{name}": _SEGMENT for name in ("Sum", "Mean", "Max", "Min", "Prod")},
     **{f"Segment{name}V2": _SEGMENT for name in ("Sum", "Max", "Min", "Prod")},
     **{f"UnsortedSegment{name}": _UNSORTED for name in ("Sum", "Max", "Min", "Prod")},
@@ -391,10 +335,7 @@ GATHER_SCATTER_FORMULAS: dict[str, Formula] = {
         f"{prefix}Update": _ASSIGN
         for prefix in ("ResourceScatter", "Scatter", "ResourceScatterNd", "ScatterNd")
     },
-    "Unique": _UNIQUE,
-    "UniqueV2": _UNIQUE,
-    "UniqueWithCounts": _UNIQUE,
-    "UniqueWithCountsV2": _UNIQUE,
+    **of_kinds("Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2", _UNIQUE),
     "ListDiff": Formula(_difference_flops, _difference_bytes),
     "LowerBound": Formula(_searched, moved),
     "UpperBound": Formula(_searched, moved),
@@ -404,8 +345,10 @@ GATHER_SCATTER_FORMULAS: dict[str, Formula] = {
     "ParallelDynamicStitch": Formula(nothing, _stitched_bytes),
     "Bincount": Formula(per_input(1), _binned_bytes),
     "DenseBincount": Formula(per_input(1), _binned_bytes),
-    "SparseBincount": Formula(per_input(1, 1), moved),
-    "RaggedBincount": Formula(per_input(1, 1), moved),
+    **of_kinds(
+        "SparseBincount RaggedBincount RaggedFillEmptyRowsGrad SparseFillEmptyRowsGrad",
+        Formula(per_input(1, 1), moved),
+    ),
     "InvertPermutation": Formula(nothing, moved),
     "SparseToDense": Formula(nothing, _summed_anywhere(2, 0)),
     "SparseAdd": Formula(_sparse_sum, moved),
@@ -413,8 +356,6 @@ GATHER_SCATTER_FORMULAS: dict[str, Formula] = {
         f"SparseDenseCwise{name}": Formula(per_input(flops, 1), _sparse_dense_bytes)
         for name, flops in (("Add", 1), ("Mul", 1), ("Div", DIVIDE))
     },
-    "RaggedFillEmptyRowsGrad": Formula(per_input(1, 1), moved),
-    "SparseFillEmptyRowsGrad": Formula(per_input(1, 1), moved),
     "HistogramFixedWidth": Formula(per_input(5), moved),
 }
 
@@ -467,37 +408,28 @@ def _on_texts(operations: int) -> Formula:
 _LOOKUP = Formula(_looked_up, _looked_up_bytes)
 
 TEXT_FORMULAS: dict[str, Formula] = {
-    "LookupTableFind": _LOOKUP,
-    "LookupTableFindV2": _LOOKUP,
-    "LookupTableInsert": _LOOKUP,
-    "LookupTableInsertV2": _LOOKUP,
-    "LookupTableImport": _LOOKUP,
-    "LookupTableImportV2": _LOOKUP,
-    "LookupTableRemoveV2": _LOOKUP,
+    **of_kinds(
+        "LookupTableFind LookupTableFindV2 LookupTableInsert LookupTableInsertV2 "
+        "LookupTableImport LookupTableImportV2 LookupTableRemoveV2",
+        _LOOKUP,
+    ),
     "StringToHashBucket": _on_texts(_HASH),
     "StringToHashBucketFast": _on_texts(_HASH),
     "TensorToHashBucketFast": _on_texts(_PRINT),
     # SipHash mixes every word of a text several times over.
     "StringToHashBucketStrong": _on_texts(4 * _HASH),
     "StringLength": _on_texts(2),
-    "StringLower": _on_texts(_REWRITE),
-    "StringUpper": _on_texts(_REWRITE),
-    "StringStrip": _on_texts(_REWRITE),
-    "Substr": _on_texts(_REWRITE),
-    "RegexReplace": _on_texts(_MATCH),
-    "StaticRegexReplace": _on_texts(_MATCH),
-    "RegexFullMatch": _on_texts(_MATCH),
-    "StaticRegexFullMatch": _on_texts(_MATCH),
+    **of_kinds("StringLower StringUpper StringStrip Substr UnicodeTranscode", _on_texts(_REWRITE)),
+    **of_kinds(
+        "RegexReplace StaticRegexReplace RegexFullMatch StaticRegexFullMatch", _on_texts(_MATCH)
+    ),
     "AsString": Formula(per_output(_PRINT), moved),
     "StringToNumber": _on_texts(_PARSE),
     "StringJoin": Formula(_joined, moved),
     "ReduceJoin": Formula(_reduced, moved),
     "StringSplit": Formula(_split, _split_bytes),
     "StringSplitV2": Formula(_split, _split_bytes),
-    "SparseCross": Formula(_crossed, moved),
-    "SparseCrossV2": Formula(_crossed, moved),
-    "SparseCrossHashed": Formula(_crossed, moved),
-    "UnicodeTranscode": _on_texts(_REWRITE),
+    **of_kinds("SparseCross SparseCrossV2 SparseCrossHashed", Formula(_crossed, moved)),
     "DecodeRaw": Formula(per_output(0), moved),
 }
 
@@ -523,19 +455,19 @@ def _suppressed_per_class(signature: Signature) -> int:
     return batch * classes * boxes * min(boxes, int(constant(signature, 2))) * _OVERLAP
 
 
-IMAGES_FORMULAS: dict[str, Formula] = {
-    "ResizeBilinear": Formula(per_output(_BILINEAR), moved),
-    "ResizeBilinearGrad": Formula(per_input(_BILINEAR), moved),
+_IMAGES: dict[str, Formula] = {
+    **of_kinds(
+        "ResizeBilinear ScaleAndTranslate CropAndResize", Formula(per_output(_BILINEAR), moved)
+    ),
+    **of_kinds(
+        "ResizeBilinearGrad ScaleAndTranslateGrad CropAndResizeGradImage CropAndResizeGradBoxes",
+        Formula(per_input(_BILINEAR), moved),
+    ),
     "ResizeBicubic": Formula(per_output(_BICUBIC), moved),
     "ResizeBicubicGrad": Formula(per_input(_BICUBIC), moved),
     "ResizeArea": Formula(per_input(2), moved),
     "ResizeNearestNeighbor": Formula(nothing, moved),
     "ResizeNearestNeighborGrad": Formula(per_input(1), moved),
-    "ScaleAndTranslate": Formula(per_output(_BILINEAR), moved),
-    "ScaleAndTranslateGrad": Formula(per_input(_BILINEAR), moved),
-    "CropAndResize": Formula(per_output(_BILINEAR), moved),
-    "CropAndResizeGradImage": Formula(per_input(_BILINEAR), moved),
-    "CropAndResizeGradBoxes": Formula(per_input(_BILINEAR), moved),
     "ImageProjectiveTransformV2": Formula(per_output(_BILINEAR + 12 + DIVIDE), moved),
     "ImageProjectiveTransformV3": Formula(per_output(_BILINEAR + 12 + DIVIDE), moved),
     "AdjustContrast": Formula(per_output(3), moved),
@@ -544,10 +476,12 @@ IMAGES_FORMULAS: dict[str, Formula] = {
     "AdjustSaturation": Formula(per_output(DIVIDE + 10), moved),
     "RGBToHSV": Formula(per_output(DIVIDE + 4), moved),
     "HSVToRGB": Formula(per_output(8), moved),
-    "NonMaxSuppression": Formula(_suppressed, _suppressed_bytes),
-    "NonMaxSuppressionV2": Formula(_suppressed, _suppressed_bytes),
-    "NonMaxSuppressionV3": Formula(_suppressed, _suppressed_bytes),
-    "NonMaxSuppressionV4": Formula(_suppressed, _suppressed_bytes),
-    "NonMaxSuppressionV5": Formula(_suppressed, _suppressed_bytes),
+    **of_kinds(
+        "NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 "
+        "NonMaxSuppressionV5",
+        Formula(_suppressed, _suppressed_bytes),
+    ),
     "CombinedNonMaxSuppression": Formula(_suppressed_per_class, moved),
 }
+
+FORMULAS = _MOVES | _BOOKKEEPING | _GATHERS | TEXT_FORMULAS | _IMAGES

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,6 +91,7 @@ class UnknownSizeError(ValueError):
 
 
 Rule = Callable[["Signature"], int]
+Value = TypeVar("Value")
 
 
 class Formula(NamedTuple):
@@ -210,6 +211,11 @@ def per_input(flops: int, index: int = 0) -> Rule:
         return flops * elements(signature.inputs[index])
 
     return rule
+
+
+def of_kinds(kinds: str, value: Value) -> dict[str, Value]:
+    """Return the same value for each of the kinds, which blanks separate."""
+    return dict.fromkeys(kinds.split(), value)
 
 
 FREE = Formula(nothing, nothing)

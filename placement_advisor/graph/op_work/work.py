@@ -2,7 +2,7 @@
 
 Conventions of all formulas:
 
-- a multiply-add is 2 flops; functions beyond that take the counts of `arithmetic.py`; integer
+- a multiply-add is 2 flops; functions beyond that take the counts of `elementwise.py`; integer
   operations, comparisons and selections count like floating-point ones;
 - bytes accessed are the traffic that cannot be avoided: each input read once, each output written
   once, an updated variable read and written. A kernel that must pass over a tensor again counts
@@ -16,35 +16,11 @@ padding and workspaces of kernels, and the choice of algorithm (Winograd, Strass
 
 from __future__ import annotations
 
-from itertools import chain
-
-from placement_advisor.graph.op_work.elementwise import (
-    ACTIVATION_FORMULAS,
-    ELEMENTWISE_FORMULAS,
-    RANDOM_FORMULAS,
-    REDUCTIONS_FORMULAS,
-    UPDATES_FORMULAS,
-)
-from placement_advisor.graph.op_work.layers import (
-    CONVOLUTION_FORMULAS,
-    LINEAR_ALGEBRA_FORMULAS,
-    MATRIX_FORMULAS,
-    NORMALIZATION_FORMULAS,
-    POOLING_FORMULAS,
-    RECURRENT_FORMULAS,
-)
-from placement_advisor.graph.op_work.movement import (
-    BOOKKEEPING_FORMULAS,
-    GATHER_SCATTER_FORMULAS,
-    IMAGES_FORMULAS,
-    MOVEMENT_FORMULAS,
-    TEXT_FORMULAS,
-)
+from placement_advisor.graph.op_work import elementwise, layers, movement
 from placement_advisor.graph.op_work.signature import (
     CONTRADICTIONS,
     FREE,
     NO_WORK,
-    Formula,
     Rule,
     Signature,
     Work,
@@ -53,33 +29,13 @@ from placement_advisor.graph.op_work.signature import (
     moved,
 )
 
-FAMILIES = (
-    ACTIVATION_FORMULAS,
-    BOOKKEEPING_FORMULAS,
-    CONVOLUTION_FORMULAS,
-    ELEMENTWISE_FORMULAS,
-    GATHER_SCATTER_FORMULAS,
-    IMAGES_FORMULAS,
-    LINEAR_ALGEBRA_FORMULAS,
-    MATRIX_FORMULAS,
-    MOVEMENT_FORMULAS,
-    NORMALIZATION_FORMULAS,
-    POOLING_FORMULAS,
-    RANDOM_FORMULAS,
-    RECURRENT_FORMULAS,
-    REDUCTIONS_FORMULAS,
-    TEXT_FORMULAS,
-    UPDATES_FORMULAS,
-)
-# Prefixes of kinds that Grappler and oneDNN put in place of others, longest first.
-_PREFIXES = ("_MklNative", "_Mkl", "_")
-
-_FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.items() for f in FAMILIES))
+FORMULAS = elementwise.FORMULAS | layers.FORMULAS | movement.FORMULAS
 
 
 def work_of(signature: Signature) -> Work:
     """Return the flops and bytes accessed of one run of an op."""
-    formula = _formula(signature.kind)
+    # TensorFlow marks what users do not call itself: `_Arg`, `_Send`.
+    formula = FORMULAS.get(signature.kind.removeprefix("_"))
     if formula is None:
         return Work(flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES)
     if formula is FREE:  # More than half of all ops are.
@@ -89,14 +45,6 @@ def work_of(signature: Signature) -> Work:
         bytes_accessed=_count(formula.bytes_accessed, signature),
         basis=WorkBasis.FORMULA,
     )
-
-
-def _formula(kind: str) -> Formula | None:
-    formula = _FORMULAS.get(kind)
-    if formula is not None or not kind.startswith("_"):
-        return formula
-    prefix = next(prefix for prefix in _PREFIXES if kind.startswith(prefix))
-    return _FORMULAS.get(kind.removeprefix(prefix))
 
 
 def _count(rule: Rule, signature: Signature) -> int | None:

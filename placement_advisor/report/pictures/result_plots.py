@@ -119,7 +119,7 @@ def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
         for part, color in _COLORS.items()
         if part in found
     ]
-    add_head(figure, analysis.model.name, headline(analysis, what), handles)
+    add_head(figure, analysis.title, headline(analysis, what), handles)
     note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
     write(figure, MARGIN_IN, HEAD_IN + 0.08, note, size=SMALL_FONT_SIZE, color=FAINT)
     return figure
@@ -292,7 +292,7 @@ def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page)
         for split, sign in signs.items()
     ]
     what = headline(analysis, "break-even of splits that leave the batch whole, simulated")
-    add_head(figure, analysis.model.name, what, handles)
+    add_head(figure, analysis.title, what, handles)
     return figure
 
 

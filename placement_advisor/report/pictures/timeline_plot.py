@@ -289,7 +289,7 @@ def draw_timeline(
     shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
     add_head(
         drawn.figure,
-        analysis.model.name,
+        analysis.title,
         headline(analysis, shown),
         [
             Patch(label="compute, as high as its share of the time", color=COMPUTE_COLOR),

@@ -25,7 +25,7 @@ from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import STRICT, ByName, Count, Rows, like, plain, read
+from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW
 from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
@@ -273,10 +273,13 @@ class Overview:
         hosts: dict[str, tuple[str, ...]] = {}
         for device, host in (testbed.host_of if testbed else {}).items():
             hosts[host] = (*hosts.get(host, ()), device)
-        facts = _facts(told.model, testbed), statements.left_out_text(told.model.left_out)
+        facts = (
+            _facts(told.title, told.model, testbed),
+            statements.left_out_text(told.model.left_out),
+        )
         return cls(
             schema_version=SCHEMA_VERSION,
-            name=told.model.name,
+            name=told.title,
             headline=f"Running: {told.doing}",
             verdict=tuple(Part(text, is_hint=True) for text in facts if text),
             devices=testbed.cluster.place_names() if testbed else (),
@@ -291,7 +294,14 @@ class Overview:
     @classmethod
     def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
-        before = cls.so_far(like(AnalysisSnapshot, told, doing=""), layers)
+        snapshot = AnalysisSnapshot(
+            doing="",
+            title=told.title,
+            model=told.model,
+            testbed=told.testbed,
+            candidates=told.candidates,
+        )
+        before = cls.so_far(snapshot, layers)
         answer, as_is = told.recommendation, statements.as_is_interval(told)
         others = Part(items=answer.others, folded="The other candidates")
         own = f"{statements.AS_IS}: your own step, unmodified, with all of the machine."
@@ -316,10 +326,10 @@ class Overview:
         )
 
 
-def _facts(model: found.ModelSummary, testbed: found.TestbedSummary | None) -> str:
+def _facts(title: str, model: found.Model, testbed: found.TestbedSummary | None) -> str:
     batch = "" if model.batch_size is None else f", batch of {model.batch_size}"
     size = f"{model.ops} ops, {format_bytes(model.parameter_bytes)} of parameters"
-    facts = f"{model.path}: {model.name} ({model.mode}{batch}), {size}"
+    facts = f"{model.path}: {title} ({model.mode}{batch}), {size}"
     return f"{facts}; {testbed.description}" if testbed else facts
 
 

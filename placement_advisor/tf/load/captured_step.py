@@ -31,7 +31,7 @@ from placement_advisor.tf.load.capture import (
 )
 from placement_advisor.tf.load.eager_step import EagerLoop, Replay
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
-from placement_advisor.tf.load.model_source import seen_from_here
+from placement_advisor.tf.load.model_source import shown_line
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -162,10 +162,9 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
 
 def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
     """Return the call, and whether another run of the script finds that step by it."""
+    call = CapturedCall(step.call, step.where, is_replica=bool(capture.strategies))
     if isinstance(step.target, SessionRun):
-        return CapturedCall(
-            step.call, step.where, None, repeat=False, is_replica=bool(capture.strategies)
-        )
+        return call
     given = step.batches[-1]
     leaves = tf.nest.flatten(given)
     structure = tf.nest.map_structure(lambda leaf: _is_tensor(_plain(leaf)), given)
@@ -180,13 +179,7 @@ def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
         structure = None  # A function is called with its own arguments.
     elif step.call not in REPEATED or not _is_plain(structure):
         repeat = False
-    return CapturedCall(
-        step.call,
-        step.where,
-        structure if repeat else None,
-        repeat=repeat,
-        is_replica=bool(capture.strategies),
-    )
+    return call._replace(structure=structure, repeat=True) if repeat else call
 
 
 def _is_plain(structure: Any) -> bool:
@@ -235,7 +228,7 @@ def _told_apart(step: Step, steps: Sequence[Step]) -> str:
 
 
 def _at(where: SourceLine | None) -> str:
-    return "" if where is None else f" at {seen_from_here(where.file)}:{where.line}"
+    return "" if where is None else f" at {shown_line(where)}"
 
 
 def _ordinal(number: int) -> str:

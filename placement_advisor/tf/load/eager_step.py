@@ -21,7 +21,7 @@ from tensorflow.python.framework import op_callbacks, op_def_library, op_def_reg
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import PYTHON_CALLS, UPDATES, SourceLine
-from placement_advisor.tf.load.model_source import seen_from_here
+from placement_advisor.tf.load.model_source import shown_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -446,7 +446,7 @@ class Replay:
         return tensor
 
     def _refusal(self, why: str) -> ModelError:
-        at = "" if self._where is None else f" at {_shown(self._where)}"
+        at = "" if self._where is None else f" at {shown_line(self._where)}"
         return ModelError(
             f"the loop{at} runs op by op, and is no step that can be traced: {why}", hint=_HINT
         )
@@ -503,11 +503,7 @@ def _names(recorded: Sequence[Op]) -> list[str]:
 
 
 def _words(op: Op) -> str:
-    return f"{op.kind} at {_shown(op.frames[-1])}" if op.frames else op.kind
-
-
-def _shown(line: SourceLine) -> str:
-    return f"{seen_from_here(line.file)}:{line.line}"
+    return f"{op.kind} at {shown_line(op.frames[-1])}" if op.frames else op.kind
 
 
 def _may_be_sizes(tensor: Any) -> bool:

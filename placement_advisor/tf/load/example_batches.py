@@ -32,46 +32,6 @@ DEFAULT_BATCH_SIZE = 32
 DEFAULT_LENGTH = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaticSpecs:
-    """Specs without unknown sizes; ``assumed`` says in words what was filled in."""
-
-    specs: Any
-    assumed: tuple[str, ...]
-
-
-def static_specs(specs: Any, batch_size: int | None, *, given: int | None = None) -> StaticSpecs:
-    """Fill unknown sizes in: ``batch_size`` if the user asked for one, else ``given``, else ours.
-
-    Raises:
-        ModelError: there is a tensor whose sizes cannot be assumed, or a fixed batch that is not
-            the one asked for.
-    """
-    flat = tf.nest.flatten(specs)
-    for spec in flat:
-        _check(spec)
-    leading = [spec.shape[0] for spec in flat if spec.shape.rank]
-    if batch_size is not None and leading and None not in leading and batch_size not in leading:
-        raise ModelError(
-            f"the inputs have a fixed batch of {leading[0]}, not {batch_size}",
-            hint="leave --batch-size out, or leave the batch open in the model",
-        )
-    batch = batch_size or given or DEFAULT_BATCH_SIZE
-    assumed = []
-    if None in leading and batch_size is None and given is None:
-        assumed.append(f"batch {batch} assumed")
-    if any(None in spec.shape[1:] for spec in flat if spec.shape.rank):
-        assumed.append(f"unknown sizes taken as {DEFAULT_LENGTH}")
-
-    def fill(spec: Any) -> Any:
-        shape = [DEFAULT_LENGTH if size is None else size for size in spec.shape]
-        if shape and spec.shape[0] is None:
-            shape[0] = batch
-        return tf.TensorSpec(shape, spec.dtype, spec.name)
-
-    return StaticSpecs(specs=tf.nest.map_structure(fill, specs), assumed=tuple(assumed))
-
-
 def spec_of(value: Any) -> Any:
     """Return the spec of a tensor; a spec is its own."""
     if isinstance(value, tf.TypeSpec):
@@ -79,16 +39,16 @@ def spec_of(value: Any) -> Any:
     return tf.TensorSpec(value.shape, value.dtype)
 
 
-def _check(spec: Any) -> None:
+def _check_spec(path: Path, spec: Any) -> None:
     name = getattr(spec, "name", None) or "an input"
     if not isinstance(spec, tf.TensorSpec):
         raise ModelError(
-            f"{name} is declared as a {type(spec).__name__}",
+            f"{path}: {name} is declared as a {type(spec).__name__}",
             hint="declare dense tensors (tf.TensorSpec)",
         )
     if spec.shape.rank is None:
         raise ModelError(
-            f"{name} has an unknown number of dimensions",
+            f"{path}: {name} has an unknown number of dimensions",
             hint="give example `inputs`, or workload() with inputs, in a Python file",
         )
 
@@ -217,17 +177,42 @@ def made_up(
 ) -> Examples:
     """Return examples whose batches are yet to be made up from specs.
 
+    An unknown batch becomes ``batch_size`` if the user asked for one, else ``given``, else Keras'
+    default; what was assumed is part of the origin.
+
     Raises:
-        ModelError: the specs leave more open than can be assumed.
+        ModelError: there is a tensor whose sizes cannot be assumed, or a fixed batch that is not
+            the one asked for.
     """
-    try:
-        static = static_specs(specs, batch_size, given=given)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error.message}", hint=error.hint) from None
-    origin = ", ".join((f"batches made up for {label}", *static.assumed))
     flat = tf.nest.flatten(specs)
-    is_open = any(spec.shape.rank and spec.shape[0] is None for spec in flat)
-    return Examples(specs=static.specs, batches=(), origin=origin, takes_batch_size=is_open)
+    for spec in flat:
+        _check_spec(path, spec)
+    leading = [spec.shape[0] for spec in flat if spec.shape.rank]
+    is_open = None in leading
+    if batch_size is not None and leading and not is_open and batch_size not in leading:
+        raise ModelError(
+            f"{path}: the inputs have a fixed batch of {leading[0]}, not {batch_size}",
+            hint="leave --batch-size out, or leave the batch open in the model",
+        )
+    batch = batch_size or given or DEFAULT_BATCH_SIZE
+    origin = [f"batches made up for {label}"]
+    if is_open and batch_size is None and given is None:
+        origin.append(f"batch {batch} assumed")
+    if any(None in spec.shape[1:] for spec in flat if spec.shape.rank):
+        origin.append(f"unknown sizes taken as {DEFAULT_LENGTH}")
+
+    def fill(spec: Any) -> Any:
+        shape = [DEFAULT_LENGTH if size is None else size for size in spec.shape]
+        if shape and spec.shape[0] is None:
+            shape[0] = batch
+        return tf.TensorSpec(shape, spec.dtype, spec.name)
+
+    return Examples(
+        specs=tf.nest.map_structure(fill, specs),
+        batches=(),
+        origin=", ".join(origin),
+        takes_batch_size=is_open,
+    )
 
 
 def _check_dense(path: Path, batch: Any) -> None:

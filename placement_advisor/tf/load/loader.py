@@ -59,9 +59,7 @@ if TYPE_CHECKING:
 _DEFAULT_SIGNATURE = "serving_default"
 
 
-def load_saved_model(
-    path: Path, *, name: str | None, mode: str | None, batch_size: int | None
-) -> LoadedStep:
+def load_saved_model(path: Path, source: ModelSource) -> LoadedStep:
     """Return the step of a SavedModel's signature.
 
     Raises:
@@ -71,7 +69,7 @@ def load_saved_model(
         loaded = tf.saved_model.load(str(path))
     except Exception as error:  # Damaged files show up as errors of every kind.
         raise ModelError(f"{path}: not a SavedModel that TensorFlow reads: {error}") from None
-    signatures = dict(getattr(loaded, "signatures", {}))
+    name, signatures = source.name, dict(getattr(loaded, "signatures", {}))
     listed = ", ".join(signatures) or "none"
     if name is not None and name not in signatures:
         raise ModelError(f"{path}: no signature is called {name!r}; it has {listed}")
@@ -86,29 +84,22 @@ def load_saved_model(
             if signatures
             else "save it with signatures=..., or describe a step in a Python file",
         )
-    step = signature_step(path, signatures[name], name, mode=mode, batch_size=batch_size)
+    step = signature_step(path, signatures[name], name, source)
     return replace(step, owner=loaded)
 
 
-def is_signature(value: Any) -> bool:
-    """Say whether it is a function with a graph of its own: a concrete function."""
-    return hasattr(value, "structured_input_signature") and hasattr(value, "captured_inputs")
-
-
-def signature_step(
-    path: Path, signature: Any, label: str, *, mode: str | None, batch_size: int | None
-) -> LoadedStep:
+def signature_step(path: Path, signature: Any, label: str, source: ModelSource) -> LoadedStep:
     """Return the step that calls a concrete function at a batch of known size.
 
     Raises:
         ModelError: it is asked to train.
     """
-    if mode == "train":
+    if source.mode == "train":
         raise ModelError(
             f"{path}: {label} is a signature, which cannot be trained", hint="leave --mode out"
         )
     specs = signature.structured_input_signature
-    found = example_batches.made_up(path, specs, "its signature", batch_size)
+    found = example_batches.made_up(path, specs, "its signature", source.batch_size)
 
     def call(batch: Any) -> Any:
         arguments, named = batch
@@ -131,16 +122,14 @@ def signature_step(
     )
 
 
-def load_keras_file(
-    path: Path, *, name: str | None, mode: str | None, batch_size: int | None
-) -> LoadedStep:
+def load_keras_file(path: Path, source: ModelSource) -> LoadedStep:
     """Return the step of a model that Keras has saved.
 
     Raises:
         ModelError: it cannot be read.
     """
-    if name is not None:
-        raise ModelError(f"{path}: a Keras file holds one model, none called {name!r}")
+    if source.name is not None:
+        raise ModelError(f"{path}: a Keras file holds one model, none called {source.name!r}")
     if not is_zipfile(path):
         raise ModelError(
             f"{path}: damaged, or no Keras file: it is no zip archive",
@@ -158,6 +147,7 @@ def load_keras_file(
             "keras.models.load_model(...), after it has imported classes of yours that the model "
             "needs, or with safe_mode=False if it needs a lambda and you trust it",
         ) from None
+    mode, batch_size = source.mode, source.batch_size
     return keras_step(path, model, "the saved model", None, mode=mode, batch_size=batch_size)
 
 
@@ -172,35 +162,31 @@ _NO_RESULTS = frozenset(
 _LISTED = 12
 
 
-def load_frozen_graph(
-    path: Path,
-    *,
-    name: str | None,
-    mode: str | None,
-    batch_size: int | None,
-    outputs: tuple[str, ...],
-) -> LoadedStep:
+def load_frozen_graph(path: Path, source: ModelSource) -> LoadedStep:
     """Return the step that computes the outputs of a frozen graph.
 
     Raises:
         ModelError: it cannot be read, still holds variables, or its outputs are not clear.
     """
-    if name is not None:
-        raise ModelError(f"{path}: :{name} names nothing in a graph", hint=f"use --outputs {name}")
-    if mode == "train":
+    if source.name is not None:
+        raise ModelError(
+            f"{path}: :{source.name} names nothing in a graph",
+            hint=f"use --outputs {source.name}",
+        )
+    if source.mode == "train":
         raise ModelError(f"{path}: a frozen graph cannot be trained", hint="leave --mode out")
     graph_def = _read(path)
     has_devices = any(node.device for node in _nodes(graph_def))
     for node in _nodes(graph_def):
         node.device = ""
     graph = _imported(path, graph_def)
-    wanted = _outputs(path, graph, outputs)
+    wanted = _outputs(path, graph, source.outputs)
     inputs = _inputs(graph, wanted)
     specs = {
         op.name: tf.TensorSpec(op.outputs[0].shape, op.outputs[0].dtype, name=op.name)
         for op in inputs
     }
-    found = example_batches.made_up(path, specs, "its placeholders", batch_size)
+    found = example_batches.made_up(path, specs, "its placeholders", source.batch_size)
 
     names = sorted(specs)  # As a dictionary is flattened.
 
@@ -345,26 +331,23 @@ WANTED = (
 )
 
 
-def find_step(
-    path: Path,
-    namespace: dict[str, Any],
-    *,
-    name: str | None,
-    mode: str | None,
-    batch_size: int | None,
-) -> LoadedStep:
-    """Return the step that a file's names hold: the one called ``name``, or the first found.
+def find_step(path: Path, source: ModelSource, namespace: dict[str, Any]) -> LoadedStep:
+    """Return the step that a file's names hold: the one that is asked for, or the first found.
 
     Raises:
         ModelError: there is none, or several that are equally good.
     """
-    value, label = _named(path, namespace, name) if name else _first(path, namespace)
+    mode, batch_size = source.mode, source.batch_size
+    if source.name:
+        value, label = _named(path, namespace, source.name)
+    else:
+        value, label = _first(path, namespace)
     if _is_builder(value):
         value, label = _call(path, value, label), f"{label}()"
     if isinstance(value, Workload):
         return workload_step(path, value, label, mode=mode, batch_size=batch_size)
-    if is_signature(value):
-        return signature_step(path, value, label, mode=mode, batch_size=batch_size)
+    if hasattr(value, "structured_input_signature") and hasattr(value, "captured_inputs"):
+        return signature_step(path, value, label, source)
     found = example_batches.found_in(path, namespace, batch_size)
     if isinstance(value, keras.Model):
         return keras_step(path, value, label, found, mode=mode, batch_size=batch_size)
@@ -564,7 +547,6 @@ def load(
     """
     file = Path(source.path)
     kind = source_kind(file)
-    name, mode, batch_size = source.name, source.mode, source.batch_size
     if source.outputs and kind is not SourceKind.FROZEN_GRAPH:
         raise ModelError(
             f"{file}: --outputs names what a frozen graph (.pb) computes",
@@ -579,13 +561,11 @@ def load(
         case SourceKind.PYTHON:
             return _of_python(file, source, go_on, again)
         case SourceKind.KERAS:
-            return load_keras_file(file, name=name, mode=mode, batch_size=batch_size)
+            return load_keras_file(file, source)
         case SourceKind.SAVED_MODEL:
-            return load_saved_model(file, name=name, mode=mode, batch_size=batch_size)
+            return load_saved_model(file, source)
         case SourceKind.FROZEN_GRAPH:
-            return load_frozen_graph(
-                file, name=name, mode=mode, batch_size=batch_size, outputs=source.outputs
-            )
+            return load_frozen_graph(file, source)
 
 
 def _of_python(
@@ -595,9 +575,7 @@ def _of_python(
     again: tuple[CapturedCall, Sequence[Any]] | None,
 ) -> LoadedStep:
     """Return what a file names, or what it does when it runs, or the model that it has then."""
-    find = partial(
-        find_step, file, name=source.name, mode=source.mode, batch_size=source.batch_size
-    )
+    find = partial(find_step, file, source)
 
     def is_users(name: str) -> bool:
         return is_user_code(name, file)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import CodeType
 
+    from placement_advisor.tf.answers import SourceLine
+
 
 _KINDS = (
     "give a .py file that builds a model, a .keras file, a SavedModel directory, or a frozen "
@@ -332,6 +334,11 @@ def seen_from_here(file: str) -> str:
         with contextlib.suppress(ValueError):
             return str(path.relative_to(Path.cwd()))
     return file
+
+
+def shown_line(line: SourceLine) -> str:
+    """Return a line as ``train.py:14``, its file as seen from the current folder."""
+    return f"{seen_from_here(line.file)}:{line.line}"
 
 
 def hint_for(error: BaseException) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from itertools import combinations, permutations, zip_longest
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -86,20 +86,11 @@ class Effort:
     steps: int = STEPS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(NamedTuple):
     """The time of one product, and how much longer a slow step of products takes than a usual."""
 
     product_ns: float
     p90_ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What a step of one device takes to start and end, and an op that computes next to nothing."""
-
-    overhead_ns: float
-    op_ns: float
 
 
 SMALL_COPIES = Effort(copies=(4, 24), hops=(2, 12))
@@ -137,7 +128,7 @@ _ERRANDS = 40
 
 
 def copy(bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort) -> CopyTiming:
-    """Return what one tensor takes between idle devices of one machine, and costs their cores."""
+    """Time one tensor between idle devices of a machine, and the core time at both ends."""
     source, _ = ends
     near, far = effort.hops
     times = bench.times(
@@ -159,7 +150,7 @@ def copy(bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effo
 def errand(
     bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort, message_ns: float
 ) -> CopyTiming:
-    """Return what one tensor takes one way between idle devices, and costs their cores.
+    """Time one tensor one way between idle devices, and the core time at both ends.
 
     What comes back is a message of no bytes, which takes ``message_ns``.
     """
@@ -178,14 +169,17 @@ def errand(
 
 
 def message_ns(bench: GraphTimer, ends: tuple[str, str], effort: Effort) -> float:
-    """Return what a message of no bytes takes, the mean of both directions."""
+    """Time a message of no bytes, as the mean of both directions."""
     return errand(bench, ends, 4, replace(effort, copies=None), 0).copy_ns / 2
 
 
 def both_ways(
-    bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort
+    bench: GraphTimer,
+    ends: tuple[str, str],
+    size_bytes: int = BOTH_WAYS_BYTES,
+    effort: Effort = BOTH_WAYS,
 ) -> BothWaysTiming:
-    """Return what one more tensor adds one way, and one more each way where they meet."""
+    """Time what one more tensor adds one way, and one more each way at once."""
     back = ends[::-1]
     ways = (ends,), (back,), (ends, back)
     there_ns, back_ns, both_ns = _added_ns(bench, ways, size_bytes, effort)
@@ -203,7 +197,7 @@ def at_once(
     size_bytes: int,
     effort: Effort,
 ) -> AtOnceTiming:
-    """Return what one more tensor adds that one pair copies, and one more of each of two pairs."""
+    """Time what one more tensor of one pair adds, and one more of each of two pairs at once."""
     alone_ns, together_ns = _added_ns(bench, ((one,), (one, other)), size_bytes, effort)
     return AtOnceTiming(
         size_bytes=size_bytes, one_pair_ns=round(alone_ns), two_pairs_ns=round(together_ns)
@@ -211,7 +205,7 @@ def at_once(
 
 
 def reference(bench: GraphTimer, device: str) -> Reference:
-    """Return what products of matrices take on a device."""
+    """Time products of matrices on a device."""
     few, many = _PRODUCTS
     times = bench.times({"few": products(device, few), "many": products(device, many)})
     longer = times["many"]
@@ -222,7 +216,7 @@ def reference(bench: GraphTimer, device: str) -> Reference:
 
 
 def memory(bench: GraphTimer, one: str, other: str) -> MemoryTiming:
-    """Return what a device draws from memory, and how much longer that takes it beside another."""
+    """Measure the memory bandwidth of a device, and its slowdown beside another device."""
     few, many = _SUMS
 
     def alone(count: int) -> Build:
@@ -247,15 +241,15 @@ def memory(bench: GraphTimer, one: str, other: str) -> MemoryTiming:
     )
 
 
-def steps_of(bench: GraphTimer, device: str) -> Steps:
-    """Return what steps of a device take beside ops, and what ops take beside computing."""
+def step_and_op_ns(bench: GraphTimer, device: str) -> tuple[int, int]:
+    """Time an empty step of a device, and an op that computes next to nothing."""
     steps = bench.times(
         {"none": nothing(device)}
         | {f"tiny {count}": tiny_ops(device, count) for count in _TINY_OPS}
     )
     few, many = _TINY_OPS
     tiny_ns = steps[f"tiny {many}"].step_ns - steps[f"tiny {few}"].step_ns
-    return Steps(overhead_ns=steps["none"].step_ns, op_ns=tiny_ns / (many - few))
+    return round(steps["none"].step_ns), max(0, round(tiny_ns / (many - few)))
 
 
 def reach(
@@ -267,7 +261,7 @@ def reach(
     longer_than_ns: float = 0,
     wakes: bool = True,
 ) -> Reach:
-    """Return what it takes that the first device of a testbed drives another one.
+    """Time what it costs the first device of a testbed to drive another one.
 
     ``product_ns`` is what a product takes on the first, which computes for ``longer_than_ns`` at
     least while the other one starts and ends. Where copies to it are measured between ends that
@@ -384,36 +378,29 @@ def measure(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, s
 
 def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]) -> Calibration:
     bench = GraphTimer(runtime, devices, clocks)
-
-    def one_way(ends: tuple[str, str]) -> tuple[CopyTiming, ...]:
-        return tuple(copy(bench, ends, *sized) for sized in COPIES.items())
-
-    def meet(ends: tuple[str, str]) -> BothWaysTiming:
-        return both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS)
-
     pairs = list(combinations(devices, 2))
     if not clocks and all(map(_is_cpu, devices.values())):
         # Within a process a copy is a pointer, from wherever to wherever.
-        links = dict.fromkeys(permutations(devices, 2), one_way(pairs[0]))
-        meeting = dict.fromkeys(pairs, meet(pairs[0]))
+        links = dict.fromkeys(permutations(devices, 2), _copies(bench, pairs[0], COPIES))
+        meeting = dict.fromkeys(pairs, both_ways(bench, pairs[0]))
     else:
-        links = {ends: one_way(ends) for ends in permutations(devices, 2)}
-        meeting = {ends: meet(ends) for ends in pairs}
+        links = {ends: _copies(bench, ends, COPIES) for ends in permutations(devices, 2)}
+        meeting = {ends: both_ways(bench, ends) for ends in pairs}
     first, *further = devices
     references = {name: reference(bench, name) for name in devices}
-    steps = steps_of(bench, first)
-    reached = None
+    step_overhead_ns, op_ns = step_and_op_ns(bench, first)
+    reached = Reach(partition_overhead_ns=0, remote_ns=0, quantum_ns=0, wake_ns=0)
     if clocks and further:
         reached = reach(bench, first, further[0], references[first].product_ns)
     return Calibration(
         links=links,
         both_ways=meeting,
-        step_overhead_ns=round(steps.overhead_ns),
-        partition_overhead_ns=reached.partition_overhead_ns if reached else 0,
-        remote_ns=reached.remote_ns if reached else 0,
-        quantum_ns=reached.quantum_ns if reached else 0,
-        wake_ns=reached.wake_ns if reached else 0,
-        op_ns=max(0, round(steps.op_ns)),
+        step_overhead_ns=step_overhead_ns,
+        partition_overhead_ns=reached.partition_overhead_ns,
+        remote_ns=reached.remote_ns,
+        quantum_ns=reached.quantum_ns,
+        wake_ns=reached.wake_ns,
+        op_ns=op_ns,
         reference_ns={name: round(found.product_ns) for name, found in references.items()},
         reference_p90={name: found.p90_ratio for name, found in references.items()},
         memory=memory(bench, first, further[0]) if clocks and further else None,
@@ -467,22 +454,22 @@ def measure_host(
 
     def once() -> HostFigures:
         references = [reference(bench, name) for name in devices]
-        steps = steps_of(bench, first)
+        step_overhead_ns, op_ns = step_and_op_ns(bench, first)
         within = reached = None
         if ends is not None:
             within = Way(
-                there=_copies_within(bench, ends),
-                back=_copies_within(bench, ends[::-1]),
-                both_ways=both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS),
+                there=_copies(bench, ends, _WITHIN),
+                back=_copies(bench, ends[::-1], _WITHIN),
+                both_ways=both_ways(bench, ends),
             )
             if drives:
                 reached = reach(bench, *ends, references[0].product_ns)
         return HostFigures(
             reference_ns=tuple(round(found.product_ns) for found in references),
             reference_p90=tuple(found.p90_ratio for found in references),
-            op_ns=max(0, round(steps.op_ns)),
+            op_ns=op_ns,
             within=within,
-            step_overhead_ns=round(steps.overhead_ns) if drives else None,
+            step_overhead_ns=step_overhead_ns if drives else None,
             reach=reached,
         )
 
@@ -497,7 +484,7 @@ def measure_route(
     *,
     drives: bool,
 ) -> RouteFigures:
-    """Measure what it takes between the devices of two hosts; ``drives`` is as to the one."""
+    """Measure copies between the devices of two hosts; ``drives`` says whether the first drives."""
     ends = next(iter(one)), next(iter(other))
     bench = GraphTimer(runtime, {**one, **other}, _clocks_of(ends, clocks))
     second = _second_pair(tuple(one), tuple(other))
@@ -559,8 +546,10 @@ def _passes(measure: Callable[[], T]) -> list[T]:
     return found
 
 
-def _copies_within(bench: GraphTimer, ends: _Ends) -> tuple[CopyTiming, ...]:
-    return tuple(copy(bench, ends, *sized) for sized in _WITHIN.items())
+def _copies(
+    bench: GraphTimer, ends: _Ends, efforts: Mapping[int, Effort]
+) -> tuple[CopyTiming, ...]:
+    return tuple(copy(bench, ends, *sized) for sized in efforts.items())
 
 
 def _errands(

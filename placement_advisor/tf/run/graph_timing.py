@@ -5,21 +5,22 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import tensorflow as tf
 
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.tf.placed_step import Runtime
 
     Build = Callable[["GraphTimer"], list[Any]]
 
+P = ParamSpec("P")
 
 # The clock of a process by its id, as the kernel numbers them (clock_getcpuclockid(3)).
 _CLOCK_BITS, _CLOCK_OF_PROCESS = 3, 2
@@ -103,26 +104,14 @@ class GraphTimer:
 
         A step of ``before`` runs before each of theirs, and counts for the cores alone.
         """
-        self._holders = []
-        graph = tf.Graph()
-        with graph.as_default():
-            ends = {name: build(self) for name, build in builds.items()}
-            ends_before = [] if before is None else before(self)
-            clocks = [self._clock(device) for device in self._clocks]
         samples: dict[str, list[int]] = {name: [] for name in builds}
         core: dict[str, dict[str, list[float]]] = {
             name: {device: [] for device in self._clocks} for name in builds
         }
-        with self._runtime.session(graph) as session:
-            session.run(self._holders)
-            calls = {name: session.make_callable(end) for name, end in ends.items()}
-            core_ns = session.make_callable(clocks) if clocks else list
-            prepare = session.make_callable(ends_before) if ends_before else _do_nothing
-            for call in calls.values():
-                for _ in range(_WARMUPS):
-                    call()
+        with self._opened(*builds.values(), before, self._read_clocks) as opened:
+            *calls, prepare, core_ns = opened
             for _ in range(rounds):
-                for name, call in calls.items():
+                for name, call in zip(builds, calls, strict=True):
                     call()  # The turn before has left its data in the caches.
                     begun_ns: list[int] = core_ns()
                     for _ in range(steps):
@@ -141,24 +130,30 @@ class GraphTimer:
 
     def values(self, build: Build, steps: int) -> list[tuple[float, ...]]:
         """Return what a graph returns, step by step."""
+        with self._opened(build) as (call,):
+            return [tuple(map(float, call())) for _ in range(steps)]
+
+    @contextlib.contextmanager
+    def _opened(self, *builds: Build | None) -> Iterator[list[Callable[[], Any]]]:
+        """Yield a function that runs each graph, warmed up; it returns [] if there is no graph."""
         self._holders = []
         graph = tf.Graph()
         with graph.as_default():
-            ends = build(self)
+            ends = [build(self) if build else [] for build in builds]
         with self._runtime.session(graph) as session:
             session.run(self._holders)
-            call = session.make_callable(ends)
-            for _ in range(_WARMUPS):
-                call()
-            return [tuple(map(float, call())) for _ in range(steps)]
+            calls = [session.make_callable(end) if end else list for end in ends]
+            for call in calls:
+                for _ in range(_WARMUPS):
+                    call()
+            yield calls
 
-    def _clock(self, device: str) -> Any:
-        with self.on(device):
-            return read_core_clock(self._clocks[device])
-
-
-def _do_nothing() -> None:
-    pass
+    def _read_clocks(self, timer: GraphTimer) -> list[Any]:
+        read = []
+        for device, token in self._clocks.items():
+            with timer.on(device):
+                read.append(read_core_clock(token))
+        return read
 
 
 def timed(function: Callable[[], Any]) -> int:
@@ -180,43 +175,45 @@ class Timing:
     core_ns: Mapping[str, float]
 
 
-def nothing(device: str) -> Build:
+def _build(add: Callable[Concatenate[GraphTimer, P], list[Any]]) -> Callable[P, Build]:
+    """Have a function add its ops when a `GraphTimer` makes the graph."""
+
+    @wraps(add)
+    def later(*args: P.args, **named: P.kwargs) -> Build:
+        return lambda timer: add(timer, *args, **named)
+
+    return later
+
+
+@_build
+def nothing(timer: GraphTimer, device: str) -> list[Any]:
     """Start and end a step."""
-
-    def build(bench: GraphTimer) -> list[Any]:
-        with bench.on(device):
-            return [tf.no_op()]
-
-    return build
+    with timer.on(device):
+        return [tf.no_op()]
 
 
-def both(one: Build, other: Build) -> Build:
+@_build
+def both(timer: GraphTimer, one: Build, other: Build) -> list[Any]:
     """Run two graphs in one step."""
-    return lambda bench: [*one(bench), *other(bench)]
+    return [*one(timer), *other(timer)]
 
 
-def tiny_ops(device: str, count: int) -> Build:
+@_build
+def tiny_ops(timer: GraphTimer, device: str, count: int) -> list[Any]:
     """Run ops that compute next to nothing, one after the other."""
-
-    def build(bench: GraphTimer) -> list[Any]:
-        tensor = bench.held(device, [4])
-        with bench.on(device):
-            for _ in range(count):
-                tensor = tf.raw_ops.AddV2(x=tensor, y=tensor)
-        return [tensor.op]
-
-    return build
+    tensor = timer.held(device, [4])
+    with timer.on(device):
+        for _ in range(count):
+            tensor = tf.raw_ops.AddV2(x=tensor, y=tensor)
+    return [tensor.op]
 
 
-def products(device: str, count: int) -> Build:
+@_build
+def products(timer: GraphTimer, device: str, count: int) -> list[Any]:
     """Multiply matrices, one product after the other."""
-
-    def build(bench: GraphTimer) -> list[Any]:
-        matrix = bench.held(device, [REFERENCE_WIDTH, REFERENCE_WIDTH])
-        with bench.on(device):
-            return [_product(matrix, matrix, count).op]
-
-    return build
+    matrix = timer.held(device, [REFERENCE_WIDTH, REFERENCE_WIDTH])
+    with timer.on(device):
+        return [_product(matrix, matrix, count).op]
 
 
 def _product(tensor: Any, matrix: Any, count: int) -> Any:
@@ -225,100 +222,81 @@ def _product(tensor: Any, matrix: Any, count: int) -> Any:
     return tensor
 
 
-def sums(device: str, size_bytes: int, count: int) -> Build:
+@_build
+def sums(timer: GraphTimer, device: str, size_bytes: int, count: int) -> list[Any]:
     """Add a tensor to another one again and again."""
-
-    def build(bench: GraphTimer) -> list[Any]:
-        summand = bench.held(device, [size_bytes // 4])
-        tensor = summand
-        with bench.on(device):
-            for _ in range(count):
-                tensor = tf.raw_ops.AddV2(x=tensor, y=summand)
-        return [tensor.op]
-
-    return build
+    tensor = summand = timer.held(device, [size_bytes // 4])
+    with timer.on(device):
+        for _ in range(count):
+            tensor = tf.raw_ops.AddV2(x=tensor, y=summand)
+    return [tensor.op]
 
 
-def fan(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
+@_build
+def fan(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, count: int) -> list[Any]:
     """Send tensors that are all ready at once."""
     source, target = ends
-
-    def build(bench: GraphTimer) -> list[Any]:
-        there = []
-        for _ in range(count):
-            tensor = bench.held(source, [size_bytes // 4])
-            with bench.on(target):
-                there.append(tf.identity(tensor).op)
-        return there
-
-    return build
+    there = []
+    for _ in range(count):
+        tensor = timer.held(source, [size_bytes // 4])
+        with timer.on(target):
+            there.append(tf.identity(tensor).op)
+    return there
 
 
-def chain(ends: tuple[str, str], size_bytes: int, hops: int) -> Build:
+@_build
+def chain(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, hops: int) -> list[Any]:
     """Send one tensor to and fro; each end reads it all, which its caches do not hold."""
-
-    def build(bench: GraphTimer) -> list[Any]:
-        tensor = bench.held(ends[0], [size_bytes // 4])
-        for hop in range(hops):
-            with bench.on(ends[(hop + 1) % 2]):
-                tensor = tf.raw_ops.AddV2(x=tensor, y=tensor)
-        return [tensor.op]
-
-    return build
+    tensor = timer.held(ends[0], [size_bytes // 4])
+    for hop in range(hops):
+        with timer.on(ends[(hop + 1) % 2]):
+            tensor = tf.raw_ops.AddV2(x=tensor, y=tensor)
+    return [tensor.op]
 
 
-def errands(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
+@_build
+def errands(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, count: int) -> list[Any]:
     """Send a tensor again and again, each time after a message of no bytes has come back."""
     source, target = ends
-
-    def build(bench: GraphTimer) -> list[Any]:
-        tensor = bench.held(source, [size_bytes // 4])
-        back: list[Any] = []
-        for _ in range(count):
-            with bench.on(source), tf.control_dependencies(back):
-                sent = tf.identity(tensor)
-            with bench.on(target):
-                back = [tf.identity(sent).op]
-        with bench.on(source), tf.control_dependencies(back):
-            return [tf.no_op()]
-
-    return build
+    tensor = timer.held(source, [size_bytes // 4])
+    back: list[Any] = []
+    for _ in range(count):
+        with timer.on(source), tf.control_dependencies(back):
+            sent = tf.identity(tensor)
+        with timer.on(target):
+            back = [tf.identity(sent).op]
+    with timer.on(source), tf.control_dependencies(back):
+        return [tf.no_op()]
 
 
-def errand_after_rest(first: str, other: str, busy: int) -> Build:
+@_build
+def errand_after_rest(timer: GraphTimer, first: str, other: str, busy: int) -> list[Any]:
     """Time an errand to ``other`` after ``first`` has computed, and another one at once.
 
     Returns the two times, in seconds; clocks are read on ``first``.
     """
-
-    def build(bench: GraphTimer) -> list[Any]:
-        small = bench.held(first, [1])
-        done = products(first, busy)(bench)
-        with bench.on(first), tf.control_dependencies(done):
-            read = [tf.timestamp()]
-        for _ in range(2):
-            with bench.on(first), tf.control_dependencies(read[-1:]):
-                sent = tf.identity(small)
-            with bench.on(other):
-                seen = tf.identity(sent)
-            with bench.on(first), tf.control_dependencies([seen]):
-                read.append(tf.timestamp())
-        with bench.on(first):
-            return [read[1] - read[0], read[2] - read[1]]
-
-    return build
+    small = timer.held(first, [1])
+    done = products(first, busy)(timer)
+    with timer.on(first), tf.control_dependencies(done):
+        read = [tf.timestamp()]
+    for _ in range(2):
+        with timer.on(first), tf.control_dependencies(read[-1:]):
+            sent = tf.identity(small)
+        with timer.on(other):
+            seen = tf.identity(sent)
+        with timer.on(first), tf.control_dependencies([seen]):
+            read.append(tf.timestamp())
+    with timer.on(first):
+        return [read[1] - read[0], read[2] - read[1]]
 
 
-def answered(first: str, other: str, count: int, busy: int) -> Build:
+@_build
+def answered(timer: GraphTimer, first: str, other: str, count: int, busy: int) -> list[Any]:
     """Compute on ``first`` after a small tensor has come from ``other``, which computes as well."""
-
-    def build(bench: GraphTimer) -> list[Any]:
-        ends = products(other, busy)(bench)
-        small = bench.held(other, [1])
-        matrix = bench.held(first, [REFERENCE_WIDTH, REFERENCE_WIDTH])
-        with bench.on(first):
-            with tf.control_dependencies([tf.identity(small)]):
-                begun = tf.identity(matrix)
-            return [*ends, _product(begun, matrix, count).op]
-
-    return build
+    ends = products(other, busy)(timer)
+    small = timer.held(other, [1])
+    matrix = timer.held(first, [REFERENCE_WIDTH, REFERENCE_WIDTH])
+    with timer.on(first):
+        with tf.control_dependencies([tf.identity(small)]):
+            begun = tf.identity(matrix)
+        return [*ends, _product(begun, matrix, count).op]

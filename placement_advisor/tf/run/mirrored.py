@@ -15,14 +15,13 @@ from placement_advisor.cost.collectives import CollectiveTimes, fit_collectives
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.processes import children
-from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.profile.steps import COLLECTIVE_KINDS
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.deterministic_graph import rounded
-from placement_advisor.tf.failures import run_failure
+from placement_advisor.tf.failures import returns_failures
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.run.graph_timing import timed
-from placement_advisor.tf.run.runner import become_device
+from placement_advisor.tf.run.runner import become_device, run_marked
 from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.trace.tracer import VariableLog, seed_everything
 from placement_advisor.tf.verifier import save_results as write_results
@@ -33,10 +32,16 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.this_machine import Slot
     from placement_advisor.measurement.verification import StepResults
+    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
 
+
+_REDUCTION = "CollectiveReduce"
+
+_strategy: Any = None
+_step: _MirroredStep | None = None
 
 # Bytes: what a bias, a small and a large layer have for gradients.
 _SIZES = (4 << 10, 256 << 10, 2 << 20)
@@ -52,9 +57,13 @@ _WARM_UP, _REPEATS = 2, 11
 _BUDGET_NS = 4e9
 
 
-def measure_collectives(strategy: Any) -> CollectiveTimes:
-    """Time exchanges of dense and of sparse gradients among the strategy's replicas."""
-    count = strategy.num_replicas_in_sync
+@returns_failures(tf.errors.OpError)
+def time_collectives() -> CollectiveTimes:
+    """Time exchanges of dense and of sparse gradients among the strategy's replicas.
+
+    Nothing of the model runs.
+    """
+    count = _strategy.num_replicas_in_sync
 
     def dense(rows: Any) -> Any:
         context = tf.distribute.get_replica_context()
@@ -67,8 +76,8 @@ def measure_collectives(strategy: Any) -> CollectiveTimes:
         (every,) = context.all_reduce(tf.distribute.ReduceOp.SUM, [slices])
         return tf.ensure_shape(every.values[: rows.shape[0]], rows.shape)
 
-    dense_ns, dense_calls = _times(strategy, dense)
-    sparse_ns, sparse_calls = _times(strategy, sparse)
+    dense_ns, dense_calls = _times(dense)
+    sparse_ns, sparse_calls = _times(sparse)
     sent = 2 * (count - 1) / count
     gathered = (count - 1) * (1 + _INDEX_SHARE) / _GATHERS_OF_ROWS
     return fit_collectives(
@@ -79,19 +88,17 @@ def measure_collectives(strategy: Any) -> CollectiveTimes:
     )
 
 
-def _times(
-    strategy: Any, exchange: Callable[[Any], Any]
-) -> tuple[dict[int, float], tuple[float, ...]]:
+def _times(exchange: Callable[[Any], Any]) -> tuple[dict[int, float], tuple[float, ...]]:
     """Return what an exchange takes, in ns, by the bytes of its rows, and what calls take beside.
 
     Steps with one exchange and with several in a row take the same beside them.
     """
     found, calls = {}, []
     for size_bytes in _SIZES:
-        chains = [_chained(strategy, exchange, n, size_bytes) for n in (1, 1 + _CHAIN)]
+        chains = [_chained(exchange, n, size_bytes) for n in (1, 1 + _CHAIN)]
         for _ in range(_WARM_UP):
             took_ns = sum(timed(run) for run in chains)
-        affordable = int(_BUDGET_NS / _agreed(strategy, took_ns))
+        affordable = int(_BUDGET_NS / _agreed(took_ns))
         repeats = max(1, min(_REPEATS, affordable))
         times = [[timed(run) for run in chains] for _ in range(repeats)]
         one, several = map(median, zip(*times, strict=True))
@@ -100,20 +107,18 @@ def _times(
     return found, tuple(calls)
 
 
-def _agreed(strategy: Any, took_ns: float) -> float:
+def _agreed(took_ns: float) -> float:
     """Return the mean of what replicas found, the same for all: they have to run as often."""
 
     def exchange() -> Any:
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.MEAN, tf.constant([took_ns], tf.float64))
 
-    found = tf.function(lambda: strategy.run(exchange), autograph=False)()
-    return float(strategy.experimental_local_results(found)[0].numpy()[0])
+    found = tf.function(lambda: _strategy.run(exchange), autograph=False)()
+    return float(_strategy.experimental_local_results(found)[0].numpy()[0])
 
 
-def _chained(
-    strategy: Any, exchange: Callable[[Any], Any], length: int, size_bytes: int
-) -> Callable[[], Any]:
+def _chained(exchange: Callable[[Any], Any], length: int, size_bytes: int) -> Callable[[], Any]:
     """Return what runs some exchanges, each of what the one before it gives."""
 
     def chain() -> Any:
@@ -122,19 +127,13 @@ def _chained(
             rows = exchange(rows)
         return rows[0, 0]
 
-    function = tf.function(lambda: strategy.run(chain), autograph=False)
+    function = tf.function(lambda: _strategy.run(chain), autograph=False)
 
     def run() -> None:
-        for part in strategy.experimental_local_results(function()):
+        for part in _strategy.experimental_local_results(function()):
             part.numpy()
 
     return run
-
-
-_REDUCTION = "CollectiveReduce"
-
-_strategy: Any = None
-_step: _MirroredStep | None = None
 
 
 def open_devices(kind: str, count: int) -> None:
@@ -148,7 +147,8 @@ def open_devices(kind: str, count: int) -> None:
     _strategy = tf.distribute.MirroredStrategy([f"{kind}:{i}" for i in range(count)])
 
 
-def open_worker(addresses: tuple[str, ...], index: int, slot: Slot) -> CallFailure | None:
+@returns_failures(tf.errors.OpError)
+def open_worker(addresses: tuple[str, ...], index: int, slot: Slot) -> None:
     """Be one of several workers, each with a core or a GPU of its own."""
     global _strategy
     become_device(slot)
@@ -160,19 +160,7 @@ def open_worker(addresses: tuple[str, ...], index: int, slot: Slot) -> CallFailu
     _leave_graphs_alone()
     ring = tf.distribute.experimental.CommunicationImplementation.RING
     options = tf.distribute.experimental.CommunicationOptions(implementation=ring)
-    try:
-        _strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    except tf.errors.OpError as error:
-        return run_failure(error)
-    return None
-
-
-def time_collectives() -> CollectiveTimes | CallFailure:
-    """Time the strategy's collectives; nothing of the model runs."""
-    try:
-        return measure_collectives(_strategy)
-    except tf.errors.OpError as error:
-        return run_failure(error)
+    _strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
 
 def prepare(
@@ -189,20 +177,16 @@ def prepare(
     bundle = Bundle.load(Path(folder))
     log = VariableLog()
 
-    def prepared(load_step: Callable[[], LoadedStep]) -> Prepared | CallFailure:
+    @returns_failures(Exception)
+    def prepared(load_step: Callable[[], LoadedStep]) -> Prepared:
         global _step
-        try:
-            _step = _MirroredStep(load_step(), bundle, created, log)
-            return Prepared(
-                moved_ops=(),
-                crossings=(),
-                exchanged_bytes=_step.exchanged_bytes(),
-                unexchanged=_step.unexchanged(),
-            )
-        except AdvisorError as error:
-            return CallFailure(cause=FailureCause.CRASHED, message=error.message)
-        except Exception as error:  # It is the user's code: anything can come out of it.
-            return run_failure(error)
+        _step = _MirroredStep(load_step(), bundle, created, log)
+        return Prepared(
+            moved_ops=(),
+            crossings=(),
+            exchanged_bytes=_step.exchanged_bytes(),
+            unexchanged=_step.unexchanged(),
+        )
 
     def from_within(find: Callable[[], LoadedStep]) -> None:
         children.go_on_within(lambda: prepared(find))
@@ -213,44 +197,34 @@ def prepare(
         return prepared(lambda: load(source, from_within, again))
 
 
-def run_steps(batch: int, steps: int) -> list[int] | CallFailure:
-    """Put a batch in place, then run and time steps, each on its own, in ns."""
-    times: list[int] | CallFailure = _attempt(lambda step: step.timed(batch, steps))
-    return times
+@returns_failures(Exception)
+def run_steps(batch: int, steps: int, whole: bool) -> list[int]:
+    """Put a batch in place, then run and time steps, each on its own, in ns.
+
+    The batch is shared out, or ``whole`` on every replica, as weak scaling has it.
+    """
+    return _prepared().timed(batch, steps, whole=whole)
 
 
-def run_weak_steps(batch: int, steps: int) -> list[int] | CallFailure:
-    """Run and time steps with a whole batch on every replica, as weak scaling has it."""
-    times: list[int] | CallFailure = _attempt(lambda step: step.timed(batch, steps, whole=True))
-    return times
-
-
-def save_results(steps: int, path: str, draws: bool, seed: int | None) -> CallFailure | None:
+@returns_failures(Exception)
+def save_results(steps: int, path: str, draws: bool, seed: int | None) -> None:
     """Write what steps from the initial state compute; the state is reset before and after.
 
     Unless it ``draws`` random numbers, the step draws constants. With a ``seed`` the initial state
     is rounded by it.
     """
-
-    def save(step: _MirroredStep) -> None:
-        write_results(Path(path), step.results(steps, draws=draws, seed=seed))
-
-    failed: CallFailure | None = _attempt(save)
-    return failed
+    write_results(Path(path), _prepared().results(steps, draws=draws, seed=seed))
 
 
-def run_marked_steps(steps: int) -> CallFailure | None:
-    """Run steps, each marked for the profiler."""
-    failed: CallFailure | None = _attempt(lambda step: step.marked(steps))
-    return failed
+@returns_failures(Exception)
+def run_marked_steps(steps: int) -> None:
+    """Run steps on the shares of a batch that are timed, each marked for the profiler."""
+    _prepared().marked(steps)
 
 
-def _attempt(do: Callable[[_MirroredStep], Any]) -> Any:
+def _prepared() -> _MirroredStep:
     assert _step is not None, "prepare comes first"
-    try:
-        return do(_step)
-    except Exception as error:  # It is the user's code: anything can come out of it.
-        return run_failure(error)
+    return _step
 
 
 def _leave_graphs_alone() -> None:
@@ -293,17 +267,15 @@ class _MirroredStep:
                 found[op.name] = round(part * (count - 1) * held)
         return found
 
-    def timed(self, batch: int, steps: int, *, whole: bool = False) -> list[int]:
+    def timed(self, batch: int, steps: int, *, whole: bool) -> list[int]:
         """Run and time steps on a batch, shared out or on every replica."""
         self._put_batch(batch, whole=whole)
         return [timed(self._step) for _ in range(steps)]
 
     def marked(self, steps: int) -> None:
-        """Run steps on the shares of a batch that are timed, each marked for the profiler."""
+        """Run steps, each marked for the profiler."""
         self._put_batch(0)  # Weak scaling leaves a whole batch in place.
-        for number in range(steps):
-            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
-                self._step()
+        run_marked(self._step, steps)
 
     def unexchanged(self) -> tuple[str, ...]:
         """Return the variables that are updated without what other replicas computed."""

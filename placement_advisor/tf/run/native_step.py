@@ -6,28 +6,30 @@ It also reads the cluster that the environment describes (TF_CONFIG, SLURM).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
 
-from placement_advisor.errors import AdvisorError
+from placement_advisor.errors import AdvisorError, ModelError
 from placement_advisor.measurement.measurement import InputTiming, LoopTiming
-from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.tf.answers import OwnSteps
-from placement_advisor.tf.failures import run_failure
+from placement_advisor.tf.failures import returns_failures
 from placement_advisor.tf.load.example_batches import spec_of
 from placement_advisor.tf.load.loaded_step import leading_size
-from placement_advisor.tf.run.runner import profiler_options
+from placement_advisor.tf.run.graph_timing import timed
+from placement_advisor.tf.run.runner import profiling, run_marked
 from placement_advisor.tf.trace.tracer import loaded_workload, traced_step
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 _COMPUTING = ("chief", "master", "worker")
@@ -81,88 +83,32 @@ _BUDGET_S = 10.0
 _function: Any = None
 
 
-def run_as_is(batch: int, steps: int) -> list[int] | CallFailure:
+@returns_failures(Exception)
+def run_as_is(batch: int, steps: int) -> list[int]:
     """Run and time steps of the loaded workload, each until its outputs are there."""
-    try:
-        return _timed_steps(batch, steps)
-    except Exception as error:  # It is the user's code: anything can come out of it.
-        return run_failure(error)
+    batches = loaded_workload().batches
+    return _timed_steps(batches[batch % len(batches)], steps)
 
 
-def run_at_batches(
-    batch_sizes: tuple[int, ...], rounds: int, steps: int
-) -> dict[int, list[int]] | CallFailure:
+@returns_failures(Exception)
+def run_at_batches(batch_sizes: tuple[int, ...], rounds: int, steps: int) -> dict[int, list[int]]:
     """Run and time steps of the first batch cut to each of these sizes, in turns.
 
     Larger ones have its samples several times. A turn begins with a step that is not counted.
     Tensors whose first size is not the batch stay whole.
     """
-    try:
-        return _timed_at_batches(batch_sizes, rounds, steps)
-    except Exception as error:  # A step need not take another batch than its own.
-        return run_failure(error)
-
-
-def record(folder: str, core: int) -> OwnSteps | CallFailure:
-    """Run and time steps as they were traced, all of this process on one core; then profile some.
-
-    The profile goes into ``folder``. From here on the process has no other core.
-    """
-    try:
-        return _recorded(folder, core)
-    except Exception as error:  # Their Python runs in it.
-        return run_failure(error)
-
-
-def _recorded(folder: str, core: int) -> OwnSteps:
-    step = traced_step()
-    function, batches = step.function, step.loaded.batches
-    if step.loaded.trace is not None:  # It takes its tensors one by one.
-        function = lambda batch: step.function(*tf.nest.flatten(batch))  # noqa: E731
-    # What is placed has not been rewritten either, and ops keep their names.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # It has ended.
-            os.sched_setaffinity(int(thread.name), {core})
-    number = 0
-
-    def run() -> int:
-        nonlocal number
-        number += 1
-        return _timed(function, batches[number % len(batches)])
-
-    warmup_ns = [run() for _ in range(_WARMUP_STEPS)]
-    within = int(_BUDGET_S * NS_PER_S / max(1, warmup_ns[-1]))
-    steps = max(_FEWEST_STEPS, min(_MOST_STEPS, within))
-    step_ns = [run() for _ in range(steps)]
-    tf.profiler.experimental.start(folder, options=profiler_options())
-    for _ in range(1 + steps):  # The profiler sets itself up in the first one.
-        with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
-            run()
-    tf.profiler.experimental.stop()
-    return OwnSteps(warmup_ns=tuple(warmup_ns), step_ns=tuple(step_ns))
-
-
-def _timed_at_batches(
-    batch_sizes: tuple[int, ...], rounds: int, steps: int
-) -> dict[int, list[int]]:
     workload = loaded_workload()
     cut = {size: workload.of_size(size).batches[0] for size in batch_sizes}
     for data in cut.values():
-        _timed_steps_on(data, 1)  # The first call traces.
+        _timed_steps(data, 1)  # The first call traces.
     times: dict[int, list[int]] = {size: [] for size in batch_sizes}
     for _ in range(rounds):
         for size, data in cut.items():
-            times[size] += _timed_steps_on(data, 1 + steps)[1:]
+            times[size] += _timed_steps(data, 1 + steps)[1:]
     return times
 
 
-def _timed_steps(batch: int, steps: int) -> list[int]:
-    batches = loaded_workload().batches
-    return _timed_steps_on(batches[batch % len(batches)], steps)
-
-
-def _timed_steps_on(data: Any, steps: int) -> list[int]:
+def _timed_steps(data: Any, steps: int) -> list[int]:
     global _function
     workload = loaded_workload()
     if _function is None and workload.is_eager:
@@ -173,15 +119,43 @@ def _timed_steps_on(data: Any, steps: int) -> list[int]:
             autograph=workload.model is None,
             jit_compile=True if workload.is_for_xla else None,
         )
-    return [_timed(_function, data) for _ in range(steps)]
+    return [timed(partial(_run, _function, data)) for _ in range(steps)]
 
 
-def _timed(function: Any, data: Any) -> int:
-    start = time.perf_counter_ns()
+def _run(function: Any, data: Any) -> None:
+    """Run a step and wait for its outputs."""
     for output in tf.nest.flatten(function(data)):
         if hasattr(output, "numpy"):
             output.numpy()
-    return time.perf_counter_ns() - start
+
+
+@returns_failures(Exception)
+def record(folder: str, core: int) -> OwnSteps:
+    """Run and time steps as they were traced, all of this process on one core; then profile some.
+
+    The profile goes into ``folder``. From here on the process has no other core.
+    """
+    step = traced_step()
+    function, batches = step.function, step.loaded.batches
+    if step.loaded.trace is not None:  # It takes its tensors one by one.
+        function = lambda batch: step.function(*tf.nest.flatten(batch))  # noqa: E731
+    # What is placed has not been rewritten either, and ops keep their names.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # It has ended.
+            os.sched_setaffinity(int(thread.name), {core})
+    endless = itertools.cycle(batches)
+
+    def run() -> None:
+        _run(function, next(endless))
+
+    warmup_ns = [timed(run) for _ in range(_WARMUP_STEPS)]
+    within = int(_BUDGET_S * NS_PER_S / max(1, warmup_ns[-1]))
+    steps = max(_FEWEST_STEPS, min(_MOST_STEPS, within))
+    step_ns = [timed(run) for _ in range(steps)]
+    with profiling(folder):
+        run_marked(run, 1 + steps)  # The profiler sets itself up in the first one.
+    return OwnSteps(warmup_ns=tuple(warmup_ns), step_ns=tuple(step_ns))
 
 
 # With ten, nine tenths of what a call costs are gone.
@@ -190,7 +164,8 @@ STEPS_PER_CALL = 10
 _STEPS = 50
 
 
-def time_fit(rounds: int) -> LoopTiming | CallFailure | None:
+@returns_failures(Exception)
+def time_fit(rounds: int) -> LoopTiming | None:
     """Time the loop of the loaded workload, None if it is not Keras' own with a call for each step.
 
     A `fit` of the user's own is not called: nobody knows what else it does.
@@ -201,24 +176,18 @@ def time_fit(rounds: int) -> LoopTiming | CallFailure | None:
         return None
     if type(model).fit is not keras.Model.fit:
         return None
-    try:
-        return _timed_fit(model, workload.batches[0], rounds)
-    except Exception as error:  # It is the user's code: anything can come out of it.
-        return run_failure(error)
-    finally:
-        model.steps_per_execution, model.train_function = 1, None
-
-
-def _timed_fit(model: Any, batch: Any, rounds: int) -> LoopTiming:
-    dataset = tf.data.Dataset.from_tensors(_without_lists(batch)).repeat()
+    dataset = tf.data.Dataset.from_tensors(_without_lists(workload.batches[0])).repeat()
     functions: dict[int, Any] = {}
     times: dict[int, list[int]] = {1: [], STEPS_PER_CALL: []}
-    for _ in range(1 + rounds):
-        for steps_per_call, found in times.items():
-            model.steps_per_execution = steps_per_call
-            model.train_function = functions.get(steps_per_call)  # None makes it anew.
-            found.append(_step_ns(model, dataset, steps_per_call))
-            functions[steps_per_call] = model.train_function
+    try:
+        for _ in range(1 + rounds):
+            for steps_per_call, found in times.items():
+                model.steps_per_execution = steps_per_call
+                model.train_function = functions.get(steps_per_call)  # None makes it anew.
+                found.append(_step_ns(model, dataset, steps_per_call))
+                functions[steps_per_call] = model.train_function
+    finally:
+        model.steps_per_execution, model.train_function = 1, None
     # The first round traces.
     return LoopTiming(
         steps_per_call=STEPS_PER_CALL,
@@ -258,47 +227,47 @@ _CACHES = frozenset({"CacheDataset"})
 _VERSION = re.compile(r"V\d+$")
 
 
-def time_input() -> InputTiming | CallFailure | None:
+@returns_failures(Exception)
+def time_input() -> InputTiming | None:
     """Time the dataset of the loaded workload; None if it has none."""
     workload = loaded_workload()
     if workload.dataset is None:
         return None
-    try:
-        return timed(workload.dataset, leading_size(workload.specs), time.perf_counter_ns)
-    except Exception as error:  # It is the user's code: anything can come out of it.
-        return run_failure(error)
+    return time_dataset(workload.dataset, leading_size(workload.specs), time.perf_counter_ns)
 
 
-def timed(
-    dataset: Any, batch_size: int | None, clock_ns: Callable[[], int]
-) -> InputTiming | CallFailure:
-    """Time a dataset whose batches should have that leading size."""
+def time_dataset(dataset: Any, batch_size: int | None, clock_ns: Callable[[], int]) -> InputTiming:
+    """Time a dataset whose batches should have that leading size.
+
+    Raises:
+        ModelError: they have another one, or the first pass takes too long.
+    """
     kinds = transformations(dataset)
-    own_size = next((_batch_size(batch) for batch in dataset.take(1)), None)
+    sizes = (leading_size(tf.nest.map_structure(spec_of, batch)) for batch in dataset.take(1))
+    own_size = next(sizes, None)
     if own_size != batch_size:
-        return _not_timed(f"its batches have {own_size} samples, the step has {batch_size}")
+        raise ModelError(f"its batches have {own_size} samples, the step has {batch_size}")
     times_ns = _batch_times(dataset, caches=not _CACHES.isdisjoint(kinds), clock_ns=clock_ns)
     if not times_ns:
-        return _not_timed(f"its first pass did not end within {MAX_FIRST_PASS_NS // NS_PER_S} s")
+        limit_s = MAX_FIRST_PASS_NS // NS_PER_S
+        raise ModelError(f"its first pass did not end within {limit_s} s")
     return InputTiming(batch_ns=tuple(times_ns), transformations=kinds)
 
 
 def transformations(dataset: Any) -> tuple[str, ...]:
     """Return the kinds of a dataset's transformations, source first; empty if it does not tell."""
-    kinds: list[str] = []
     try:
-        _collect(dataset, kinds)
+        return tuple(_kinds(dataset))
     except Exception:  # Inputs are private to TensorFlow, which may change them.
         return ()
-    return tuple(kinds)
 
 
-def _collect(dataset: Any, kinds: list[str]) -> None:
+def _kinds(dataset: Any) -> Iterator[str]:
     if isinstance(dataset, tf.compat.v1.data.Dataset):  # It may stand for the one that it holds.
         dataset = getattr(dataset, "_dataset", dataset)
     for source in dataset._inputs():
-        _collect(source, kinds)
-    kinds.append(_VERSION.sub("", type(dataset).__name__.lstrip("_")))
+        yield from _kinds(source)
+    yield _VERSION.sub("", type(dataset).__name__.lstrip("_"))
 
 
 def _batch_times(dataset: Any, *, caches: bool, clock_ns: Callable[[], int]) -> list[int]:
@@ -325,11 +294,3 @@ def _batch_times(dataset: Any, *, caches: bool, clock_ns: Callable[[], int]) -> 
                     return []
             start_ns = clock_ns()
         is_warm = True
-
-
-def _batch_size(batch: Any) -> int | None:
-    return leading_size(tf.nest.map_structure(spec_of, batch))
-
-
-def _not_timed(reason: str) -> CallFailure:
-    return CallFailure(cause=FailureCause.CRASHED, message=reason)

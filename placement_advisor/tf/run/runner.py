@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -16,15 +18,13 @@ from placement_advisor.tf import placed_step
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure, step_without_end
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
-from placement_advisor.tf.run import calibration as calibration
-from placement_advisor.tf.run import calibration as hosts
-from placement_advisor.tf.run import graph_timing
+from placement_advisor.tf.run import calibration, graph_timing
 from placement_advisor.tf.run.graph_timing import timed
 from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.verifier import Verifier, read_results
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.calls import CallFailure
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -182,17 +183,29 @@ def profile_steps(label: str, steps: int, folder: str) -> str | CallFailure:
     Raises:
         TestbedError: the profiler wrote nothing.
     """
-    ready = _ready[label]
-    tf.profiler.experimental.start(folder, options=profiler_options())
     try:
-        for i in range(steps):
-            with tf.profiler.experimental.Trace("train", step_num=i, _r=1):
-                ready.run()
+        with profiling(folder):
+            run_marked(_ready[label].run, steps)
     except tf.errors.OpError as error:
         return _failure(error, _placed[label][0])
+    return written_profile(Path(folder))
+
+
+@contextmanager
+def profiling(folder: str) -> Iterator[None]:
+    """Profile this process into a folder."""
+    tf.profiler.experimental.start(folder, options=profiler_options())
+    try:
+        yield
     finally:
         tf.profiler.experimental.stop()
-    return written_profile(Path(folder))
+
+
+def run_marked(run: Callable[[], object], steps: int) -> None:
+    """Run steps, each marked as one for the profiler."""
+    for number in range(steps):
+        with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+            run()
 
 
 def written_profile(folder: Path) -> str:
@@ -212,50 +225,55 @@ def profiler_options() -> Any:
     return tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
 
 
-def calibrate(clocks: Mapping[str, str]) -> Calibration | CallFailure:
+def _measures(measure: Callable[P, T]) -> Callable[P, T | CallFailure]:
+    """Have a function measure once more if TensorFlow aborts it.
+
+    Under load gRPC sends a request again that had arrived.
+    """
+
+    @wraps(measure)
+    def measured(*args: P.args, **named: P.kwargs) -> T | CallFailure:
+        try:
+            try:
+                return measure(*args, **named)
+            except tf.errors.AbortedError:
+                return measure(*args, **named)
+        except tf.errors.OpError as error:
+            return run_failure(error)
+
+    return measured
+
+
+@_measures
+def calibrate(clocks: Mapping[str, str]) -> Calibration:
     """Measure copies, starting a step and waiting; see `calibration.measure`."""
-    return _measured(lambda: calibration.measure(_runtime, _devices, clocks))
+    return calibration.measure(_runtime, _devices, clocks)
 
 
+@_measures
 def calibrate_host(
     devices: tuple[str, ...], clocks: Mapping[str, str], drives: bool
-) -> HostFigures | CallFailure:
-    """Measure the devices of one host; see `hosts.measure_host`."""
-    return _measured(lambda: hosts.measure_host(_runtime, _of(devices), clocks, drives=drives))
+) -> HostFigures:
+    """Measure the devices of one host; see `calibration.measure_host`."""
+    return calibration.measure_host(_runtime, _of(devices), clocks, drives=drives)
 
 
+@_measures
 def calibrate_route(
     one: tuple[str, ...], other: tuple[str, ...], clocks: Mapping[str, str], drives: bool
-) -> RouteFigures | CallFailure:
-    """Measure what it takes between the devices of two hosts; see `hosts.measure_route`."""
-    return _measured(
-        lambda: hosts.measure_route(_runtime, _of(one), _of(other), clocks, drives=drives)
-    )
+) -> RouteFigures:
+    """Measure what it takes between the devices of two hosts; see `calibration.measure_route`."""
+    return calibration.measure_route(_runtime, _of(one), _of(other), clocks, drives=drives)
 
 
-def probe_route(
-    one: tuple[str, ...], other: tuple[str, ...], size_bytes: int
-) -> tuple[int, int] | CallFailure:
-    """Look at a route once more; see `hosts.probe_route`."""
-    return _measured(lambda: hosts.probe_route(_runtime, _of(one), _of(other), size_bytes))
+@_measures
+def probe_route(one: tuple[str, ...], other: tuple[str, ...], size_bytes: int) -> tuple[int, int]:
+    """Look at a route once more; see `calibration.probe_route`."""
+    return calibration.probe_route(_runtime, _of(one), _of(other), size_bytes)
 
 
 def _of(devices: tuple[str, ...]) -> dict[str, str]:
     return {name: _devices[name] for name in devices}
-
-
-def _measured(measure: Callable[[], T]) -> T | CallFailure:
-    """Measure, once more if TensorFlow aborts it.
-
-    Under load gRPC sends a request again that had arrived.
-    """
-    try:
-        try:
-            return measure()
-        except tf.errors.AbortedError:
-            return measure()
-    except tf.errors.OpError as error:
-        return run_failure(error)
 
 
 def speed() -> dict[str, int]:

@@ -82,7 +82,7 @@ def inside_of(
     return Inside(
         ops=len(computing),
         copies=len(crossing),
-        copied_bytes=_total_bytes(list(crossing.values())),
+        copied_bytes=_total(list(crossing.values())),
     )
 
 
@@ -94,7 +94,7 @@ def inside_of_parts(parts: Sequence[Inside | None]) -> Inside | None:
     return Inside(
         ops=sum(part.ops for part in known),
         copies=sum(part.copies for part in known),
-        copied_bytes=_total_bytes([part.copied_bytes for part in known]),
+        copied_bytes=_total([part.copied_bytes for part in known]),
     )
 
 
@@ -122,14 +122,10 @@ def _ports(host_ports: dict[str, tuple[int, ...] | None], producer: Node) -> tup
     return host_ports.get(producer.name) or ()
 
 
-def _total_bytes(sizes: Sequence[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
-
-
 class Body:
     """A function's nodes that run, the names of its arguments and the tensors that it returns.
 
+    ``returned`` are these tensors, by their producers.
     TensorFlow runs what a returned tensor or an effect needs; a gradient's body computes more.
     ``lists`` says what its lists hold: those that it is given, until its work is known.
     """
@@ -150,21 +146,16 @@ class Body:
             if content is not None
         }
         self._arguments = {name: i for i, name in enumerate(arguments)}
-        self._returned = [(by_name[name], port) for name, port in returned]
-
-    @property
-    def returned(self) -> Sequence[tuple[Node, int]]:
-        """The tensors that it returns, by their producers."""
-        return self._returned
+        self.returned = [(by_name[name], port) for name, port in returned]
 
     def returned_spec(self, i: int) -> TensorSpec:
         """Return the spec of a returned tensor."""
-        node, port = self._returned[i]
+        node, port = self.returned[i]
         return node.outputs[port]
 
     def returned_list(self, i: int) -> ListContent | None:
         """Return what a returned list holds, as far as it is known by now."""
-        node, port = self._returned[i]
+        node, port = self.returned[i]
         return self.lists.get((node.name, port))
 
     def steps(self, starts: Mapping[int, int]) -> dict[int, int]:
@@ -172,7 +163,7 @@ class Body:
 
         ``starts`` gives the first values of arguments, where they are known.
         """
-        ends = [_passed(node) for node, _ in self._returned]
+        ends = [_passed(node) for node, _ in self.returned]
         found = {i: 0 for i, end in enumerate(ends) if self._arguments.get(end.name) == i}
         values = constant_values(self.nodes, self._fixed(starts, found))
         for i, end in enumerate(ends):
@@ -209,7 +200,7 @@ class Body:
             constant = constants.get((node.name, port))
             return None if constant is None else Induction(start=constant, step=0)
 
-        return trips_of(self._returned[0][0], value)
+        return trips_of(self.returned[0][0], value)
 
 
 def traced_body(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import BRANCH_KINDS
-from placement_advisor.tf.trace.nodes import typed
+from placement_advisor.tf.trace.nodes import typed, unused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -167,12 +167,7 @@ def state_names(
         label = labels.get(id(outer))
         if label is None:
             continue
-        unique, n = identifier(label), 1
-        while unique in used:
-            n += 1
-            unique = f"{identifier(label)}_{n}"
-        used.add(unique)
-        names[name] = unique
+        names[name] = unused(identifier(label), used, first=2)
     return names
 
 
@@ -313,16 +308,8 @@ class Bundle:
         (folder / _GRAPH).write_bytes(self.graph_def.SerializeToString())
         rest = {
             name: getattr(self, name)
-            for name in (
-                "inputs",
-                "outputs",
-                "targets",
-                "variables",
-                "tables",
-                "batches",
-                "loops",
-                "split",
-            )
+            for name in (each.name for each in fields(self))
+            if name != "graph_def"
         }
         with (folder / _STATE).open("wb") as file:
             pickle.dump(rest, file, protocol=pickle.HIGHEST_PROTOCOL)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 
 from placement_advisor.graph.op_work.signature import TensorSpec
-from placement_advisor.tf.trace.nodes import write_constant
+from placement_advisor.tf.trace.nodes import MAX_ELEMENTS, write_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _PASSING = frozenset(
     {"Identity", "Cast", "StopGradient", "Enter", "ExpandDims", "Squeeze", "Reshape"}
 )
-# Larger constants are data, not shapes.
-_MAX_ELEMENTS = 64
 _BINARY: Mapping[str, Callable[[int, int], int]] = {
     "Add": operator.add,
     "AddV2": operator.add,
@@ -70,7 +68,7 @@ def _value(node: Node, lists: Mapping[tuple[str, int], list[int]]) -> list[int] 
     if "int" not in dtype and dtype != "bool":  # A truth value can become a number.
         return None
     elements = node.outputs[0].elements
-    if elements is None or not 0 < elements <= _MAX_ELEMENTS:
+    if elements is None or not 0 < elements <= MAX_ELEMENTS:
         return None
     if node.kind == "Const":
         return integers(node.attribute("value"))

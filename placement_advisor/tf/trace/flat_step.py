@@ -21,7 +21,7 @@ from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.trace import bundle
 from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.trace.loops import Loop, folded, frames
-from placement_advisor.tf.trace.nodes import Node, needed, read
+from placement_advisor.tf.trace.nodes import Node, named_functions, needed, read
 from placement_advisor.tf.trace.op_layers import LAYER_ATTRIBUTE
 
 if TYPE_CHECKING:
@@ -46,10 +46,9 @@ def suffix_functions(graph_def: Any, suffix: str) -> None:
     for node in nodes:
         if node.op in own:
             node.op += suffix
-        for attribute in node.attr.values():
-            for function in (attribute.func, *attribute.list.func):
-                if function.name in own:
-                    function.name += suffix
+        for function in named_functions(node):
+            if function.name in own:
+                function.name += suffix
     for function in graph_def.library.function:
         function.signature.name += suffix
     for gradient in graph_def.library.gradient:
@@ -387,8 +386,8 @@ class _Values:
         place -= node.op in BRANCH_KINDS  # A branch is not handed what chooses it.
         is_loop = node.op in LOOP_KINDS
         return place >= 0 and all(
-            self._reads_alone(self._functions[name], place, is_loop=is_loop)
-            for name in _functions_of(node)
+            self._reads_alone(self._functions[function.name], place, is_loop=is_loop)
+            for function in named_functions(node)
         )
 
     def _reads_alone(self, function: Any, place: int, *, is_loop: bool) -> bool:
@@ -424,12 +423,11 @@ class _Values:
             return
         offset = int(node.op in BRANCH_KINDS)
         inner = {place - offset: held for place, held in values.items()}
-        for attribute in node.attr.values():
-            for function in (attribute.func, *attribute.list.func):
-                if function.name in self._functions:
-                    function.name = self._with_values(
-                        function.name, inner, is_loop=node.op in LOOP_KINDS
-                    )
+        for function in named_functions(node):
+            if function.name in self._functions:
+                function.name = self._with_values(
+                    function.name, inner, is_loop=node.op in LOOP_KINDS
+                )
         types = node.attr["T" if node.op in LOOP_KINDS else "Tin"].list.type
         for place, held in inner.items():
             types[place] = held.dtype.as_datatype_enum
@@ -485,15 +483,6 @@ class _Values:
             node.attr["T"].type = held.dtype.as_datatype_enum
 
 
-def _functions_of(node: Any) -> list[str]:
-    return [
-        function.name
-        for attribute in node.attr.values()
-        for function in (attribute.func, *attribute.list.func)
-        if function.name
-    ]
-
-
 def _retype(argument: Any, held: Variable) -> None:
     argument.type = held.dtype.as_datatype_enum
     argument.ClearField("handle_data")
@@ -524,6 +513,12 @@ class FlatStep:
     summaries: int
     _names: Mapping[str, str]
     _source: Callable[[], Any]
+
+    def specs(self) -> dict[tuple[str, int], TensorSpec]:
+        """Return the spec of each tensor of the ops, by op and port."""
+        return {
+            (node.name, port): spec for node in self.ops for port, spec in enumerate(node.outputs)
+        }
 
     def bundle(self, batches: tuple[tuple[Any, ...], ...]) -> Bundle:
         """Return the step with the values of its state, ready to be run by anyone."""

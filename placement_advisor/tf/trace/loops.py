@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.tf.trace.constant_values import constant_values
-from placement_advisor.tf.trace.nodes import Node, in_order
+from placement_advisor.tf.trace.nodes import Node, in_order, unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +148,7 @@ def folded(nodes: Sequence[Node]) -> Folded:
     stand_in = {id(n): Node(n.name, n.kind, n.source) for n in nodes if id(n) not in frame_of}
     named: dict[str, list[Node]] = {}
     for frame, body in bodies.items():
-        loop = Node(_unused(frame.removesuffix(_CONTEXT_SUFFIX), taken), "While")
+        loop = Node(unused(frame.removesuffix(_CONTEXT_SUFFIX), taken), "While")
         stand_in.update((id(node), loop) for node in body)
         named[loop.name] = body
     port_of = _ports(nodes, frame_of, stand_in)
@@ -253,12 +253,3 @@ def _step(counter: Node, values: Mapping[tuple[str, int], int]) -> int | None:
         if switch.kind == "Switch" and switch.inputs[0][0] is counter:
             return values.get((other.name, port))
     return None
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    unique, n = name, 0
-    while unique in taken:
-        n += 1
-        unique = f"{name}_{n}"
-    taken.add(unique)
-    return unique

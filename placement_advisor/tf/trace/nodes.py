@@ -226,8 +226,27 @@ def plain(value: Any) -> Any:
     return value
 
 
-# A constant with more elements is data; formulas ask for axes and paddings.
-_MAX_ELEMENTS = 64
+def unused(name: str, taken: set[str], *, first: int = 1) -> str:
+    """Return a name that is not taken, numbered from ``first`` if need be, and take it."""
+    unique, n = name, first
+    while unique in taken:
+        unique, n = f"{name}_{n}", n + 1
+    taken.add(unique)
+    return unique
+
+
+def named_functions(proto: Any) -> list[Any]:
+    """Return the functions that attributes of a NodeDef name, so that they can be renamed."""
+    return [
+        function
+        for attribute in proto.attr.values()
+        for function in (attribute.func, *attribute.list.func)
+        if function.name
+    ]
+
+
+# A constant with more elements is data; formulas ask for axes, paddings and shapes.
+MAX_ELEMENTS = 64
 
 
 def op_signature(node: Node) -> Signature:
@@ -237,7 +256,7 @@ def op_signature(node: Node) -> Signature:
         if not 0 <= i < len(node.inputs):
             return None
         producer, _ = node.inputs[i]
-        if producer.kind != "Const" or (producer.outputs[0].elements or 0) > _MAX_ELEMENTS:
+        if producer.kind != "Const" or (producer.outputs[0].elements or 0) > MAX_ELEMENTS:
             return None
         value = producer.attribute("value")
         return None if value is None else value.tolist()

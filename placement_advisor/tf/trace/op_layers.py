@@ -223,7 +223,7 @@ def _keras_calls(
     own: dict[str, str] = {}
     containers: dict[str, str] = {}
     for op in forward:
-        tag = _tag(op)
+        tag: str | None = op.attribute(LAYER_ATTRIBUTE)
         if not tag:
             continue
         scope = _call_scope(op.name, tag.removesuffix(CONTAINER_MARK))
@@ -287,11 +287,6 @@ def _name_scopes(
 def _numbered(label: str, calls: Counter[str]) -> str:
     calls[label] += 1
     return label if calls[label] == 1 else f"{label}@{calls[label]}"
-
-
-def _tag(op: Node) -> str | None:
-    tag: str | None = op.attribute(LAYER_ATTRIBUTE)
-    return tag
 
 
 def _call_scope(name: str, tag: str) -> str:

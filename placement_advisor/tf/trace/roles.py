@@ -125,7 +125,8 @@ def _what_feeds_updates_alone(
 ) -> None:
     """Learning rate, step counter and slot reads belong to the updates."""
     for op in reversed(operations):
-        if found[op.name] is _FORWARD and _roles_of(readers[op.name], found) == {_UPDATE}:
+        of_readers = {found[reader.name] for reader in readers[op.name]}
+        if found[op.name] is _FORWARD and of_readers == {_UPDATE}:
             found[op.name] = _UPDATE
 
 
@@ -165,10 +166,6 @@ def _counted_up(forward: list[Node], readers: dict[str, list[Node]]) -> dict[str
         if len(served) == 1 and (variable := served.pop()) is not None:
             counts[op.name] = variable
     return counts
-
-
-def _roles_of(operations: list[Node], found: dict[str, Role]) -> set[Role]:
-    return {found[op.name] for op in operations}
 
 
 _ASSIGNS = "AssignVariableOp"

@@ -36,7 +36,7 @@ from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.answers import AUTO_JIT, DroppedScope, LeftOut, SourceLine, Traced
 from placement_advisor.tf.load.example_batches import make_batches, resampled
 from placement_advisor.tf.load.loader import load
-from placement_advisor.tf.load.model_source import describe, hint_for, seen_from_here
+from placement_advisor.tf.load.model_source import describe, hint_for, shown_line
 from placement_advisor.tf.trace import bundle, flat_step
 from placement_advisor.tf.trace.flat_step import flatten
 from placement_advisor.tf.trace.op_graph_builder import composites_of, op_graph
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.trace.bodies import Composite
     from placement_advisor.tf.trace.flat_step import FlatStep
-    from placement_advisor.tf.trace.nodes import Node
 
 
 # Bodies of loops and branches have numbers in their names that each trace counts on.
@@ -92,8 +91,11 @@ def _name(graph: Any) -> str:
     return _COUNTED.sub("", getattr(graph, "name", ""))
 
 
-class _Created(NamedTuple):
-    """A variable, the device that was asked for, and the files and lines that created it."""
+class Created(NamedTuple):
+    """A variable, the device that was asked for, and the lines that created it, innermost first.
+
+    The device is in TensorFlow's spelling, empty outside of all scopes.
+    """
 
     reference: weakref.ref[Any]
     device: str
@@ -105,7 +107,7 @@ class VariableLog:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._created: list[_Created] = []
+        self._created: list[Created] = []
         self._built: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
 
     @contextmanager
@@ -116,7 +118,7 @@ class VariableLog:
             variable = next_creator(**arguments)
             device = _scope()
             frames = tuple(_frames(sys._getframe(1)))
-            self._created.append(_Created(weakref.ref(variable), device, frames))
+            self._created.append(Created(weakref.ref(variable), device, frames))
             return variable
 
         original = keras.Layer.symbolic_call
@@ -136,21 +138,15 @@ class VariableLog:
         finally:
             keras.Layer.symbolic_call = original
 
-    def places(self, handles: Mapping[str, Any]) -> dict[str, int]:
-        """Return the place in the order of each variable that was recorded, by its handle."""
-        return {name: place for place, name, _ in self._named(handles)}
-
-    def frames(self, handles: Mapping[str, Any]) -> dict[str, tuple[tuple[str, int], ...]]:
-        """Return the files and lines that created each variable, innermost first, by its handle."""
-        return {name: created.frames for _, name, created in self._named(handles)}
-
-    def devices(self, handles: Mapping[str, Any]) -> dict[str, str]:
-        """Return the device that was asked for where each variable was created, by its handle.
-
-        In TensorFlow's spelling; those that were created outside of all scopes lack.
-        """
-        named = self._named(handles)
-        return {name: created.device for _, name, created in named if created.device}
+    def created(self, handles: Mapping[str, Any]) -> dict[str, tuple[int, Created]]:
+        """Return each variable that was recorded, with its place in the order, by its handle."""
+        names = {id(handle): name for name, handle in handles.items()}
+        found = {}
+        for place, created in enumerate(self._created):
+            name = names.get(id(getattr(created.reference(), "handle", None)))
+            if name is not None:
+                found[name] = place, created
+        return found
 
     def built(self) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
         """Return the files and lines that called a layer of a functional model in a device scope.
@@ -162,14 +158,6 @@ class VariableLog:
     def variables(self) -> list[Any | None]:
         """Return them in order, None for those that are gone."""
         return [created.reference() for created in self._created]
-
-    def _named(self, handles: Mapping[str, Any]) -> Iterator[tuple[int, str, _Created]]:
-        """Yield place and name of those with a handle among these."""
-        names = {id(handle): name for name, handle in handles.items()}
-        for place, created in enumerate(self._created):
-            name = names.get(id(getattr(created.reference(), "handle", None)))
-            if name is not None:
-                yield place, name, created
 
 
 def _scope() -> str:
@@ -187,12 +175,6 @@ def _frames(frame: FrameType | None) -> Iterator[tuple[str, int]]:
 K = TypeVar("K")
 _HERE = (None, "localhost")
 _NAMED_DEVICE = re.compile(r"""\bdevice\(\s*["']([^"'{}]+)["']\s*\)""")
-
-
-def requested_devices(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the device that each op was asked to run on, by name; the others are left out."""
-    asked = {node.name: node.source.device() for node in nodes if node.source is not None}
-    return {name: short_device(device) for name, device in asked.items() if device}
 
 
 @cache
@@ -430,22 +412,20 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     own = {op.name for op in step.graph.ops}
     handles = {name: held.handle for name, held in step.flat.state.variables.items()}
     lines = UserLines(Path(path))
-    requested = requested_devices(step.flat.ops) | {
-        name: short_device(device) for name, device in _log.devices(handles).items()
-    }
+    created = _log.created(handles)
+    asked = {op.name: op.source.device() for op in step.flat.ops if op.source is not None}
+    asked |= {name: variable.device for name, (_, variable) in created.items() if variable.device}
     operations = {op.name: op for op in step.function.graph.get_operations()}
     if workload.origin is not None:
         operations |= workload.origin
-        requested |= {
-            name: short_device(operations[name].device)
-            for name in handles
-            if name in operations and operations[name].device
-        }
+        copied = {name: operations[name].device for name in handles if name in operations}
+        asked |= {name: device for name, device in copied.items() if device}
+    requested = {name: short_device(device) for name, device in asked.items() if device}
     stack_of = source_stacks(operations, own, lines)
     created_at = {
         name: found
-        for name, frames in _log.frames(handles).items()
-        if (found := lines.among(frames))
+        for name, (_, variable) in created.items()
+        if (found := lines.among(variable.frames))
     }
     return Traced(
         graph=step.graph,
@@ -463,7 +443,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         scope_of=scopes(requested, stack_of | created_at),
         stack_of=stack_of,
         dropped_scopes=dropped_scopes(_log.built(), step.graph, requested, lines),
-        created=_log.places(handles),
+        created={name: place for name, (place, _) in created.items()},
         created_at=created_at,
         left_out=_left_out(step),
         python_call=in_python and _python_in_words(*in_python, step, operations, lines),
@@ -477,7 +457,7 @@ def _in_some_steps(step: TracedStep, stack_of: Mapping[str, tuple[SourceLine, ..
         for name, composite in step.composites.items()
         if composite.may_update and name in stack_of
     )
-    places = ", ".join(f"{seen_from_here(line.file)}:{line.line}" for line in lines)
+    places = ", ".join(map(shown_line, lines))
     return f"; in some steps alone: the update at {places}" if places else ""
 
 

@@ -32,7 +32,7 @@ from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_step import EagerLoop
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace.tracer import trace_step
-from placement_advisor.tf.training.recording import Recorder, finish, graph_of
+from placement_advisor.tf.training.recording import Recorder, finish
 from placement_advisor.tf.training.session_step import LiveSplit, SessionStep, in_tf2, with_all_cpus
 from placement_advisor.tf.training.trial import Bill, TrainingTrial
 from placement_advisor.tf.user_step import Runner, devices_here, packed, real_devices
@@ -148,7 +148,7 @@ class PlacedRun(Capture):
             self._say("recorded nothing: no split step ran after the trial")
             return
         live = self._ready.split.live
-        for line in finish(self._recorder, lambda: graph_of(live)):
+        for line in finish(self._recorder, lambda: live):
             self._say(line)
 
     def chosen(self) -> Step | None:

@@ -9,7 +9,7 @@ import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -19,6 +19,7 @@ from placement_advisor.machine.presets import read_hardware
 from placement_advisor.profile.device_trace import DeviceUse
 from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.recorded_ops import GRAPH
+from placement_advisor.tf.failures import first_line
 from placement_advisor.tf.load.example_batches import spec_of
 from placement_advisor.tf.run.runner import profiler_options
 from placement_advisor.tf.user_step import live_model_step, live_step
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, RouteTotals
     from placement_advisor.tf.trace.tracer import TracedStep
 
@@ -104,26 +104,14 @@ def _wait_for_devices() -> None:
         tf.test.experimental.sync_devices()
 
 
-class StepGraph(NamedTuple):
-    """The graph of a step, and the samples in its batch, None where its inputs hold none."""
-
-    graph: OpGraph
-    batch_size: int | None
-
-
-def step_graph(step: Any, inputs: tuple[Any, ...]) -> StepGraph:
-    """Return the graph of a function or a Keras model for inputs of these specs.
+def traced_like(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
+    """Trace a function or a Keras model for inputs of these specs.
 
     Raises:
         ModelError: it cannot be traced, or a model not be made without its strategy.
     """
     with ThreadPoolExecutor(1) as outside:
-        return graph_of(outside.submit(_traced, step, inputs).result())
-
-
-def graph_of(traced: TracedStep) -> StepGraph:
-    """Return the graph of a step that was traced."""
-    return StepGraph(traced.graph, traced.loaded.batch_size)
+        return outside.submit(_traced, step, inputs).result()
 
 
 def _traced(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
@@ -139,7 +127,7 @@ def _without_strategy(model: Any) -> Any:
         again = type(model).from_config(model.get_config())
         again.compile_from_config(model.get_compile_config())
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        reason = first_line(error)
         raise ModelError(
             f"{model.name} was made under a strategy, and cannot be made without: {reason}",
             hint="trace it from a file that makes it without: advisor trace model.py",
@@ -150,7 +138,7 @@ def _without_strategy(model: Any) -> Any:
 _MOST_ROUTES = 3
 
 
-def finish(recorder: Recorder, graph: Callable[[], StepGraph]) -> Iterator[str]:
+def finish(recorder: Recorder, trace: Callable[[], TracedStep]) -> Iterator[str]:
     """Write the graph of what was recorded, and yield the lines to print.
 
     A training that took days must not end here, whatever fails: it is told instead.
@@ -163,7 +151,7 @@ def finish(recorder: Recorder, graph: Callable[[], StepGraph]) -> Iterator[str]:
         return
     step, note = None, None
     try:
-        step = graph()
+        step = trace()
         step.graph.save(recorder.log_dir / GRAPH)
     except Exception as error:
         step, note = None, f"no {GRAPH}: {_first_line(error)}"
@@ -182,7 +170,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
-def _lines(recorder: Recorder, step: StepGraph | None) -> Iterator[str]:
+def _lines(recorder: Recorder, step: TracedStep | None) -> Iterator[str]:
     ops = None if step is None else step.graph
     read = read_profile(
         recorder.log_dir, graph=ops, ask_xprof=False, working=lambda what, done, total: None
@@ -227,7 +215,7 @@ def _route(route: RouteTotals) -> str:
     )
 
 
-def _next(log_dir: Path, step: StepGraph | None) -> str:
+def _next(log_dir: Path, step: TracedStep | None) -> str:
     logs = shlex.quote(str(log_dir))
     profile = f"advisor profile {logs}"
     if step is not None:
@@ -237,9 +225,9 @@ def _next(log_dir: Path, step: StepGraph | None) -> str:
     hardware = _hardware()
     first = "" if hardware else "advisor calibrate -o devices.toml && "
     analyze = f"advisor analyze {model} --hardware {hardware or 'devices.toml'} --costs {logs}"
-    if step is not None and step.batch_size is not None:
+    if step is not None and step.loaded.batch_size is not None:
         # Without it the file's own batch counts, whose ops take other times.
-        analyze += f" --batch-size {step.batch_size}"
+        analyze += f" --batch-size {step.loaded.batch_size}"
     return f"{profile}; for a verdict: {first}{analyze}"
 
 
@@ -288,9 +276,9 @@ class StepsRecorded:
     ) -> None:
         self._recorder.stop()
         if error is None:
-            print(*finish(self._recorder, self._graph), sep="\n", flush=True)
+            print(*finish(self._recorder, self._trace), sep="\n", flush=True)
 
-    def _graph(self) -> StepGraph:
+    def _trace(self) -> TracedStep:
         assert self._called is not None, "a step was recorded"
         step, inputs, has_named = self._called
         if has_named or not all(
@@ -300,7 +288,7 @@ class StepsRecorded:
                 "a graph is drawn of steps that are called with tensors, by position",
                 hint="call it so: record(train_step, x, y)",
             )
-        return step_graph(step, inputs)
+        return traced_like(step, inputs)
 
 
 def _spec(value: Any) -> Any:
@@ -396,15 +384,15 @@ class PlacementProfiler(keras.callbacks.Callback):  # type: ignore[misc]
         if self._give_back is not None:
             self._give_back()
         # The progress bar has left its line open.
-        print("", *finish(self._recorder, self._graph), sep="\n", flush=True)
+        print("", *finish(self._recorder, self._trace), sep="\n", flush=True)
 
     def _see(self, batch: Any) -> None:
         """Keep the shapes of a batch; replicas are traced one after the other, all alike."""
         if self._batch_seen is None:
             self._batch_seen = tf.nest.map_structure(_batch_spec, batch)
 
-    def _graph(self) -> StepGraph:
-        """Return the graph of the model's step.
+    def _trace(self) -> TracedStep:
+        """Return the model's step, traced.
 
         Raises:
             ModelError: it cannot be traced, or its batch is not known.
@@ -423,7 +411,7 @@ class PlacementProfiler(keras.callbacks.Callback):  # type: ignore[misc]
                 raise ModelError("the size of the batch is open", hint=_GIVE_BATCH)
             size = int(self._samples) // replicas
         specs = tf.nest.map_structure(lambda spec: _of_size(spec, size), batch)
-        return step_graph(self.model, specs if isinstance(specs, tuple) else (specs,))
+        return traced_like(self.model, specs if isinstance(specs, tuple) else (specs,))
 
 
 def _watch_step(model: Any, see: Callable[[Any], None]) -> Callable[[], None]:

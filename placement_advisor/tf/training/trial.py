@@ -5,10 +5,12 @@ It is free of TensorFlow.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - pydantic reads it
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from placement_advisor.measurement.measurement import median_interval, paired_ratios
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
@@ -44,26 +46,9 @@ class SplitPlan:
         each = 1 if self.placement is None else len(self.devices) // len(self.samples)
         return [list(self.devices[each * i : each * (i + 1)]) for i in range(len(self.samples))]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it for another process."""
-        paths = {"placement": self.placement, "single": self.single}
-        return asdict(self) | {key: path and str(path) for key, path in paths.items()}
 
-    @classmethod
-    def of_json(cls, document: dict[str, Any]) -> SplitPlan:
-        """Return what `as_json` was made of."""
-        samples = document["samples"]
-        return cls(
-            label=document["label"],
-            family=document["family"],
-            devices=tuple(document["devices"]),
-            placement=document["placement"] and Path(document["placement"]),
-            samples=None if samples is None else tuple(samples),
-            single=document["single"] and Path(document["single"]),
-            step=document["step"],
-            on_stand_ins=document["on_stand_ins"],
-        )
-
+# A plan as JSON, for the process of the script.
+SPLIT_PLAN = TypeAdapter(SplitPlan)
 
 # In so many turns each: as few as have an interval, and two more.
 _TURNS = 10

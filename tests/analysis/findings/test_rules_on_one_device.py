@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
-from finding_evidence import evidence_of, graph_of, growing_of, measured_as, op, two_devices
+from finding_evidence import evidence_of, graph_of, growing_of, measured_as, op, told, two_devices
 
 from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import find_all
@@ -37,12 +37,20 @@ def _evidence(costs_ns=(60, 30), launch_ns=0, **more):
     )
 
 
+def _waits(**more):
+    return told(step_rules.find_device_waits_for_host, _evidence(**more))
+
+
+def _overlap(**more):
+    return told(step_rules.find_input_without_overlap, _evidence(**more))
+
+
 def _input(batch_ns, transformations=GOOD_INPUT):
     return InputTiming(batch_ns=(batch_ns,) * 3, transformations=tuple(transformations))
 
 
 def test_a_device_that_mostly_launches_by_hand():
-    (finding,) = step_rules.find_device_waits_for_host(_evidence(launch_ns=15))
+    (finding,) = _waits(launch_ns=15)
     assert "a computes for 75 % of a step (90 ns of 120 ns, simulated)" in finding.finding
     # What launches take is more than any of the advice saves.
     assert finding.saving is None
@@ -52,19 +60,19 @@ def test_a_device_that_mostly_launches_by_hand():
     "left_out", [LeftOut(jit_compile=True), LeftOut(settings=("tf.config.optimizer.set_jit",))]
 )
 def test_what_launches_cost_in_a_program_that_xla_compiles_is_not_told(left_out):
-    assert step_rules.find_device_waits_for_host(_evidence(launch_ns=15, left_out=left_out)) == ()
+    assert _waits(launch_ns=15, left_out=left_out) == ()
 
 
 def test_xla_is_not_advised_for_a_step_that_calls_python():
-    (finding,) = step_rules.find_device_waits_for_host(_evidence(launch_ns=15, calls_python=True))
+    (finding,) = _waits(launch_ns=15, calls_python=True)
     assert "jit_compile" not in finding.action
 
 
 def test_several_steps_for_each_call_are_not_advised_where_there_are_several():
-    (finding,) = step_rules.find_device_waits_for_host(_evidence(launch_ns=15))
+    (finding,) = _waits(launch_ns=15)
     assert "steps_per_execution" in finding.action
     left_out = LeftOut(steps_per_call=4)
-    (finding,) = step_rules.find_device_waits_for_host(_evidence(launch_ns=15, left_out=left_out))
+    (finding,) = _waits(launch_ns=15, left_out=left_out)
     assert finding.action.endswith("jit_compile=True on one device")
 
 
@@ -79,21 +87,17 @@ def test_several_steps_for_each_call_are_not_advised_where_there_are_several():
     ],
 )
 def test_what_the_input_has_is_not_advised(transformations, advised):
-    (finding,) = step_rules.find_device_waits_for_host(
-        _evidence(input_timing=_input(900, transformations))
-    )
+    (finding,) = _waits(input_timing=_input(900, transformations))
     assert finding.action == f"make the input faster first: {advised}, less work per sample"
 
 
 def test_a_device_that_mostly_computes_is_not_found():
-    assert step_rules.find_device_waits_for_host(_evidence(launch_ns=5)) == ()
+    assert _waits(launch_ns=5) == ()
 
 
 def test_input_slower_than_the_step_by_hand():
     run = {"single": measured_as(20 * MS)}
-    (finding,) = step_rules.find_device_waits_for_host(
-        _evidence(measured=run, input_timing=_input(50 * MS), batch_size=32)
-    )
+    (finding,) = _waits(measured=run, input_timing=_input(50 * MS), batch_size=32)
     # 32 samples in 50 ms are 640 in a second; the device works for 20 of 50 ms.
     assert "a batch in 50.0 ms (640 samples/s) (measured, alone)" in finding.finding
     assert "busy for at most 40 % of the time" in finding.finding
@@ -101,14 +105,14 @@ def test_input_slower_than_the_step_by_hand():
 
 
 def test_a_step_that_was_only_simulated_makes_no_measured_saving():
-    (finding,) = step_rules.find_device_waits_for_host(_evidence(input_timing=_input(900)))
+    (finding,) = _waits(input_timing=_input(900))
     assert (finding.saving.saving_ns, finding.saving.basis) == (900 - 90, "simulated")
 
 
 def test_input_that_keeps_up_is_not_found():
     run = {"single": measured_as(20 * MS)}
     evidence = _evidence(measured=run, input_timing=_input(21 * MS))
-    assert step_rules.find_device_waits_for_host(evidence) == ()
+    assert told(step_rules.find_device_waits_for_host, evidence) == ()
 
 
 def _even(samples):
@@ -141,9 +145,13 @@ def _of_batch(*steps, at=_even, costs_ns=MappingProxyType({"forward": 60, "updat
     )
 
 
+def _small(*steps, **more):
+    return told(step_rules.find_batch_too_small, _of_batch(*steps, **more))
+
+
 def test_a_batch_that_is_too_small_by_hand():
     # t(n) = 400 + 10 n: at 10 samples 500, of which 100 go to samples. 9 · 400 / 10 = 360.
-    (finding,) = step_rules.find_batch_too_small(_of_batch((10, 500), (5, 450), (2, 420)))
+    (finding,) = _small((10, 500), (5, 450), (2, 420))
     assert "at batch 10 a step reaches 20 % of the best rate" in finding.finding
     assert "20,000,000 of 100,000,000 samples/s (measured, your step as it is" in finding.finding
     assert finding.action.startswith("take a batch of 360, for 90 % of the best rate")
@@ -156,7 +164,7 @@ def test_a_batch_that_is_too_small_by_hand():
 
 
 def test_of_a_batch_that_ran_too_the_measurement_counts():
-    (finding,) = step_rules.find_batch_too_small(_of_batch((10, 500), (5, 450), (360, 6_000)))
+    (finding,) = _small((10, 500), (5, 450), (360, 6_000))
     assert finding.finding.startswith(
         "a step makes 20,000,000 samples/s at batch 10 and 60,000,000 at batch 360 (measured"
     )
@@ -166,7 +174,9 @@ def test_of_a_batch_that_ran_too_the_measurement_counts():
 
 def test_a_batch_that_ran_saves_what_its_turns_and_another_run_leave_in_doubt():
     def ends(points):
-        (finding,) = step_rules.find_batch_too_small(replace(_of_batch(), batch_points=points))
+        (finding,) = told(
+            step_rules.find_batch_too_small, replace(_of_batch(), batch_points=points)
+        )
         return finding.saving.low_ns, finding.saving.high_ns
 
     then_ns = 6_000 / 36
@@ -183,22 +193,22 @@ def test_a_batch_that_ran_saves_what_its_turns_and_another_run_leave_in_doubt():
 
 
 def test_a_batch_that_did_not_run_saves_what_all_lines_agree_on():
-    (finding,) = step_rules.find_batch_too_small(_of_batch((10, 500), (5, 450), (2, 425)))
+    (finding,) = _small((10, 500), (5, 450), (2, 425))
     assert finding.saving.low_ns < finding.saving.saving_ns < finding.saving.high_ns
     # Through 5 and 2 samples 408 + 8.3 n: of 360, 10 take 94; through 10 and 5 400 + 10 n: 111.
     assert finding.saving.high_ns == pytest.approx(500 - 94, abs=2)
     # Whether two lie on a line nobody knows.
-    (finding,) = step_rules.find_batch_too_small(_of_batch((10, 500), (5, 450)))
+    (finding,) = _small((10, 500), (5, 450))
     assert finding.saving is None
 
 
 def test_a_larger_batch_that_ran_and_is_no_faster_is_not_advised():
-    assert step_rules.find_batch_too_small(_of_batch((10, 500), (5, 450), (360, 17_000))) == ()
+    assert _small((10, 500), (5, 450), (360, 17_000)) == ()
 
 
 def test_the_batch_that_is_advised_is_a_multiple_of_eight():
     # 9 · 150 / 10 = 135.
-    (finding,) = step_rules.find_batch_too_small(_of_batch((10, 250), (5, 200)))
+    (finding,) = _small((10, 250), (5, 200))
     assert finding.batch_size == 136
 
 
@@ -206,9 +216,7 @@ def test_of_pairs_of_samples_the_best_batch_is_where_the_rate_is_highest_by_hand
     # t(n) = 400 + n²: of multiples of 8 the rate n / t(n) is highest at 24, where it is 24 / 976.
     # A line through the first and the last point, 350 + 15 n, would promise 1 / 15 without end.
     costs_ns = {"pairs": 100, "update": 400}
-    (finding,) = step_rules.find_batch_too_small(
-        _of_batch((10, 500), (8, 464), (5, 425), at=_of_pairs, costs_ns=costs_ns)
-    )
+    (finding,) = _small((10, 500), (8, 464), (5, 425), at=_of_pairs, costs_ns=costs_ns)
     assert "at batch 10 a step reaches 81 % of the best rate" in finding.finding
     assert "beyond about 24 samples the rate falls again: for 'pairs'" in finding.finding
     # 16 samples take 656, a rate of 0.992 of the best; 8 are less than it has.
@@ -219,30 +227,30 @@ def test_of_pairs_of_samples_the_best_batch_is_where_the_rate_is_highest_by_hand
 def test_of_pairs_of_samples_a_batch_beyond_the_best_is_not_too_small():
     costs_ns = {"pairs": 100, "update": 30}
     steps = ((10, 130), (8, 94), (5, 55))
-    assert step_rules.find_batch_too_small(_of_batch(*steps, at=_of_pairs, costs_ns=costs_ns)) == ()
+    assert _small(*steps, at=_of_pairs, costs_ns=costs_ns) == ()
 
 
 def test_no_batch_is_named_far_from_where_the_line_was_fitted():
     # 9 · 1000 / 1 = 9000 is 900 times the batch.
-    (finding,) = step_rules.find_batch_too_small(_of_batch((10, 1_010), (5, 1_005)))
+    (finding,) = _small((10, 1_010), (5, 1_005))
     assert "more than 64 times as large" in finding.action
     assert "9000" not in finding.action
     assert (finding.saving, finding.batch_size) == (None, None)
 
 
 def test_a_batch_that_is_large_enough_is_not_found():
-    assert step_rules.find_batch_too_small(_of_batch((10, 100), (5, 55))) == ()
+    assert _small((10, 100), (5, 55)) == ()
 
 
 @pytest.mark.parametrize("steps", [((10, 500),), ((10, 600), (5, 1_500), (2, 500))])
 def test_where_measurements_make_no_line_nothing_is_found(steps):
-    assert step_rules.find_batch_too_small(_of_batch(*steps)) == ()
+    assert _small(*steps) == ()
 
 
 @pytest.mark.parametrize(("assumed", "basis"), [(True, "simulated"), (False, "extrapolated")])
 def test_a_step_that_did_not_run_is_simulated_at_each_batch(assumed, basis):
     # forward goes with the batch, 60 / 10; the other 30 do not. 9 · 30 / 6 = 45.
-    (finding,) = step_rules.find_batch_too_small(_of_batch(costs_are_assumed=assumed))
+    (finding,) = _small(costs_are_assumed=assumed)
     assert finding.batch_size == 48
     assert "(simulated)" in finding.finding
     # 48 samples take 318.
@@ -250,13 +258,11 @@ def test_a_step_that_did_not_run_is_simulated_at_each_batch(assumed, basis):
 
 
 def test_a_step_that_is_not_known_at_other_batches_is_not_told_to_take_one():
-    assert step_rules.find_batch_too_small(_evidence(batch_size=10)) == ()
+    assert told(step_rules.find_batch_too_small, _evidence(batch_size=10)) == ()
 
 
 def test_a_step_that_takes_its_own_batch_alone_has_no_command_with_another():
-    (finding,) = step_rules.find_batch_too_small(
-        _of_batch((10, 500), (5, 450), takes_batch_size=False)
-    )
+    (finding,) = _small((10, 500), (5, 450), takes_batch_size=False)
     assert finding.batch_size is None
 
 
@@ -295,7 +301,7 @@ def test_a_batch_that_changes_the_verdict_says_so(ratios, recommended, said):
         corrections={},
     )
     evidence = _of_batch((10, 500), (5, 450), break_even=swept, recommended=recommended)
-    (finding,) = step_rules.find_batch_too_small(evidence)
+    (finding,) = told(step_rules.find_batch_too_small, evidence)
     assert finding.action.endswith(f"before splitting{said}")
 
 
@@ -322,7 +328,7 @@ def test_what_is_extrapolated_never_leads():
 )
 def test_what_the_input_lacks_is_named(transformations, missing):
     evidence = _evidence(input_timing=_input(45, transformations))
-    (finding,) = step_rules.find_input_without_overlap(evidence)
+    (finding,) = told(step_rules.find_input_without_overlap, evidence)
     assert finding.finding.startswith(f"the input pipeline has no {missing}, and a batch")
     assert "45 ns (measured, alone), 50 % of a step's 90 ns (simulated)" in finding.finding
     assert finding.saving is None
@@ -338,23 +344,17 @@ def test_what_the_input_lacks_is_named(transformations, missing):
     ],
 )
 def test_a_pipeline_that_ends_in_a_prefetch_overlaps_and_is_left_alone(transformations):
-    assert (
-        step_rules.find_input_without_overlap(_evidence(input_timing=_input(45, transformations)))
-        == ()
-    )
+    assert _overlap(input_timing=_input(45, transformations)) == ()
 
 
 def test_a_pipeline_with_everything_or_next_to_no_work_is_left_alone():
-    assert step_rules.find_input_without_overlap(_evidence(input_timing=_input(45))) == ()
-    assert (
-        step_rules.find_input_without_overlap(_evidence(input_timing=_input(8, ["MapDataset"])))
-        == ()
-    )
-    assert step_rules.find_input_without_overlap(_evidence()) == ()
+    assert _overlap(input_timing=_input(45)) == ()
+    assert _overlap(input_timing=_input(8, ["MapDataset"])) == ()
+    assert _overlap() == ()
 
 
 def test_a_dataset_that_does_not_tell_how_it_is_made_is_left_alone():
-    assert step_rules.find_input_without_overlap(_evidence(input_timing=_input(45, ()))) == ()
+    assert _overlap(input_timing=_input(45, ())) == ()
 
 
 def _loop(one_ms, several_ms):
@@ -364,7 +364,7 @@ def _loop(one_ms, several_ms):
 
 def test_a_loop_whose_calls_cost_more_than_its_steps_by_hand():
     evidence = _evidence(loop_timing=_loop((5, 6, 9), (2, 2, 3)))
-    (finding,) = step_rules.find_one_step_per_call(evidence)
+    (finding,) = told(step_rules.find_one_step_per_call, evidence)
     assert "a step takes 6.00 ms, and 2.00 ms where a call runs 10 of them" in finding.finding
     # 3, 4 and 6 in each round.
     assert (finding.saving.saving_ns, finding.saving.basis) == (4 * MS, "measured")
@@ -380,4 +380,4 @@ def test_a_loop_whose_calls_cost_more_than_its_steps_by_hand():
     ],
 )
 def test_a_loop_that_costs_little_or_surely_nothing_is_left_alone(timing):
-    assert step_rules.find_one_step_per_call(_evidence(loop_timing=timing)) == ()
+    assert told(step_rules.find_one_step_per_call, _evidence(loop_timing=timing)) == ()

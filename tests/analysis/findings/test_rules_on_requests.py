@@ -31,8 +31,7 @@ def test_a_backward_pass_without_devices_by_hand():
     evidence = evidence_of(
         CHAIN, COST_NS, requested_device_of=HALVES, line_of={"second": ("model.py", 7)}
     )
-    (finding,) = told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence)
-    assert (finding.code, finding.name) == ("PA101", "backward-on-default-device")
+    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
     assert (
         "forward ops on GPU:1, but 1 ops of their backward pass have no device" in finding.finding
     )
@@ -65,7 +64,7 @@ def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
     )
     asked = HALVES | {"beside": "GPU:0"}
     evidence = evidence_of(graph, COST_NS | {"beside": 280}, requested_device_of=asked)
-    (finding,) = told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence)
+    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
     # Nothing comes after the gradient, so the copy back, 410 ns, is all that goes.
     assert finding.saving.saving_ns == 410
     assert finding.action.startswith("in your own split, compute gradients with tf.gradients(")
@@ -92,7 +91,7 @@ def test_gradients_in_a_scope_have_its_device_and_its_line():
         scope_of={"second/grad": ("model.py", 9), "second": ("model.py", 5)},
         line_of={"second/grad": ("model.py", 10)},
     )
-    (finding,) = told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence)
+    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
     assert finding.finding == (
         "your tf.device scopes put forward ops on GPU:1, but 1 ops of their backward pass have no "
         "device and run on GPU:0; 1 ops of their backward pass ask for GPU:0, by your tf.device "
@@ -108,7 +107,7 @@ def test_gradients_in_a_scope_have_its_device_and_its_line():
 def test_gradients_of_a_library_that_ask_for_a_device_are_not_the_users_scope():
     asked = HALVES | {"second/grad": "CPU:0"}
     (finding,) = told(
-        scope_rules.BACKWARD_ON_DEFAULT_DEVICE,
+        scope_rules.find_backward_on_default_device,
         evidence_of(CHAIN, COST_NS, requested_device_of=asked),
     )
     assert "1 ops of their backward pass ask for CPU:0: every" in finding.finding
@@ -128,7 +127,7 @@ def test_gradients_of_a_library_that_ask_for_a_device_are_not_the_users_scope():
 def test_no_backward_pass_is_found_astray(asked):
     assert (
         told(
-            scope_rules.BACKWARD_ON_DEFAULT_DEVICE,
+            scope_rules.find_backward_on_default_device,
             evidence_of(CHAIN, COST_NS, requested_device_of=asked),
         )
         == ()
@@ -138,7 +137,7 @@ def test_no_backward_pass_is_found_astray(asked):
 def test_inference_has_no_backward_pass_to_leave_behind():
     graph = graph_of([op("first", 100), op("second", 40)], ("first", "second"))
     evidence = evidence_of(graph, COST_NS, requested_device_of=HALVES)
-    assert told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence) == ()
+    assert told(scope_rules.find_backward_on_default_device, evidence) == ()
 
 
 def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
@@ -151,15 +150,20 @@ def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
     )
     # 50 + 110 + 60 + 50 + 120 + 100 against 50 + 110 + 60 + 120 + 110 + 100.
     assert (slower, faster) == (490, 550)
-    assert told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence) == ()
+    assert told(scope_rules.find_backward_on_default_device, evidence) == ()
     swapped = (
         on(CHAIN, "towers", {"second": "b"}, "towers"),
         on(CHAIN, "by hand", {"second": "b", "second/grad": "b"}, "towers-forward-only"),
     )
     # 60 of 550, with copies at two thirds 40 of 477: ops may take as much more.
-    assert told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence_of(CHAIN, COST_NS, *swapped)) == ()
+    assert (
+        told(scope_rules.find_backward_on_default_device, evidence_of(CHAIN, COST_NS, *swapped))
+        == ()
+    )
     few_ops = COST_NS | {"second/grad": 20}
-    (finding,) = told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence_of(CHAIN, few_ops, *swapped))
+    (finding,) = told(
+        scope_rules.find_backward_on_default_device, evidence_of(CHAIN, few_ops, *swapped)
+    )
     assert (finding.where, finding.saving.saving_ns) == ({"candidate": "by hand"}, 60)
 
 
@@ -167,7 +171,7 @@ def test_more_devices_than_there_are_leave_the_saving_unknown():
     asked = {"first": "GPU:1", "second": "GPU:2"}
     evidence = evidence_of(CHAIN, COST_NS, requested_device_of=asked)
     assert evidence.splits == ()
-    (finding,) = told(scope_rules.BACKWARD_ON_DEFAULT_DEVICE, evidence)
+    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
     assert finding.saving is None
 
 
@@ -214,7 +218,7 @@ def _text_step(**asked):
 
 def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
     everything = dict.fromkeys(("texts", "lower", "hash", "dense"), "GPU:0")
-    lower, hashed = scope_rules.find_no_gpu_kernel(_text_step(**everything))
+    lower, hashed = told(scope_rules.find_no_gpu_kernel, _text_step(**everything))
     assert lower.finding.startswith("StringLower (1 of them) pinned to GPU:0")
     # Only what hash hands to dense leaves the ops that run on the host.
     assert "at least 80 B per step" in hashed.finding
@@ -224,22 +228,23 @@ def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
 
 def test_ops_without_a_kernel_may_stand_on_the_host_or_nowhere():
     assert (
-        scope_rules.find_no_gpu_kernel(_text_step(lower="CPU:0", hash="CPU:0", dense="GPU:0")) == ()
+        told(scope_rules.find_no_gpu_kernel, _text_step(lower="CPU:0", hash="CPU:0", dense="GPU:0"))
+        == ()
     )
-    assert scope_rules.find_no_gpu_kernel(_text_step()) == ()
+    assert told(scope_rules.find_no_gpu_kernel, _text_step()) == ()
 
 
 def test_ops_that_moved_in_a_run_are_named():
     moved = tuple(f"op{i}: task 0 CPU:0 → task 1 CPU:0" for i in range(5))
     halves = on(CHAIN, "halves", {"second": "b"})
     run = {"single": measured_as(100), "halves": measured_as(90, moved_ops=moved)}
-    (finding,) = scope_rules.find_moved_by_tensorflow(
-        evidence_of(CHAIN, COST_NS, halves, measured=run)
+    (finding,) = told(
+        scope_rules.find_moved_by_tensorflow, evidence_of(CHAIN, COST_NS, halves, measured=run)
     )
     assert "halves: TensorFlow moved 5 ops" in finding.finding
     assert finding.finding.endswith("op2: task 0 CPU:0 → task 1 CPU:0 and 2 more)")
     assert finding.where == {"op": "op0", "candidate": "halves"}
-    assert scope_rules.find_moved_by_tensorflow(evidence_of(CHAIN, COST_NS, halves)) == ()
+    assert told(scope_rules.find_moved_by_tensorflow, evidence_of(CHAIN, COST_NS, halves)) == ()
 
 
 def _bias_step(**asked):
@@ -262,14 +267,22 @@ def _bias_step(**asked):
 
 
 def test_ops_of_one_variable_that_ask_for_two_devices_will_be_moved():
-    (finding,) = scope_rules.find_moved_by_tensorflow(_bias_step(gather="GPU:1", write="GPU:0"))
+    (finding,) = told(
+        scope_rules.find_moved_by_tensorflow, _bias_step(gather="GPU:1", write="GPU:0")
+    )
     assert "variable w ask for GPU:0 and GPU:1" in finding.finding
-    assert scope_rules.find_moved_by_tensorflow(_bias_step(gather="GPU:1", write="GPU:1")) == ()
+    assert (
+        told(scope_rules.find_moved_by_tensorflow, _bias_step(gather="GPU:1", write="GPU:1")) == ()
+    )
 
 
 def test_a_product_and_its_bias_on_two_devices_will_be_fused():
-    (finding,) = scope_rules.find_moved_by_tensorflow(_bias_step(product="GPU:0", bias="GPU:1"))
+    (finding,) = told(
+        scope_rules.find_moved_by_tensorflow, _bias_step(product="GPU:0", bias="GPU:1")
+    )
     assert "product on GPU:0, bias on GPU:1" in finding.finding
-    assert scope_rules.find_moved_by_tensorflow(_bias_step(product="GPU:0", bias="GPU:0")) == ()
+    assert (
+        told(scope_rules.find_moved_by_tensorflow, _bias_step(product="GPU:0", bias="GPU:0")) == ()
+    )
     # What asks for no device runs on the default one, which may be the same.
-    assert scope_rules.find_moved_by_tensorflow(_bias_step(bias="GPU:1")) == ()
+    assert told(scope_rules.find_moved_by_tensorflow, _bias_step(bias="GPU:1")) == ()

@@ -54,7 +54,7 @@ def test_a_variable_that_crosses_every_step_by_hand():
     # 500 bytes hold the wire, low's 10 after them, which arrive after 520: high ends after 550.
     # With high on a all end after 50.
     assert evidence.splits[0].schedule.step_ns == 550
-    (finding,) = told(scope_rules.VARIABLE_READ_ACROSS, evidence)
+    (finding,) = told(scope_rules.find_variable_read_across, evidence)
     assert "halves: variable w (500 B) stands on a and is read on b every step" in finding.finding
     assert finding.action == "in halves, put layer high on a"
     assert finding.saving.saving_ns == 550 - 50
@@ -77,7 +77,7 @@ def test_variables_that_one_move_brings_together_are_one_finding():
     )  # fmt: skip
     costs = {"bias/read": 0, "kernel/read": 0, "high": 30, "rest": 1}
     evidence = evidence_of(graph, costs, on(graph, "halves", {"high": "b", "rest": "b"}))
-    (finding,) = told(scope_rules.VARIABLE_READ_ACROSS, evidence)
+    (finding,) = told(scope_rules.find_variable_read_across, evidence)
     assert "variable kernel (500 B)" in finding.finding
     assert finding.action == "in halves, put layer high on a"
 
@@ -232,7 +232,10 @@ def test_a_variable_on_its_readers_device_is_not_found():
     graph, costs = _with_variable(500)
     there = dict.fromkeys(("w", "read", "low", "high", "rest"), "b")
     assert (
-        told(scope_rules.VARIABLE_READ_ACROSS, evidence_of(graph, costs, on(graph, "there", there)))
+        told(
+            scope_rules.find_variable_read_across,
+            evidence_of(graph, costs, on(graph, "there", there)),
+        )
         == ()
     )
 
@@ -241,7 +244,7 @@ def test_a_variable_whose_crossing_hides_behind_work_is_not_found():
     graph, costs = _with_variable(1)
     evidence = evidence_of(graph, costs | {"low": 9_000}, on(graph, "halves", {"high": "b"}))
     assert evidence.splits[0].schedule.transfers
-    assert told(scope_rules.VARIABLE_READ_ACROSS, evidence) == ()
+    assert told(scope_rules.find_variable_read_across, evidence) == ()
 
 
 def _wide(size_bytes):
@@ -257,7 +260,7 @@ def test_a_step_that_waits_for_a_tensor_by_hand():
     evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
     # right 60, on its way 210, meet 10. With meet on b left's 8 bytes cross: 100, 18, 10.
     assert evidence.splits[0].schedule.step_ns == 280
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert finding.finding == (
         "75 % of the step of halves waits for transfers (simulated); costliest: right:0 (b → a, "
         "200 B, step waits 210 ns)"
@@ -276,7 +279,7 @@ def test_a_tensor_of_unknown_size_that_a_step_waits_for_is_not_called_empty():
         on(graph, "halves", {"right": "b"}),
         cluster=two_devices(latency_ns=200),
     )
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert "costliest: right:0 (b → a, ?, step waits 200 ns" in finding.finding
 
 
@@ -290,7 +293,7 @@ def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
     cluster = read_hardware("2xV100-NVLink")
     halves = {"made": "GPU:0", "text": "GPU:1", "last": "GPU:1"}
     evidence = evidence_of(graph, dict.fromkeys(halves, 10), halves, cluster=cluster)
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert "made:0 (GPU:0 → CPU:0, 100 MB" in finding.finding
 
 
@@ -298,7 +301,7 @@ def test_a_step_whose_copy_hides_behind_work_does_not_wait():
     graph, costs = _wide(20)
     evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
     assert evidence.splits[0].schedule.step_ns == 110
-    assert told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence) == ()
+    assert told(split_rules.find_step_waits_for_transfers, evidence) == ()
 
 
 def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
@@ -308,7 +311,7 @@ def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
     # Two tensors cross in opposite directions, side by side; joined to one, the other still takes
     # 10 + 310 + 10. In turn all take 40.
     assert evidence.splits[0].schedule.step_ns == 330
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert finding.action == (
         "give your own split up: it takes 330 ns for a step, one device 40 ns (simulated); if you "
         "keep it, take another split, or faster links: joining no single tensor surely helps"
@@ -324,7 +327,7 @@ def test_at_most_five_tensors_are_listed():
     evidence = evidence_of(
         graph, dict.fromkeys([*names, "meet"], 10), on(graph, "cut", {"meet": "b"})
     )
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert finding.finding.count("step waits") == 5
 
 
@@ -337,7 +340,7 @@ def test_an_uneven_load_by_hand():
     graph, costs = _layers(300, 200, 100)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
     # a 500, b 100: 1.67 times the mean. With layer1 on b both take 300.
-    (finding,) = told(split_rules.UNEVEN_LOAD, evidence)
+    (finding,) = told(split_rules.find_uneven_load, evidence)
     assert "compute per step a 500 ns, b 100 ns" in finding.finding
     assert finding.action == "in split, put layer layer1 with its gradients and variables on b"
     assert finding.where == {"layer": "layer1", "device": "a"}
@@ -347,38 +350,38 @@ def test_an_uneven_load_by_hand():
 def test_an_even_load_is_not_found():
     graph, costs = _layers(300, 200, 100)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b", "layer2": "b"}))
-    assert told(split_rules.UNEVEN_LOAD, evidence) == ()
+    assert told(split_rules.find_uneven_load, evidence) == ()
 
 
 def test_a_load_that_cannot_be_more_even_is_not_found():
     graph, costs = _layers(500, 100)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
-    assert told(split_rules.UNEVEN_LOAD, evidence) == ()
+    assert told(split_rules.find_uneven_load, evidence) == ()
 
 
 def test_an_idle_device_by_hand():
     graph, costs = _layers(300, 200, 10)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
-    (finding,) = told(split_rules.IDLE_DEVICE, evidence)
+    (finding,) = told(split_rules.find_idle_device, evidence)
     # b works for 10 of 500, then has nothing left.
     assert "b computes 10 ns of the 500 ns" in finding.finding
     assert "it has nothing left to do for 98 % of the step" in finding.finding
     # With layer1 there a keeps 300, and b has 210.
     assert (finding.saving.saving_ns, finding.where) == (500 - 300, {"device": "b"})
-    assert told(split_rules.UNEVEN_LOAD, evidence) == ()  # One finding for one thing.
+    assert told(split_rules.find_uneven_load, evidence) == ()  # One finding for one thing.
 
 
 def test_a_device_without_an_op_is_idle():
     graph, costs = _layers(300, 200)
     evidence = evidence_of(graph, costs, on(graph, "split", {}))
-    (finding,) = told(split_rules.IDLE_DEVICE, evidence)
+    (finding,) = told(split_rules.find_idle_device, evidence)
     assert finding.finding.endswith("no op that takes time is placed there")
 
 
 def test_where_no_single_layer_helps_an_idle_device_several_may():
     graph, costs = _layers(300)
     evidence = evidence_of(graph, costs, on(graph, "split", {}))
-    (finding,) = told(split_rules.IDLE_DEVICE, evidence)
+    (finding,) = told(split_rules.find_idle_device, evidence)
     assert finding.action == (
         "in split, try several layers of a on b: no single one is surely better off there"
     )
@@ -387,7 +390,7 @@ def test_where_no_single_layer_helps_an_idle_device_several_may():
 def test_working_devices_are_not_idle():
     graph, costs = _layers(300, 200)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
-    assert told(split_rules.IDLE_DEVICE, evidence) == ()
+    assert told(split_rules.find_idle_device, evidence) == ()
 
 
 def _holding(activation_bytes, parameter_bytes):
@@ -409,7 +412,7 @@ def test_a_step_that_does_not_fit_by_hand():
     cluster = two_devices(memory_bytes=700)
     growing = growing_of(lambda n: _holding(100 * n, 300)[0], 6, costs, cluster)
     evidence = evidence_of(graph, costs, split, cluster=cluster, batch_size=6, growing=growing)
-    (finding,) = split_rules.find_does_not_fit(evidence)
+    (finding,) = told(split_rules.find_does_not_fit, evidence)
     # 300 always, 601 for batch 6: 400 are left, so 3 samples fit.
     assert finding.finding.startswith("single does not fit: on a the step holds 901 B")
     assert finding.action == (
@@ -424,7 +427,7 @@ def test_the_batch_that_fits_of_pairs_of_samples_is_a_multiple_of_eight_by_hand(
     cluster = two_devices(memory_bytes=3_000)
     growing = growing_of(lambda n: _holding(4 * n**2, 300)[0], 50, costs, cluster)
     evidence = evidence_of(graph, costs, cluster=cluster, batch_size=50, growing=growing)
-    (finding,) = split_rules.find_does_not_fit(evidence)
+    (finding,) = told(split_rules.find_does_not_fit, evidence)
     # 4 n² + 301 are at most 3,000 up to 25; a line through nothing and 50 would have it at 13.
     assert finding.action == "take a batch of at most 24 (simulated)"
 
@@ -432,8 +435,8 @@ def test_the_batch_that_fits_of_pairs_of_samples_is_a_multiple_of_eight_by_hand(
 def test_without_traces_at_other_batches_none_is_named():
     graph, costs = _holding(600, 300)
     cluster = two_devices(memory_bytes=700)
-    (finding,) = split_rules.find_does_not_fit(
-        evidence_of(graph, costs, cluster=cluster, batch_size=6)
+    (finding,) = told(
+        split_rules.find_does_not_fit, evidence_of(graph, costs, cluster=cluster, batch_size=6)
     )
     assert finding.action == "take a smaller batch"
     assert finding.batch_size is None
@@ -442,15 +445,15 @@ def test_without_traces_at_other_batches_none_is_named():
 def test_variables_too_large_for_a_device_leave_no_batch_to_take():
     graph, costs = _holding(10, 900)
     evidence = evidence_of(graph, costs, cluster=two_devices(memory_bytes=700), batch_size=6)
-    (finding,) = split_rules.find_does_not_fit(evidence)
+    (finding,) = told(split_rules.find_does_not_fit, evidence)
     assert finding.action.startswith("900 B are held all the time")
 
 
 def test_what_fits_and_what_has_no_known_limit_is_not_found():
     graph, costs = _holding(600, 300)
-    assert split_rules.find_does_not_fit(evidence_of(graph, costs)) == ()
+    assert told(split_rules.find_does_not_fit, evidence_of(graph, costs)) == ()
     roomy = evidence_of(graph, costs, cluster=two_devices(memory_bytes=901))
-    assert split_rules.find_does_not_fit(roomy) == ()
+    assert told(split_rules.find_does_not_fit, roomy) == ()
 
 
 def test_memory_piles_up_on_the_first_device():
@@ -458,12 +461,12 @@ def test_memory_piles_up_on_the_first_device():
     split = on(graph, "split", {"use": "b"})
     # a holds 900, b 600 received and 1 of its own.
     roughly_even = evidence_of(graph, costs, split, cluster=two_devices(memory_bytes=1_000))
-    assert split_rules.find_memory_on_first_device(roughly_even) == ()
+    assert told(split_rules.find_memory_on_first_device, roughly_even) == ()
     graph, costs = _holding(100, 800)
     tight = evidence_of(
         graph, costs, on(graph, "split", {"use": "b"}), cluster=two_devices(memory_bytes=1_000)
     )
-    (finding,) = split_rules.find_memory_on_first_device(tight)
+    (finding,) = told(split_rules.find_memory_on_first_device, tight)
     assert "split: a holds 900 B of its 1.00 kB, no other device more than 101 B" in finding.finding
     assert "w (variable, 800 B)" in finding.action
     # Nobody runs short where half of the memory is free, or its size is unknown.
@@ -474,7 +477,7 @@ def test_memory_piles_up_on_the_first_device():
             on(graph, "split", {"use": "b"}),
             cluster=two_devices(memory_bytes=memory_bytes),
         )
-        assert split_rules.find_memory_on_first_device(evidence) == ()
+        assert told(split_rules.find_memory_on_first_device, evidence) == ()
 
 
 def test_a_move_takes_along_all_that_touches_a_variable():
@@ -508,7 +511,7 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
     costs = {each.name: 10 for each in graph.ops}
     own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
     evidence = evidence_of(graph, costs, own_of_replicas=own, line_of={"drop_0": ("model.py", 3)})
-    (finding,) = step_rules.find_replicas_differ(evidence)
+    (finding,) = told(step_rules.find_replicas_differ, evidence)
     assert (
         "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "
         "statistics of its own samples in norm" in finding.finding
@@ -519,4 +522,4 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
 
 def test_without_a_split_of_the_batch_nothing_is_said_of_replicas():
     graph = graph_of([op("drop", 8, kind="RandomUniform")])
-    assert step_rules.find_replicas_differ(evidence_of(graph, {"drop": 10})) == ()
+    assert told(step_rules.find_replicas_differ, evidence_of(graph, {"drop": 10})) == ()

@@ -80,7 +80,7 @@ def test_other_ops_save_no_more_than_the_step():
 
 def test_a_join_is_advised_where_it_wins_whatever_copies_cost():
     evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}))
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     # right 60, its copy 10 + 200, meet 10; or left 100, 10 + 8, meet 10. With copies at 1.5 and
     # 1 / 1.5 times that 385 against 137 and 210 against 122 of what ops take, by a tenth more.
     assert finding.action == "in halves, put op meet on b"
@@ -95,7 +95,7 @@ def test_a_join_that_may_as_well_lose_is_not_advised():
         [op("left", 8), op("right", 50), op("meet")], ("left", "meet"), ("right", "meet")
     )
     evidence = evidence_of(graph, COSTS_NS, on(graph, "halves", {"right": "b"}))
-    (finding,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence)
+    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert "no single tensor surely helps" in finding.action
     assert finding.saving is None
 
@@ -103,9 +103,11 @@ def test_a_join_that_may_as_well_lose_is_not_advised():
 def test_what_a_split_took_leaves_the_share_that_is_simulated():
     run = {"halves": measured_as(560)}
     halves = on(WIDE, "halves", {"right": "b"})
-    (simulated,) = told(split_rules.STEP_WAITS_FOR_TRANSFERS, evidence_of(WIDE, COSTS_NS, halves))
+    (simulated,) = told(
+        split_rules.find_step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves)
+    )
     (beside_run,) = told(
-        split_rules.STEP_WAITS_FOR_TRANSFERS, evidence_of(WIDE, COSTS_NS, halves, measured=run)
+        split_rules.find_step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves, measured=run)
     )
     assert beside_run.saving == simulated.saving
     assert simulated.saving.step_ns == 280

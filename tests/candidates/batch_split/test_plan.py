@@ -30,140 +30,109 @@ def test_gradients_and_results_are_merged_where_shared_ops_or_the_user_read_them
     assert plan.divided == ()
 
 
-def test_what_stands_between_ops_of_the_batch_is_replicated_with_them():
-    # A scale that is computed from the batch and applied to it: the mean itself does not grow.
-    def scaled(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("mean", 4),
-                op("root", 4, kind="Sqrt"),
-                op("scaled", 8 * samples),
-                op("total", 4),
-                op("log", 4, kind="Log"),
-            ],
-            {
-                "mean": ["x"],
-                "root": ["mean"],
-                "scaled": ["x", "root"],
-                "total": ["scaled"],
-                "log": ["total"],
-            },
-        )
+def step(samples: int, text: str) -> OpGraph:
+    """Return a step of ops that semicolons part: `name bytes kind role variable < what it reads`.
 
-    plan = plan_split(scaled(4), scaled(2), [("log", 0)])
-    assert plan.replicated == {"x", "mean", "root", "scaled", "total"}
-    assert plan.merged == (("total", 0),)
+    `8n` are bytes for each sample; - stands for a kind, role or variable that does not matter.
+    """
+    ops, reads = [], {}
+    for each in text.split("; "):
+        words, _, read = each.partition(" < ")
+        name, size, kind, role, variable = (*words.split(), *"---")[:5]
+        size_bytes = int(size[:-1]) * samples if size.endswith("n") else int(size)
+        made = op(name, size_bytes, kind=kind, role=Role.FORWARD if role == "-" else Role(role))
+        ops.append(made._replace(variable=None if variable == "-" else variable))
+        reads[name] = read.split()
+    return wired(ops, reads)
 
 
-def test_what_makes_one_number_of_samples_and_of_a_number_for_all_is_replicated():
-    def weighed(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("weight", 4, role=Role.INPUT),
-                op("sum", 4),
-            ],
-            {"sum": ["x", "weight"]},
-        )
-
-    plan = plan_split(weighed(4), weighed(2), [("sum", 0)])
-    assert plan.replicated == {"x", "sum"}
-    assert plan.merged == (("sum", 0),)
-
-
-def test_constants_are_at_hand_in_each_replica_and_so_is_what_follows_from_them():
-    def ranged(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("end", 4, kind="Const", role=Role.CONSTANT),
-                op("range", 16, kind="Range"),
-                op("unread", 4, kind="Const", role=Role.CONSTANT),
-                op("product", 8 * samples),
-                op("negated", 4, kind="Neg"),
-            ],
-            {"range": ["end"], "product": ["x", "range"], "negated": ["unread"]},
-        )
-
-    plan = plan_split(ranged(4), ranged(2), [("product", 0), ("negated", 0)])
-    assert plan.local == {"end", "range"}
-    assert plan.replicated == {"x", "product"}
-
-
-def test_a_random_number_for_all_is_drawn_once():
-    def noisy(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("shape", 4, kind="Const", role=Role.CONSTANT),
-                op("noise", 4, kind="RandomUniform"),
-                op("product", 8 * samples),
-            ],
-            {"noise": ["shape"], "product": ["x", "noise"]},
-        )
-
-    plan = plan_split(noisy(4), noisy(2), [("product", 0)])
-    assert "noise" not in plan.replicated | plan.local
-
-
-def test_what_an_update_computes_of_constants_is_computed_once():
-    def decayed(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("start", 4, kind="Const", role=Role.CONSTANT),
-                op("rate", 4, kind="Mul", role=Role.UPDATE),
-                op("product", 8 * samples),
-            ],
-            {"rate": ["start"], "product": ["x", "rate"]},
-        )
-
-    plan = plan_split(decayed(4), decayed(2), [("product", 0)])
-    assert plan.replicated == {"x", "product"}
-    assert plan.local == set()
-
-
-def test_an_update_of_rows_runs_once_on_the_rows_of_all_replicas():
-    def rows(samples: int):
-        return wired(
-            [
-                op("ids", 4 * samples, role=Role.INPUT),
-                op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="table"),
-                op("rows", 32 * samples, kind="ResourceGather")._replace(variable="table"),
-                op("gradient", 32 * samples, role=Role.BACKWARD),
-                op("update", 0, kind="ResourceScatterAdd", role=Role.UPDATE)._replace(
-                    variable="table"
-                ),
-            ],
-            {
-                "rows": ["table", "ids"],
-                "gradient": ["rows"],
-                "update": ["table", "ids", "gradient"],
-            },
-        )
-
-    plan = plan_split(rows(4), rows(2), [])
-    assert plan.replicated == {"ids", "rows", "gradient"}
-    assert set(plan.merged) == {("ids", 0), ("gradient", 0)}
-
-
-def test_what_a_shared_op_makes_for_each_sample_is_divided():
-    def stateful(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state"),
-                op("swap", 8 * samples, kind="Exchange")._replace(variable="state"),
-                op("product", 8 * samples),
-            ],
-            {"swap": ["state", "x"], "product": ["swap"]},
-        )
-
-    plan = plan_split(stateful(4), stateful(2), [("product", 0)])
-    assert plan.replicated == {"x", "product"}
-    assert plan.merged == (("x", 0), ("product", 0))
-    assert plan.divided == (("swap", 0),)
+@pytest.mark.parametrize(
+    ("text", "outputs", "replicated", "local", "merged", "divided"),
+    [
+        pytest.param(
+            "x 8n - input; mean 4 < x; root 4 Sqrt < mean; scaled 8n < x root; total 4 < scaled; "
+            "log 4 Log < total",
+            ["log"],
+            "x mean root scaled total",
+            "",
+            ["total"],
+            [],
+            id="a scale that is computed from the batch and applied to it",
+        ),
+        pytest.param(
+            "x 8n - input; weight 4 - input; sum 4 < x weight",
+            ["sum"],
+            "x sum",
+            "",
+            ["sum"],
+            [],
+            id="one number that is made of samples and of a number for all",
+        ),
+        pytest.param(
+            "x 8n - input; end 4 Const constant; range 16 Range < end; unread 4 Const constant; "
+            "product 8n < x range; negated 4 Neg < unread",
+            ["product", "negated"],
+            "x product",
+            "end range",
+            ["product"],
+            [],
+            id="constants are at hand in each replica, and so is what follows from them",
+        ),
+        pytest.param(
+            "x 8n - input; shape 4 Const constant; noise 4 RandomUniform < shape; "
+            "product 8n < x noise",
+            ["product"],
+            "x product",
+            "",
+            ["product"],
+            [],
+            id="a random number for all is drawn once",
+        ),
+        pytest.param(
+            "x 8n - input; start 4 Const constant; rate 4 Mul update < start; product 8n < x rate",
+            ["product"],
+            "x product",
+            "",
+            ["product"],
+            [],
+            id="what an update computes of constants is computed once",
+        ),
+        pytest.param(
+            "ids 4n - input; table 0 VarHandleOp variable table; "
+            "rows 32n ResourceGather - table < table ids; gradient 32n - backward < rows; "
+            "update 0 ResourceScatterAdd update table < table ids gradient",
+            [],
+            "ids rows gradient",
+            "",
+            ["ids", "gradient"],
+            [],
+            id="an update of rows runs once on the rows of all replicas",
+        ),
+        pytest.param(
+            "x 8n - input; state 0 VarHandleOp variable state; "
+            "swap 8n Exchange - state < state x; product 8n < swap",
+            ["product"],
+            "x product",
+            "",
+            ["x", "product"],
+            ["swap"],
+            id="what a shared op makes for each sample is divided",
+        ),
+    ],
+)
+def test_the_plan_of_a_step_says_what_becomes_of_its_ops(
+    text: str,
+    outputs: list[str],
+    replicated: str,
+    local: str,
+    merged: list[str],
+    divided: list[str],
+) -> None:
+    plan = plan_split(step(4, text), step(2, text), [(name, 0) for name in outputs])
+    assert plan.replicated == set(replicated.split())
+    assert plan.local == set(local.split())
+    assert set(plan.merged) == {(name, 0) for name in merged}
+    assert plan.divided == tuple((name, 0) for name in divided)
 
 
 def test_a_table_belongs_to_replicas_only_if_they_alone_look_up_in_it():

@@ -28,8 +28,6 @@ SHIPPED = tomllib.loads(
 ON_RECORD = ("GP104", "GP100", "TU104", "GV100", "GA100")
 GPUS = st.sampled_from(gpus_with_facts())
 SIZES = st.integers(min_value=1, max_value=9_000)
-# Half a tile more or less along m changes which kernel runs.
-TWO_TILES = 256
 
 
 def seconds(op: str, gpu: str, *dims: int) -> float:
@@ -91,16 +89,6 @@ def test_no_product_is_faster_than_its_limits(gpu: str, count: int, m: int, k: i
         assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
 
 
-@given(gpu=GPUS, m=SIZES, k=SIZES, n=SIZES, more=st.integers(1, 500))
-def test_a_larger_product_never_takes_less(gpu: str, m: int, k: int, n: int, more: int) -> None:
-    for op in ("linear", "bmm"):
-        time_s = seconds(op, gpu, 1, m, k, n)
-        assert seconds(op, gpu, 1, m, k + more, n) >= time_s
-        assert seconds(op, gpu, 1, m, k, n + more) >= time_s
-        assert seconds(op, gpu, 1, m + TWO_TILES, k, n) >= time_s
-        assert seconds(op, gpu, 1 + more, m, k, n) >= time_s
-
-
 @given(
     gpu=GPUS,
     batch=st.integers(1, 256),
@@ -108,7 +96,7 @@ def test_a_larger_product_never_takes_less(gpu: str, m: int, k: int, n: int, mor
     outputs=st.integers(1, 2_048),
     image=st.integers(3, 256),
 )
-def test_a_convolution_is_no_faster_than_its_limits_and_grows(
+def test_a_convolution_is_no_faster_than_its_limits(
     gpu: str, batch: int, inputs: int, outputs: int, image: int
 ) -> None:
     facts = gpu_facts(gpu)
@@ -118,13 +106,6 @@ def test_a_convolution_is_no_faster_than_its_limits_and_grows(
     moved = 4 * (batch * (inputs + outputs) * image**2 + 9 * inputs * outputs)
     assert time_s >= flops / facts.peak_flops_per_s
     assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
-    for larger in (
-        (batch + 1, inputs, outputs, 3, image),
-        (batch, inputs + 1, outputs, 3, image),
-        (batch, inputs, outputs + 1, 3, image),
-        (batch, inputs, outputs, 3, image + 1),
-    ):
-        assert seconds("conv", gpu, *larger, 1, 1) + 1e-9 >= time_s - 1e-9
 
 
 @given(
@@ -167,16 +148,6 @@ def test_borders_between_algorithms_of_convolutions_are_no_jumps(
     )
     growth = times[1:] / times[:-1]
     assert (growth <= 1.1 * np.array(inputs[1:]) / np.array(inputs[:-1])).all()
-
-
-@pytest.mark.parametrize("gpu", gpus_with_facts())
-def test_borders_between_compute_and_memory_are_no_jumps(gpu: str) -> None:
-    # From a product that memory limits to one that computing does, without a tile's border.
-    lengths = [round(length) for length in np.geomspace(64, 65_536, 400)]
-    for op in ("linear", "bmm"):
-        times = np.array([seconds(op, gpu, 1, 1024, length, 1024) for length in lengths])
-        growth = times[1:] / times[:-1]
-        assert (growth <= 1.1 * np.array(lengths[1:]) / np.array(lengths[:-1])).all()
 
 
 @pytest.mark.parametrize("op", ["add", "mul", "relu", "tanh", "gelu", "softmax", "ln"])

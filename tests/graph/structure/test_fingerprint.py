@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from op_graphs import chain, edge, graphs, large, op, sized
+from op_graphs import chain, edge, graphs, op, sized
 
 from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DataObject
 
-# Half a minute is too long for a check; a fast machine takes a tenth of this.
-LARGE_WITHIN_S = 60.0
 CHAIN = chain("a", "b", "c", "d")
 HERE = dict.fromkeys("abcd", "GPU:0")
 
@@ -53,10 +50,6 @@ def renamed(graph: OpGraph, name: Mapping[str, str], shuffle: random.Random) -> 
     return OpGraph(shuffle.sample(ops, len(ops)), shuffle.sample(edges, len(edges)))
 
 
-def test_another_kind_is_another_graph() -> None:
-    assert fingerprint(with_ops(CHAIN, b=op("b")._replace(kind="Relu"))) != fingerprint(CHAIN)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -77,24 +70,6 @@ def test_another_figure_of_an_op_is_another_graph(changes: dict[str, object]) ->
     changed = with_ops(CHAIN, b=op("b")._replace(**changes))
     assert fingerprint(changed) != fingerprint(CHAIN)
     assert fingerprint(changed, HERE) != fingerprint(CHAIN, HERE)
-
-
-def test_a_tensor_of_no_bytes_is_none_of_unknown_size() -> None:
-    sizes = [with_ops(CHAIN, a=op("a")._replace(output_bytes=(size,))) for size in (0, None, 1)]
-    assert len(set(map(fingerprint, sizes))) == 3
-
-
-def test_two_readers_are_no_chain_and_no_reader_is_another_graph() -> None:
-    found = {
-        fingerprint(OpGraph(CHAIN.ops, edges))
-        for edges in (
-            CHAIN.edges,
-            [edge("a", "b"), edge("a", "c"), edge("c", "d")],
-            [edge("a", "b"), edge("b", "c")],
-            [],
-        )
-    }
-    assert len(found) == 4
 
 
 def test_what_an_op_reads_from_afar_and_what_reads_it_count() -> None:
@@ -121,8 +96,7 @@ def test_another_output_of_the_same_op_is_another_graph() -> None:
 def test_control_edges_and_copies_of_constants_do_not_count() -> None:
     one = Op(name="one", kind="Const", role=Role.CONSTANT, output_bytes=(4,))
     shared = OpGraph(
-        [*CHAIN.ops, one],
-        [*CHAIN.edges, *(edge("one", name, size_bytes=4) for name in "bd")],
+        [*CHAIN.ops, one], [*CHAIN.edges, *(edge("one", name, size_bytes=4) for name in "bd")]
     )
     copied = OpGraph(
         [*CHAIN.ops, one, one._replace(name="uno")],
@@ -139,12 +113,6 @@ def test_control_edges_and_copies_of_constants_do_not_count() -> None:
     assert fingerprint(shared) != fingerprint(CHAIN)
 
 
-def test_a_moved_op_is_another_placed_graph_and_the_same_graph() -> None:
-    moved = {**HERE, "d": "GPU:1"}
-    assert fingerprint(CHAIN, moved) != fingerprint(CHAIN, HERE)
-    assert fingerprint(CHAIN, moved) != fingerprint(CHAIN, {**moved, "c": "GPU:1"})
-
-
 def test_which_branch_is_elsewhere_counts() -> None:
     placed = [
         dict.fromkeys(("in", "cheap", "dear", "out"), 0) | {name: 1} for name in ("cheap", "dear")
@@ -155,23 +123,12 @@ def test_which_branch_is_elsewhere_counts() -> None:
     assert first != second
 
 
-def test_ops_apart_without_an_edge_between_them_are_another_placed_graph() -> None:
-    apart = OpGraph([op("a"), op("b")._replace(kind="Relu")], [])
-    together, split = ({"a": "x", "b": "x"}, {"a": "x", "b": "y"})
-    assert fingerprint(apart, together) != fingerprint(apart, split)
-
-
 def test_chains_that_cross_are_not_chains_that_stay_though_devices_hold_the_same_ops() -> None:
     ops = [op(name)._replace(kind=name[0]) for name in ("a1", "b1", "a2", "b2")]
     chains = OpGraph(ops, [edge("a1", "b1"), edge("a2", "b2")])
     stay = {"a1": "x", "b1": "x", "a2": "y", "b2": "y"}
     cross = {"a1": "x", "b1": "y", "a2": "y", "b2": "x"}
     assert fingerprint(chains, stay) != fingerprint(chains, cross)
-
-
-def test_names_of_devices_do_not_count() -> None:
-    other = {name: "CPU:7" if device == "GPU:0" else "" for name, device in HERE.items()}
-    assert fingerprint(CHAIN, other) == fingerprint(CHAIN, HERE)
 
 
 def test_a_layer_is_made_of_its_ops_whatever_is_around_them() -> None:
@@ -257,15 +214,6 @@ def test_a_move_to_a_device_of_its_own_counts(graph: OpGraph, data: DataObject) 
     moved = data.draw(st.sampled_from(ops)).name
     together = {each.name: "a" for each in ops}
     assert fingerprint(graph, together) != fingerprint(graph, {**together, moved: "b"})
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_ops_take_seconds() -> None:
-    graph = OpGraph(*large(100_000, 210_000))
-    device_of = {each.name: f"GPU:{i % 2}" for i, each in enumerate(placed_ops(graph))}
-    began = time.process_time()
-    fingerprint(graph, device_of)
-    assert time.process_time() - began < LARGE_WITHIN_S
 
 
 def _kept(graph: OpGraph) -> set[str]:

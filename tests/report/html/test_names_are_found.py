@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import few_rounds
 from playwright.sync_api import expect
 from sample_analysis import (
     elsewhere,
@@ -20,12 +19,13 @@ from sample_analysis import (
 )
 from sample_break_even import with_break_even
 
+from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.cli.results import shown
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.screen import screen
-from placement_advisor.results.analysis import ANALYSIS, GRAPH
+from placement_advisor.results.analysis import ANALYSIS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,23 +83,6 @@ def assert_real_names_found(page: Opened, folder: Path) -> None:
 @pytest.mark.slow
 def test_every_name_of_the_demo(show: Callable[..., Opened], demo: Path) -> None:
     assert_real_names_found(show(demo.parent), demo.parent)
-
-
-@pytest.mark.slow
-def test_every_name_on_logical_cpus(
-    show: Callable[..., Opened], advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "out"
-    words = ("--testbed", "logical-cpus", "--rounds", "5", "--steps", "1", "--quiet")
-    with few_rounds():
-        ran = advisor("analyze", str(two_towers), "-o", str(folder), *words)
-    assert ran.code == 0, ran.err
-    page = show(folder)
-    assert_real_names_found(page, folder)
-    page.choose("towers")
-    # Threads are shared: of a split nobody can tell which device computed.
-    expect(page.section("Activities")).to_have_text("ActivitiesNo profile of it is kept here.")
-    page.picture("report-logical-cpus")
 
 
 @pytest.mark.slow

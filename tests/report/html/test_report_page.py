@@ -204,15 +204,6 @@ def test_layers_are_found_by_the_names_that_reports_shorten(
     assert "No layer" not in told.inner_text()
 
 
-def test_a_name_in_the_report_of_a_stranger_cannot_hide_signs(
-    report: Callable[..., Opened], full: Analysis
-) -> None:
-    finding = replace(full.findings[0], action=f"join {REORDERED}", where={"layer": REORDERED})
-    page = report(replace(full, findings=(finding,)))
-    expect(page.section("Findings")).to_contain_text("join abc�def�ghi�")
-    assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.text())
-
-
 def test_candidates_of_a_stranger_are_found_under_any_name(
     show: Callable[..., Opened], tmp_path: Path
 ) -> None:

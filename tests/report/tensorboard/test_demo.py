@@ -46,15 +46,6 @@ def tab(open_tab: Callable[[Path], Tab], demo: Path) -> Tab:
 
 
 @pytest.fixture
-def board(open_tab: Callable[[Path], Tab], demo: Path) -> Iterator[Tab]:
-    """TensorBoard in a page of its own, which complains of nothing."""
-    board = open_tab(demo.parent)
-    yield board
-    assert board.complaints == []
-    assert board.outside == set()
-
-
-@pytest.fixture
 def profile(open_tab: Callable[[Path], Tab], demo: Path) -> Iterator[Tab]:
     """TensorBoard in a page of its own, where XProf alone complains.
 
@@ -228,25 +219,10 @@ def test_four_analyses_are_four_groups_in_the_list_of_profiles(
     tab.picture("profile-four-analyses", height=1_300)
 
 
-def test_profile_lists_the_measured_simulated_and_combined_runs(profile: Tab) -> None:
-    frame = xprof(profile)
-    frame.get_by_role("combobox").first.click()
-    for run in RUNS:
-        expect(frame.get_by_role("option", name=run, exact=True)).to_be_visible()
-    profile.picture("profile-runs", height=1_000)
-
-
 def test_profile_shows_the_trace_of_a_measured_worker(profile: Tab) -> None:
     trace = trace_of(profile, "?run=runs/towers/measured&tag=trace_viewer@&hosts=worker-1")
     expect(lanes(trace)).to_contain_text(["worker-1 /host:CPU"])
     profile.picture("profile-measured", height=900)
-
-
-def test_profile_shows_the_figures_of_a_simulated_step(profile: Tab) -> None:
-    frame = xprof(profile, "?run=runs/towers/simulated&tag=overview_page")
-    expect(frame.get_by_text("Performance Summary")).to_be_visible()
-    expect(frame.get_by_text("Device to Device Time")).to_be_visible()
-    profile.picture("profile-simulated", height=1_300)
 
 
 def test_profile_shows_both_steps_lane_by_lane(profile: Tab) -> None:
@@ -255,37 +231,3 @@ def test_profile_shows_both_steps_lane_by_lane(profile: Tab) -> None:
     for lane in ("worker:0", "worker:1", "worker:0 → worker:1"):
         assert (f"simulated {lane}", f"measured {lane}") in pairwise(names)
     profile.picture("profile-both", height=1_300)
-
-
-def test_scalars_plot_the_step_of_every_candidate_over_the_rounds(board: Tab) -> None:
-    go_to(board, "#scalars")
-    page = board.page
-    expect(page.get_by_text("tag: step_ms", exact=True)).to_be_visible()
-    for name in RAN:
-        expect(page.get_by_text(f"runs/{name}", exact=True).first).to_be_visible()
-    page.locator("tf-scalar-card svg .render-area path").first.wait_for(state="attached")
-    board.picture("scalars", height=1_300)
-
-
-def test_text_is_the_report_with_no_picture_missing(board: Tab) -> None:
-    go_to(board, "#text")
-    page = board.page
-    expect(page.get_by_role("heading", name="deepconn: placement report")).to_be_visible()
-    expect(page.get_by_text("see timeline in the tab Images")).to_be_attached()
-    expect(page.locator("tf-text-loader img")).to_have_count(0)
-    board.picture("text", height=1_000)
-
-
-def test_images_are_those_of_the_report(board: Tab) -> None:
-    go_to(board, "#images")
-    page = board.page
-    for tag in ("break-even", "comparison", "timeline"):
-        pane = page.locator("tf-category-paginated-view").filter(has_text=tag)
-        heading = pane.locator("button.heading")
-        heading.wait_for()
-        if heading.get_attribute("open-button") is None:  # TensorBoard opens the first few.
-            heading.click()
-        picture = pane.locator("img")
-        picture.wait_for()
-        assert picture.evaluate("async (img) => { await img.decode(); return img.naturalWidth; }")
-    board.picture("images", height=1_300)

@@ -221,22 +221,6 @@ def test_what_crosses_is_told_with_its_bytes(tab: Tab) -> None:
     tab.picture("thousand-layers", height=2_000)
 
 
-def test_a_finding_unfolds_its_explanation(tab: Tab) -> None:
-    tab.choose_run("large")
-    tab.frame.get_by_text("What PA201 means").click()
-    expect(tab.frame.locator(".finding h4").first).to_contain_text("PA201")
-
-
-def test_how_to_split_and_break_even_are_there(tab: Tab) -> None:
-    tab.choose_run("large")
-    how = tab.frame.locator('section[aria-label="How the best split goes"]')
-    expect(how).to_contain_text("alternating: layer encoder/block_0/dense_0 on worker:1.")
-    how.get_by_role("button", name="Copy").click()
-    expect(how.get_by_role("status")).to_have_text(re.compile("Copied|Chosen"))
-    even = tab.frame.locator('section[aria-label="Break-even"]')
-    expect(even).to_contain_text("latency: no split wins down to 240 ns")
-
-
 def test_a_running_analysis_is_followed_to_its_end(
     open_tab: Callable[[Path], Tab], tmp_path: Path
 ) -> None:
@@ -305,16 +289,6 @@ def test_what_cannot_be_loaded_is_said_and_asked_for_again(
     expect(headline).to_have_text("There is no analysis in the log directory yet.")
     expect(tab.frame.get_by_role("heading", name="Timeline")).to_be_hidden()
     assert [text for text in tab.complaints if "ERR_FAILED" not in text] == []
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [700, 1_400])
-def test_the_page_never_scrolls_sideways(tab: Tab, width: int, dark: bool) -> None:
-    tab.choose_run("large")
-    tab.page.evaluate(f"document.body.classList.toggle('dark-mode', {str(dark).lower()})")
-    tab.picture(f"large-{width}-{'dark' if dark else 'light'}", width=width)
-    tab.page.evaluate("document.body.classList.remove('dark-mode')")
-    assert tab.run("() => document.documentElement.scrollWidth <= window.innerWidth")
 
 
 @pytest.mark.parametrize(

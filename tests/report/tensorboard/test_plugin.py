@@ -59,24 +59,6 @@ def test_routes_answer_with_the_analyses_under_the_log_directory(tmp_path: Path)
     assert details["lanes"] == ["worker:0", "worker:1"]
 
 
-@pytest.mark.parametrize(
-    ("route", "query"),
-    [
-        ("/overview", {}),
-        ("/overview", {"run": "b"}),
-        ("/overview", {"run": "../a"}),
-        ("/details", {"run": "a"}),
-        ("/details", {"run": "a", "candidate": "../../../../outside"}),
-    ],
-)
-def test_what_is_not_there_is_not_found(tmp_path: Path, route: str, query: dict[str, str]) -> None:
-    (tmp_path / "outside.json").write_text("secret")
-    write_sample(tmp_path / "log" / "a" / "tensorboard", ["one", "two"])
-    status, _, body = ask(plugin(tmp_path / "log"), route, **query)
-    assert status == "404 Not Found"
-    assert body == b""
-
-
 def test_every_script_and_style_is_served_and_nothing_else(tmp_path: Path) -> None:
     routes = plugin(tmp_path).get_plugin_apps()
     assert routes.keys() == {

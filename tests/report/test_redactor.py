@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.files.without_names import Redactor
+from placement_advisor.report.machine_texts import Redactor
 
 NAMES = Redactor({"ann": "user", "box": "machine", "box.lab.org": "machine", "a": "host1"})
 

@@ -1,0 +1,443 @@
+"""No placement beats a bound, and each argument says as much as it can."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+from drawn_cases import cases
+from hypothesis import assume, given
+from placed_steps import (
+    HALF_EACH,
+    PlacedStep,
+    clock,
+    control,
+    diamond,
+    edge,
+    op,
+    pair,
+    place,
+    placed_steps,
+    price,
+    star,
+    wired,
+)
+from small_steps import fastest, small_step
+
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.machine.devices import CopyWork, Device, Dispatch
+from placement_advisor.simulator.sensitivity import CostUncertainty, Sensitivity
+from placement_advisor.solvers.lower_bounds import (
+    MAX_PLACEMENTS,
+    Step,
+    bound_step,
+    every_placement,
+    least_ratio_if_wrong,
+    longest_path,
+    root_cut,
+    shared_work,
+    work_value_ns,
+)
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.lower_bounds import LowerBound
+
+STEPS = 300
+
+
+def numbers(step: PlacedStep) -> Step:
+    return Step(step.graph, step.all_costs(), step.cluster)
+
+
+def bound(step: PlacedStep) -> LowerBound:
+    return bound_step(step.graph, step.all_costs(), step.cluster, step.simulator())
+
+
+def test_the_path_of_a_diamond_goes_through_its_longer_side() -> None:
+    path = longest_path(numbers(diamond()))
+
+    assert path.value_ns == 50 + 100 + 20
+    assert path.reason == "critical path: 3 ops need one another in turn, 170 ns"
+
+
+def test_the_work_of_a_diamond_is_shared_by_two_devices() -> None:
+    work = shared_work(numbers(diamond()))
+
+    assert work.value_ns == (50 + 80 + 100 + 20) / 2
+    assert work.reason == "work: all ops, shared out evenly, keep the devices busy for 125 ns"
+
+
+def test_a_path_waits_until_a_device_has_begun() -> None:
+    dispatch = Dispatch(step_overhead_ns=7, partition_overhead_ns=30, remote_start_ns=40)
+
+    assert longest_path(numbers(diamond(dispatch=dispatch))).value_ns == 30 + 170
+    assert bound(diamond(dispatch=dispatch)).split_ns >= 7 + 30 + 170
+
+
+def test_one_device_alone_takes_the_sum_of_all_ops_and_what_it_takes_to_reach_it() -> None:
+    dispatch = Dispatch(
+        step_overhead_ns=7, partition_overhead_ns=30, remote_start_ns=40, remote_end_ns=5
+    )
+
+    assert bound(diamond(dispatch=dispatch)).alone_ns == {"a": 7 + 250, "b": 7 + 40 + 250 + 5}
+
+
+def test_a_far_device_alone_takes_what_it_takes_to_reach_it_and_not_the_others() -> None:
+    step = diamond(dispatch=Dispatch(remote_start_ns=40, remote_end_ns=5), count=3)
+    first, near, far = step.cluster.devices
+    far = replace(far, remote_start_ns=400, remote_end_ns=500)
+    step = replace(step, cluster=replace(step.cluster, devices=(first, near, far)))
+
+    alone_ns = bound(step).alone_ns
+    assert alone_ns == {"a": 250, "b": 40 + 250 + 5, "c": 400 + 250 + 500}
+    # A split may do without c, but then it takes the start and the end of b.
+    assert work_value_ns(numbers(step), {"a": 0, "b": 0, "c": 1}) == 40 + 5
+
+
+def test_an_op_that_costs_more_to_send_to_than_it_takes_stays_with_the_root() -> None:
+    # Each of the five ops takes 8 ns; to leave the root's device costs that 9 ns of sending.
+    step = star(5, op_ns=8, work=CopyWork(per_copy_ns=9))
+
+    cut = root_cut(numbers(step))
+
+    assert cut is not None
+    assert cut.value_ns == 10 + 5 * 8
+    assert cut.reason.startswith("copies: the device that holds root is busy for 50 ns; ")
+
+
+def test_an_op_that_costs_less_to_send_to_leaves_the_root() -> None:
+    # Now sending takes 3 of the 8 ns: at best all five leave.
+    cut = root_cut(numbers(star(5, op_ns=8, work=CopyWork(per_copy_ns=3))))
+
+    assert cut is not None
+    assert cut.value_ns == 10 + 5 * 3
+
+
+def test_one_tensor_is_sent_once_however_many_ops_read_it_there() -> None:
+    names = [f"op{i}" for i in range(5)]
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("root", 4), *(op(name, 4) for name in names)],
+            [edge("root", name, 4) for name in names],
+        ),
+        placement=place(dict.fromkeys(["root", *names], "a")),
+        costs=price({"root": 100, **dict.fromkeys(names, 8)}),
+        cluster=pair(work=CopyWork(per_copy_ns=9)),
+    )
+
+    cut = root_cut(numbers(step))
+
+    assert cut is not None
+    assert cut.value_ns == 100 + 9
+
+
+def test_no_cut_is_drawn_where_engines_copy() -> None:
+    assert root_cut(numbers(diamond())) is None
+
+
+def test_uneven_devices_share_work_by_what_each_of_them_takes() -> None:
+    # Three ops of 30 ns, 10 on b: at best b does two thirds … 30 x = 10 (3 - x), so x = 0.75.
+    names = ["one", "two", "three"]
+    slow, fast = price(dict.fromkeys(names, 30)), price(dict.fromkeys(names, 10))
+    step = PlacedStep(
+        graph=OpGraph([op(name, 4) for name in names], []),
+        placement=place(dict.fromkeys(names, "a")),
+        costs=slow,
+        costs_on={"b": fast},
+        cluster=pair(),
+    )
+
+    assert shared_work(numbers(step)).value_ns == pytest.approx(22.5, abs=0.6)
+
+
+def test_a_host_shares_work_at_its_own_pace() -> None:
+    # In 14.3 ns each device does 1/2.1 of the op's 30 ns, and the host, ten times slower, the rest.
+    cluster = replace(
+        pair(),
+        devices=tuple(Device(name=name, kind="GPU", host="x") for name in "ab"),
+        hosts=(Device(name="x", kind="CPU"),),
+    )
+    step = PlacedStep(
+        graph=OpGraph([op("one", 4)._replace(device_kinds=frozenset({"CPU", "GPU"}))], []),
+        placement=place({"one": "a"}),
+        costs=price({"one": 30}),
+        costs_on={"x": price({"one": 300})},
+        cluster=cluster,
+    )
+
+    assert work_value_ns(numbers(step), {"a": 10, "b": 10, "x": 1}) == 15
+    assert shared_work(numbers(step)).value_ns == 15
+
+
+def test_a_small_step_is_bounded_by_its_best_placement() -> None:
+    step = diamond()
+    names = [each.name for each in step.graph.ops]
+    splits = [
+        step.simulator().step_ns(place(dict(zip(names, chosen, strict=True))))
+        for chosen in product("ab", repeat=4)
+        if len(set(chosen)) == 2
+    ]
+
+    found = bound(step)
+
+    assert found.split_ns == min(splits)
+    assert found.reason == f"all 14 placements were simulated, the fastest takes {min(splits)} ns"
+
+
+def test_a_device_that_sends_to_the_end_of_a_step_is_not_waited_for_as_well() -> None:
+    dispatch = Dispatch(partition_overhead_ns=100, remote_start_ns=10, remote_end_ns=50)
+    step = wired(
+        {"root": ("b", 1000, 4), "reader": ("a", 20, 4)},
+        "root -> reader",
+        pair(latency_ns=0, work=CopyWork(per_copy_ns=20), dispatch=dispatch),
+    )
+
+    # b starts the root after 10 ns, its end is known 50 ns after it; by then a has ended as well.
+    assert step.simulate().step_ns == 10 + 1_000 + 50
+    cut = root_cut(numbers(step))
+    assert cut is not None
+    assert cut.value_ns == 10 + 1_000 + 20
+    assert bound(step).split_ns == 10 + 1_000 + 50
+
+
+def test_a_split_over_a_device_and_its_host_may_start_no_further_device() -> None:
+    dispatch = Dispatch(partition_overhead_ns=60, remote_start_ns=150, remote_end_ns=70)
+    cluster = pair(work=CopyWork(per_copy_ns=5), dispatch=dispatch)
+    first, second = cluster.devices
+    step = wired(
+        {"one": ("a", 10, 4), "two": ("b", 30, 4)},
+        "one -> two",
+        replace(cluster, devices=(first, replace(second, kind="GPU", host="a"))),
+    )
+
+    # Neither op has a kernel for a GPU: both run on a.
+    assert step.simulate().step_ns == 10 + 30
+    assert bound(step).split_ns == 10 + 30
+    assert longest_path(numbers(step)).value_ns == shared_work(numbers(step)).value_ns == 40
+
+
+def test_all_placements_on_devices_and_hosts_are_tried() -> None:
+    cluster = pair(count=3)
+    first, second, host = cluster.devices
+    step = replace(diamond(), cluster=replace(cluster, devices=(first, second), hosts=(host,)))
+
+    assert bound(step).reason == "all 78 placements were simulated, the fastest takes 280 ns"
+
+
+def test_a_step_with_too_many_placements_is_not_tried_in_full() -> None:
+    step = star(15, op_ns=1, work=HALF_EACH)
+
+    assert len(step.graph) == 16
+    assert MAX_PLACEMENTS < 2**16
+    assert every_placement(numbers(step), step.simulator()) is None
+
+
+def test_a_control_edge_is_on_the_path_and_is_sent() -> None:
+    graph = OpGraph([op("first", 4), op("second", 4)], [control("first", "second")])
+    step = PlacedStep(
+        graph=graph,
+        placement=place({"first": "a", "second": "a"}),
+        costs=price({"first": 30, "second": 40}),
+        cluster=pair(work=CopyWork(per_copy_ns=100)),
+    )
+
+    cut = root_cut(numbers(step))
+
+    assert longest_path(numbers(step)).value_ns == 70
+    assert cut is not None
+    assert cut.value_ns == 70
+
+
+def test_a_step_without_ops_has_a_bound() -> None:
+    empty = wired({}, "")
+
+    assert bound(empty).step_ns == 0
+
+
+@given(placed_steps(hosts=True))
+def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step: PlacedStep) -> None:
+    found = bound(step)
+    step_ns = step.simulate().step_ns
+    used = set(step.placement.device_of.values())
+
+    assume(used)
+    assert step_ns >= found.step_ns
+    assert step_ns >= (found.alone_ns[used.pop()] if len(used) == 1 else found.split_ns)
+
+
+def longest_chain_ns(step: Step) -> int:
+    """Return what the longest chain takes, by trying all that go on."""
+    readers: dict[int, set[int]] = {op: set() for op in range(len(step.ops))}
+    for tensor in step.tensors:
+        readers[tensor.producer].update(tensor.readers)
+
+    def rest_ns(op: int) -> int:
+        end_ns = min(map(step.end_ns, step.time_ns[op]))
+        return min(step.time_ns[op].values()) + max([end_ns, *map(rest_ns, readers[op])])
+
+    begin_ns = [min(map(step.begin_ns, times_ns)) for times_ns in step.time_ns]
+    return max((begin_ns[op] + rest_ns(op) for op in readers), default=0)
+
+
+def busiest_root_ns(step: Step) -> int:
+    """Return the least work of the device that holds a group, for the group where it is most."""
+    count = len(step.groups)
+    busy_ns: dict[int, list[int]] = {root: [] for root in range(count)}
+    for number in range(1, 2**count):
+        here = {group for group in range(count) if number >> group & 1}
+        work_ns = sum(step.least_ns[op] for group in here for op in step.groups[group])
+        for tensor in step.tensors:
+            reads_here = {step.group_of[reader] in here for reader in tensor.readers}
+            if step.group_of[tensor.producer] in here:
+                work_ns += step.send_ns(tensor) * (False in reads_here)
+            else:
+                work_ns += step.receive_ns(tensor) * (True in reads_here)
+        for root in here:
+            busy_ns[root].append(work_ns)
+    return max(map(min, busy_ns.values()))
+
+
+def test_no_argument_says_more_than_the_fastest_placement_and_each_says_what_it_can() -> None:
+    exact = set()
+    for seed in range(STEPS):
+        small = small_step(seed)
+        step, told, found = numbers(small), bound(small), fastest(small)
+        path, work, cut = longest_path(step), shared_work(step), root_cut(step)
+        for name, step_ns in found.alone_ns.items():
+            assert told.alone_ns[name] <= step_ns, f"step {seed} on {name} alone"
+        assert set(told.alone_ns) == set(small.cluster.place_names())
+        first = small.cluster.devices[0]
+        if first.host is None:
+            assert told.alone_ns[first.name] == found.alone_ns[first.name], f"step {seed}"
+
+        assert path.value_ns == longest_chain_ns(step), f"step {seed}"
+        devices = small.cluster.device_names()
+        even = {place: int(place in devices) for place in small.cluster.place_names()}
+        assert work.value_ns >= work_value_ns(step, even), f"step {seed}"
+        is_work = any(step.send_ns(each) + step.receive_ns(each) for each in step.tensors)
+        assert (cut is None) == (step.has_hosts or not is_work), f"step {seed}"
+        if cut is not None:
+            begin_ns = min(map(step.begin_ns, devices))
+            assert cut.value_ns == begin_ns + busiest_root_ns(step), f"step {seed}"
+        if found.split_ns is not None:
+            # Steps are so small that all placements are tried by what is tested as well.
+            assert told.split_ns == found.split_ns, f"step {seed}: {told.reason}"
+            most_ns = found.split_ns - step.overhead_ns
+            for argument in filter(None, (path, work, cut)):
+                assert argument.value_ns <= most_ns, f"step {seed}: {argument.reason}"
+                if argument.value_ns == most_ns:
+                    exact.add(argument.reason.partition(":")[0])
+    assert exact == {"critical path", "work", "copies"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_weights_of_uneven_devices_come_near_to_the_best(seed: int) -> None:
+    draw = random.Random(seed)
+    names = [f"op_{i}" for i in range(draw.choice((5, 30, 200)))]
+    a_ns, b_ns = ({name: round(10 ** draw.uniform(2, 5)) for name in names} for _ in range(2))
+    step = PlacedStep(
+        graph=OpGraph([op(name, 4) for name in names], []),
+        placement=place(dict.fromkeys(names, "a")),
+        costs=price(a_ns),
+        costs_on={"b": price(b_ns)},
+        cluster=pair(),
+    )
+    # Where ops can be cut, b takes those that it is best at, until both are busy for as long.
+    on_a, on_b = sum(a_ns.values()), 0.0
+    for name in sorted(names, key=lambda name: b_ns[name] / a_ns[name]):
+        part = min(1.0, max(0.0, (on_a - on_b) / (a_ns[name] + b_ns[name])))
+        on_a, on_b = on_a - part * a_ns[name], on_b + part * b_ns[name]
+    assert 0.99 * on_a <= shared_work(numbers(step)).value_ns <= on_a + 1
+
+
+def sensitivity(step: PlacedStep, doubt: CostUncertainty) -> Sensitivity:
+    return Sensitivity(step.simulator(), step.on_one_device().placement, doubt)
+
+
+def least(step: PlacedStep, **doubt: float) -> float:
+    wrong = CostUncertainty(**{"copies": 1.0, "launches": 1.0, "ops": 1.0} | doubt)
+    return least_ratio_if_wrong(step.graph, step.all_costs(), sensitivity(step, wrong))
+
+
+def test_a_proof_by_copies_holds_as_long_as_they_cost_more_than_the_op_by_hand() -> None:
+    assert least(clock()) == 1.0
+    assert least(clock(), copies=1.1) == 1.0
+    # In whole ns, 5 / 2 + 2 / 2 = 3: each of 20 readers that leaves saves 3 of 130 ns.
+    assert least(clock(), copies=2.0) == pytest.approx((10 + 20 * 3) / 130)
+
+
+def chain(cluster: Cluster) -> PlacedStep:
+    """Return two ops of 100 ns, one after the other, for which no split is of use."""
+    return wired({"one": ("a", 100, 4), "two": ("a", 100, 4)}, "one -> two", cluster)
+
+
+def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand() -> None:
+    # No placement is faster, but for ops that take less elsewhere.
+    step = chain(pair(latency_ns=1))
+    # With its one copy of 5 ns a split takes 205 at least: all placements were simulated.
+    assert least(step, ops=1.25) == pytest.approx(205 / 1.25 / 200)
+    # The second device alone is like the first: there all ops take what they take here.
+    assert least(step, ops=1.01) == 1.0
+
+
+def test_what_all_ops_may_take_less_on_a_device_unlike_the_first_comes_off_by_hand() -> None:
+    step = replace(chain(pair()), costs_on={"b": price({"one": 40, "two": 40})})
+
+    assert least(step, ops=1.25) == pytest.approx(80 / 1.25 / 200)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [Device(name="b", kind="GPU"), Device(name="b", kind="CPU", host="a")],
+    ids=["another kind", "another host"],
+)
+def test_a_device_is_not_like_the_first_only_because_ops_cost_the_same(second: Device) -> None:
+    like = pair()
+    unlike = replace(like, devices=(like.devices[0], second))
+
+    assert least(chain(like), ops=1.01) == 1.0
+    assert least(chain(unlike), ops=1.01) == pytest.approx(200 / 1.01 / 200)
+
+
+def test_costs_may_also_be_right() -> None:
+    like = pair()
+    first, second = (
+        replace(device, launch_overhead_ns=launch_ns)
+        for device, launch_ns in zip(like.devices, (2, 1), strict=True)
+    )
+    step = wired({"one": ("a", 1, 4)}, "", replace(like, devices=(first, second)))
+
+    # In whole ns, launches that take 1.5 times as long take 3 and 2; 1.4 times would be 3 and 1.
+    assert least(step, launches=1.5) == pytest.approx((1 + 1) / (1 + 2))
+
+
+def everywhere(step: PlacedStep) -> list[Placement]:
+    names = [each.name for each in placed_ops(step.graph)]
+    devices = step.cluster.device_names()
+    return [
+        place(dict(zip(names, chosen, strict=True)))
+        for chosen in product(devices, repeat=len(names))
+        if len(set(chosen)) > 1
+    ]
+
+
+@cases(60)
+@given(placed_steps(hosts=True))
+def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step: PlacedStep) -> None:
+    assume(2 <= len(placed_ops(step.graph)) <= 5)
+    wrong = CostUncertainty(copies=2.0, launches=1.5, ops=1.1, may_hide_launches=True)
+    known = sensitivity(step, wrong)
+    limit = least_ratio_if_wrong(step.graph, step.all_costs(), known)
+    for placement in everywhere(step):
+        try:
+            low = known.ratio(placement).low
+        except PlacementError:  # It tears a variable's ops apart.
+            continue
+        assert limit <= low + 1e-9
