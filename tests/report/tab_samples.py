@@ -100,6 +100,7 @@ def write_sample(
     )
     snapshot = AnalysisSnapshot(
         doing=doing or "",
+        title=analysis.title,
         model=analysis.model,
         testbed=analysis.testbed,
         candidates=analysis.candidates,
