@@ -41,8 +41,9 @@ ENDS_WITHIN_S = 10.0
 FEW_ROUNDS = 12
 # What `few_rounds` and the fixtures for all tests do in this process.
 LAUNCH_BRIEF = (
-    "from placement_advisor.testbed import added_rounds, costing; "
-    f"added_rounds.MAX_ROUNDS, costing.UNSTEADY_P90 = {FEW_ROUNDS}, float('inf'); {LAUNCH}"
+    "from placement_advisor.testbed import benchmark, cost_measurement; "
+    f"benchmark.MAX_ROUNDS, cost_measurement.UNSTEADY_P90 = {FEW_ROUNDS}, float('inf'); "
+    f"{LAUNCH}"
 )
 
 

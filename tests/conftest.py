@@ -127,7 +127,9 @@ def advisor(
     monkeypatch.setattr(tempfile, "tempdir", str(temp))
     yield run_here
     assert children_left() == []
-    left = [path.name for path in temp.iterdir() if not path.name.startswith("pymp-")]
+    left = [
+        path.name for path in temp.iterdir() if not path.name.startswith(("pymp-", "__pycache__"))
+    ]
     assert left == []
 
 

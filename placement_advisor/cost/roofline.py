@@ -139,10 +139,8 @@ STAND_IN_CPU = Device(
 # products with sparse matrices reach them in no kernel of TensorFlow's.
 MATRIX_KINDS = frozenset(
     {
-        *("MatMul", "FusedMatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"),
-        *("FusedBatchMatMulV2", "Conv", "Conv2D", "Conv3D", "FusedConv2D", "FusedConv3D"),
-        *("Conv2DWithBias", "PadWithConv2D", "PadWithFusedConv2D", "FusedPadConv2D"),
-        *("FusedResizeAndPadConv2D", "Conv2DBackpropFilterWithBias"),
+        *("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"),
+        *("Conv", "Conv2D", "Conv3D", "FusedPadConv2D", "FusedResizeAndPadConv2D"),
         *(
             f"Conv{n}DBackprop{of}{v}"
             for n in (2, 3)

@@ -19,7 +19,7 @@ from placement_advisor.profile.read_profile import read_profile
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
 sys.path.append(str(Path(__file__).parents[1] / "report"))
 sys.path.append(str(Path(__file__).parents[1] / "report" / "html"))
-from test_damaged_profiles import GPU_TRACE, NVPROF, silent, sound, trace_text
+from test_damaged_profiles import GPU_TRACE, NVPROF, sound, trace_text
 from test_damaged_tab_files import READERS as OF_THE_TAB
 
 FILES = 20_000
@@ -27,7 +27,7 @@ FILES_OF_A_CASE = 500
 
 
 def _read_profile(path: Path) -> None:
-    read_profile(path, graph=None, ask_xprof=False, working=silent)
+    read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None)
 
 
 def _profiles() -> dict[str, Reader]:
