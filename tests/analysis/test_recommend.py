@@ -1,6 +1,8 @@
 from dataclasses import replace
 
 import pytest
+import sample_values
+from sample_values import step_profile
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
@@ -19,9 +21,7 @@ from placement_advisor.measurement.measurement import (
     FailureKind,
     Interval,
     Invariant,
-    Measurement,
     SizeBasis,
-    StepProfile,
     TransferTotal,
     Violation,
 )
@@ -45,14 +45,7 @@ DOUBT = CostUncertainty(copies=2.0, launches=2.0, ops=1.1)
 
 
 def measurement(step_ms, profile=None):
-    return Measurement(
-        warmup_ns=(),
-        rounds=((round(step_ms * MS),),) * 20,
-        moved_ops=(),
-        verification=None,
-        profile=profile,
-        profile_run=None,
-    )
+    return sample_values.measurement(((round(step_ms * MS),),) * 20, profile=profile)
 
 
 def schedule(step_ms):
@@ -419,14 +412,11 @@ def total(source, target, count, size_bytes, time_ms, exposed_ms):
 
 def profile(step_ms, compute_ms, exposed_ms, transfers=None):
     """A profile of 10 steps on two devices, with copies from the first to the second."""
-    return StepProfile(
-        step_ns=(step_ms * MS,) * 10,
+    return step_profile(
+        *(step_ms * MS,) * 10,
         compute_ns={"w0": compute_ms[0] * MS, "w1": compute_ms[1] * MS},
         exposed_by_device={"w0": exposed_ms[0] * MS, "w1": exposed_ms[1] * MS},
         transfers=(total("w0", "w1", 6, 8, 1, 1),) if transfers is None else transfers,
-        activities=(),
-        op_ns={},
-        timeline=(),
     )
 
 

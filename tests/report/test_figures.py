@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import sample_analysis
 from made_up_steps import made_up
+from sample_values import step_profile
 from simulated_steps import towers
 
-from placement_advisor.measurement.measurement import Activity, StepProfile
+from placement_advisor.measurement.measurement import Activity
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.statements import (
     activity_rows,
@@ -16,16 +17,6 @@ from placement_advisor.report.statements import (
     figure_lines,
     in_own_timelines,
     in_timeline,
-)
-
-PROFILE = StepProfile(
-    step_ns=(100,),
-    compute_ns={},
-    exposed_by_device={},
-    transfers=(),
-    activities=(),
-    op_ns={},
-    timeline=(),
 )
 
 
@@ -50,7 +41,7 @@ def test_bytes_that_are_not_all_known_are_a_lower_bound_and_without_any_unknown(
 def test_a_step_without_profile_or_with_half_of_one_does_not_claim_to_copy_nothing() -> None:
     assert figure_lines(1_000, None) == ["1.00 µs", "no profile to rely on"]
     assert figure_lines(None, None) == [NOTHING]
-    unseen = replace(PROFILE, compute_ns={"a": 1}, unseen_copies=("sum to a",))
+    unseen = step_profile(100, compute_ns={"a": 1}, unseen_copies=("sum to a",))
     assert figure_lines(1_000, unseen) == ["1.00 µs", "copies not all seen", "0 ns exposed"]
     assert (unseen.transfer_count, unseen.transfer_bytes) == (None, None)
 

@@ -23,7 +23,7 @@ from sample_break_even import FOUND, with_break_even
 from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 from sample_hosts import summary_of_hosts
 from simulated_steps import towers
-from summary_graphs import op, training_step
+from summary_graphs import op, traced_as_tiny, training_step
 
 from placement_advisor.check.problems import ACTIONS, ProblemCode, Status
 from placement_advisor.check.record import Part, PredictedVerdict
@@ -40,7 +40,7 @@ from placement_advisor.results.machine import Calibration
 from placement_advisor.results.steps import Simulation
 from placement_advisor.results.trace import Trace
 from placement_advisor.simulator.schedule import PathKind
-from placement_advisor.tf.answers import LeftOut, Traced
+from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,15 +52,7 @@ VALIDATORS = {name: jsonschema.Draft202012Validator(load_schema(name)) for name 
 
 
 def traced(graph: OpGraph, **changes: Any) -> Trace:
-    of = Traced(
-        graph=graph,
-        name="tiny",
-        mode="train",
-        chosen="model (compiled Functional), batches from `dataset`",
-        batch_size=4,
-        tensorflow_version="2.21.0",
-        members={},
-    )
+    of = traced_as_tiny(graph)
     files = {"model_path": "tiny.py", "graph_file": "tiny.graph.json.gz"}
     return Trace.of(replace(of, **changes), summarize(graph), **files)
 
