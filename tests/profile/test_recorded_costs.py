@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import edge
 from recorded_profiles import copy, gpu, host, kernel, mark, write
+from summary_graphs import traced_as_tiny
 
 from placement_advisor.analysis.target_costs import TargetHardware
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -26,7 +28,6 @@ from placement_advisor.profile.recorded_costs import (
     same_ops,
 )
 from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile, read_recorded
-from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -294,15 +295,7 @@ def graph_of(size_bytes: int) -> OpGraph:
 
 
 def notes_of(logdir: Path, graph: OpGraph) -> tuple[str, ...]:
-    traced = Traced(
-        graph=graph,
-        members={},
-        name="m",
-        mode="train",
-        chosen="",
-        batch_size=32,
-        tensorflow_version="",
-    )
+    traced = replace(traced_as_tiny(graph), batch_size=32)
     recorded = read_recorded(logdir)
     elsewhere = TargetHardware(label="2xV100", cluster=read_hardware("2xV100"), recorded=recorded)
     return elsewhere.prices(traced).notes

@@ -16,7 +16,6 @@ from placement_advisor.report.statements import (
     fastest_first,
     figure_lines,
     in_own_timelines,
-    in_timeline,
 )
 
 
@@ -64,10 +63,3 @@ def test_what_did_not_run_or_failed_after_some_rounds_is_not_shown_beside_what_r
     # Where nothing ran, the best predictions are shown.
     shown = sample_analysis.unmeasured()
     assert [c.name for c in fastest_first(shown)] == ["single", "towers", "alternating"]
-
-
-def test_single_and_three_others_share_a_picture_and_the_rest_have_their_own() -> None:
-    analysis = made_up(candidates=7)
-    assert [c.name for c in in_timeline(analysis)] == ["single", "split-1", "split-2", "split-3"]
-    assert [c.name for c in in_own_timelines(analysis)] == ["split-4", "split-5", "split-6"]
-    assert in_own_timelines(sample_analysis.not_applicable()) == ()

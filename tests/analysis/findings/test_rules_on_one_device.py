@@ -7,20 +7,13 @@ from types import MappingProxyType
 
 import pytest
 from finding_evidence import evidence_of, graph_of, growing_of, measured_as, op, told, two_devices
+from sample_break_even import FOUND, THROUGHOUT, swept
 
 from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.graph.op import Role
 from placement_advisor.measurement.measurement import InputTiming, LoopTiming
-from placement_advisor.simulator.break_even import (
-    Axis,
-    BestSplit,
-    BreakEven,
-    BreakEvenOutcome,
-    Sweep,
-    SweepPoint,
-)
 from placement_advisor.tf.answers import LeftOut
 
 MS = 1_000_000
@@ -275,28 +268,9 @@ def test_a_step_that_takes_its_own_batch_alone_has_no_command_with_another():
 )
 def test_a_batch_that_changes_the_verdict_says_so(ratios, recommended, said):
     values = zip((1, 10, 320, 640), ratios, strict=True)
-    points = tuple(
-        SweepPoint(value=n, best=BestSplit(split="towers", ratio=ratio)) for n, ratio in values
-    )
-    sweep = Sweep(
-        axis=Axis.BATCH,
-        outcome=BreakEvenOutcome.CROSSES,
-        here=points[1],
-        points=points,
-        wins_from=None,
-        loses_at=None,
-        changes=1,
-    )
-    swept = BreakEven(
-        baseline="single",
-        worthwhile_ratio=0.97,
-        free_copies=points[0].best,
-        bandwidth=None,
-        latency=None,
-        batch=sweep,
-        corrections={},
-    )
-    evidence = _of_batch((10, 500), (5, 450), break_even=swept, recommended=recommended)
+    points = tuple(swept(n, ratio) for n, ratio in values)
+    found = replace(FOUND, batch=replace(THROUGHOUT, here=points[1], points=points))
+    evidence = _of_batch((10, 500), (5, 450), break_even=found, recommended=recommended)
     (finding,) = told(step_rules.find_batch_too_small, evidence)
     assert finding.action.endswith(f"before splitting{said}")
 
