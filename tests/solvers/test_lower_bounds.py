@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.solvers.lower_bounds import LowerBound
 
-STEPS = 300
+STEPS, STEPS_AT_NIGHT = 300, 8_000
 
 
 def numbers(step: PlacedStep) -> Step:
@@ -304,9 +304,16 @@ def busiest_root_ns(step: Step) -> int:
     return max(map(min, busy_ns.values()))
 
 
-def test_no_argument_says_more_than_the_fastest_placement_and_each_says_what_it_can() -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(STEPS), pytest.param(range(STEPS, STEPS_AT_NIGHT), marks=pytest.mark.campaign)],
+    ids=["", "more"],
+)
+def test_no_argument_says_more_than_the_fastest_placement_and_each_says_what_it_can(
+    seeds: range,
+) -> None:
     exact = set()
-    for seed in range(STEPS):
+    for seed in seeds:
         small = small_step(seed)
         step, told, found = numbers(small), bound(small), fastest(small)
         path, work, cut = longest_path(step), shared_work(step), root_cut(step)
