@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import jsonschema
 import pytest
+from golden_files import GOLDEN, is_golden
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.machine_scaling import (
@@ -23,14 +22,13 @@ from placement_advisor.analysis.machine_scaling import (
 )
 from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY
-from placement_advisor.files.contract import plain
+from placement_advisor.files.contract import json_text, plain
 from placement_advisor.report.pictures.result_plots import draw_scaling
 from placement_advisor.report.plans import render_hardware_comparison
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.plans import Scaling as Published
 from placement_advisor.simulator.sensitivity import PredictedRatio
 
-GOLDEN = Path(__file__).parents[1] / "report" / "golden"
 # 640 samples a second. In the ways in which costs may be wrong, and without launches last, it takes
 # as long.
 ONE = ScaledStep(
@@ -221,10 +219,9 @@ def test_a_machine_that_is_first_whatever_costs_are_is_surely_first() -> None:
 
 
 def test_json_is_the_golden_one_and_follows_its_schema() -> None:
-    content = plain(Published.of(COMPARED))
-    jsonschema.validate(content, load_schema("scaling"))
-    golden = (GOLDEN / "hardware_comparison.json").read_text(encoding="utf-8")
-    assert content == json.loads(golden)
+    published = Published.of(COMPARED)
+    jsonschema.validate(plain(published), load_schema("scaling"))
+    assert is_golden(json_text(published), "hardware_comparison")
 
 
 def test_a_picture_has_a_line_and_a_range_for_each_machine_and_no_ideal() -> None:
