@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sample_values import costs_of, links_between, measurement
+
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import combine_findings
 from placement_advisor.candidates import references
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis, CostTable
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.measurement.measurement import Measurement
+from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import LeftOut
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import SplitFinding
+    from placement_advisor.measurement.measurement import Measurement
 
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
@@ -40,17 +42,7 @@ def two_devices(
         )
         for name in "ab"
     )
-    links = tuple(
-        Link(
-            source=source,
-            target=target,
-            latency_ns=latency_ns,
-            bandwidth_bytes_per_s=1e9,
-            basis=Basis.ASSUMED,
-        )
-        for source, target in ("ab", "ba")
-    )
-    return Cluster(devices=devices, links=links)
+    return Cluster(devices=devices, links=links_between("ab", latency_ns))
 
 
 def op(name: str, size_bytes: int | None = 0, role: Role = Role.FORWARD, **more: Any) -> Op:
@@ -67,14 +59,7 @@ def graph_of(ops: Iterable[Op], *ends: tuple[str, str]) -> OpGraph:
 
 
 def measured_as(step_ns: int, *, moved_ops: tuple[str, ...] = ()) -> Measurement:
-    return Measurement(
-        warmup_ns=(),
-        rounds=((step_ns,),),
-        moved_ops=moved_ops,
-        verification=None,
-        profile=None,
-        profile_run=None,
-    )
+    return measurement(((step_ns,),), moved_ops=moved_ops)
 
 
 def evidence_of(
@@ -134,12 +119,7 @@ def growing_of(
 
 
 def _measured_costs(costs_ns: Mapping[str, int]) -> CostTable:
-    return CostTable(
-        costs={
-            name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
-            for name, time_ns in costs_ns.items()
-        }
-    )
+    return costs_of(costs_ns, CostBasis.MEASURED)
 
 
 def told(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sample_values import links_between
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
@@ -27,7 +29,7 @@ from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.cost.table import CostSource
 from placement_advisor.files.contract import plain, value_of
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.devices import Basis, Cluster, Device, Link
+from placement_advisor.machine.devices import Basis, Cluster, Device
 from placement_advisor.measurement.measurement import (
     Activity,
     CandidateFailure,
@@ -55,6 +57,9 @@ from placement_advisor.simulator.schedule import (
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 from placement_advisor.solvers.lower_bounds import LowerBound
 from placement_advisor.tf.load.model_source import ModelSource
+
+if TYPE_CHECKING:
+    from placement_advisor.machine.devices import Link
 
 US = 1_000
 CAPTURED = CapturedStep(
@@ -276,18 +281,7 @@ def _placement(label: str, runs: list[Run], rationale: str) -> Placement:
 
 
 def _links(devices: tuple[str, ...]) -> tuple[Link, ...]:
-    return tuple(
-        Link(
-            source=source,
-            target=target,
-            latency_ns=240 * US,
-            bandwidth_bytes_per_s=1.5e9,
-            basis=Basis.MEASURED,
-        )
-        for source in devices
-        for target in devices
-        if source != target
-    )
+    return links_between(devices, 240 * US, bandwidth_bytes_per_s=1.5e9, basis=Basis.MEASURED)
 
 
 def sample() -> Analysis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.tf.answers import Traced
 
 BOTH = frozenset({"CPU", "GPU"})
 HOST = frozenset({"CPU"})
@@ -65,3 +66,16 @@ def training_step() -> OpGraph:
         Edge(producer="grad", consumer="step", port=CONTROL_PORT, size_bytes=0),
     ]
     return OpGraph(ops, edges)
+
+
+def traced_as_tiny(graph: OpGraph) -> Traced:
+    """Return a trace that made this graph."""
+    return Traced(
+        graph=graph,
+        name="tiny",
+        mode="train",
+        chosen="model (compiled Functional), batches from `dataset`",
+        batch_size=4,
+        tensorflow_version="2.21.0",
+        members={},
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from finding_evidence import measured_as
 from foreseen import forecast
 
-from placement_advisor.analysis.assemble import candidates_of
+from placement_advisor.analysis.assemble import candidates_of, title_of
 from placement_advisor.analysis.predictions import predict
 from placement_advisor.analysis.runs import (
     CandidateRun,
@@ -26,6 +28,7 @@ from placement_advisor.measurement.measurement import (
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.predictions import Predictions
+
 
 SPLIT = "alternating-ops"
 TOO_LARGE = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
@@ -105,3 +108,19 @@ def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_
     named: Any = SimpleNamespace(candidates=("alternating",), steps=4)
     assert candidate_to_run_briefly(found, named) is None
     assert candidates_to_run(found, named) == (split,)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("functional", "ranker"),
+        ("functional_12", "ranker"),
+        ("sequential_1", "ranker"),
+        ("model", "ranker"),
+        ("deepconn", "deepconn"),
+        ("train_step", "train_step"),
+        ("sequential_recommender", "sequential_recommender"),
+    ],
+)
+def test_a_name_that_keras_made_up_gives_way_to_that_of_the_file(name: str, title: str) -> None:
+    assert title_of(name, Path("models/ranker.py")) == title

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -38,6 +38,12 @@ def wrong(found: HostsExamined) -> dict[str, Check]:
     return {check.name: check for check in checks if check.state != "ok"}
 
 
+def change(found: HostsExamined, host: int, part: str, **changes: Any) -> None:
+    """Have a host tell otherwise of its facts or its place."""
+    each = found.hosts[host]
+    setattr(each, part, replace(getattr(each, part), **changes))
+
+
 def test_hosts_in_order_can_run_an_analysis() -> None:
     found = two_hosts()
     assert wrong(found) == {}
@@ -69,9 +75,7 @@ def test_a_host_of_another_version_may_say_anything(told: object) -> None:
 
 def test_another_python_is_worth_a_note_alone() -> None:
     found = two_hosts()
-    facts = found.hosts[1].facts
-    assert facts is not None
-    found.hosts[1].facts = replace(facts, python_version="3.10.1")
+    change(found, 1, "facts", python_version="3.10.1")
     versions = wrong(found)["versions"]
     assert "Python 3.10.1, here " in versions.finding
     assert not versions.blocks
@@ -79,9 +83,7 @@ def test_another_python_is_worth_a_note_alone() -> None:
 
 def test_fewer_cores_than_devices_are_too_few() -> None:
     found = two_hosts()
-    facts = found.hosts[0].facts
-    assert facts is not None
-    found.hosts[0].facts = replace(facts, cores=(0,))
+    change(found, 0, "facts", cores=(0,))
     devices = wrong(found)["devices"]
     assert devices.finding == "1 core for 2 devices, one each"
     assert devices.blocks
@@ -89,14 +91,9 @@ def test_fewer_cores_than_devices_are_too_few() -> None:
 
 def with_gpus(found: HostsExamined, *visible: int) -> dict[str, Check]:
     """Return what is not well where hosts have so many GPUs that TensorFlow may see."""
-    for host, count in zip(found.hosts, visible, strict=True):
-        assert host.facts is not None
-        gpus = Gpus(
-            devices=tuple(
-                Gpu(index=i, name="Tesla T4", memory_bytes=16 << 30) for i in range(count)
-            )
-        )
-        host.facts = replace(host.facts, visible_gpus=count, gpus=gpus)
+    for host, count in enumerate(visible):
+        cards = (Gpu(index=i, name="Tesla T4", memory_bytes=16 << 30) for i in range(count))
+        change(found, host, "facts", visible_gpus=count, gpus=Gpus(devices=tuple(cards)))
     return wrong(found)
 
 
@@ -143,9 +140,7 @@ def test_a_clock_that_was_set_is_a_note() -> None:
 def test_only_relays_need_a_private_network(link: HostLink, blocks: bool) -> None:
     found = two_hosts()
     found.link = link
-    place = found.hosts[1].place
-    assert place is not None
-    found.hosts[1].place = replace(place, has_private_network=False)
+    change(found, 1, "place", has_private_network=False)
     assert wrong(found)["network"].blocks is blocks
 
 
@@ -155,17 +150,14 @@ def test_an_address_elsewhere_can_lead_to_a_service_that_waits(
 ) -> None:
     found = two_hosts()
     each = found.hosts[1]
-    assert each.place is not None
     each.request = replace(each.request, address=each.address, port=port)
-    each.place = replace(each.place, interface=None, mtu_bytes=None)
+    change(found, 1, "place", interface=None, mtu_bytes=None)
     assert wrong(found)["address"].blocks is blocks
 
 
 def test_frames_that_differ_are_a_note() -> None:
     found = two_hosts()
-    place = found.hosts[1].place
-    assert place is not None
-    found.hosts[1].place = replace(place, mtu_bytes=9_000)
+    change(found, 1, "place", mtu_bytes=9_000)
     mtu = wrong(found)["MTU"]
     assert mtu.finding.startswith("1,500 bytes on a, 9,000 bytes on b")
     assert not mtu.blocks

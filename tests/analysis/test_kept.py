@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_analysis import OPTIONS
+from sample_values import links_between
 
 from placement_advisor.analysis.recording import (
     ROUNDS_FILE,
@@ -33,7 +34,6 @@ from placement_advisor.machine.devices import (
     CopyWork,
     Device,
     Dispatch,
-    Link,
     Sharing,
 )
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -58,17 +58,13 @@ CLUSTER = Cluster(
         Device(name=W0, kind="CPU", launch_overhead_ns=17),
         Device(name=W1, kind="CPU", remote_end_ns=5),
     ),
-    links=tuple(
-        Link(
-            source=source,
-            target=target,
-            latency_ns=200_000,
-            bandwidth_bytes_per_s=1.5e9 / 7,
-            basis=Basis.MEASURED,
-            curve=((1, 200_000), (1_000, 230_000)),
-            sender=CopyWork(per_copy_ns=3, ns_per_byte=0.1),
-        )
-        for source, target in ((W0, W1), (W1, W0))
+    links=links_between(
+        (W0, W1),
+        200_000,
+        bandwidth_bytes_per_s=1.5e9 / 7,
+        basis=Basis.MEASURED,
+        curve=((1, 200_000), (1_000, 230_000)),
+        sender=CopyWork(per_copy_ns=3, ns_per_byte=0.1),
     ),
     dispatch=Dispatch(step_overhead_ns=9, asleep_ns=4),
     sharing=Sharing(split_ratio=1.1),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
+from golden_files import GOLDEN, is_golden
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.machine_scaling import (
@@ -21,7 +22,7 @@ from placement_advisor.analysis.machine_scaling import (
 )
 from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY
-from placement_advisor.files.contract import plain
+from placement_advisor.files.contract import json_text, plain
 from placement_advisor.report.pictures.result_plots import draw_scaling
 from placement_advisor.report.plans import render_hardware_comparison
 from placement_advisor.results.contracts import load_schema
@@ -167,42 +168,9 @@ def test_a_million_samples_cost_what_their_hours_on_all_devices_cost() -> None:
     assert replace(MACHINE, price_per_hour=None).cost_per_million(ONE) is None
 
 
-def test_the_text_begins_with_the_answers() -> None:
-    assert render_hardware_comparison(COMPARED).splitlines()[:9] == [
-        "net, train, a batch of 64: simulated from assumed costs, nothing was run",
-        "8xV100: split: mirrored at 2.40×",
-        "8xV100: the batch shared: each doubling pays up to 2 devices (1 to 2 within the ranges)",
-        "8xV100: a batch on each: each doubling pays up to 4 devices",
-        "2xT4: cannot tell: mirrored at 1.30×",
-        "2xT4: a batch on each: a second device brings less than half of what it could (1 to 2 "
-        "within the ranges)",
-        "most samples per second: 8xV100, 2,432 on 4 devices",
-        "least for a million samples: 2xT4, 0.156 on 1 device",
-        "",
-    ]
-
-
-def test_the_text_has_a_row_for_each_number_of_devices() -> None:
-    lines = told(*MACHINE.rows).splitlines()
-    begin = lines.index("8xV100: the same training, a batch of 64 shared among the devices")
-    assert [line.split()[:3] for line in lines[begin + 2 : begin + 7]] == [
-        ["1", "64", "single"],
-        ["2", "64", "mirrored"],
-        ["4", "64", "mirrored"],
-        ["8", "64", "mirrored"],
-        [],
-    ]
-    assert "mirrored on 4" in lines[begin + 5]
-    assert "8xV100: towers: no layer joins two independent towers" in lines
-
-
-def test_the_text_says_what_devices_hold_and_how_large_a_batch_fits() -> None:
-    lines = told(*MACHINE.rows).splitlines()
-    assert [line for line in lines if "memory" in line] == [
-        "8xV100: memory of 16.0 GB: single on 1 device holds 3.00 GB at most; a batch of 340 on "
-        "each device fits",
-        "8xV100: memory of 16.0 GB: mirrored on 8 devices holds 3.02 GB at most",
-    ]
+def test_the_text_is_the_golden_one() -> None:
+    text = render_hardware_comparison(COMPARED)
+    assert text == (GOLDEN / "hardware_comparison.txt").read_text(encoding="utf-8")
 
 
 def test_a_step_that_does_not_fit_on_one_device_is_held_against_none() -> None:
@@ -250,27 +218,10 @@ def test_a_machine_that_is_first_whatever_costs_are_is_surely_first() -> None:
     assert not near.is_by_launches
 
 
-def test_json_follows_its_schema() -> None:
-    content = plain(Published.of(COMPARED))
-    jsonschema.validate(content, load_schema("scaling"))
-    machine = content["machines"][0]
-    assert machine["memory"][1] == {
-        "family": "batch",
-        "devices": 8,
-        "peak_bytes": 3_680_000_000,
-        "largest_batch": 0,
-    }
-    assert machine["one_device"][0] == {
-        "samples": 64,
-        "step_ns": 100_000_000,
-        "samples_per_s": 640.0,
-        "fits": True,
-    }
-    assert machine["knee"] == {
-        "weak": {"devices": 4, "at_worst": 4, "at_best": 4},
-        "strong": {"devices": 2, "at_worst": 1, "at_best": 2},
-    }
-    assert (machine["verdict"], content["fastest"]["hardware"]) == ("split", "8xV100")
+def test_json_is_the_golden_one_and_follows_its_schema() -> None:
+    published = Published.of(COMPARED)
+    jsonschema.validate(plain(published), load_schema("scaling"))
+    assert is_golden(json_text(published), "hardware_comparison")
 
 
 def test_a_picture_has_a_line_and_a_range_for_each_machine_and_no_ideal() -> None:

@@ -1,6 +1,8 @@
 from dataclasses import replace
 
 import pytest
+import sample_values
+from sample_values import step_profile
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
@@ -19,9 +21,7 @@ from placement_advisor.measurement.measurement import (
     FailureKind,
     Interval,
     Invariant,
-    Measurement,
     SizeBasis,
-    StepProfile,
     TransferTotal,
     Violation,
 )
@@ -45,14 +45,7 @@ DOUBT = CostUncertainty(copies=2.0, launches=2.0, ops=1.1)
 
 
 def measurement(step_ms, profile=None):
-    return Measurement(
-        warmup_ns=(),
-        rounds=((round(step_ms * MS),),) * 20,
-        moved_ops=(),
-        verification=None,
-        profile=profile,
-        profile_run=None,
-    )
+    return sample_values.measurement(((round(step_ms * MS),),) * 20, profile=profile)
 
 
 def schedule(step_ms):
@@ -91,7 +84,8 @@ def candidate(name, *, ms=None, ratio=None, rounds=20, predicted=None, failure=N
     )
 
 
-SINGLE = candidate("single", ms=10)
+SINGLE, ALONE = candidate("single", ms=10), candidate("single", predicted=10)
+LOSING = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
 FAST = candidate("towers", ms=7, ratio=(0.7, 0.68, 0.72))
 SLOW = candidate("towers", ms=12, ratio=(1.25, 1.2, 1.3))
 SLOWEST = candidate("alternating", ms=16, ratio=(1.6, 1.5, 1.7))
@@ -105,7 +99,7 @@ def test_a_split_whose_whole_interval_is_under_the_margin_wins():
     assert answer.verdict is AdviceVerdict.SPLIT
     assert (answer.candidate, answer.basis) == ("towers", "measured")
     assert answer.headline == (
-        "split: towers, 1.43\N{MULTIPLICATION SIGN} (95 % interval 1.39\N{EN DASH}1.47), "
+        "split: towers, 1.43× (95 % interval 1.39–1.47), "
         "measured on 2 CPU stand-ins (1 core each, gRPC); as-is on all cores: 12.3 ms"
     )
     assert answer.speedup == Interval(median=1 / 0.7, low=1 / 0.72, high=1 / 0.68)
@@ -115,8 +109,8 @@ def test_when_every_split_is_slower_the_answer_is_to_stay_and_names_the_best():
     answer = recommend([SINGLE, SLOW, SLOWEST], TESTBED, None)
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
     assert answer.headline == (
-        "stay single: best split is towers at 0.80\N{MULTIPLICATION SIGN} "
-        "(95 % interval 0.77\N{EN DASH}0.83), measured on 2 CPU stand-ins (1 core each, gRPC)"
+        "stay single: best split is towers at 0.80× "
+        "(95 % interval 0.77–0.83), measured on 2 CPU stand-ins (1 core each, gRPC)"
     )
     assert not any("bad on purpose" in reason for reason in answer.reasons)
 
@@ -235,10 +229,10 @@ def test_that_splits_lose_which_are_bad_on_purpose_is_no_ground_to_stay(others):
 
 
 def test_nor_is_it_where_they_were_only_simulated():
-    alone, bad = candidate("single", predicted=10), simulated("alternating", 1.2, 1.6, 2.0)
-    assert recommend([alone, bad], NOT_RUN, None).verdict is AdviceVerdict.CANNOT_TELL
+    bad = simulated("alternating", 1.2, 1.6, 2.0)
+    assert recommend([ALONE, bad], NOT_RUN, None).verdict is AdviceVerdict.CANNOT_TELL
     good = simulated("towers", 1.2, 1.6, 2.0)
-    assert recommend([alone, bad, good], NOT_RUN, None).verdict is AdviceVerdict.STAY_SINGLE
+    assert recommend([ALONE, bad, good], NOT_RUN, None).verdict is AdviceVerdict.STAY_SINGLE
 
 
 def test_of_a_step_that_calls_python_splits_are_simulated_beside_a_measured_device():
@@ -289,17 +283,13 @@ def test_a_split_and_the_step_as_it_is_are_compared_within_rounds():
     assert answer.verdict is AdviceVerdict.SPLIT
 
 
-def test_on_stand_ins_the_step_as_it_is_is_shown_but_decides_nothing():
-    answer = recommend([SINGLE, FAST], TESTBED, [3 * MS] * 20)
-    assert answer.verdict is AdviceVerdict.SPLIT
-    assert "as-is on all cores 3.00 ms" in answer.headline
-    assert any("they do not say how fast this machine can be" in r for r in answer.reasons)
-
-
-@pytest.mark.parametrize(("as_is_ms", "says"), [(5, "faster"), (7, "as fast"), (12, None)])
-def test_on_stand_ins_the_headline_says_where_the_untouched_step_is_faster(as_is_ms, says):
+@pytest.mark.parametrize(
+    ("as_is_ms", "says"), [(3, "faster"), (5, "faster"), (7, "as fast"), (12, None)]
+)
+def test_on_stand_ins_the_untouched_step_decides_nothing_but_is_told(as_is_ms, says):
     answer = recommend([SINGLE, FAST], TESTBED, [as_is_ms * MS] * 20)
     assert answer.verdict is AdviceVerdict.SPLIT
+    assert any("they do not say how fast this machine can be" in r for r in answer.reasons)
     told = (
         f"; on this machine your untouched step is {says}: as-is on all cores {as_is_ms}.00 ms, "
         "the split 7.00 ms; the verdict is about serial devices, like those that the stand-ins "
@@ -353,15 +343,8 @@ def test_medians_that_seem_to_contradict_speedups_are_explained_once():
     ],
 )
 def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alternating, verdict):
-    answer = recommend(
-        [
-            candidate("single", predicted=10),
-            simulated("towers", *towers),
-            simulated("alternating", *alternating),
-        ],
-        NOT_RUN,
-        None,
-    )
+    splits = simulated("towers", *towers), simulated("alternating", *alternating)
+    answer = recommend([ALONE, *splits], NOT_RUN, None)
     assert answer.verdict is verdict
     assert (answer.basis, answer.speedup) == ("simulated", None)
     assert answer.candidate == ("towers" if towers[1] < alternating[1] else "alternating")
@@ -380,12 +363,12 @@ ELSEWHERE = replace(
 
 def test_a_split_that_is_surely_worth_it_decides_though_another_is_predicted_faster_unsurely():
     splits = [simulated("towers", *SURE), simulated("searched", *FASTEST)]
-    answer = recommend([candidate("single", predicted=10), *splits], ELSEWHERE, None)
+    answer = recommend([ALONE, *splits], ELSEWHERE, None)
     assert (answer.verdict, answer.candidate) == (AdviceVerdict.SPLIT, "towers")
-    assert answer.answer == "split: towers, 1.54\N{MULTIPLICATION SIGN}"
+    assert answer.answer == "split: towers, 1.54×"
     says = (
-        "searched is predicted faster, 2.44\N{MULTIPLICATION SIGN}, but may be as slow as "
-        "0.89\N{MULTIPLICATION SIGN} if costs are as wrong as they may be: it is not surely worth "
+        "searched is predicted faster, 2.44×, but may be as slow as "
+        "0.89× if costs are as wrong as they may be: it is not surely worth "
         "it"
     )
     assert answer.deciding[0] == says
@@ -398,12 +381,12 @@ def test_of_simulated_splits_that_are_surely_worth_it_the_fastest_is_the_answer(
         simulated("pipeline", 0.5, 0.7, 0.8),
         simulated("towers", *SURE),
     ]
-    answer = recommend([candidate("single", predicted=10), *splits], NOT_RUN, None)
+    answer = recommend([ALONE, *splits], NOT_RUN, None)
     assert answer.candidate == "towers"
 
 
 def test_what_would_settle_a_doubt_about_devices_that_are_not_here_is_a_run_there_or_a_profile():
-    tried = [candidate("single", predicted=10), simulated("searched", *FASTEST)]
+    tried = [ALONE, simulated("searched", *FASTEST)]
     assert recommend(tried, ELSEWHERE, None).answer.endswith(
         "; a run on such devices would settle it, a profile recorded there (--costs) may"
     )
@@ -415,30 +398,29 @@ def test_what_would_settle_a_doubt_about_devices_that_are_not_here_is_a_run_ther
         assert recommend(tried, here, None).answer.endswith("; a real run would settle it")
 
 
-def profile(step_ms, compute_ms, exposed_ms, count=6):
-    """A profile of 10 steps on two devices, with copies from the first to the second."""
-    return StepProfile(
-        step_ns=(step_ms * MS,) * 10,
-        compute_ns={"w0": compute_ms[0] * MS, "w1": compute_ms[1] * MS},
-        exposed_by_device={"w0": exposed_ms[0] * MS, "w1": exposed_ms[1] * MS},
-        transfers=(
-            TransferTotal(
-                source="w0",
-                target="w1",
-                count=count,
-                size_bytes=8,
-                size_basis=SizeBasis.SHAPES,
-                time_ns=MS,
-                exposed_ns=MS,
-            ),
-        ),
-        activities=(),
-        op_ns={},
-        timeline=(),
+def total(source, target, count, size_bytes, time_ms, exposed_ms):
+    return TransferTotal(
+        source=source,
+        target=target,
+        count=count,
+        size_bytes=size_bytes,
+        size_basis=SizeBasis.SHAPES,
+        time_ns=time_ms * MS,
+        exposed_ns=exposed_ms * MS,
     )
 
 
-PROFILED = replace(SINGLE, measured=measurement(10, profile(10, (9, 0), (0, 0), count=0)))
+def profile(step_ms, compute_ms, exposed_ms, transfers=None):
+    """A profile of 10 steps on two devices, with copies from the first to the second."""
+    return step_profile(
+        *(step_ms * MS,) * 10,
+        compute_ns={"w0": compute_ms[0] * MS, "w1": compute_ms[1] * MS},
+        exposed_by_device={"w0": exposed_ms[0] * MS, "w1": exposed_ms[1] * MS},
+        transfers=(total("w0", "w1", 6, 8, 1, 1),) if transfers is None else transfers,
+    )
+
+
+PROFILED = replace(SINGLE, measured=measurement(10, profile(10, (9, 0), (0, 0), ())))
 WAITING = replace(SLOW, measured=measurement(12, profile(16, (5, 3), (2, 4))))
 
 
@@ -487,8 +469,7 @@ def test_a_bound_is_told_as_one_of_all_only_where_nothing_that_is_shown_is_beyon
 
 
 def test_a_proof_says_that_it_is_of_the_whole_batch_where_a_split_of_the_batch_is_shown():
-    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
-    answer = recommend([SINGLE, slow, BATCH], TESTBED, None, bound(9_800_000))
+    answer = recommend([SINGLE, LOSING, BATCH], TESTBED, None, bound(9_800_000))
     assert answer.headline.startswith(
         "stay single, proved (no placement that leaves the batch whole can save more than 2 %"
     )
@@ -507,9 +488,8 @@ def test_a_measurement_that_saves_more_than_a_proof_allows_refutes_it():
 
 
 def test_a_proof_beside_a_bound_above_what_single_took_says_that_it_is_of_the_gain():
-    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
     alone = candidate("single", ms=9.7, ratio=None)
-    answer = recommend([alone, slow], TESTBED, None, bound(9_800_000))
+    answer = recommend([alone, LOSING], TESTBED, None, bound(9_800_000))
     assert answer.headline.startswith("stay single, proved")
     (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
     assert told.startswith(
@@ -529,9 +509,7 @@ def test_that_a_family_does_not_apply_decides_only_where_there_is_no_split():
 
 def test_a_simulated_answer_rests_on_simulated_figures_after_what_it_doubts():
     unsure = simulated("towers", 0.6, 0.7, 1.2)
-    doubt, copies, compute = recommend(
-        [candidate("single", predicted=10), unsure], NOT_RUN, None, bound(6 * MS)
-    ).deciding
+    doubt, copies, compute = recommend([ALONE, unsure], NOT_RUN, None, bound(6 * MS)).deciding
     assert doubt.startswith("the verdict changes if copies and launches are up to 2× off")
     assert copies == "towers: no copies (simulated)"
     assert compute == "towers: w0 computes for 2.00 ms a step, single for 2.00 ms (simulated)"
@@ -567,7 +545,7 @@ def test_the_answer_leaves_out_the_devices_and_the_caveat_stands_apart():
 
 
 SHORT = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
-UNFIT = replace(candidate("single", predicted=10), failure=SHORT)
+UNFIT = replace(ALONE, failure=SHORT)
 
 
 def spread(name, predicted, *devices):
@@ -607,22 +585,17 @@ def bound(split_ns, alone_ns=10_000_000, *, source=CostSource.MEASURED, if_wrong
 
 
 def test_staying_single_is_proved_where_no_placement_can_gain_what_makes_a_split_worth_it():
-    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
-    answer = recommend([SINGLE, slow], TESTBED, None, bound(9_800_000))
-    assert answer.verdict is AdviceVerdict.STAY_SINGLE
-    assert answer.headline.startswith(
+    proved = recommend([SINGLE, LOSING], TESTBED, None, bound(9_800_000))
+    assert proved.verdict is AdviceVerdict.STAY_SINGLE
+    assert proved.headline.startswith(
         "stay single, proved (no placement can save more than 2 %, 3 % if costs are as wrong as "
         "they may be): best split is towers at 0.83×"
     )
-    assert any("critical path: 2 ops need one another" in reason for reason in answer.reasons)
-
-
-def test_a_bound_that_leaves_something_to_gain_proves_nothing():
-    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
-    answer = recommend([SINGLE, slow], TESTBED, None, bound(9_600_000))
-    assert answer.verdict is AdviceVerdict.STAY_SINGLE
-    assert "proved" not in answer.headline
-    assert any("at most 4 % to gain" in reason for reason in answer.reasons)
+    assert any("critical path: 2 ops need one another" in reason for reason in proved.reasons)
+    open_to_gain = recommend([SINGLE, LOSING], TESTBED, None, bound(9_600_000))
+    assert open_to_gain.verdict is AdviceVerdict.STAY_SINGLE
+    assert "proved" not in open_to_gain.headline
+    assert any("at most 4 % to gain" in reason for reason in open_to_gain.reasons)
 
 
 def test_a_faster_device_elsewhere_leaves_something_to_gain():
@@ -651,11 +624,10 @@ def test_a_proof_decides_where_no_split_was_tried():
 def test_what_is_proved_is_said_with_the_costs_that_it_is_proved_for(source, if_wrong, proved):
     proof = bound(9_800_000, source=source, if_wrong=if_wrong)
     if source is CostSource.MEASURED:
-        slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
-        answer = recommend([SINGLE, slow], TESTBED, None, proof)
+        answer = recommend([SINGLE, LOSING], TESTBED, None, proof)
     else:
         slow = simulated("towers", 1.2, 1.6, 2.0)
-        answer = recommend([candidate("single", predicted=10), slow], NOT_RUN, None, proof)
+        answer = recommend([ALONE, slow], NOT_RUN, None, proof)
     wrong = {0.98: "", 0.89: ", 11 %", 0.5: ", 50 %"}[if_wrong]
     most = f"2 %{wrong} if costs are as wrong as they may be" if wrong else "2 %"
     assert answer.headline.startswith(
@@ -674,8 +646,7 @@ def test_what_is_proved_is_said_with_the_costs_that_it_is_proved_for(source, if_
 def test_assumed_costs_that_may_be_wrong_enough_prove_no_verdict(tried, if_wrong, verdict):
     """Ranges of simulated ratios must survive costs as wrong as they may be; so must a proof."""
     proof = bound(9_800_000, source=CostSource.ASSUMED, if_wrong=if_wrong)
-    alone = candidate("single", predicted=10)
-    assert recommend([alone, *tried], NOT_RUN, None, proof).verdict is verdict
+    assert recommend([ALONE, *tried], NOT_RUN, None, proof).verdict is verdict
 
 
 def test_a_measured_split_that_wins_outweighs_a_proof_under_predicted_costs():
@@ -701,27 +672,22 @@ def test_a_prediction_on_the_other_side_of_the_worthwhile_ratio_is_said_to_count
 
 def test_logical_cpus_decide_nothing_however_clear_the_ratio():
     shared = replace(TESTBED, kind="logical-cpus")
-    answer = recommend(
-        [candidate("single", ms=10), candidate("towers", ms=5, ratio=(0.5, 0.4, 0.6))], shared, None
-    )
+    fast = candidate("towers", ms=5, ratio=(0.5, 0.4, 0.6))
+    answer = recommend([SINGLE, fast], shared, None)
     assert answer.verdict is AdviceVerdict.CANNOT_TELL
     assert "share their cores" in answer.headline
 
 
 def test_a_copy_of_unknown_size_is_not_told_as_nothing():
-    copy = Transfer(
-        producer="x", port=0, source="w0", target="w1", size_bytes=None, start_ns=0, end_ns=MS
-    )
-    alone, split = candidate("single", predicted=10), simulated("towers", 0.4, 0.5, 0.6)
+    copy = transfer("x", "w0", None, 0, MS)
+    split = simulated("towers", 0.4, 0.5, 0.6)
     split = replace(split, predicted=replace(split.predicted, transfers=(copy,)))
-    assert any("; 1 copy per step, ?, 1.00 ms" in line for line in simulated_reasons(split, alone))
+    assert any("; 1 copy per step, ?, 1.00 ms" in line for line in simulated_reasons(split, ALONE))
 
 
 def test_why_nothing_ran_is_the_first_reason_of_a_simulated_answer():
     idle = replace(TESTBED, not_run="only 2 cores")
-    answer = recommend(
-        [candidate("single", predicted=10), candidate("towers", predicted=5)], idle, None
-    )
+    answer = recommend([ALONE, candidate("towers", predicted=5)], idle, None)
     assert answer.headline.endswith("not run")
     assert answer.reasons[0] == "only 2 cores"
 
@@ -733,43 +699,10 @@ def test_without_a_prediction_for_single_a_simulation_tells_nothing():
 
 
 def test_reasons_set_copies_against_compute_and_prediction_against_measurement():
-    alone = StepProfile(
-        step_ns=(10 * MS,), compute_ns={"w0": 9 * MS, "w1": 0}, exposed_by_device={}, transfers=(),
-        activities=(), op_ns={}, timeline=(),
-    )  # fmt: skip
-    there = TransferTotal(
-        source="w0",
-        target="w1",
-        count=4,
-        size_bytes=900_000,
-        size_basis=SizeBasis.SHAPES,
-        time_ns=5 * MS,
-        exposed_ns=3 * MS,
-    )
-    back = TransferTotal(
-        source="w1",
-        target="w0",
-        count=3,
-        size_bytes=100_000,
-        size_basis=SizeBasis.SHAPES,
-        time_ns=2 * MS,
-        exposed_ns=MS,
-    )
-    split = replace(
-        alone,
-        step_ns=(12 * MS,),
-        compute_ns={"w0": 6 * MS, "w1": 4 * MS},
-        exposed_by_device={"w0": MS, "w1": 3 * MS},
-        transfers=(there, back),
-    )
-    answer = recommend(
-        [
-            candidate("single", ms=10, profile=alone),
-            candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), predicted=9, profile=split),
-        ],
-        TESTBED,
-        None,
-    )
+    copies = (total("w0", "w1", 4, 900_000, 5, 3), total("w1", "w0", 3, 100_000, 2, 1))
+    split = profile(12, (6, 4), (1, 3), copies)
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), predicted=9, profile=split)
+    answer = recommend([PROFILED, slow], TESTBED, None)
     assert answer.reasons == (
         "towers is 0.83× as fast as single (95 % interval 0.77–0.91, 20 rounds): "
         "a split is worth it above 1.03×",
@@ -806,27 +739,20 @@ def test_the_answer_for_stand_ins_does_not_speak_for_accelerators():
 
 def test_a_faster_device_than_the_first_is_named():
     cpu = replace(candidate("single-cpu", predicted=5), family="single")
-    alone = candidate("single", predicted=10)
-    answer = recommend([alone, cpu, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
+    answer = recommend([ALONE, cpu, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
     assert any(
         reason.startswith("single-cpu is 2.00× as fast as single") for reason in answer.reasons
     )
     slow = replace(candidate("single-cpu", predicted=12), family="single")
-    answer = recommend([alone, slow, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
+    answer = recommend([ALONE, slow, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
     assert not any("single-cpu" in reason for reason in answer.reasons)
 
 
 def test_a_floor_above_the_step_itself_is_not_shown():
-    def profiled(compute_ms, step_ms):
-        return StepProfile(
-            step_ns=(step_ms * MS,), compute_ns={"w0": compute_ms * MS},
-            exposed_by_device={"w0": 0}, transfers=(), activities=(), op_ns={}, timeline=(),
-        )  # fmt: skip
-
     for compute_ms, is_shown in ((11, True), (13, False)):
-        split = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), profile=profiled(compute_ms, 14))
-        alone = candidate("single", ms=10, profile=profiled(9, 10))
-        reasons = recommend([alone, split], TESTBED, None).reasons
+        split = profile(14, (compute_ms, 0), (0, 0), ())
+        split = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), profile=split)
+        reasons = recommend([PROFILED, split], TESTBED, None).reasons
         assert any("if copies were free" in reason for reason in reasons) is is_shown
 
 
@@ -835,7 +761,7 @@ def test_a_split_with_unverified_updates_is_never_recommended():
     found = Verification(steps=4, variables=5, unverified=("w", "v", "u", "t"))
     unverified = replace(fast, measured=replace(fast.measured, verification=found))
     slower = candidate("alternating", ms=8, ratio=(0.8, 0.75, 0.85))
-    single = candidate("single", ms=10)
+    single = SINGLE
     assert recommend([single, fast, slower], TESTBED, None).candidate == "towers"
     answer = recommend([single, unverified, slower], TESTBED, None)
     assert answer.candidate == "alternating"
@@ -849,6 +775,18 @@ def test_a_split_with_unverified_updates_is_never_recommended():
     assert (alone.verdict, alone.candidate) == (AdviceVerdict.CANNOT_TELL, None)
 
 
+def transfer(producer, source, size_bytes, start_ns, end_ns):
+    return Transfer(
+        producer=producer,
+        port=0,
+        source=source,
+        target="w1",
+        size_bytes=size_bytes,
+        start_ns=start_ns,
+        end_ns=end_ns,
+    )
+
+
 def noisy(name, ms, **facts):
     """A candidate that is surely faster than single, by rounds that differ by a tenth."""
     rounds = tuple((round(ms * (1 + (n % 5) / 50) * MS),) for n in range(20))
@@ -857,19 +795,14 @@ def noisy(name, ms, **facts):
     return replace(fast, measured=replace(fast.measured, rounds=rounds), **facts)
 
 
+def shuffled(split):
+    """The same times, in other rounds."""
+    measured = split.measured
+    return replace(split, measured=replace(measured, rounds=tuple(reversed(measured.rounds))))
+
+
 def copying(split, count, source="w0"):
-    copies = tuple(
-        Transfer(
-            producer=f"op{n}",
-            port=0,
-            source=source,
-            target="w1",
-            size_bytes=8,
-            start_ns=n,
-            end_ns=n + 1,
-        )
-        for n in range(count)
-    )
+    copies = tuple(transfer(f"op{n}", source, 8, n, n + 1) for n in range(count))
     predicted = split.predicted or schedule(5)
     waits = {"w0": 0, "w1": MS}
     return replace(split, predicted=replace(predicted, transfers=copies, exposed_by_device=waits))
@@ -877,9 +810,7 @@ def copying(split, count, source="w0"):
 
 def test_of_splits_that_rounds_do_not_tell_apart_the_one_with_whole_layers_is_the_answer():
     searched = noisy("searched", 6.9, torn_layers=2)
-    shuffled = tuple(reversed(noisy("towers", 7.0).measured.rounds))
-    towers = noisy("towers", 7.0)
-    towers = replace(towers, measured=replace(towers.measured, rounds=shuffled))
+    towers = shuffled(noisy("towers", 7.0))
     answer = recommend([SINGLE, searched, towers], TESTBED, None)
     assert answer.candidate == "towers"
     assert answer.speedup == towers.comparison.speedup
@@ -910,14 +841,12 @@ def test_of_two_splits_alike_in_all_else_the_one_that_a_rule_made_is_the_answer(
     )
     searched = copying(simulated("searched", 0.5, 0.684, 0.8), 3)
     towers = copying(simulated("towers", 0.5, 0.685, 0.8), 3)
-    alone = candidate("single", predicted=10)
     for order in ([searched, towers], [towers, searched]):
-        answer = recommend([alone, *order], NOT_RUN, None)
+        answer = recommend([ALONE, *order], NOT_RUN, None)
         assert answer.candidate == "towers"
         assert answer.deciding[0] == because.format("1.46×")
-    searched, towers = copying(noisy("searched", 6.9), 3), copying(noisy("towers", 7.0), 3)
-    shuffled = tuple(reversed(towers.measured.rounds))
-    towers = replace(towers, measured=replace(towers.measured, rounds=shuffled))
+    searched = copying(noisy("searched", 6.9), 3)
+    towers = shuffled(copying(noisy("towers", 7.0), 3))
     answer = recommend([SINGLE, searched, towers], TESTBED, None)
     assert answer.candidate == "towers"
     assert answer.deciding[0] == because.format("1.45×")
@@ -926,21 +855,18 @@ def test_of_two_splits_alike_in_all_else_the_one_that_a_rule_made_is_the_answer(
 def test_of_splits_whose_simulated_ranges_overlap_the_simplest_is_the_answer():
     searched = replace(simulated("searched", 0.3, 0.4, 0.6), torn_layers=3)
     towers = copying(simulated("towers", 0.55, 0.6, 0.8), 19)
-    answer = recommend([candidate("single", predicted=10), searched, towers], NOT_RUN, None)
+    answer = recommend([ALONE, searched, towers], NOT_RUN, None)
     assert (answer.verdict, answer.candidate) == (AdviceVerdict.SPLIT, "towers")
     assert answer.deciding[0] == (
         "searched at 2.50× is not surely faster than towers, and more complicated: it tears 3 "
         "layers against 0"
     )
     apart = copying(simulated("towers", 0.61, 0.7, 0.8), 19)
-    assert (
-        recommend([candidate("single", predicted=10), searched, apart], NOT_RUN, None).candidate
-        == "searched"
-    )
+    assert recommend([ALONE, searched, apart], NOT_RUN, None).candidate == "searched"
 
 
 def test_a_split_that_is_bad_on_purpose_is_the_answer_only_where_it_surely_beats_all_others():
-    single = candidate("single", predicted=10)
+    single = ALONE
     alternating = simulated("alternating", 0.4, 0.5, 0.6)
     searched = replace(simulated("searched", 0.45, 0.55, 0.65), torn_layers=5)
     faster = replace(simulated("searched", 0.3, 0.45, 0.65), torn_layers=5)
@@ -969,16 +895,13 @@ def test_simple_is_first_whole_layers_then_no_host_then_few_copies_and_a_split_b
     few = copying(simulated("few", 0.4, 0.5, 0.6), 2, source="h")
     many = copying(simulated("many", 0.45, 0.55, 0.65), 9)
     more = copying(simulated("more", 0.3, 0.4, 0.5), 10)
-    answer = recommend([candidate("single", predicted=10), few, more, many], hosts, None)
+    answer = recommend([ALONE, few, more, many], hosts, None)
     assert answer.candidate == "many"
     assert answer.deciding[0].endswith(
         "more copies 10 tensors against 9, few copies 2 tensors over the host against 0"
     )
-    answer = recommend([candidate("single", predicted=10), few, many], hosts, None)
+    answer = recommend([ALONE, few, many], hosts, None)
     assert answer.candidate == "many"
     assert answer.deciding[0].endswith("it copies 2 tensors over the host against 0")
     batch = replace(copying(simulated("batch", 0.46, 0.56, 0.66), 300), samples=(8, 8))
-    assert (
-        recommend([candidate("single", predicted=10), few, many, batch], hosts, None).candidate
-        == "batch"
-    )
+    assert recommend([ALONE, few, many, batch], hosts, None).candidate == "batch"

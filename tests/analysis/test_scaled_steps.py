@@ -1,4 +1,4 @@
-"""One host stands for all of many equal ones: its step is that of a whole simulation."""
+"""A model on ever more devices and hosts: one host stands for all of many equal ones."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from simulated_splits import simulated
-from split_steps import split_training, split_updates
+from split_steps import split_towers, split_training, split_updates, two_towers
 
-from placement_advisor.analysis.scaled_steps import slowest_of
+from placement_advisor.analysis.compare_hardware import HostTraces, scaled_machine
+from placement_advisor.analysis.machine_scaling import Excess, Scaling
+from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of, slowest_of
+from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import (
     FAMILIES,
     ONE_BY_ONE,
     DataParallel,
     DataParallelSteps,
 )
-from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
-from placement_advisor.graph.placement import placed_ops
-from placement_advisor.machine.hierarchy import Ring
+from placement_advisor.candidates.batch_split.split_graph import unsplit
+from placement_advisor.candidates.towers import propose_towers
+from placement_advisor.cost.collectives import ALL_DEVICES, between_hosts, ring_of_devices
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.machine.hierarchy import NcclProtocol, Ring, read_machine
 from placement_advisor.machine.presets import read_hardware
+from placement_advisor.simulator.simulator import Simulator
 
 
 def test_the_slowest_of_more_devices_is_slower():
@@ -81,3 +89,190 @@ def test_variables_of_each_host_get_gradients_of_all(family):
     assert updates.sum() == 2
     assert found.run_ns[updates, 0].max() >= found.run_ns[collectives, 1].max()
     assert found.step_ns > alone.step_ns
+
+
+def test_what_a_larger_batch_brings_one_device_is_not_what_further_devices_bring() -> None:
+    # A step that waits for launches takes as long with twice the samples.
+    twice = two_towers(8)
+    traces = HostTraces(unsplit(two_towers(8), 8), {2: split_towers(2)}, {2: twice})
+    found = scaled_machine(read_machine("2xT4"), traces, None)
+    first, larger = found.alone
+    assert (first.samples, larger.samples) == (8, 16)
+    assert larger.step_ns == first.step_ns
+    (split,) = (s for s in found.steps if (s.family, s.scaling) == (towers.TOWERS, Scaling.WEAK))
+    assert split.samples == 16
+    one, best = found.best(Scaling.WEAK)
+    assert one.samples_per_s == first.samples_per_s
+    assert best.step_ns <= split.step_ns
+    assert best.alone_per_s == larger.samples_per_s
+    assert best.samples_per_s / first.samples_per_s > 2
+    assert best.speedup is not None
+    assert best.speedup.median == pytest.approx(best.samples_per_s / larger.samples_per_s)
+    assert best.speedup.median < 2
+
+
+@pytest.mark.parametrize("machine", ["8xT4", "8xV100-NVLink", "2x(4xA100)-InfiniBand200"])
+@pytest.mark.parametrize("work", [10**4, 10**7, 10**9])
+def test_no_row_is_more_than_its_devices_unless_launches_explain_it(
+    machine: str, work: int
+) -> None:
+    counts = (2, 4, 8)
+    traces = HostTraces(
+        unsplit(two_towers(8, work), 8),
+        {count: split_towers(count) for count in counts},
+        {count: two_towers(8 * count, work) for count in counts},
+    )
+    found = scaled_machine(read_machine(machine), traces, None)
+    weak = found.best(Scaling.WEAK)
+    assert [row.devices for row in weak] == [1, *counts]
+    for row in weak[1:]:
+        assert row.ratio is not None
+        assert row.ratio.low <= row.ratio.ratio <= row.ratio.high
+        assert row.excess is not Excess.UNEXPLAINED
+        assert (row.efficiency is None) == (row.excess is Excess.LAUNCHES)
+        assert row.efficiency is None or row.efficiency <= 1
+    # One device more never makes the best worse: it can be left out.
+    per_s = [row.samples_per_s for row in weak]
+    assert per_s == sorted(per_s)
+
+
+def within(propose, graph, host):
+    found = propose(graph, roofline_by_place(graph, host), host)
+    assert isinstance(found, Placement)
+    return found
+
+
+@pytest.mark.parametrize("propose", [propose_towers, pipeline.propose])
+@pytest.mark.parametrize(
+    ("hosts", "text", "levels"),
+    [(2, "2xV100-NVLink", [2]), (2, "4xT4", [2]), (4, "2xA100", [2, 2]), (3, "2xT4", [3])],
+)
+def test_one_host_whose_layers_are_split_steps_as_all_of_them_do(propose, hosts, text, levels):
+    host = read_hardware(text)
+    rings = [ring_of_devices(host), *(replace(NETWORK, members=units) for units in levels)]
+    traces = split_towers(hosts)
+    placement = within(propose, traces.whole, host)
+    whole = read_hardware(f"{hosts}x({text})-Ethernet100")
+    devices = tuple(replace(d, remote_start_ns=0, remote_end_ns=0) for d in whole.devices)
+    whole = replace(whole, devices=devices)
+    places = [
+        dict(zip(host.place_names(), [*names, *names], strict=False))
+        for names in zip(*[iter(whole.device_names())] * len(host.devices), strict=True)
+    ]
+    everywhere = DataParallelSteps(traces).laid_out(placement, places, ALL_DEVICES)
+    expected = simulated(everywhere, whole, rings)
+    found = FoldedSteps(host).laid_out(placement, traces.first(1), host, rings)
+    assert found.outline.step_ns == expected.step_ns
+    collectives = found.outline.place == found.outline.places.index(ALL_DEVICES)
+    assert collectives.sum() == 3
+
+
+@pytest.mark.parametrize("propose", [propose_towers, pipeline.propose])
+def test_on_one_host_the_step_is_the_placed_one(propose):
+    host, graph = read_hardware("2xV100-NVLink"), two_towers(4)
+    costs = roofline_by_place(graph, host)
+    placement = within(propose, graph, host)
+    alike = replace(ring_of_devices(host), members=1)
+    found = FoldedSteps(host).laid_out(placement, unsplit(graph, 4), host, [alike])
+    assert found.outline.step_ns == Simulator(graph, costs, host).step_ns(placement)
+
+
+def test_a_device_without_layers_slows_nothing_down():
+    graph = two_towers(4)
+    pair, host = read_hardware("2xA100"), read_hardware("4xA100")
+    placement = within(propose_towers, graph, pair)
+    found = [
+        FoldedSteps(each).laid_out(placement, unsplit(graph, 4), each, [ring_of_devices(each)])
+        for each in (pair, host)
+    ]
+    assert found[0].outline.step_ns == found[1].outline.step_ns
+    assert found[0].outline.step_ns > Simulator(
+        graph, roofline_by_place(graph, pair), pair
+    ).step_ns(placement)
+
+
+def test_what_one_device_of_each_host_exchanges_goes_between_hosts_alone():
+    host = read_hardware("4xT4")
+    here, above = rings = [ring_of_devices(host), NETWORK]
+    alone, *others = between_hosts(rings)
+    assert others == [above]
+    protocol = NcclProtocol(start_ns=0, hop_ns=1_000, sent=1.0)
+    assert here.reduce_ns(1_000_000, protocol) > 0
+    assert alone.reduce_ns(1_000_000, protocol) == 0
+    assert alone.gather_ns(1_000_000, protocol) == 0
+
+
+def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
+    host, graph = read_hardware("2xA100"), two_towers(4)
+    placement, rings = within(propose_towers, graph, host), [ring_of_devices(host)]
+    traces = unsplit(graph, 4)
+    itself = {name: name for name in host.place_names()}
+    proposed = DataParallelSteps(traces).laid_out(placement, [itself], ALL_DEVICES)
+    simulator = simulator_of(proposed, host, rings)
+    peaks = simulator.schedule(proposed.placement).peak_memory
+    most = max(peaks[name].size_bytes for name in host.device_names())
+
+    def fits(memory_bytes):
+        devices = tuple(replace(each, memory_bytes=memory_bytes) for each in host.devices)
+        there = replace(host, devices=devices)
+        return FoldedSteps(there).laid_out(placement, traces, there, rings).memory.fits()
+
+    assert not fits(most - 1)
+    assert fits(2 * most)
+    alone = Placement(
+        label="",
+        family="",
+        device_of=dict.fromkeys(placement.device_of, host.devices[0].name),
+        rationale="",
+    )
+    schedule = Simulator(graph, roofline_by_place(graph, host), host).schedule(alone)
+    assert most < schedule.peak_memory[host.devices[0].name].size_bytes
+
+
+WHOLE = unsplit(two_towers(8), 8)
+FEW, ODD = BatchSplitError("too few samples"), BatchSplitError("it takes no such batch")
+SPLITS = {2: split_towers(2), 4: FEW}
+LARGER = {2: two_towers(16), 4: ODD}
+TRACES = HostTraces(WHOLE, SPLITS, LARGER)
+
+
+def samples(traces):
+    (share,) = traces.wiring.shares
+    (graph,) = traces.replicas
+    assert graph.op("left/x").output_bytes == (64 * share,)
+    return share
+
+
+def test_hosts_share_the_batch_or_have_one_for_each_device():
+    assert samples(TRACES.strong(1)) == 8
+    assert samples(TRACES.strong(2)) == 4
+    assert samples(TRACES.weak(1, 2)) == samples(TRACES.weak(2, 2)) == 16
+    # Whether the batch can be shared does not matter where it is not.
+    assert TRACES.strong(4) is FEW
+    assert samples(TRACES.weak(4, 2)) == 16
+    assert TRACES.weak(1, 4) is ODD
+
+
+def test_of_unequal_shares_the_largest_counts():
+    even = split_towers(2)
+    uneven = replace(
+        even,
+        shares={5: two_towers(5), 3: two_towers(3)},
+        wiring=replace(even.wiring, shares=(5, 3)),
+    )
+    assert samples(TRACES._replace(splits={2: uneven}).strong(2)) == 5
+
+
+def test_a_batch_that_cannot_be_split_leaves_one_host():
+    alone = TRACES._replace(splits={2: FEW, 4: FEW})
+    assert samples(alone.strong(1)) == 8
+    assert samples(alone.weak(1, 2)) == 16
+    assert alone.strong(2) is FEW
+    assert alone.weak(2, 2) is FEW
+
+
+def test_another_batch_is_a_share_of_it_or_a_multiple():
+    assert samples(TRACES.another()) == 4
+    alone = TRACES._replace(splits={2: FEW, 4: FEW})
+    assert samples(alone.another()) == 16
+    assert alone._replace(larger={2: ODD}).another() is None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from sample_values import costs_of
 from split_steps import split_towers
 
 from placement_advisor.analysis.step_costs import split_costs_from_unsplit
 from placement_advisor.analysis.target_costs import RECORDED_UNCERTAINTY, StepCosts
 from placement_advisor.candidates.batch_split.split_graph import split_graph
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.cost.table import CostBasis, CostSource, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.tf.answers import TracedSplit
 
@@ -20,8 +21,8 @@ REPLICAS = ("replica_0/left/product", "replica_1/left/product")
 
 
 def priced(recorded_ns: dict[str, int]):
-    costs = {n: OpCost(time_ns=ns, basis=CostBasis.MEASURED) for n, ns in recorded_ns.items()}
-    table = CostTable(costs={**FIGURES["GPU:0"].costs, **costs})
+    recorded = costs_of(recorded_ns, CostBasis.MEASURED)
+    table = CostTable(costs={**FIGURES["GPU:0"].costs, **recorded.costs})
     prices = StepCosts(
         cluster=CLUSTER,
         costs=FIGURES | dict.fromkeys(CLUSTER.device_names(), table),

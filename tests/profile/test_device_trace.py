@@ -119,6 +119,7 @@ def test_what_is_shared_adds_up_to_what_any_covers(one: Drawn, other: Drawn):
         ("ncclKernel_AllReduce_RING_LL_Sum_float", CopyKind.COLLECTIVE),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", CopyKind.COLLECTIVE),
         ("MemcpyOther", CopyKind.UNCLASSIFIED),
+        ("MemcpyOfTomorrow", CopyKind.UNCLASSIFIED),
         ("[CUDA memcpy HtoA]", CopyKind.UNCLASSIFIED),
         ("__amd_rocclr_copyBuffer.kd", CopyKind.UNCLASSIFIED),
         ("volta_sgemm_128x64_nn", None),

@@ -3,15 +3,10 @@ TensorFlow with copies between GPUs is known.
 """
 
 import pytest
-from recorded_profiles import event, gpu, host, write
+from recorded_profiles import activity, copied, event, gpu, host, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measurement.measurement import (
-    Activity,
-    SizeBasis,
-    StepProfile,
-    TransferTotal,
-)
+from placement_advisor.measurement.measurement import SizeBasis, StepProfile
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.xplane import Event, Line
 
@@ -30,50 +25,26 @@ def stream(*events: Event, name: str = "Stream #13(Compute)", number: int = 13) 
 
 
 def test_a_peer_copy_that_overlaps_compute_by_hand(tmp_path):
-    profile = read(
-        tmp_path,
-        {
-            0: [
-                stream(event("sgemm", 0, 100, tf_op="tower/MatMul:MatMul")),
-                stream(
-                    event(
-                        "MemcpyP2P",
-                        100,
-                        300,
-                        memcpy_details="kind_src:device kind_dst:device size:4096 dest:1 async:1",
-                        edge_name="edge_7_tower/MatMul",
-                    ),
-                    name="Stream #16(MemcpyP2P)",
-                    number=16,
-                ),
-            ],
-            1: [
-                stream(event("sgemm", 150, 250, tf_op="other/MatMul:MatMul")),
-                stream(event("relu", 240, 260, tf_op="other/Relu:Relu"), number=14),
-            ],
-        },
-    )
+    details = "kind_src:device kind_dst:device size:4096 dest:1 async:1"
+    copy = event("MemcpyP2P", 100, 300, memcpy_details=details, edge_name="edge_7_tower/MatMul")
+    first = [
+        stream(event("sgemm", 0, 100, tf_op="tower/MatMul:MatMul")),
+        stream(copy, name="Stream #16(MemcpyP2P)", number=16),
+    ]
+    second = [
+        stream(event("sgemm", 150, 250, tf_op="other/MatMul:MatMul")),
+        stream(event("relu", 240, 260, tf_op="other/Relu:Relu"), number=14),
+    ]
+    profile = read(tmp_path, {0: first, 1: second})
 
     # GPU 1: from 150 to 260 on two streams.
     assert profile.compute_ns == {"GPU:0": 100, "GPU:1": 110}
-    assert profile.transfers == (
-        TransferTotal(
-            source="GPU:0",
-            target="GPU:1",
-            count=1,
-            size_bytes=4096,
-            size_basis=SizeBasis.PROFILE,
-            time_ns=200,
-            exposed_ns=200 - 110,
-        ),
-    )
+    assert profile.transfers == (copied("GPU:0", "GPU:1", 4096, 200, 200 - 110, SizeBasis.PROFILE),)
     assert profile.op_ns == {"tower/MatMul": 100, "other/MatMul": 100, "other/Relu": 20}
     assert profile.activities == (
-        Activity(
-            name="[CUDA memcpy PtoP]", calls=1, total_ns=200, min_ns=200, max_ns=200, is_copy=True
-        ),
-        Activity(name="sgemm", calls=2, total_ns=200, min_ns=100, max_ns=100, is_copy=False),
-        Activity(name="relu", calls=1, total_ns=20, min_ns=20, max_ns=20, is_copy=False),
+        activity("[CUDA memcpy PtoP]", 200, is_copy=True),
+        activity("sgemm", 100, 100),
+        activity("relu", 20),
     )
     assert [(span.lane, span.name) for span in profile.timeline if span.is_copy] == [
         ("GPU:0 → GPU:1", "edge_7_tower/MatMul")
@@ -116,11 +87,7 @@ def test_a_copy_within_a_card_is_its_own_work_and_no_transfer(tmp_path, details)
     assert profile.transfers == ()
     assert profile.compute_ns["GPU:0"] == 10
     assert profile.op_ns == {}
-    assert profile.activities == (
-        Activity(
-            name="[CUDA memcpy DtoD]", calls=1, total_ns=10, min_ns=10, max_ns=10, is_copy=False
-        ),
-    )
+    assert profile.activities == (activity("[CUDA memcpy DtoD]", 10),)
 
 
 @pytest.mark.parametrize(
@@ -142,14 +109,10 @@ def test_derived_lines_do_not_count_again(tmp_path, name, number):
 
 
 def test_work_outside_the_step_or_on_other_devices_is_left_out(tmp_path):
+    outside = event("sgemm", -5, -1), event("sgemm", 1_000, 1_010)
     profile = read(
         tmp_path,
-        {
-            0: [
-                stream(event("sgemm", 0, 10), event("sgemm", -5, -1), event("sgemm", 1_000, 1_010))
-            ],
-            2: [stream(event("sgemm", 0, 500))],
-        },
+        {0: [stream(event("sgemm", 0, 10), *outside)], 2: [stream(event("sgemm", 0, 500))]},
     )
 
     assert profile.compute_ns == {"GPU:0": 10, "GPU:1": 0}

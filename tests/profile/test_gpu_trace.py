@@ -1,16 +1,20 @@
-"""GPU profiles that are known exactly: every count, byte and exposed nanosecond."""
+"""GPU profiles that are known exactly: every count, byte, tensor and exposed nanosecond."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op import Op
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
+from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
 from placement_advisor.profile.totals import ByHost, ProfileTotals, totals_of
 from placement_advisor.profile.xplane import Event, Line, Plane
 from placement_advisor.simulator.schedule import (
@@ -21,6 +25,8 @@ from placement_advisor.simulator.schedule import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from placement_advisor.profile.device_trace import Trace
 
 
 def read(path: Path, *planes: Plane) -> ProfileTotals:
@@ -109,19 +115,15 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
     ("name", "details", "use", "ends"),
     [
         ("MemcpyP2P", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
-        ("MEMCPYPtoP", "num_bytes:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
-        ("Memcpy PtoP (Device -> Device)", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
         ("MemcpyD2D", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
         ("CopyDeviceToDevice", "size:8 dest:0", DeviceUse.WITHIN, ("GPU:0", "GPU:0")),
         ("MemcpyP2P", "size:8 dest:7", DeviceUse.PEER, ("GPU:0", "GPU:7")),
         ("MemcpyP2P", "size:8", DeviceUse.PEER, ("GPU:0", "unknown")),
         ("MemcpyD2H", "kind:pageable size:8 dest:0 async:1", DeviceUse.HOST, ("GPU:0", "host")),
         ("MemcpyOther", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
-        ("MemcpyOfTomorrow", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
-        ("__amd_rocclr_copyBuffer.kd", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
     ],
 )
-def test_every_spelling_of_a_copy_is_what_it_is(
+def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
     tmp_path: Path, name: str, details: str, use: DeviceUse, ends: tuple[str, str]
 ) -> None:
     copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
@@ -309,3 +311,77 @@ def test_time_and_what_is_exposed_agree_with_sums_over_intervals(
         )
     everything = merged_intervals(span for spans in events.values() for span in spans)
     assert device.idle_ns == everything[-1][1] - everything[0][0] - intervals_length(everything)
+
+
+def sent(tensor: str, start_ns: int, end_ns: int, size_bytes: int | None, dest: int = 1) -> Event:
+    size = "" if size_bytes is None else f"size:{size_bytes} "
+    details = {"memcpy_details": f"{size}dest:{dest}", "edge_name": f"edge_7_{tensor}"}
+    return event("MemcpyP2P", start_ns, end_ns, **details)
+
+
+def to_a_busy_device(folder: Path) -> Trace:
+    """Two tensors come to GPU:1, which computes until 100: a small one at 0, a large one then."""
+    copies = [sent("small", 0, 110, 4), sent("large", 100, 150, 1_000_000)]
+    return trace_of(write(folder / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 100)])))
+
+
+def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_waited_for(
+    tmp_path: Path,
+) -> None:
+    profile = totals_of(to_a_busy_device(tmp_path))
+    # Both are exposed from 100 to 110 and share it: 5 each; then large alone until 150.
+    assert [(t.tensor, t.time_ns, t.exposed_ns) for t in profile.tensors] == [
+        ("edge_7_large", 50, 45),
+        ("edge_7_small", 110, 5),
+    ]
+    assert profile.devices[1].total[DeviceUse.PEER].exposed_ns == 45 + 5
+
+
+def test_copies_on_several_routes_share_what_the_device_waited(tmp_path: Path) -> None:
+    first = gpu(0, [sent("a", 0, 60, 8, dest=2)])
+    second = gpu(
+        1, [sent("b", 0, 60, 8, dest=2), event("MemcpyP2P", 0, 60, memcpy_details="dest:2")]
+    )
+    profile = totals_of(
+        trace_of(write(tmp_path / "p.xplane.pb", first, second, gpu(2, [kernel("a:A", 60, 70)])))
+    )
+    # A copy that names no tensor takes its third as well.
+    assert [(t.tensor, t.exposed_ns) for t in profile.tensors] == [
+        ("edge_7_a", 20),
+        ("edge_7_b", 20),
+    ]
+    assert profile.devices[2].total[DeviceUse.PEER].exposed_ns == 60
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tensors_never_take_more_than_the_device_waited(tmp_path: Path, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    starts, lengths = draw.integers(0, 300, 12), draw.integers(0, 40, 12)
+    spans = [
+        (int(start), int(start + length)) for start, length in zip(starts, lengths, strict=True)
+    ]
+    copies = [sent(f"t{i % 4}", *span, 8) for i, span in enumerate(spans[:8])]
+    kernels = [kernel("a:A", *span) for span in sorted(spans[8:])]
+    path = write(
+        tmp_path / "p.xplane.pb", gpu(0, sorted(copies, key=lambda e: e.start_ns)), gpu(1, kernels)
+    )
+    profile = totals_of(trace_of(path))
+    waited_ns = profile.devices[1].total[DeviceUse.PEER].exposed_ns
+    assert waited_ns is not None
+    shared_ns = sum(tensor.exposed_ns for tensor in profile.tensors)
+    # Each of the four is rounded down.
+    assert waited_ns - 4 <= shared_ns <= waited_ns
+    assert all(tensor.exposed_ns <= tensor.time_ns for tensor in profile.tensors)
+
+
+def test_a_size_that_the_profile_does_not_give_is_the_graphs(tmp_path: Path) -> None:
+    copies = [sent("relu", 0, 10, None), sent("relu", 20, 30, 999), sent("far", 40, 50, None)]
+    trace = trace_of(write(tmp_path / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 5)])))
+    graph = OpGraph([Op(name="relu", kind="Relu", output_bytes=(4_000,))], [])
+    profile = totals_with_layers(totals_of(trace_with_sizes(trace, graph)), graph)
+    (route,) = profile.routes
+    assert (route.size_bytes, route.of_unknown_size) == (4_000 + 999, 1)
+    sizes = {t.tensor: (t.size_bytes, t.of_unknown_size) for t in profile.tensors}
+    assert sizes == {"edge_7_relu": (4_999, 0), "edge_7_far": (0, 1)}
+    assert "sizes of 1 copies are those of the graph" in profile.notes
+    assert trace_with_sizes(trace, OpGraph([], [])) == trace

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from recorded_profiles import EPOCH_NS, event, gpu, host, write
+from recorded_profiles import EPOCH_NS, copied, crossing, event, gpu, host, write
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
-from placement_advisor.measurement.measurement import SizeBasis, StepProfile, TransferTotal
 from placement_advisor.profile.worker_steps import (
     ONE_CLOCK,
     HostClocks,
@@ -22,16 +21,10 @@ from placement_advisor.profile.xplane import Event, Line, Plane, set_back
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from placement_advisor.measurement.measurement import StepProfile
+
 CLIENT, A, B = "client", "a:0", "b:0"
-ACROSS = PlannedCopy(
-    send_node="a_S1",
-    recv_node="a_S2",
-    producer="a",
-    port=0,
-    source=A,
-    target=B,
-    size_bytes=64,
-)
+ACROSS = crossing("a", A, B)
 SKEW_NS = 7_000_000
 
 
@@ -95,14 +88,14 @@ def profiles(tmp_path: Path) -> Profiles:
     made = Profiles(tmp_path)
     made.add_host(CLIENT, event("train", 0, 1_000, step_num=0))
     # The op is launched, and its tensor sent, before its kernels run.
-    made.add_host(A, event("a:MatMul", 20, 30), event("a_S1:_Send", 40, 45))
+    made.add_host(A, event("a:MatMul", 20, 30), event("a_send:_Send", 40, 45))
     made.add_gpu(
         A,
         event("gemm_part", 100, 200, tf_op="a:MatMul"),
         event("gemm_rest", 200, 300, tf_op="a:MatMul"),
         event("MemcpyD2H", 300, 350, memcpy_details="size:64 dest:0 async:1"),
     )
-    made.add_host(B, arrival("a_S2", 600))
+    made.add_host(B, arrival("a_recv", 600))
     made.add_gpu(
         B,
         event("gemm", 400, 450, tf_op="c:MatMul"),
@@ -120,17 +113,7 @@ def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arriva
     assert profile.compute_ns == {A: 200, B: 50 + 200}
     assert profile.op_ns == {"a": 200, "c": 50, "d": 200}
     # b:0 computes from 400 to 450 while it is under way.
-    assert profile.transfers == (
-        TransferTotal(
-            source=A,
-            target=B,
-            count=1,
-            size_bytes=64,
-            size_basis=SizeBasis.SHAPES,
-            time_ns=600 - 300,
-            exposed_ns=300 - 50,
-        ),
-    )
+    assert profile.transfers == (copied(A, B, 64, 600 - 300, 300 - 50),)
     # Its parts are no copies of their own.
     assert [row.name for row in profile.activities if row.is_copy] == ["[gRPC memcpy PtoP]"]
     assert profile.step_memory_bytes == {}

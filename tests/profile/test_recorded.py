@@ -9,7 +9,7 @@ from recorded_profiles import copy, event, gpu, host, kernel, mark, write
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.recorded_ops import RecordedProfile, read_recorded
-from placement_advisor.profile.xplane import Line, Plane
+from placement_advisor.profile.xplane import Event, Line, Plane
 from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ MARKS = [mark(0, 0, 1_000), mark(1, 1_000, 2_000), mark(2, 2_000, 3_000), mark(3
 
 def read(tmp_path: Path, *planes: Plane) -> RecordedProfile:
     return read_recorded(write(tmp_path / "vm.xplane.pb", *planes))
+
+
+def read_gpu(tmp_path: Path, *events: Event, planes: tuple[Plane, ...] = ()) -> RecordedProfile:
+    """Read a profile of one step, with what a GPU did."""
+    return read(tmp_path, host(MARKS[:1]), gpu(0, list(events)), *planes)
 
 
 def times(recorded: RecordedProfile) -> dict[str, tuple[int, ...]]:
@@ -55,18 +60,12 @@ def test_three_steps_on_a_gpu_after_a_warm_up_by_hand(tmp_path):
 def test_a_kernel_belongs_to_the_step_that_launched_it_however_late_it_runs(tmp_path):
     launches = [event("cuLaunchKernel", 1_100 * i, 1_100 * i + 5, correlation_id=i) for i in (1, 2)]
 
-    recorded = read(
-        tmp_path,
-        host(MARKS[:3], launches),
-        gpu(
-            0,
-            [
-                # Launched at 1100 and 2200, in the steps 1 and 2.
-                kernel("a:MatMul", 2_500, 2_510, correlation_id=1),
-                kernel("a:MatMul", 9_000, 9_030, correlation_id=2),
-            ],
-        ),
-    )
+    # Launched at 1100 and 2200, in the steps 1 and 2.
+    late = [
+        kernel("a:MatMul", 2_500, 2_510, correlation_id=1),
+        kernel("a:MatMul", 9_000, 9_030, correlation_id=2),
+    ]
+    recorded = read(tmp_path, host(MARKS[:3], launches), gpu(0, late))
 
     assert times(recorded) == {"a:MatMul": (10, 30)}
 
@@ -113,41 +112,31 @@ def test_without_marks_the_steps_that_xprof_derived_count_for_each_gpu(tmp_path)
     ],
 )
 def test_the_op_of_a_kernel_is_found_in_whatever_tells_it(tmp_path, stats):
-    recorded = read(tmp_path, host(MARKS[:1]), gpu(0, [event("gemm", 10, 20, **stats)]))
-
-    assert times(recorded) == {"tower/MatMul:MatMul": (10,)}
+    assert times(read_gpu(tmp_path, event("gemm", 10, 20, **stats))) == {
+        "tower/MatMul:MatMul": (10,)
+    }
 
 
 def test_replicas_are_samples_of_one_op(tmp_path):
-    recorded = read(
-        tmp_path,
-        host(MARKS[:1]),
-        gpu(0, [kernel("gradient_tape/a/MatMul:MatMul", 10, 20)]),
-        gpu(1, [kernel("gradient_tape/replica_1/a/MatMul:MatMul", 10, 40)]),
-    )
+    other = gpu(1, [kernel("gradient_tape/replica_1/a/MatMul:MatMul", 10, 40)])
+    recorded = read_gpu(tmp_path, kernel("gradient_tape/a/MatMul:MatMul", 10, 20), planes=(other,))
 
     assert times(recorded) == {"gradient_tape/a/MatMul:MatMul": (10, 30)}
 
 
 def test_copies_have_their_ends_and_are_no_work_but_within_the_card(tmp_path):
-    recorded = read(
+    recorded = read_gpu(
         tmp_path,
-        host(MARKS[:1]),
-        gpu(
-            0,
-            [
-                kernel("a:MatMul", 10, 20),
-                copy("MemcpyP2P", 4_096, 100, 5, dest=3),
-                copy("MemcpyP2P", 4_096, 110, 6, dest=7),
-                copy("MemcpyH2D", 8, 120, 7),
-                copy("MemcpyD2H", 16, 130, 8),
-                event("MemcpyD2D", 140, 149, memcpy_details="size:32 dest:0", tf_op="b:Identity"),
-                copy("CopyDeviceToDevice", 64, 150, 10, dest=3),
-                # Outside of every step, which does not matter to a link.
-                copy("MemcpyH2D", 128, 5_000, 11),
-            ],
-        ),
-        gpu(3),
+        kernel("a:MatMul", 10, 20),
+        copy("MemcpyP2P", 4_096, 100, 5, dest=3),
+        copy("MemcpyP2P", 4_096, 110, 6, dest=7),
+        copy("MemcpyH2D", 8, 120, 7),
+        copy("MemcpyD2H", 16, 130, 8),
+        event("MemcpyD2D", 140, 149, memcpy_details="size:32 dest:0", tf_op="b:Identity"),
+        copy("CopyDeviceToDevice", 64, 150, 10, dest=3),
+        # Outside of every step, which does not matter to a link.
+        copy("MemcpyH2D", 128, 5_000, 11),
+        planes=(gpu(3),),
     )
 
     assert recorded.copies == {

@@ -4,37 +4,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from recorded_profiles import EPOCH_NS, activity, copied, crossing
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.measurement.measurement import (
-    Activity,
     Invariant,
-    SizeBasis,
     Span,
     StepProfile,
-    TransferTotal,
 )
 from placement_advisor.profile.worker_steps import (
     ONE_CLOCK,
     HostClocks,
-    PlannedCopy,
     read_worker_steps,
 )
 from placement_advisor.profile.xplane import Event, Line, Plane, set_back, write_planes
 
-EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
 
-A_TO_WORKER_1 = PlannedCopy(
-    send_node="a_S1",
-    recv_node="a_S2",
-    producer="a",
-    port=0,
-    source=WORKER_0,
-    target=WORKER_1,
-    size_bytes=64,
-)
+
+def planned(name, source=WORKER_0, **more):
+    return crossing(name, source, WORKER_1, **more)
 
 
 @dataclass
@@ -69,6 +59,10 @@ class Profiles:
         # Its duration holds the ops that were waiting: it must not matter.
         stats = {"name": node, "kernel_type": kernel}
         self.add(process, name, at_ns, at_ns + 10_000, thread=thread, stats=stats)
+
+    def copy(self, name, sent_ns, arrived_ns):
+        self.add(WORKER_0, f"{name}_send:_Send", sent_ns, sent_ns + 1)
+        self.arrival(WORKER_1, f"{name}_recv", arrived_ns)
 
     def collective(self, process, node, start_ns, end_ns):
         """From when the executor starts it until it goes on; the op's own event ends later."""
@@ -119,38 +113,26 @@ def one_step(profiles, start_ns, end_ns):
     profiles.step(start_ns, end_ns)
     profiles.add(WORKER_0, "a:MatMul", start_ns + 100, start_ns + 300)
     profiles.add(WORKER_0, "b:Relu", start_ns + 300, start_ns + 400)
-    profiles.add(WORKER_0, "a_S1:_Send", start_ns + 400, start_ns + 410)
+    profiles.add(WORKER_0, "a_send:_Send", start_ns + 400, start_ns + 410)
     profiles.add(WORKER_1, "c:MatMul", start_ns + 500, start_ns + 550)
-    profiles.arrival(WORKER_1, "a_S2", start_ns + 600)
+    profiles.arrival(WORKER_1, "a_recv", start_ns + 600)
     profiles.add(WORKER_1, "d:MatMul", start_ns + 600, start_ns + 800)
 
 
 def test_one_step_of_two_workers_by_hand(profiles):
     one_step(profiles, 0, 1_000)
 
-    profile = profiles.read(A_TO_WORKER_1)
+    profile = profiles.read(planned("a"))
 
     assert profile.step_ns == (1_000,)
     # Worker 0: 200 + 100; worker 1: 50 + 200. The send is no compute.
     assert profile.compute_ns == {WORKER_0: 300, WORKER_1: 250}
-    assert profile.transfers == (
-        TransferTotal(
-            source=WORKER_0,
-            target=WORKER_1,
-            count=1,
-            size_bytes=64,
-            size_basis=SizeBasis.SHAPES,
-            time_ns=600 - 400,
-            exposed_ns=200 - 50,
-        ),
-    )
+    assert profile.transfers == (copied(WORKER_0, WORKER_1, 64, 600 - 400, 200 - 50),)
     assert profile.op_ns == {"a": 200, "b": 100, "c": 50, "d": 200}
     assert profile.activities == (
-        Activity(name="MatMul", calls=3, total_ns=450, min_ns=50, max_ns=200, is_copy=False),
-        Activity(
-            name="[gRPC memcpy PtoP]", calls=1, total_ns=200, min_ns=200, max_ns=200, is_copy=True
-        ),
-        Activity(name="Relu", calls=1, total_ns=100, min_ns=100, max_ns=100, is_copy=False),
+        activity("MatMul", 200, 50, 200),
+        activity("[gRPC memcpy PtoP]", 200, is_copy=True),
+        activity("Relu", 100),
     )
     assert profile.timeline == (
         Span(lane=WORKER_0, name="a", start_ns=100, end_ns=300, is_copy=False),
@@ -220,9 +202,7 @@ def test_only_ops_within_a_step_count(profiles):
 
     profile = profiles.read()
 
-    assert profile.activities == (
-        Activity(name="MatMul", calls=3, total_ns=3, min_ns=1, max_ns=1, is_copy=False),
-    )
+    assert profile.activities == (activity("MatMul", 1, 1, 1),)
 
 
 def test_receives_are_no_compute(profiles):
@@ -237,7 +217,7 @@ def test_steps_in_which_no_device_worked_are_skipped(profiles):
     profiles.step(0, 500)
     one_step(profiles, 1_000, 2_000)
 
-    assert profiles.read(A_TO_WORKER_1).step_ns == (1_000,)
+    assert profiles.read(planned("a")).step_ns == (1_000,)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +230,7 @@ def test_steps_that_a_worker_profiled_in_part_are_skipped(profiles, start_ns, st
     profiles.starts_ns[WORKER_1] = start_ns
     profiles.stops_ns[WORKER_1] = stop_ns
 
-    steps_ns = profiles.read(A_TO_WORKER_1).step_ns
+    steps_ns = profiles.read(planned("a")).step_ns
 
     assert steps_ns == ((1_200, 1_100) if start_ns > 0 else (1_000, 1_200))
 
@@ -260,57 +240,32 @@ def test_a_step_that_begins_and_ends_with_the_profile_of_a_worker_counts(profile
     profiles.starts_ns[WORKER_1] = 0
     profiles.stops_ns[WORKER_1] = 1_000
 
-    assert profiles.read(A_TO_WORKER_1).step_ns == (1_000,)
+    assert profiles.read(planned("a")).step_ns == (1_000,)
 
 
 def test_a_tensor_is_seen_to_arrive_on_a_thread_that_ran_ops_before(profiles):
     profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "a_S1:_Send", 100, 110)
+    profiles.add(WORKER_0, "a_send:_Send", 100, 110)
     profiles.add(WORKER_1, "b:Relu", 120, 130, thread="tf_GrpcWorkerEnvQueues/1")
-    profiles.arrival(WORKER_1, "a_S2", 400)
+    profiles.arrival(WORKER_1, "a_recv", 400)
 
-    (total,) = profiles.read(A_TO_WORKER_1).transfers
+    (total,) = profiles.read(planned("a")).transfers
     assert (total.count, total.time_ns) == (1, 300)
 
 
-def test_no_step_with_work_is_an_error_that_names_the_profile(profiles):
-    profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "a:MatMul", 1_500, 1_600)
-
-    with pytest.raises(AdvisorError, match=r"no step of .*client\.xplane\.pb is complete"):
-        profiles.read()
-
-
-def test_a_client_without_steps_is_an_error(profiles):
+def test_a_profile_without_steps_or_work_or_planned_copies_is_refused(profiles):
     profiles.add(CLIENT, "train", 0, 1_000)  # No step_num: somebody else's event.
-
     with pytest.raises(AdvisorError, match=r"client\.xplane\.pb holds no step"):
         profiles.read()
 
-
-def test_planned_copies_of_which_none_was_seen_are_an_error(profiles):
     profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 1_500, 1_600)
+    with pytest.raises(AdvisorError, match=r"no step of .*client\.xplane\.pb is complete"):
+        profiles.read()
+
     profiles.add(WORKER_0, "a:MatMul", 100, 200)
-
     with pytest.raises(AdvisorError, match="none of the 1 planned copies"):
-        profiles.read(A_TO_WORKER_1)
-
-
-def crossing(name: str, *, port: int = 0, size_bytes: int | None = 64) -> PlannedCopy:
-    return PlannedCopy(
-        send_node=f"{name}_send",
-        recv_node=f"{name}_recv",
-        producer=name,
-        port=port,
-        source=WORKER_0,
-        target=WORKER_1,
-        size_bytes=size_bytes,
-    )
-
-
-def copied(profiles, name, sent_ns, arrived_ns):
-    profiles.add(WORKER_0, f"{name}_send:_Send", sent_ns, sent_ns + 1)
-    profiles.arrival(WORKER_1, f"{name}_recv", arrived_ns)
+        profiles.read(planned("a"))
 
 
 @pytest.fixture
@@ -322,10 +277,10 @@ def computing_profiles(profiles):
 
 
 def test_copies_at_the_same_time_share_the_time_of_their_link(computing_profiles):
-    copied(computing_profiles, "x", 100, 350)
-    copied(computing_profiles, "y", 200, 500)
+    computing_profiles.copy("x", 100, 350)
+    computing_profiles.copy("y", 200, 500)
 
-    (total,) = computing_profiles.read(crossing("x"), crossing("y")).transfers
+    (total,) = computing_profiles.read(planned("x"), planned("y")).transfers
 
     assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 500 - 100)
     # From 100 to 500 something is under way; from 300 to 400 worker 1 computes.
@@ -338,29 +293,24 @@ def test_copies_at_the_same_time_share_the_time_of_their_link(computing_profiles
     ids=["behind-compute", "arrived-before-it-was-sent", "exposed"],
 )
 def test_a_single_copy_by_hand(computing_profiles, sent_ns, arrived_ns, time_ns, exposed_ns):
-    copied(computing_profiles, "x", sent_ns, arrived_ns)
+    computing_profiles.copy("x", sent_ns, arrived_ns)
     # No receive: this is no arrival.
     computing_profiles.arrival(WORKER_1, "x_recv", 150, kernel="If")
 
-    (total,) = computing_profiles.read(crossing("x")).transfers
+    (total,) = computing_profiles.read(planned("x")).transfers
 
     assert (total.count, total.time_ns, total.exposed_ns) == (1, time_ns, exposed_ns)
 
 
-def test_a_size_that_is_not_known_leaves_the_sum_unknown(computing_profiles):
-    copied(computing_profiles, "x", 100, 200)
-    copied(computing_profiles, "y", 100, 200)
+def test_a_size_that_is_not_known_leaves_the_sum_unknown_and_a_control_edge_has_no_bytes(
+    computing_profiles,
+):
+    computing_profiles.copy("x", 100, 200)
+    computing_profiles.copy("y", 100, 200)
+    (unknown,) = computing_profiles.read(planned("x"), planned("y", size_bytes=None)).transfers
+    assert unknown.size_bytes is None
 
-    profile = computing_profiles.read(crossing("x"), crossing("y", size_bytes=None))
-
-    assert profile.transfers[0].size_bytes is None
-
-
-def test_a_control_edge_is_a_copy_without_bytes(computing_profiles):
-    copied(computing_profiles, "x", 100, 200)
-
-    profile = computing_profiles.read(crossing("x", port=-1, size_bytes=None))
-
+    profile = computing_profiles.read(planned("x", port=-1, size_bytes=None))
     assert (profile.transfers[0].count, profile.transfers[0].size_bytes) == (1, 0)
     assert profile.timeline[0].name == "^x"
 
@@ -372,7 +322,7 @@ def test_a_copy_whose_send_was_too_cheap_to_be_seen_starts_where_its_tensor_was_
     computing_profiles.arrival(WORKER_1, "x_recv", 250)
     computing_profiles.arrival(WORKER_1, "y_recv", 500)
 
-    (total,) = computing_profiles.read(crossing("x"), crossing("y")).transfers
+    (total,) = computing_profiles.read(planned("x"), planned("y")).transfers
 
     # What made y was not seen either: the copy counts, but takes no time.
     assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 - 100)
@@ -383,7 +333,7 @@ def test_repeated_sends_meet_their_arrivals_in_order(computing_profiles):
         computing_profiles.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
         computing_profiles.arrival(WORKER_1, "x_recv", arrived_ns)
 
-    (total,) = computing_profiles.read(crossing("x")).transfers
+    (total,) = computing_profiles.read(planned("x")).transfers
 
     assert (total.count, total.time_ns) == (2, 30 + 20)
 
@@ -400,24 +350,8 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
     profile = profiles.read(exchanged={"sum": 48})
 
     assert profile.transfers == (
-        TransferTotal(
-            source=WORKER_0,
-            target=WORKER_1,
-            count=1,
-            size_bytes=48,
-            size_basis=SizeBasis.SHAPES,
-            time_ns=350,
-            exposed_ns=350,
-        ),
-        TransferTotal(
-            source=WORKER_1,
-            target=WORKER_0,
-            count=1,
-            size_bytes=48,
-            size_basis=SizeBasis.SHAPES,
-            time_ns=400,
-            exposed_ns=350,
-        ),
+        copied(WORKER_0, WORKER_1, 48, 350, 350),
+        copied(WORKER_1, WORKER_0, 48, 400, 350),
     )
     assert profile.compute_ns == {WORKER_0: 250, WORKER_1: 200}
     assert "sum" not in profile.op_ns
@@ -480,10 +414,10 @@ def test_copies_that_steps_make_and_no_step_shows_are_unknown_not_none(profiles)
     one_step(profiles, 0, 1_000)
     profiles.collective(WORKER_0, "sum", 700, 900)
 
-    seen = profiles.read(A_TO_WORKER_1)
+    seen = profiles.read(planned("a"))
     assert (seen.unseen_copies, seen.transfer_count) == ((), 2)
 
-    profile = profiles.read(A_TO_WORKER_1, crossing("x"), exchanged={"sum": 48})
+    profile = profiles.read(planned("a"), planned("x"), exchanged={"sum": 48})
     assert profile.unseen_copies == ("x:0 to worker:1", "sum to worker:1")
     assert (profile.transfer_count, profile.transfer_bytes) == (None, None)
 
@@ -507,8 +441,8 @@ def test_waits_for_copies_from_several_devices_count_once(profiles):
     profiles.arrival(WORKER_1, "y_recv", 700)
     profiles.write(CLIENT, *three)
 
-    other = replace(crossing("y"), source="worker:2")
-    profile = read_worker_steps(three, profiles.file(CLIENT), (crossing("x"), other))
+    other = planned("y", source="worker:2")
+    profile = read_worker_steps(three, profiles.file(CLIENT), (planned("x"), other))
 
     assert [total.exposed_ns for total in profile.transfers] == [500, 500]
     assert profile.exposed_by_device == {WORKER_0: 0, WORKER_1: 600, "worker:2": 0}
@@ -554,13 +488,13 @@ def test_steps_of_two_machines_are_as_if_they_had_one_clock(profiles):
     for start_ns in (0, 2_000, 5_000):
         one_step(profiles, start_ns, start_ns + 1_000)
     profiles.stops_ns = {WORKER_0: 9_000, WORKER_1: 9_000}
-    together = profiles.read(A_TO_WORKER_1)
+    together = profiles.read(planned("a"))
     profiles.skews_ns[WORKER_1] = SKEW_NS
     # From pings the second machine seems to be ahead by 400 more than it is: copies would arrive
     # 200 before they were sent. They take 200, so it cannot be more than 200 ahead.
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(201, 1_000)))
 
-    apart = profiles.read(A_TO_WORKER_1, clocks=clocks)
+    apart = profiles.read(planned("a"), clocks=clocks)
 
     (found,) = apart.clocks.values()
     # Drift within some microseconds counts as 1, for copies and for the profile.
@@ -575,7 +509,7 @@ def test_a_profile_on_another_clock_shows_nothing_unless_the_clock_is_known(prof
     profiles.skews_ns[WORKER_1] = SKEW_NS
 
     with pytest.raises(AdvisorError, match=r"no step of .* is complete"):
-        profiles.read(A_TO_WORKER_1)
+        profiles.read(planned("a"))
 
 
 def test_devices_of_one_machine_share_what_is_learned_of_its_clock(profiles):
@@ -583,7 +517,7 @@ def test_devices_of_one_machine_share_what_is_learned_of_its_clock(profiles):
     profiles.skews_ns = {WORKER_0: SKEW_NS, WORKER_1: SKEW_NS}
     clocks = HostClocks(host_of={WORKER_0: "b", WORKER_1: "b"}, ranges=known_to(b=(50, 50)))
 
-    profile = profiles.read(A_TO_WORKER_1, clocks=clocks)
+    profile = profiles.read(planned("a"), clocks=clocks)
 
     assert set(profile.clocks) == {WORKER_0, WORKER_1}
     assert profile.clocks[WORKER_0] == profile.clocks[WORKER_1]
@@ -595,7 +529,7 @@ def test_devices_of_one_machine_share_what_is_learned_of_its_clock(profiles):
 def test_sends_that_the_profile_lacks_say_nothing_of_clocks(profiles):
     profiles.step(0, 5_000)
     for sent_ns, arrived_ns in ((100, 300), (2_000, 2_200)):
-        copied(profiles, "x", sent_ns, arrived_ns)
+        profiles.copy("x", sent_ns, arrived_ns)
     # The event of this one's send is missing: the first arrival must not be taken for the first
     # send's, which was later.
     profiles.arrival(WORKER_1, "x_recv", 50)
@@ -603,7 +537,7 @@ def test_sends_that_the_profile_lacks_say_nothing_of_clocks(profiles):
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(50, 50)))
     profiles.add(WORKER_0, "z:MatMul", 10, 20)
 
-    profile = profiles.read(crossing("x"), clocks=clocks)
+    profile = profiles.read(planned("x"), clocks=clocks)
 
     assert profile.clock_contradiction_ns == 0
     assert profile.clocks[WORKER_1] == clocks.ranges["b"]
@@ -616,7 +550,7 @@ def test_a_clock_that_was_set_while_steps_were_profiled_is_told(profiles):
     profiles.skews_ns[WORKER_1] = SKEW_NS - 350
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(100, 100)))
 
-    profile = profiles.read(A_TO_WORKER_1, clocks=clocks)
+    profile = profiles.read(planned("a"), clocks=clocks)
 
     # Copies and pings share the rest; drift counts as 1 or 2.
     assert profile.clock_contradiction_ns == (150 - 100) // 2

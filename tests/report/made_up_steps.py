@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sample_analysis import sample
+from sample_values import measurement, step_profile
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.machine.devices import Cluster, Device
-from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile, compare
+from placement_advisor.measurement.measurement import compare
 from placement_advisor.report.pictures.timeline_plot import simulated_spans
 from placement_advisor.simulator.schedule import (
     OpRun,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.measurement.measurement import Activity, Measurement
 
 _OPS = 12
 
@@ -117,20 +119,11 @@ def as_simulated(
     schedule: Schedule, rounds: tuple[tuple[int, ...], ...], activities: tuple[Activity, ...] = ()
 ) -> Measurement:
     """Return a run whose profiled step is the simulated one."""
-    profile = StepProfile(
-        step_ns=(schedule.step_ns,),
+    profile = step_profile(
+        schedule.step_ns,
         compute_ns=schedule.compute_ns,
         exposed_by_device=schedule.exposed_by_device,
-        transfers=(),
         activities=activities,
-        op_ns={},
         timeline=simulated_spans(schedule),
     )
-    return Measurement(
-        warmup_ns=(),
-        rounds=rounds,
-        moved_ops=(),
-        verification=None,
-        profile=profile,
-        profile_run=None,
-    )
+    return measurement(rounds, profile=profile)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from sample_values import costs_of, links_between
+
+from placement_advisor.cost.table import CostBasis, CostTable
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch
 from placement_advisor.simulator.simulator import Origin, Simulation, simulation
 
 if TYPE_CHECKING:
@@ -78,18 +81,8 @@ def two_gpus(memory_bytes: int | None = 16_000_000_000) -> Cluster:
         ),
         hosts=(Device(name="CPU:0", kind="CPU"),),
         links=tuple(
-            Link(
-                source=source,
-                target=target,
-                latency_ns=20 * US,
-                bandwidth_bytes_per_s=1e9,
-                basis=Basis.ASSUMED,
-                channel="switch",
-                sender=CopyWork(per_copy_ns=4 * US if source == "CPU:0" else 0),
-            )
-            for source in names
-            for target in names
-            if source != target
+            replace(link, sender=CopyWork(per_copy_ns=4 * US if link.source == "CPU:0" else 0))
+            for link in links_between(names, 20 * US, channel="switch")
         ),
         dispatch=Dispatch(step_overhead_ns=100 * US),
     )
@@ -106,15 +99,9 @@ def towers(
 ) -> Simulation:
     """Simulate the towers, one on each card."""
     cluster = cluster or two_gpus()
-    costs = CostTable(
-        costs={
-            name: OpCost(
-                time_ns=time_us * US,
-                basis=CostBasis.GUESSED if name == "count" else CostBasis.ROOFLINE,
-            )
-            for name, time_us in _TIMES_US.items()
-        }
-    )
+    times_ns = {name: time_us * US for name, time_us in _TIMES_US.items()}
+    rough = costs_of({"count": times_ns.pop("count")}, CostBasis.GUESSED)
+    costs = CostTable(costs={**costs_of(times_ns, CostBasis.ROOFLINE).costs, **rough.costs})
     return simulation(
         towers_graph(user_layer),
         PLACEMENT,

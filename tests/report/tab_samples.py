@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from made_up_steps import as_simulated
 from sample_analysis import sample
 from sample_break_even import FOUND
+from sample_values import costs_of, links_between
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, HowToSplit
 from placement_advisor.analysis.recording import AnalysisSnapshot
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.devices import Basis, Cluster, Device, Link
+from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.simulator.simulator import Simulator
@@ -44,20 +45,9 @@ def write_sample(
     graph = _graph(layers)
     cluster = Cluster(
         devices=tuple(Device(name=name, kind="CPU") for name in DEVICES),
-        links=tuple(
-            Link(
-                source=source,
-                target=target,
-                latency_ns=5_000,
-                bandwidth_bytes_per_s=1e9,
-                basis=Basis.ASSUMED,
-            )
-            for source, target in (DEVICES, DEVICES[::-1])
-        ),
+        links=links_between(DEVICES, 5_000),
     )
-    costs = CostTable(
-        costs={op.name: OpCost(time_ns=_OP_NS, basis=CostBasis.GUESSED) for op in graph.ops}
-    )
+    costs = costs_of({op.name: _OP_NS for op in graph.ops}, CostBasis.GUESSED)
     simulator = Simulator(graph, costs.everywhere(cluster), cluster)
     candidates = tuple(
         _candidate(placement, simulator.schedule(placement))

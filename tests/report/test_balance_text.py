@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
+from golden_files import GOLDEN, is_golden
 
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.cost.batch import (
@@ -17,7 +18,7 @@ from placement_advisor.cost.batch import (
     speed_of,
     split_step,
 )
-from placement_advisor.files.contract import plain
+from placement_advisor.files.contract import json_text, plain
 from placement_advisor.report.plans import render_balance
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.plans import Balance as Published
@@ -50,22 +51,24 @@ def balance(tried_ms: dict[tuple[int, int], float], advised: tuple[int, int]) ->
     )
 
 
+# 32 samples in 8 ms, against 10 ms on the first device and 12.8 ms evenly.
 RAN = balance({(16, 16): 12.8, (24, 8): 8.5, (25, 7): 8}, (25, 7))
+LINES = [device.line for device in RAN.devices]
+# Full, the second takes 4 + 20 ms. More for the first would let the second wait.
+FULL = replace(RAN, most=(100, 40), best_batch=best_batch(LINES, (100, 40)))
 
 
-def test_the_answer_says_what_the_best_split_gains_over_one_device_and_over_an_even_one():
-    text = render_balance(RAN)
-    # 32 samples in 8 ms, against 10 ms on the first device and 12.8 ms evenly.
-    assert text.startswith(
-        "share a batch of 32 as 25:7: 4,000 samples/s, 1.25× GPU:0 alone, 1.60× an even split, "
-        "measured on 2 GPUs\n"
-    )
-    rows = [line.split() for line in text.splitlines()]
-    assert ["advised", "25", "7", "8.00", "ms", "4,000", "8.25", "ms"] in rows
-    assert ["even", "16", "16", "12.8", "ms", "2,500", "12.0", "ms"] in rows
-    # The next command asks for a batch size only if the user did.
+@pytest.mark.parametrize(("name", "of"), [("memory_unknown", RAN), ("memory_known", FULL)])
+def test_text_and_json_are_the_golden_ones(name: str, of: Balance):
+    assert render_balance(of) == (GOLDEN / f"balance_{name}.txt").read_text(encoding="utf-8")
+    published = Published.of(of)
+    jsonschema.Draft202012Validator(load_schema("balance")).validate(plain(published))
+    assert is_golden(json_text(published), f"balance_{name}")
+
+
+def test_the_next_command_asks_for_a_batch_size_only_if_the_user_did():
     command = "next: advisor analyze model.py{} --candidates batch --ratios 25:7\n"
-    assert text.endswith(command.format(" --batch-size 32"))
+    assert render_balance(RAN).endswith(command.format(" --batch-size 32"))
     assert render_balance(replace(RAN, batch_was_asked=False)).endswith(command.format(""))
 
 
@@ -108,23 +111,3 @@ def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
     text = render_balance(found)
     assert "Other batches: nothing is said, step times lie on no line over the batch." in text
     assert "global batch" not in text
-
-
-def test_what_memory_holds_is_said_and_where_that_is_not_known_how_to_say_it():
-    unknown = balance({(16, 16): 12, (25, 7): 8}, (25, 7))
-    text = render_balance(unknown)
-    assert "Memory of a device, simulated: 200 MB, and 5.00 MB for each sample." in text
-    assert "not known: --memory" in text
-    assert "best that fits" not in text
-    lines = [device.line for device in unknown.devices]
-    known = replace(unknown, most=(100, 40), best_batch=best_batch(lines, (100, 40)))
-    text = render_balance(known)
-    assert "Samples that fit: GPU:0 holds 100, GPU:1 holds 40." in text
-    # Full, the second takes 4 + 20 ms. More for the first would let the second wait.
-    rows = [line.split() for line in text.splitlines()]
-    assert ["best", "that", "fits:", "128", "88", "40", "24.0", "ms", "5,333"] in rows
-    content = plain(Published.of(known))
-    jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
-    assert content["best_batch"]["samples"] == [88, 40]
-    assert content["tried"][1] == {"samples": [25, 7], "step_ns": 8 * MS}
-    assert [device["most_samples"] for device in content["devices"]] == [100, 40]

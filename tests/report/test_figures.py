@@ -6,26 +6,16 @@ from dataclasses import replace
 
 import sample_analysis
 from made_up_steps import made_up
+from sample_values import step_profile
 from simulated_steps import towers
 
-from placement_advisor.measurement.measurement import Activity, StepProfile
+from placement_advisor.measurement.measurement import Activity
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.statements import (
     activity_rows,
     fastest_first,
     figure_lines,
     in_own_timelines,
-    in_timeline,
-)
-
-PROFILE = StepProfile(
-    step_ns=(100,),
-    compute_ns={},
-    exposed_by_device={},
-    transfers=(),
-    activities=(),
-    op_ns={},
-    timeline=(),
 )
 
 
@@ -50,7 +40,7 @@ def test_bytes_that_are_not_all_known_are_a_lower_bound_and_without_any_unknown(
 def test_a_step_without_profile_or_with_half_of_one_does_not_claim_to_copy_nothing() -> None:
     assert figure_lines(1_000, None) == ["1.00 µs", "no profile to rely on"]
     assert figure_lines(None, None) == [NOTHING]
-    unseen = replace(PROFILE, compute_ns={"a": 1}, unseen_copies=("sum to a",))
+    unseen = step_profile(100, compute_ns={"a": 1}, unseen_copies=("sum to a",))
     assert figure_lines(1_000, unseen) == ["1.00 µs", "copies not all seen", "0 ns exposed"]
     assert (unseen.transfer_count, unseen.transfer_bytes) == (None, None)
 
@@ -73,10 +63,3 @@ def test_what_did_not_run_or_failed_after_some_rounds_is_not_shown_beside_what_r
     # Where nothing ran, the best predictions are shown.
     shown = sample_analysis.unmeasured()
     assert [c.name for c in fastest_first(shown)] == ["single", "towers", "alternating"]
-
-
-def test_single_and_three_others_share_a_picture_and_the_rest_have_their_own() -> None:
-    analysis = made_up(candidates=7)
-    assert [c.name for c in in_timeline(analysis)] == ["single", "split-1", "split-2", "split-3"]
-    assert [c.name for c in in_own_timelines(analysis)] == ["split-4", "split-5", "split-6"]
-    assert in_own_timelines(sample_analysis.not_applicable()) == ()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -16,6 +15,7 @@ import sample_analysis
 import sample_check
 from contract_schemas import SCHEMAS, TYPES, schema_text
 from contracts_page import PAGE, with_tables
+from golden_files import is_golden
 from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
@@ -23,7 +23,7 @@ from sample_break_even import FOUND, with_break_even
 from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 from sample_hosts import summary_of_hosts
 from simulated_steps import towers
-from summary_graphs import op, training_step
+from summary_graphs import op, traced_as_tiny, training_step
 
 from placement_advisor.check.problems import ACTIONS, ProblemCode, Status
 from placement_advisor.check.record import Part, PredictedVerdict
@@ -40,27 +40,18 @@ from placement_advisor.results.machine import Calibration
 from placement_advisor.results.steps import Simulation
 from placement_advisor.results.trace import Trace
 from placement_advisor.simulator.schedule import PathKind
-from placement_advisor.tf.answers import LeftOut, Traced
+from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.analysis.analysis_result import Analysis as Found
 
-GOLDEN = Path(__file__).parent / "golden"
 VALIDATORS = {name: jsonschema.Draft202012Validator(load_schema(name)) for name in TYPES}
 
 
 def traced(graph: OpGraph, **changes: Any) -> Trace:
-    of = Traced(
-        graph=graph,
-        name="tiny",
-        mode="train",
-        chosen="model (compiled Functional), batches from `dataset`",
-        batch_size=4,
-        tensorflow_version="2.21.0",
-        members={},
-    )
+    of = traced_as_tiny(graph)
     files = {"model_path": "tiny.py", "graph_file": "tiny.graph.json.gz"}
     return Trace.of(replace(of, **changes), summarize(graph), **files)
 
@@ -93,17 +84,10 @@ def analysis_json(of: Found) -> dict[str, Any]:
     return told(Analysis.of(of))
 
 
-def _in_nine_digits(text: str) -> str:
-    """Return JSON without what another version of a library may add to a number."""
-    content = json.loads(text, parse_float=lambda number: float(f"{float(number):.9g}"))
-    return json.dumps(content, indent=2, ensure_ascii=False)
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_samples_are_the_golden_ones_and_fit_their_schemas(name: str) -> None:
     told(PUBLISHED[name])
-    golden = (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
-    assert _in_nine_digits(json_text(PUBLISHED[name])) == _in_nine_digits(golden)
+    assert is_golden(json_text(PUBLISHED[name]), name)
 
 
 def test_what_was_not_measured_is_null() -> None:

@@ -212,12 +212,7 @@ TRIED = replace(finding(302), command=LONG_COMMAND)
             published(sample_analysis.unmeasured()),
             "the same command without --no-run, about 2 min",
         ),
-        (
-            answering(
-                SAMPLE, next_run=NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
-            ),
-            "the same command with --rounds 180, about 6 min",
-        ),
+        (answering(SAMPLE, next_run=ROUNDS), "the same command with --rounds 180, about 6 min"),
     ],
 )
 def test_what_to_do_next_is_one_command(of: Analysis, command: str) -> None:

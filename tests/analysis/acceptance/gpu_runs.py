@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from recorded_profiles import crossing, event, gpu, host, write
+
 from placement_advisor.analysis.acceptance import (
     Acceptance,
     Cards,
@@ -23,8 +25,6 @@ from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.profile.gpu_planes import read_gpu_steps
-from placement_advisor.profile.worker_steps import PlannedCopy
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.known_step import COPIES, LARGE_SIDE, OPS, outputs
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-EPOCH_NS = 1_795_257_210_000_000_000
+    from placement_advisor.profile.xplane import Event, Plane
+
 STEPS = 3
 STEP_US, EVERY_US = 900, 1_000
 STEP_NS = 850_000
@@ -101,18 +102,17 @@ PLAN = replace(
     devices=tuple(Device(name=name, kind="GPU") for name in NUMBERS),
     description="2 GPUs",
 )
+
+
+def _ends(producer: str) -> tuple[str, str]:
+    """Return from which GPU to which a tensor goes."""
+    return ("GPU:0", "GPU:1") if producer.startswith("near") else ("GPU:1", "GPU:0")
+
+
 PREPARED = Prepared(
     moved_ops=(),
     crossings=tuple(
-        PlannedCopy(
-            send_node=f"{copy.producer}/_1",
-            recv_node=f"{copy.producer}/_2",
-            producer=copy.producer,
-            port=0,
-            source="GPU:0" if copy.producer.startswith("near") else "GPU:1",
-            target="GPU:1" if copy.producer.startswith("near") else "GPU:0",
-            size_bytes=copy.size_bytes,
-        )
+        crossing(copy.producer, *_ends(copy.producer), size_bytes=copy.size_bytes)
         for copy in COPIES
     ),
 )
@@ -154,7 +154,7 @@ def run(
 ) -> DevicePair:
     """Return what would be found of steps with these events."""
     path = folder / "gpus.xplane.pb"
-    write_planes(path, _planes(kernels, (INPUT, *copies), step_us))
+    write(path, *_planes(kernels, (INPUT, *copies), step_us))
     (pair,) = planned_pairs(PLAN, GRAPH, cards, {})
     findings = (
         judge_placement(pair, prepared),
@@ -173,50 +173,33 @@ def _planes(kernels: Sequence[GpuOp], copies: Sequence[Copy], step_us: int) -> l
     starts = [EVERY_US * step for step in range(STEPS)]
     marks = [_event("train", at, at + step_us, step_num=i) for i, at in enumerate(starts)]
     gpus = [
-        Plane(
-            name=f"/device:GPU:{number}",
-            lines=(
-                Line(
-                    name="Stream #13(Compute)",
-                    id=13,
-                    events=tuple(
-                        _event(
-                            "some_kernel", at + k.start_us, at + k.end_us, tf_op=f"{k.op}:MatMul"
-                        )
-                        for at in starts
-                        for k in kernels
-                        if k.gpu == number
-                    ),
-                ),
-                Line(
-                    name="Stream #16(MemcpyP2P)",
-                    id=16,
-                    events=tuple(
-                        _event(
-                            copy.name,
-                            at + copy.start_us,
-                            at + copy.end_us,
-                            memcpy_details=f"size:{copy.size_bytes} dest:{copy.dest} async:1"
-                            if copy.dest is not None
-                            else f"kind:pinned size:{copy.size_bytes} async:1",
-                            edge_name=f"edge_7_{copy.producer}",
-                        )
-                        for at in starts
-                        for copy in copies
-                        if copy.gpu == number
-                    ),
-                ),
-            ),
+        gpu(
+            number,
+            [
+                _event("some_kernel", at + k.start_us, at + k.end_us, tf_op=f"{k.op}:MatMul")
+                for at in starts
+                for k in kernels
+                if k.gpu == number
+            ],
+            [
+                _event(
+                    copy.name,
+                    at + copy.start_us,
+                    at + copy.end_us,
+                    memcpy_details=f"size:{copy.size_bytes} dest:{copy.dest} async:1"
+                    if copy.dest is not None
+                    else f"kind:pinned size:{copy.size_bytes} async:1",
+                    edge_name=f"edge_7_{copy.producer}",
+                )
+                for at in starts
+                for copy in copies
+                if copy.gpu == number
+            ],
         )
         for number in (0, 1)
     ]
-    return [*gpus, Plane(name="/host:CPU", lines=(Line(name="python", events=tuple(marks)),))]
+    return [*gpus, host(marks)]
 
 
 def _event(name: str, start_us: int, end_us: int, **stats: str | int) -> Event:
-    return Event(
-        name=name,
-        start_ns=EPOCH_NS + 1_000 * start_us,
-        duration_ns=1_000 * (end_us - start_us),
-        stats=stats,
-    )
+    return event(name, 1_000 * start_us, 1_000 * end_us, **stats)

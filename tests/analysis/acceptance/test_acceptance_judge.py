@@ -24,6 +24,7 @@ from gpu_runs import (
     over_host,
     run,
 )
+from recorded_profiles import crossing
 
 from placement_advisor.analysis.acceptance import (
     AcceptanceCheck,
@@ -36,7 +37,6 @@ from placement_advisor.files.contract import plain
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.machine.this_machine import gpu_slots
-from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.report.machine_texts import render_acceptance
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.machine import Acceptance
@@ -145,15 +145,7 @@ def test_marks_that_leave_out_most_of_a_step_are_found_out(tmp_path: Path) -> No
 
 
 def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
-    more = PlannedCopy(
-        send_node="s",
-        recv_node="r",
-        producer="near/product_2",
-        port=0,
-        source="GPU:0",
-        target="GPU:1",
-        size_bytes=8,
-    )
+    more = crossing("near/product_2", "GPU:0", "GPU:1", size_bytes=8)
     prepared = replace(
         PREPARED,
         moved_ops=("far/large_sum: task 0 GPU:1 → task 0 CPU:0", "near_input: a → b"),

@@ -7,20 +7,13 @@ from types import MappingProxyType
 
 import pytest
 from finding_evidence import evidence_of, graph_of, growing_of, measured_as, op, told, two_devices
+from sample_break_even import FOUND, THROUGHOUT, swept
 
 from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.graph.op import Role
 from placement_advisor.measurement.measurement import InputTiming, LoopTiming
-from placement_advisor.simulator.break_even import (
-    Axis,
-    BestSplit,
-    BreakEven,
-    BreakEvenOutcome,
-    Sweep,
-    SweepPoint,
-)
 from placement_advisor.tf.answers import LeftOut
 
 MS = 1_000_000
@@ -41,10 +34,6 @@ def _waits(**more):
     return told(step_rules.find_device_waits_for_host, _evidence(**more))
 
 
-def _overlap(**more):
-    return told(step_rules.find_input_without_overlap, _evidence(**more))
-
-
 def _input(batch_ns, transformations=GOOD_INPUT):
     return InputTiming(batch_ns=(batch_ns,) * 3, transformations=tuple(transformations))
 
@@ -56,16 +45,24 @@ def test_a_device_that_mostly_launches_by_hand():
     assert finding.saving is None
 
 
-@pytest.mark.parametrize(
-    "left_out", [LeftOut(jit_compile=True), LeftOut(settings=("tf.config.optimizer.set_jit",))]
-)
-def test_what_launches_cost_in_a_program_that_xla_compiles_is_not_told(left_out):
-    assert _waits(launch_ns=15, left_out=left_out) == ()
-
-
 def test_xla_is_not_advised_for_a_step_that_calls_python():
     (finding,) = _waits(launch_ns=15, calls_python=True)
     assert "jit_compile" not in finding.action
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"launch_ns": 5},
+        # What launches cost in a program that XLA compiles is not known.
+        {"launch_ns": 15, "left_out": LeftOut(jit_compile=True)},
+        {"launch_ns": 15, "left_out": LeftOut(settings=("tf.config.optimizer.set_jit",))},
+        # Input that keeps up.
+        {"measured": {"single": measured_as(20 * MS)}, "input_timing": _input(21 * MS)},
+    ],
+)
+def test_a_device_that_mostly_computes_does_not_wait(step):
+    assert _waits(**step) == ()
 
 
 def test_several_steps_for_each_call_are_not_advised_where_there_are_several():
@@ -91,10 +88,6 @@ def test_what_the_input_has_is_not_advised(transformations, advised):
     assert finding.action == f"make the input faster first: {advised}, less work per sample"
 
 
-def test_a_device_that_mostly_computes_is_not_found():
-    assert _waits(launch_ns=5) == ()
-
-
 def test_input_slower_than_the_step_by_hand():
     run = {"single": measured_as(20 * MS)}
     (finding,) = _waits(measured=run, input_timing=_input(50 * MS), batch_size=32)
@@ -107,12 +100,6 @@ def test_input_slower_than_the_step_by_hand():
 def test_a_step_that_was_only_simulated_makes_no_measured_saving():
     (finding,) = _waits(input_timing=_input(900))
     assert (finding.saving.saving_ns, finding.saving.basis) == (900 - 90, "simulated")
-
-
-def test_input_that_keeps_up_is_not_found():
-    run = {"single": measured_as(20 * MS)}
-    evidence = _evidence(measured=run, input_timing=_input(21 * MS))
-    assert told(step_rules.find_device_waits_for_host, evidence) == ()
 
 
 def _even(samples):
@@ -202,10 +189,6 @@ def test_a_batch_that_did_not_run_saves_what_all_lines_agree_on():
     assert finding.saving is None
 
 
-def test_a_larger_batch_that_ran_and_is_no_faster_is_not_advised():
-    assert _small((10, 500), (5, 450), (360, 17_000)) == ()
-
-
 def test_the_batch_that_is_advised_is_a_multiple_of_eight():
     # 9 · 150 / 10 = 135.
     (finding,) = _small((10, 250), (5, 200))
@@ -224,12 +207,6 @@ def test_of_pairs_of_samples_the_best_batch_is_where_the_rate_is_highest_by_hand
     assert (finding.saving.saving_ns, finding.saving.basis) == (500 - 410, "extrapolated")
 
 
-def test_of_pairs_of_samples_a_batch_beyond_the_best_is_not_too_small():
-    costs_ns = {"pairs": 100, "update": 30}
-    steps = ((10, 130), (8, 94), (5, 55))
-    assert _small(*steps, at=_of_pairs, costs_ns=costs_ns) == ()
-
-
 def test_no_batch_is_named_far_from_where_the_line_was_fitted():
     # 9 · 1000 / 1 = 9000 is 900 times the batch.
     (finding,) = _small((10, 1_010), (5, 1_005))
@@ -238,13 +215,25 @@ def test_no_batch_is_named_far_from_where_the_line_was_fitted():
     assert (finding.saving, finding.batch_size) == (None, None)
 
 
-def test_a_batch_that_is_large_enough_is_not_found():
-    assert _small((10, 100), (5, 55)) == ()
-
-
-@pytest.mark.parametrize("steps", [((10, 500),), ((10, 600), (5, 1_500), (2, 500))])
-def test_where_measurements_make_no_line_nothing_is_found(steps):
-    assert _small(*steps) == ()
+@pytest.mark.parametrize(
+    ("steps", "more"),
+    [
+        # It is large enough.
+        (((10, 100), (5, 55)), {}),
+        # A larger one ran and is no faster.
+        (((10, 500), (5, 450), (360, 17_000)), {}),
+        # Of pairs of samples it is beyond the best one.
+        (
+            ((10, 130), (8, 94), (5, 55)),
+            {"at": _of_pairs, "costs_ns": {"pairs": 100, "update": 30}},
+        ),
+        # Measurements make no line.
+        (((10, 500),), {}),
+        (((10, 600), (5, 1_500), (2, 500)), {}),
+    ],
+)
+def test_where_no_larger_batch_is_surely_better_none_is_advised(steps, more):
+    assert _small(*steps, **more) == ()
 
 
 @pytest.mark.parametrize(("assumed", "basis"), [(True, "simulated"), (False, "extrapolated")])
@@ -279,28 +268,9 @@ def test_a_step_that_takes_its_own_batch_alone_has_no_command_with_another():
 )
 def test_a_batch_that_changes_the_verdict_says_so(ratios, recommended, said):
     values = zip((1, 10, 320, 640), ratios, strict=True)
-    points = tuple(
-        SweepPoint(value=n, best=BestSplit(split="towers", ratio=ratio)) for n, ratio in values
-    )
-    sweep = Sweep(
-        axis=Axis.BATCH,
-        outcome=BreakEvenOutcome.CROSSES,
-        here=points[1],
-        points=points,
-        wins_from=None,
-        loses_at=None,
-        changes=1,
-    )
-    swept = BreakEven(
-        baseline="single",
-        worthwhile_ratio=0.97,
-        free_copies=points[0].best,
-        bandwidth=None,
-        latency=None,
-        batch=sweep,
-        corrections={},
-    )
-    evidence = _of_batch((10, 500), (5, 450), break_even=swept, recommended=recommended)
+    points = tuple(swept(n, ratio) for n, ratio in values)
+    found = replace(FOUND, batch=replace(THROUGHOUT, here=points[1], points=points))
+    evidence = _of_batch((10, 500), (5, 450), break_even=found, recommended=recommended)
     (finding,) = told(step_rules.find_batch_too_small, evidence)
     assert finding.action.endswith(f"before splitting{said}")
 
@@ -335,26 +305,25 @@ def test_what_the_input_lacks_is_named(transformations, missing):
 
 
 @pytest.mark.parametrize(
-    "transformations",
+    "timing",
     [
-        ("TensorSliceDataset", "PrefetchDataset"),
-        ("MapDataset", "BatchDataset", "PrefetchDataset"),
-        ("ParallelMapDataset", "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset"),
-        ("BatchDataset", "PrefetchDataset", "RepeatDataset", "TakeDataset"),
+        # It ends in a prefetch, and so overlaps.
+        _input(45, ("TensorSliceDataset", "PrefetchDataset")),
+        _input(45, ("MapDataset", "BatchDataset", "PrefetchDataset")),
+        _input(
+            45, ("ParallelMapDataset", "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset")
+        ),
+        _input(45, ("BatchDataset", "PrefetchDataset", "RepeatDataset", "TakeDataset")),
+        # It has everything, or next to no work.
+        _input(45),
+        _input(8, ["MapDataset"]),
+        None,
+        # It does not tell how it is made.
+        _input(45, ()),
     ],
 )
-def test_a_pipeline_that_ends_in_a_prefetch_overlaps_and_is_left_alone(transformations):
-    assert _overlap(input_timing=_input(45, transformations)) == ()
-
-
-def test_a_pipeline_with_everything_or_next_to_no_work_is_left_alone():
-    assert _overlap(input_timing=_input(45)) == ()
-    assert _overlap(input_timing=_input(8, ["MapDataset"])) == ()
-    assert _overlap() == ()
-
-
-def test_a_dataset_that_does_not_tell_how_it_is_made_is_left_alone():
-    assert _overlap(input_timing=_input(45, ())) == ()
+def test_a_pipeline_that_overlaps_or_has_little_to_hide_is_left_alone(timing):
+    assert told(step_rules.find_input_without_overlap, _evidence(input_timing=timing)) == ()
 
 
 def _loop(one_ms, several_ms):

@@ -10,6 +10,14 @@ from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
 from placement_advisor.candidates.references import as_written
 from placement_advisor.graph.op import Role
 
+
+def _astray(graph, costs, *splits, **more):
+    """Return what is told of a backward pass that does not follow its forward ops."""
+    return told(
+        scope_rules.find_backward_on_default_device, evidence_of(graph, costs, *splits, **more)
+    )
+
+
 # first and second are layers; their gradients serve them, in the opposite order.
 CHAIN = graph_of(
     [
@@ -50,48 +58,32 @@ def test_a_backward_pass_without_devices_by_hand():
     assert finding.saving.saving_ns == 490 - 330
 
 
-def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
-    # The output of second is large now, and what its gradient leaves is small.
+def _kept_activation(*gradients):
+    """The output of second is large here, and what its gradients leave is small."""
     graph = graph_of(
-        [
-            op("first", 100),
-            op("second", 400),
-            op("beside"),
-            op("second/grad", 8, Role.BACKWARD, layer="second"),
-        ],
+        [op("first", 100), op("second", 400), op("beside")]
+        + [op(name, 8, Role.BACKWARD, layer="second") for name in gradients],
         ("first", "second"),
-        ("second", "second/grad"),
+        *(("second", name) for name in gradients),
     )
+    return graph, COST_NS | {"beside": 280} | dict.fromkeys(gradients[1:], 0)
+
+
+def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
     asked = HALVES | {"beside": "GPU:0"}
-    evidence = evidence_of(graph, COST_NS | {"beside": 280}, requested_device_of=asked)
-    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
+    (finding,) = _astray(*_kept_activation("second/grad"), requested_device_of=asked)
     # Nothing comes after the gradient, so the copy back, 410 ns, is all that goes.
     assert finding.saving.saving_ns == 410
     assert finding.action.startswith("in your own split, compute gradients with tf.gradients(")
 
 
 def test_gradients_in_a_scope_have_its_device_and_its_line():
-    graph = graph_of(
-        [
-            op("first", 100),
-            op("second", 400),
-            op("beside"),
-            op("second/grad", 8, Role.BACKWARD, layer="second"),
-            op("second/grad_1", 8, Role.BACKWARD, layer="second"),
-        ],
-        ("first", "second"),
-        ("second", "second/grad"),
-        ("second", "second/grad_1"),
-    )
-    asked = HALVES | {"beside": "GPU:0", "second/grad": "GPU:0"}
-    evidence = evidence_of(
-        graph,
-        COST_NS | {"beside": 280, "second/grad_1": 0},
-        requested_device_of=asked,
+    (finding,) = _astray(
+        *_kept_activation("second/grad", "second/grad_1"),
+        requested_device_of=HALVES | {"beside": "GPU:0", "second/grad": "GPU:0"},
         scope_of={"second/grad": ("model.py", 9), "second": ("model.py", 5)},
         line_of={"second/grad": ("model.py", 10)},
     )
-    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
     assert finding.finding == (
         "your tf.device scopes put forward ops on GPU:1, but 1 ops of their backward pass have no "
         "device and run on GPU:0; 1 ops of their backward pass ask for GPU:0, by your tf.device "
@@ -106,10 +98,7 @@ def test_gradients_in_a_scope_have_its_device_and_its_line():
 
 def test_gradients_of_a_library_that_ask_for_a_device_are_not_the_users_scope():
     asked = HALVES | {"second/grad": "CPU:0"}
-    (finding,) = told(
-        scope_rules.find_backward_on_default_device,
-        evidence_of(CHAIN, COST_NS, requested_device_of=asked),
-    )
+    (finding,) = _astray(CHAIN, COST_NS, requested_device_of=asked)
     assert "1 ops of their backward pass ask for CPU:0: every" in finding.finding
     assert "your tf.device scope around" not in finding.finding
 
@@ -125,19 +114,12 @@ def test_gradients_of_a_library_that_ask_for_a_device_are_not_the_users_scope():
     ],
 )
 def test_no_backward_pass_is_found_astray(asked):
-    assert (
-        told(
-            scope_rules.find_backward_on_default_device,
-            evidence_of(CHAIN, COST_NS, requested_device_of=asked),
-        )
-        == ()
-    )
+    assert _astray(CHAIN, COST_NS, requested_device_of=asked) == ()
 
 
 def test_inference_has_no_backward_pass_to_leave_behind():
     graph = graph_of([op("first", 100), op("second", 40)], ("first", "second"))
-    evidence = evidence_of(graph, COST_NS, requested_device_of=HALVES)
-    assert told(scope_rules.find_backward_on_default_device, evidence) == ()
+    assert _astray(graph, COST_NS, requested_device_of=HALVES) == ()
 
 
 def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
@@ -156,14 +138,8 @@ def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
         on(CHAIN, "by hand", {"second": "b", "second/grad": "b"}, "towers-forward-only"),
     )
     # 60 of 550, with copies at two thirds 40 of 477: ops may take as much more.
-    assert (
-        told(scope_rules.find_backward_on_default_device, evidence_of(CHAIN, COST_NS, *swapped))
-        == ()
-    )
-    few_ops = COST_NS | {"second/grad": 20}
-    (finding,) = told(
-        scope_rules.find_backward_on_default_device, evidence_of(CHAIN, few_ops, *swapped)
-    )
+    assert _astray(CHAIN, COST_NS, *swapped) == ()
+    (finding,) = _astray(CHAIN, COST_NS | {"second/grad": 20}, *swapped)
     assert (finding.where, finding.saving.saving_ns) == ({"candidate": "by hand"}, 60)
 
 
@@ -200,38 +176,30 @@ def test_the_placement_that_scopes_make():
 
 
 def _text_step(**asked):
+    on_host = frozenset({"CPU"})
     graph = graph_of(
         [
             op("texts", 640, Role.INPUT),
-            op("lower", 640, kind="StringLower", device_kinds=frozenset({"CPU"})),
-            op("hash", 80, kind="StringToHash", device_kinds=frozenset({"CPU"})),
+            op("lower", 640, kind="StringLower", device_kinds=on_host),
+            op("hash", 80, kind="StringToHash", device_kinds=on_host),
             op("dense", 8),
         ],
-        ("texts", "lower"),
-        ("lower", "hash"),
-        ("hash", "dense"),
-    )
-    return evidence_of(
-        graph, dict.fromkeys(("lower", "hash", "dense"), 5), requested_device_of=asked
-    )
+        ("texts", "lower"), ("lower", "hash"), ("hash", "dense"),
+    )  # fmt: skip
+    costs = dict.fromkeys(("lower", "hash", "dense"), 5)
+    evidence = evidence_of(graph, costs, requested_device_of=asked)
+    return told(scope_rules.find_no_gpu_kernel, evidence)
 
 
 def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
-    everything = dict.fromkeys(("texts", "lower", "hash", "dense"), "GPU:0")
-    lower, hashed = told(scope_rules.find_no_gpu_kernel, _text_step(**everything))
+    lower, hashed = _text_step(**dict.fromkeys(("texts", "lower", "hash", "dense"), "GPU:0"))
     assert lower.finding.startswith("StringLower (1 of them) pinned to GPU:0")
     # Only what hash hands to dense leaves the ops that run on the host.
     assert "at least 80 B per step" in hashed.finding
     assert hashed.where == {"layer": "hash", "op": "hash", "device": "GPU:0"}
     assert hashed.saving is None
-
-
-def test_ops_without_a_kernel_may_stand_on_the_host_or_nowhere():
-    assert (
-        told(scope_rules.find_no_gpu_kernel, _text_step(lower="CPU:0", hash="CPU:0", dense="GPU:0"))
-        == ()
-    )
-    assert told(scope_rules.find_no_gpu_kernel, _text_step()) == ()
+    # They may stand on the host or nowhere.
+    assert _text_step(lower="CPU:0", hash="CPU:0", dense="GPU:0") == _text_step() == ()
 
 
 def test_ops_that_moved_in_a_run_are_named():
@@ -248,41 +216,36 @@ def test_ops_that_moved_in_a_run_are_named():
 
 
 def _bias_step(**asked):
-    write = op("write", role=Role.UPDATE, kind="AssignVariableOp", variable="w")
     graph = graph_of(
         [
             op("w", role=Role.VARIABLE, kind="VarHandleOp", variable="w"),
             op("gather", 80, kind="ResourceGather", variable="w"),
             op("product", 80),
             op("bias", 80, kind="BiasAdd"),
-            write,
+            op("write", role=Role.UPDATE, kind="AssignVariableOp", variable="w"),
         ],
-        ("w", "gather"),
-        ("w", "write"),
-        ("gather", "product"),
-        ("product", "bias"),
-    )
-    names = ("gather", "product", "bias", "write")
-    return evidence_of(graph, dict.fromkeys(names, 5), requested_device_of=asked)
+        ("w", "gather"), ("w", "write"), ("gather", "product"), ("product", "bias"),
+    )  # fmt: skip
+    costs = dict.fromkeys(("gather", "product", "bias", "write"), 5)
+    evidence = evidence_of(graph, costs, requested_device_of=asked)
+    return told(scope_rules.find_moved_by_tensorflow, evidence)
 
 
-def test_ops_of_one_variable_that_ask_for_two_devices_will_be_moved():
-    (finding,) = told(
-        scope_rules.find_moved_by_tensorflow, _bias_step(gather="GPU:1", write="GPU:0")
-    )
+def test_ops_of_one_variable_and_a_product_and_its_bias_will_be_brought_together():
+    (finding,) = _bias_step(gather="GPU:1", write="GPU:0")
     assert "variable w ask for GPU:0 and GPU:1" in finding.finding
-    assert (
-        told(scope_rules.find_moved_by_tensorflow, _bias_step(gather="GPU:1", write="GPU:1")) == ()
-    )
-
-
-def test_a_product_and_its_bias_on_two_devices_will_be_fused():
-    (finding,) = told(
-        scope_rules.find_moved_by_tensorflow, _bias_step(product="GPU:0", bias="GPU:1")
-    )
+    (finding,) = _bias_step(product="GPU:0", bias="GPU:1")
     assert "product on GPU:0, bias on GPU:1" in finding.finding
-    assert (
-        told(scope_rules.find_moved_by_tensorflow, _bias_step(product="GPU:0", bias="GPU:0")) == ()
-    )
-    # What asks for no device runs on the default one, which may be the same.
-    assert told(scope_rules.find_moved_by_tensorflow, _bias_step(bias="GPU:1")) == ()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gather": "GPU:1", "write": "GPU:1"},
+        {"product": "GPU:0", "bias": "GPU:0"},
+        # What asks for no device runs on the default one, which may be the same.
+        {"bias": "GPU:1"},
+    ],
+)
+def test_what_asks_for_one_device_stays_there(asked):
+    assert _bias_step(**asked) == ()

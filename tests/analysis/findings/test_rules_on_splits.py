@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from finding_evidence import (
     evidence_of,
     graph_of,
@@ -20,6 +21,7 @@ from placement_advisor.analysis.findings.evidence import (
     YOUR_SPLIT,
     SplitFinding,
     SplitMove,
+    best_split,
     combined,
     layer_moves,
     split_placements_to_time,
@@ -30,6 +32,18 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
 from placement_advisor.testbed.benchmark import TimedPlacement
+
+
+def _told_of(find, graph, costs, on_b, label="halves", **more):
+    """Return what a rule tells of a split with these ops on b."""
+    return told(find, evidence_of(graph, costs, on(graph, label, on_b), **more))
+
+
+def _about(code, split, *moves, **more):
+    return SplitFinding(
+        **{"code": code, "name": "", "split": split, "finding": "", "moves": moves, "where": {}},
+        **more,
+    )
 
 
 def _with_variable(size_bytes):
@@ -86,19 +100,11 @@ def test_moves_of_one_split_are_simulated_on_top_of_one_another():
     # Each of a's two long layers is better off on b, and so are both; the third is not then.
     graph, costs = _layers(300, 280, 200, 20)
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer3": "b"}), recommended="split")
-    first, second, third = (
-        SplitFinding(
-            code=code,
-            name="",
-            split=evidence.splits[0],
-            finding="",
-            moves=tuple(layer_moves(evidence, evidence.splits[0], "a", "b")),
-            otherwise="do nothing",
-            where={},
-        )
-        for code in ("PA1", "PA2", "PA3")
+    (split,) = evidence.splits
+    moves = tuple(layer_moves(evidence, split, "a", "b"))
+    findings = combined(
+        evidence, [_about(f"PA{n}", split, *moves, otherwise="do nothing") for n in (1, 2, 3)]
     )
-    findings = combined(evidence, [first, second, third])
     # a 780, b 20. With layer0 there 480 and 320; nothing else is worth moving after that.
     assert [(f.code, f.saving.saving_ns) for f in findings] == [("PA1", 780 - 480)]
     assert findings[0].action == "in split, put layer layer0 with its gradients and variables on b"
@@ -114,14 +120,7 @@ def _two_moves(**more):
     split = on(graph, "split", {"layer3": "b"})
     evidence = evidence_of(graph, costs, split, recommended="split", **more)
     found = [
-        SplitFinding(
-            code=code,
-            name="",
-            split=evidence.splits[0],
-            finding="",
-            moves=(SplitMove(f"move {layer}", {}, {layer: "b"}),),
-            where={},
-        )
+        _about(code, evidence.splits[0], SplitMove(f"move {layer}", {}, {layer: "b"}))
         for code, layer in (("PA1", "layer1"), ("PA2", "layer2"))
     ]
     return evidence, found
@@ -192,10 +191,8 @@ def test_no_move_takes_an_op_elsewhere_than_one_before_it():
     evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}), recommended="split")
 
     def moving(code, *ways):
-        moves = tuple(SplitMove(f"{op} to {to}", {}, {op: to}) for op, to in ways)
-        return SplitFinding(
-            code=code, name="", split=evidence.splits[0], finding="", moves=moves, where={}
-        )
+        moves = (SplitMove(f"{op} to {to}", {}, {op: to}) for op, to in ways)
+        return _about(code, evidence.splits[0], *moves)
 
     there, back = moving("PA1", ("layer1", "b")), moving("PA2", ("layer1", "a"), ("layer2", "a"))
     (finding,) = combined(evidence, [back, there])
@@ -206,7 +203,6 @@ def test_no_move_takes_an_op_elsewhere_than_one_before_it():
 
 def test_no_move_has_a_device_run_out_of_memory():
     graph, costs = _layers(300, 200, 100)
-    cluster = two_devices(memory_bytes=1)
     split = on(graph, "split", {"layer2": "b"})
     heavy = OpGraph(
         [each._replace(output_bytes=(0,)) for each in graph.ops]
@@ -221,23 +217,14 @@ def test_no_move_has_a_device_run_out_of_memory():
         evidence = evidence_of(
             heavy, costs, split, cluster=replace(cluster, devices=devices), recommended="split"
         )
-        moves = (SplitMove("", {}, with_variables(heavy, ["layer1", "w"], "b")),)
-        about = SplitFinding(
-            code="PA1", name="", split=evidence.splits[0], finding="", moves=moves, where={}
-        )
-        assert len(combined(evidence, [about])) == found
+        move = SplitMove("", {}, with_variables(heavy, ["layer1", "w"], "b"))
+        assert len(combined(evidence, [_about("PA1", evidence.splits[0], move)])) == found
 
 
 def test_a_variable_on_its_readers_device_is_not_found():
     graph, costs = _with_variable(500)
     there = dict.fromkeys(("w", "read", "low", "high", "rest"), "b")
-    assert (
-        told(
-            scope_rules.find_variable_read_across,
-            evidence_of(graph, costs, on(graph, "there", there)),
-        )
-        == ()
-    )
+    assert _told_of(scope_rules.find_variable_read_across, graph, costs, there) == ()
 
 
 def test_a_variable_whose_crossing_hides_behind_work_is_not_found():
@@ -273,13 +260,11 @@ def test_a_step_that_waits_for_a_tensor_by_hand():
 def test_a_tensor_of_unknown_size_that_a_step_waits_for_is_not_called_empty():
     graph, costs = _wide(None)
     # At this latency the step waits for a tensor that is priced as nothing.
-    evidence = evidence_of(
-        graph,
-        costs,
-        on(graph, "halves", {"right": "b"}),
+    (finding,) = _told_of(
+        split_rules.find_step_waits_for_transfers,
+        *(graph, costs, {"right": "b"}),
         cluster=two_devices(latency_ns=200),
     )
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert "costliest: right:0 (b → a, ?, step waits 200 ns" in finding.finding
 
 
@@ -324,10 +309,10 @@ def test_at_most_five_tensors_are_listed():
     graph = graph_of(
         [*(op(name, 100) for name in names), op("meet")], *((n, "meet") for n in names)
     )
-    evidence = evidence_of(
-        graph, dict.fromkeys([*names, "meet"], 10), on(graph, "cut", {"meet": "b"})
+    costs = dict.fromkeys([*names, "meet"], 10)
+    (finding,) = _told_of(
+        split_rules.find_step_waits_for_transfers, graph, costs, {"meet": "b"}, "cut"
     )
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert finding.finding.count("step waits") == 5
 
 
@@ -336,61 +321,51 @@ def _layers(*costs_ns):
     return graph_of([op(name, 1) for name in names]), dict(zip(names, costs_ns, strict=True))
 
 
+def _told_of_layers(find, costs_ns, *on_b):
+    """Return what a rule tells where layers of these costs run, those of these numbers on b."""
+    return _told_of(find, *_layers(*costs_ns), {f"layer{i}": "b" for i in on_b}, "split")
+
+
 def test_an_uneven_load_by_hand():
-    graph, costs = _layers(300, 200, 100)
-    evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
     # a 500, b 100: 1.67 times the mean. With layer1 on b both take 300.
-    (finding,) = told(split_rules.find_uneven_load, evidence)
+    (finding,) = _told_of_layers(split_rules.find_uneven_load, (300, 200, 100), 2)
     assert "compute per step a 500 ns, b 100 ns" in finding.finding
     assert finding.action == "in split, put layer layer1 with its gradients and variables on b"
     assert finding.where == {"layer": "layer1", "device": "a"}
     assert finding.saving.saving_ns == 500 - 300
 
 
-def test_an_even_load_is_not_found():
-    graph, costs = _layers(300, 200, 100)
-    evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b", "layer2": "b"}))
-    assert told(split_rules.find_uneven_load, evidence) == ()
-
-
-def test_a_load_that_cannot_be_more_even_is_not_found():
-    graph, costs = _layers(500, 100)
-    evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
-    assert told(split_rules.find_uneven_load, evidence) == ()
-
-
 def test_an_idle_device_by_hand():
-    graph, costs = _layers(300, 200, 10)
-    evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
-    (finding,) = told(split_rules.find_idle_device, evidence)
     # b works for 10 of 500, then has nothing left.
+    (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200, 10), 2)
     assert "b computes 10 ns of the 500 ns" in finding.finding
     assert "it has nothing left to do for 98 % of the step" in finding.finding
     # With layer1 there a keeps 300, and b has 210.
     assert (finding.saving.saving_ns, finding.where) == (500 - 300, {"device": "b"})
-    assert told(split_rules.find_uneven_load, evidence) == ()  # One finding for one thing.
 
 
-def test_a_device_without_an_op_is_idle():
-    graph, costs = _layers(300, 200)
-    evidence = evidence_of(graph, costs, on(graph, "split", {}))
-    (finding,) = told(split_rules.find_idle_device, evidence)
+@pytest.mark.parametrize(
+    ("find", "costs_ns", "on_b"),
+    [
+        (split_rules.find_uneven_load, (300, 200, 100), (1, 2)),
+        # It cannot be more even.
+        (split_rules.find_uneven_load, (500, 100), (1,)),
+        # An idle device is one finding, not two.
+        (split_rules.find_uneven_load, (300, 200, 10), (2,)),
+        (split_rules.find_idle_device, (300, 200), (1,)),
+    ],
+)
+def test_a_load_that_is_even_or_cannot_be_or_is_told_otherwise_is_not_found(find, costs_ns, on_b):
+    assert _told_of_layers(find, costs_ns, *on_b) == ()
+
+
+def test_a_device_without_an_op_is_idle_and_several_layers_may_help_where_no_single_one_does():
+    (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200))
     assert finding.finding.endswith("no op that takes time is placed there")
-
-
-def test_where_no_single_layer_helps_an_idle_device_several_may():
-    graph, costs = _layers(300)
-    evidence = evidence_of(graph, costs, on(graph, "split", {}))
-    (finding,) = told(split_rules.find_idle_device, evidence)
+    (finding,) = _told_of_layers(split_rules.find_idle_device, (300,))
     assert finding.action == (
         "in split, try several layers of a on b: no single one is surely better off there"
     )
-
-
-def test_working_devices_are_not_idle():
-    graph, costs = _layers(300, 200)
-    evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
-    assert told(split_rules.find_idle_device, evidence) == ()
 
 
 def _holding(activation_bytes, parameter_bytes):
@@ -432,21 +407,21 @@ def test_the_batch_that_fits_of_pairs_of_samples_is_a_multiple_of_eight_by_hand(
     assert finding.action == "take a batch of at most 24 (simulated)"
 
 
-def test_without_traces_at_other_batches_none_is_named():
-    graph, costs = _holding(600, 300)
-    cluster = two_devices(memory_bytes=700)
-    (finding,) = told(
-        split_rules.find_does_not_fit, evidence_of(graph, costs, cluster=cluster, batch_size=6)
-    )
-    assert finding.action == "take a smaller batch"
-    assert finding.batch_size is None
-
-
-def test_variables_too_large_for_a_device_leave_no_batch_to_take():
-    graph, costs = _holding(10, 900)
+@pytest.mark.parametrize(
+    ("activation_bytes", "parameter_bytes", "action"),
+    [
+        # Of other batches no traces are known.
+        (600, 300, "take a smaller batch"),
+        # Variables alone are too large.
+        (10, 900, "900 B are held all the time"),
+    ],
+)
+def test_where_no_batch_is_known_to_fit_none_is_named(activation_bytes, parameter_bytes, action):
+    graph, costs = _holding(activation_bytes, parameter_bytes)
     evidence = evidence_of(graph, costs, cluster=two_devices(memory_bytes=700), batch_size=6)
     (finding,) = told(split_rules.find_does_not_fit, evidence)
-    assert finding.action.startswith("900 B are held all the time")
+    assert finding.action.startswith(action)
+    assert finding.batch_size is None
 
 
 def test_what_fits_and_what_has_no_known_limit_is_not_found():
@@ -457,27 +432,21 @@ def test_what_fits_and_what_has_no_known_limit_is_not_found():
 
 
 def test_memory_piles_up_on_the_first_device():
-    graph, costs = _holding(600, 300)
-    split = on(graph, "split", {"use": "b"})
-    # a holds 900, b 600 received and 1 of its own.
-    roughly_even = evidence_of(graph, costs, split, cluster=two_devices(memory_bytes=1_000))
-    assert told(split_rules.find_memory_on_first_device, roughly_even) == ()
-    graph, costs = _holding(100, 800)
-    tight = evidence_of(
-        graph, costs, on(graph, "split", {"use": "b"}), cluster=two_devices(memory_bytes=1_000)
-    )
-    (finding,) = told(split_rules.find_memory_on_first_device, tight)
-    assert "split: a holds 900 B of its 1.00 kB, no other device more than 101 B" in finding.finding
-    assert "w (variable, 800 B)" in finding.action
-    # Nobody runs short where half of the memory is free, or its size is unknown.
-    for memory_bytes in (2_000, None):
-        evidence = evidence_of(
-            graph,
-            costs,
-            on(graph, "split", {"use": "b"}),
+    def piled_up(activation_bytes, parameter_bytes, memory_bytes):
+        return _told_of(
+            split_rules.find_memory_on_first_device,
+            *_holding(activation_bytes, parameter_bytes),
+            *({"use": "b"}, "split"),
             cluster=two_devices(memory_bytes=memory_bytes),
         )
-        assert told(split_rules.find_memory_on_first_device, evidence) == ()
+
+    (finding,) = piled_up(100, 800, 1_000)
+    assert "split: a holds 900 B of its 1.00 kB, no other device more than 101 B" in finding.finding
+    assert "w (variable, 800 B)" in finding.action
+    # Where a holds 900, b 600 received and 1 of its own, memory is used evenly enough.
+    assert piled_up(600, 300, 1_000) == ()
+    # Nobody runs short where half of the memory is free, or its size is unknown.
+    assert piled_up(100, 800, 2_000) == piled_up(100, 800, None) == ()
 
 
 def test_a_move_takes_along_all_that_touches_a_variable():
@@ -486,21 +455,17 @@ def test_a_move_takes_along_all_that_touches_a_variable():
     assert with_variables(graph, ["low"], "b") == {"low": "b"}
 
 
-def test_the_fastest_split_is_judged_as_measured_where_any_was():
+def test_the_fastest_split_is_judged_as_measured_where_any_was_and_none_that_failed():
     graph, costs = _layers(300, 200)
     even, lazy = on(graph, "even", {"layer1": "b"}), on(graph, "lazy", {})
-    assert [s.name for s in evidence_of(graph, costs, lazy, even).splits] == ["even"]
-    run = {"even": measured_as(900), "lazy": measured_as(700)}
-    assert [s.name for s in evidence_of(graph, costs, lazy, even, measured=run).splits] == ["lazy"]
-    run = {"even": measured_as(900)}
-    assert [s.name for s in evidence_of(graph, costs, lazy, even, measured=run).splits] == ["even"]
-
-
-def test_a_split_that_failed_is_not_judged():
-    from placement_advisor.analysis.findings.evidence import best_split
-
-    graph, costs = _layers(300, 200)
-    evidence = evidence_of(graph, costs, on(graph, "even", {"layer1": "b"}))
+    for ran_ns, judged in (
+        ({}, "even"),
+        ({"even": 900, "lazy": 700}, "lazy"),
+        ({"even": 900}, "even"),
+    ):
+        run = {name: measured_as(step_ns) for name, step_ns in ran_ns.items()}
+        evidence = evidence_of(graph, costs, lazy, even, measured=run)
+        assert [split.name for split in evidence.splits] == [judged]
     crashed = CandidateFailure(kind=FailureKind.CRASHED, message="")
     assert best_split([replace(c, failure=crashed) for c in evidence.candidates]) is None
 

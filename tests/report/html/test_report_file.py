@@ -9,16 +9,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from command_runs import run_here
 from tab_samples import write_sample
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.report.html_file import report_html
+from placement_advisor.report.html_file import bundle, report_html
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
 MOST_BYTES = 2_000_000
 NAME = "</script><!--<script>alert(1)</script>'\"&\u202e"
@@ -132,3 +132,58 @@ def test_a_folder_without_an_analysis_and_a_damaged_one_are_told_in_one_message(
     assert ran.code == 2
     assert "single.json: cannot be read: No such file or directory\n" in ran.err
     assert not (tmp_path / "report.html").exists()
+
+
+ONE = """import { HEAD, twice } from './other.js';
+
+export const shown = () => twice(HEAD);
+"""
+OTHER = """export const HEAD = 1;
+const own = 2;
+
+export async function later() {}
+export function twice(of) {
+  return own * of;
+}
+"""
+
+
+def test_each_module_is_a_function_and_those_that_it_imports_stand_above_it() -> None:
+    assert bundle({"one.js": ONE, "other.js": OTHER, "unused.js": "x"}, "one.js") == (
+        """'use strict';
+const modules = {};
+modules['other.js'] = (() => {
+const HEAD = 1;
+const own = 2;
+
+async function later() {}
+function twice(of) {
+  return own * of;
+}
+return { HEAD, later, twice };
+})();
+modules['one.js'] = (() => {
+const { HEAD, twice } = modules['other.js'];
+
+const shown = () => twice(HEAD);
+return { shown };
+})();
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import all from './other.js';",
+        "import { HEAD } from 'elsewhere';",
+        "import { HEAD as TOP } from './other.js';",
+        "export default 1;",
+        "export { HEAD };",
+        "const here = import.meta.url;",
+        "const other = await import('./other.js');",
+    ],
+)
+def test_what_it_does_not_know_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"one\.js: cannot be bundled"):
+        bundle({"one.js": f"{line}\n", "other.js": OTHER}, "one.js")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.measurement.measurement import Activity, SizeBasis, TransferTotal
 from placement_advisor.profile.file_format import recorded_run
 from placement_advisor.profile.read_profile import read_trace
+from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 if TYPE_CHECKING:
@@ -50,6 +52,53 @@ def gpu(number: int, *streams: list[Event] | Line, **stats: int) -> Plane:
         for i, stream in enumerate(streams)
     ]
     return Plane(name=f"/device:GPU:{number}", lines=tuple(lines), stats=stats)
+
+
+def crossing(
+    name: str, source: str, target: str, *, port: int = 0, size_bytes: int | None = 64
+) -> PlannedCopy:
+    """Return the plan to copy a tensor between workers."""
+    return PlannedCopy(
+        send_node=f"{name}_send",
+        recv_node=f"{name}_recv",
+        producer=name,
+        port=port,
+        source=source,
+        target=target,
+        size_bytes=size_bytes,
+    )
+
+
+def copied(
+    source: str,
+    target: str,
+    size_bytes: int,
+    time_ns: int,
+    exposed_ns: int,
+    basis: SizeBasis = SizeBasis.SHAPES,
+) -> TransferTotal:
+    """Return what a single copy a step makes in all."""
+    return TransferTotal(
+        source=source,
+        target=target,
+        count=1,
+        size_bytes=size_bytes,
+        size_basis=basis,
+        time_ns=time_ns,
+        exposed_ns=exposed_ns,
+    )
+
+
+def activity(name: str, *calls_ns: int, is_copy: bool = False) -> Activity:
+    """Return the row of calls that took these times."""
+    return Activity(
+        name=name,
+        calls=len(calls_ns),
+        total_ns=sum(calls_ns),
+        min_ns=min(calls_ns),
+        max_ns=max(calls_ns),
+        is_copy=is_copy,
+    )
 
 
 def write(path: Path, *planes: Plane) -> Path:

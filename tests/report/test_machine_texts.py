@@ -1,3 +1,5 @@
+"""What is said of machines, and which names are taken out of it."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,10 +11,11 @@ from sample_calibration import DEVICES, IN_ONE_PROCESS, W0, W1, WORKERS, copy, s
 from sample_hosts import summary_of_hosts
 
 from placement_advisor.machine.testbed_plan import HostLink
-from placement_advisor.report.machine_texts import render_calibration
+from placement_advisor.report.machine_texts import Redactor, render_calibration
 
 if TYPE_CHECKING:
     from placement_advisor.cost.links import CalibrationSummary
+
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -67,3 +70,45 @@ def test_times_that_noise_hid_are_no_figures() -> None:
     hidden = replace(WORKERS.both_ways[ends], one_way_ns=-1)
     text = render_calibration(summary_of(replace(WORKERS, both_ways={ends: hidden})))
     assert "took no time above the noise" in text
+
+
+NAMES = Redactor({"ann": "user", "box": "machine", "box.lab.org": "machine", "a": "host1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("/home/ann/m.py:3 failed", "PATH:3 failed"),
+        ("~/m/model.py, '/tmp/x-1/y'", "PATH, 'PATH'"),
+        ("file:/srv/data/x", "file:PATH"),
+        ("10.0.0.2:7600 and ::1", "ADDRESS:7600 and ADDRESS"),
+        ("[2001:db8::17]:80", "[ADDRESS]:80"),
+        ("box.lab.org, box and boxes", "machine, machine and boxes"),
+        ("a:0 → b:0", "host1:0 → b:0"),
+        ("ann_shift", "ann_shift"),
+    ],
+)
+def test_names_addresses_and_paths_are_taken_out(text: str, rest: str) -> None:
+    assert NAMES.text(text) == rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/job:worker/replica:0/task:1/device:CPU:0",
+        "/device:GPU:0",
+        "/host:CPU",
+        "far/product_1:MatMul",
+        "void Eigen::internal::Kernel<float, 2>(int)",
+        "tensorflow 2.21.0, driver 535.104.05",
+        "took 12:30:59",
+        "edge_7_near/product_3;0:0",
+    ],
+)
+def test_what_names_nobody_stays(text: str) -> None:
+    assert NAMES.text(text) == text
+
+
+def test_json_keeps_its_form() -> None:
+    content = {"box": ["ann", 1, None, {"x": True}]}
+    assert NAMES.json(content) == {"machine": ["user", 1, None, {"x": True}]}

@@ -1,0 +1,212 @@
+"""Traced and simulated steps as text, and as a Chrome trace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from layer_models import model
+from op_graphs import graphs
+from simulated_steps import towers, two_gpus
+from summary_graphs import HOST, edge, op, traced_as_tiny, training_step
+
+from placement_advisor.cost.table import CostBasis
+from placement_advisor.graph.graph_summary import summarize
+from placement_advisor.graph.op import CONTROL_PORT
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.devices import Basis
+from placement_advisor.report.steps import (
+    chrome_trace,
+    render_graph,
+    render_simulation,
+    render_trace,
+)
+from placement_advisor.tf.answers import LeftOut
+
+if TYPE_CHECKING:
+    from placement_advisor.simulator.schedule import Transfer
+    from placement_advisor.simulator.simulator import Simulation
+
+
+GOLDEN = Path(__file__).parent / "golden"
+NAMES = {"worker:0": "GPU:0", "worker:1": "GPU:1"}
+
+
+def test_the_text_is_the_golden_one() -> None:
+    assert render_simulation(towers(renamed=NAMES)) == (GOLDEN / "simulation_sample.txt").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_device_whose_memory_the_step_exceeds_is_named() -> None:
+    text = render_simulation(towers(cluster=two_gpus(memory_bytes=5_000)))
+    assert "5.60 kB  GPU:0: does not fit, it has 5.00 kB\n" in text
+    assert text.count("does not fit") == 1
+    assert "does not fit" not in render_simulation(towers(cluster=two_gpus(memory_bytes=None)))
+
+
+@pytest.mark.parametrize(
+    ("measured", "says"),
+    [(0, "every figure assumed"), (2, "2 of 6 links measured"), (6, "1 host, links measured")],
+)
+def test_what_is_measured_is_not_called_assumed(measured: int, says: str) -> None:
+    cluster = two_gpus()
+    known = tuple(replace(link, basis=Basis.MEASURED) for link in cluster.links[:measured])
+    links = (*known, *cluster.links[measured:])
+    text = render_simulation(towers(cluster=replace(cluster, links=links)))
+    assert says in text
+    assert ("every figure assumed" in text) == (measured == 0)
+
+
+def test_a_name_cannot_drive_a_terminal() -> None:
+    told = towers()
+    evil = replace(told.origin, graph_file="a\x1b[31m.gz\nstep")
+    text = render_simulation(replace(told, origin=evil))
+    assert "\x1b" not in text
+    assert "graph        a�[31m.gz step, fingerprint" in text
+
+
+def test_the_share_of_kernel_formulas_is_said() -> None:
+    shares = {
+        CostBasis.MEASURED: 0.0,
+        CostBasis.KERNEL: 0.3,
+        CostBasis.KERNEL_ASSUMED: 0.2,
+        CostBasis.ROOFLINE: 0.4,
+        CostBasis.GUESSED: 0.1,
+    }
+    line = render_simulation(replace(towers(), basis_shares=shares)).splitlines()[3]
+    assert line == (
+        "costs        assumed: formulas of GPU kernels for 50.0 % of the compute time, 20.0 % for "
+        "kernels like none that they were fitted to; a roofline from the devices' figures for the "
+        "others; 10.0 % of the compute time is guessed from what is known of an op"
+    )
+
+
+def with_copies(*copies: Transfer) -> Simulation:
+    told = towers()
+    return replace(told, schedule=replace(told.schedule, transfers=copies))
+
+
+COPIES = towers().schedule.transfers
+FIRST = COPIES[0]
+OVERLAPPING = (
+    FIRST,
+    replace(FIRST, producer="ids", start_ns=FIRST.start_ns + 1, end_ns=FIRST.end_ns + 1),
+    replace(FIRST, producer="ids", port=1, start_ns=FIRST.end_ns, end_ns=FIRST.end_ns + 5),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("sample", towers()),
+        # The sender of each copy works 5 ns for it; the size of one is unknown.
+        ("worked", with_copies(*(replace(copy, send_work_ns=5) for copy in COPIES))),
+        # Those that overlap on one link have a row each.
+        ("overlapping", with_copies(*OVERLAPPING)),
+    ],
+)
+def test_every_device_and_link_has_its_rows_in_the_golden_file(name: str, told: Simulation) -> None:
+    golden = (GOLDEN / f"chrome_trace_{name}.json").read_text(encoding="utf-8")
+    assert chrome_trace(told.graph, told.schedule) == json.loads(golden)
+
+
+def test_output_is_the_golden_one_but_for_what_is_not_known() -> None:
+    traced = traced_as_tiny(training_step())
+    summary = summarize(traced.graph)
+    files = {"model_path": "tiny.py", "graph_file": "tiny.graph.json.gz"}
+    assert render_trace(traced, summary, **files) == (GOLDEN / "trace_sample.txt").read_text(
+        encoding="utf-8"
+    )
+    text = render_trace(replace(traced, batch_size=None, mode="infer"), summary, **files)
+    assert text.startswith("tiny.py: tiny, inference, batch unknown\n")
+    left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
+    text = render_trace(replace(traced, left_out=left_out), summary, **files)
+    assert "\nleft out     jit_compile=True (XLA ignores devices within a step); steps" in text
+
+
+@pytest.mark.parametrize(
+    ("graph", "lines"),
+    [
+        # A share with anything missing is never rounded up to all.
+        (
+            OpGraph(
+                [*(op(f"o{i}", "MatMul", flops=1) for i in range(3_000)), op("x", "MatMul")], []
+            ),
+            ["at least 3.00 kflop per step; known for 99.9 % of the ops that compute"],
+        ),
+        (
+            OpGraph([op("o", "Mystery", output_bytes=(None,))], []),
+            [
+                *("flops        unknown per step", "bytes        unknown accessed per step"),
+                "activations  1 forward tensor, unknown in all",
+                "  1  unknown  unknown  unknown  unknown  Mystery",
+            ],
+        ),
+        # Long lists are cut and say so.
+        (
+            OpGraph([op(f"h{i}", f"Kind{i}", device_kinds=HOST) for i in range(9)], []),
+            ["ops without a GPU kernel: 9; they run on the host\n", "  and 4 more\n"],
+        ),
+        (
+            OpGraph([op(f"w{i}", "While", trips=i) for i in range(7)], []),
+            ["control flow: 7\n", "  and 2 more\n"],
+        ),
+        (
+            OpGraph(
+                [
+                    op("loop", "While", layer="lstm", trips=10, flops=30, bytes_accessed=1),
+                    op("choice", "If", flops=10, bytes_accessed=1),
+                    op("rest", "MatMul", flops=60, bytes_accessed=2),
+                ],
+                [],
+            ),
+            [
+                "  While loop, layer lstm, 10 trips, 30.0 % of flops, 25.0 % of bytes\n",
+                "  If choice, forward, one branch runs, 10.0 % of flops, 25.0 % of bytes\n",
+            ],
+        ),
+        (
+            OpGraph([op("loop", "While", trips=3, flops=30)], []),
+            ["  While loop, forward, 3 trips, 100.0 % of flops, bytes unknown\n"],
+        ),
+        (
+            model("in1 -> a", "a -> a2", "in2 -> b", "a2 b -> dot"),
+            [
+                "towers: 1\n  2 towers meet in dot: a to a2 (2 layers), b (1 layer)\n",
+                "parallel branches: none\n",
+            ],
+        ),
+        (
+            model("in -> s", "s -> a", "a s -> add"),
+            ["  1 branch and a direct way from s to add: a (1 layer)\n"],
+        ),
+        (
+            OpGraph(
+                [op("a", "A", output_bytes=(4,)), op("b", "B")],
+                [edge("a", "b", 4), edge("a", "b", 0, CONTROL_PORT)],
+            ),
+            ["edges        1 with a tensor, bytes known for 100 %; 1 only orders its ends\n"],
+        ),
+    ],
+)
+def test_what_is_cut_or_unknown_says_so(graph: OpGraph, lines: list[str]) -> None:
+    text = render_graph(summarize(graph), graph_file="g")
+    assert [line for line in lines if line not in text] == []
+
+
+def test_names_cannot_drive_a_terminal() -> None:
+    text = render_graph(
+        summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])), graph_file="g"
+    )
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+@given(graphs())
+def test_any_graph_can_be_told(graph: OpGraph) -> None:
+    assert render_graph(summarize(graph), graph_file="g").endswith("\n")

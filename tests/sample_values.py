@@ -1,0 +1,54 @@
+"""Values that samples of many tests are made of; what a test does not name has no part in it."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.machine.devices import Basis, Link
+from placement_advisor.measurement.measurement import Measurement, StepProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def measurement(rounds: tuple[tuple[int, ...], ...], **more: Any) -> Measurement:
+    """Return a run with these times of steps, in each round."""
+    nothing = {
+        "warmup_ns": (),
+        "moved_ops": (),
+        "verification": None,
+        "profile": None,
+        "profile_run": None,
+    }
+    return Measurement(**nothing | {"rounds": rounds} | more)
+
+
+def step_profile(*step_ns: int, **more: Any) -> StepProfile:
+    """Return the profile of steps that took these times."""
+    nothing = {
+        "compute_ns": {},
+        "exposed_by_device": {},
+        "transfers": (),
+        "activities": (),
+        "op_ns": {},
+        "timeline": (),
+    }
+    return StepProfile(**nothing | {"step_ns": step_ns} | more)
+
+
+def links_between(devices: Iterable[str], latency_ns: int, **more: Any) -> tuple[Link, ...]:
+    """Return a link from each to each, over which a byte takes a nanosecond."""
+    usual = {"bandwidth_bytes_per_s": 1e9, "basis": Basis.ASSUMED}
+    return tuple(
+        Link(source=source, target=target, latency_ns=latency_ns, **usual | more)
+        for source, target in permutations(devices, 2)
+    )
+
+
+def costs_of(times_ns: Mapping[str, int], basis: CostBasis) -> CostTable:
+    """Return the costs of ops, all known in the same way."""
+    return CostTable(
+        costs={name: OpCost(time_ns=time_ns, basis=basis) for name, time_ns in times_ns.items()}
+    )
