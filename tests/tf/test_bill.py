@@ -26,7 +26,7 @@ def _tried(own_s: list[float], placed_s: list[float], steps: int = 20) -> Traini
     return trial
 
 
-def test_both_take_turns_in_pairs_whose_order_changes_and_first_steps_do_not_count() -> None:
+def test_both_take_turns_in_pairs_whose_order_changes_and_first_steps_do_not_count():
     trial = TrainingTrial(20)
     turns = []
     for _ in range(8):
@@ -39,14 +39,14 @@ def test_both_take_turns_in_pairs_whose_order_changes_and_first_steps_do_not_cou
 
 
 @pytest.mark.parametrize("steps", [1, 4, 10, 20, 45])
-def test_as_many_steps_are_counted_each_way_as_were_asked_for(steps: int) -> None:
+def test_as_many_steps_are_counted_each_way_as_were_asked_for(steps):
     trial = _tried([4 * _MS], [3 * _MS], steps)
     assert abs(trial.counted - steps) <= 5
     assert trial.speedup == pytest.approx(4 / 3)
     assert (trial.interval is None) == (steps < 8)
 
 
-def test_turns_that_follow_each_other_are_compared_so_that_a_slow_while_meets_both() -> None:
+def test_turns_that_follow_each_other_are_compared_so_that_a_slow_while_meets_both():
     slow_while = [1 * _MS] * 10 + [5 * _MS] * 10
     trial = _tried(slow_while, [1.2 * each for each in slow_while])
     assert trial.speedup == pytest.approx(1 / 1.2)
@@ -55,7 +55,7 @@ def test_turns_that_follow_each_other_are_compared_so_that_a_slow_while_meets_bo
     assert found.high < 1
 
 
-def test_the_bill_says_what_ran_what_it_takes_and_what_it_saved() -> None:
+def test_the_bill_says_what_ran_what_it_takes_and_what_it_saved():
     bill = Bill(label="towers", is_tried=True, placed_steps=2_000, own_steps=30, other_steps=1)
     bill.ready_s = 2.0
     bill.trial = _tried([30 * _MS], [20 * _MS])
@@ -97,5 +97,5 @@ def test_the_bill_says_what_ran_what_it_takes_and_what_it_saved() -> None:
         ),
     ],
 )
-def test_nothing_is_said_to_be_saved_that_nobody_has_seen(bill: Bill, end: str) -> None:
+def test_nothing_is_said_to_be_saved_that_nobody_has_seen(bill, end):
     assert bill.told().endswith(end)

@@ -13,7 +13,6 @@ from placement_advisor.tf import calls
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.processes.children import Child
 
 ROOT = Path(placement_advisor.__file__).parent
 runner_access = RemoteModule("runner_access")
@@ -51,14 +50,14 @@ def called() -> Iterator[tuple[str, str]]:
                     yield names[name], function
 
 
-def test_a_name_stands_for_the_module_that_the_type_checker_takes_it_for() -> None:
+def test_a_name_stands_for_the_module_that_the_type_checker_takes_it_for():
     checked = imported(parsed(calls.__name__))
     assert {name: getattr(calls, name).__name__ for name in calls.__all__} == {
         name: checked[name] for name in calls.__all__
     }
 
 
-def test_what_is_called_is_a_plain_function_whose_answer_has_a_type() -> None:
+def test_what_is_called_is_a_plain_function_whose_answer_has_a_type():
     found = set(called())
     assert ("placement_advisor.tf.run.runner", "prepare") in found
     for module, name in found:
@@ -71,7 +70,7 @@ def test_what_is_called_is_a_plain_function_whose_answer_has_a_type() -> None:
         assert ast.unparse(function.returns) != "Any", f"{module}.{name}"
 
 
-def test_what_tensorflow_refuses_leaves_the_child_alive(child: Child) -> None:
+def test_what_tensorflow_refuses_leaves_the_child_alive(child):
     answer = child.call(runner_access.time_collectives, "UnavailableError")
     assert isinstance(answer, CallFailure)
     assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)

@@ -16,13 +16,11 @@ from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource, module_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from placement_advisor.processes.children import Child
 
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 120.0
 # What a step of a script was given is written down by the script itself, beside it.
 _MODEL = """
 import os, sys
@@ -83,23 +81,22 @@ _KERAS_TURN = """
 
 
 @pytest.fixture
-def capture(child: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def capture(child, tmp_path):
     """Return a function that runs a script up to its step, and says what was seen."""
 
     def run(text: str, *arguments: str, **asked: Any) -> dict[str, Any]:
         path = tmp_path / "train.py"
         path.write_text(text)
         source = ModelSource(path=str(path), arguments=arguments, **asked)
-        child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
-        found: dict[str, Any] = child.call(loaded_workload.seen, time_limit_s=_LIMIT_S)
-        return found
+        child.call(tracer.load_workload, source)
+        return child.call(loaded_workload.seen)
 
     return run
 
 
 def _traced(child: Child, tmp_path: Path) -> Traced:
     path = str(tmp_path / "train.py")
-    traced = child.call(tracer.trace_workload, path, None, time_limit_s=_LIMIT_S)
+    traced = child.call(tracer.trace_workload, path, None)
     assert isinstance(traced, Traced), traced
     return traced
 
@@ -131,9 +128,7 @@ def _traced(child: Child, tmp_path: Path) -> Traced:
         ),
     ],
 )
-def test_fit_is_seen_with_the_batch_that_it_gives(
-    capture: Callable[..., Any], call: str, names: int, shapes: list[Any]
-) -> None:
+def test_fit_is_seen_with_the_batch_that_it_gives(capture, call, names, shapes):
     text = f"{_MODEL}\nmodel().{call}\nopen(HERE + '/ended', 'w')\n"
     found = capture(text)
     line = text[: text.index("\nmodel()")].count("\n") + 2
@@ -146,9 +141,7 @@ def test_fit_is_seen_with_the_batch_that_it_gives(
     assert len(found["input_names"]) == 1 + names
 
 
-def test_the_batch_is_the_one_that_the_scripts_own_step_sees(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_the_batch_is_the_one_that_the_scripts_own_step_sees(capture, child, tmp_path):
     capture(
         _MODEL
         + """
@@ -161,14 +154,12 @@ for i in range(9):
 """
     )
     given = np.load(tmp_path / "given.npz")
-    x, y = child.call(loaded_workload.first_batch, time_limit_s=_LIMIT_S)
+    x, y = child.call(loaded_workload.first_batch)
     np.testing.assert_array_equal(x, given["x"])
     np.testing.assert_array_equal(y, given["y"])
 
 
-def test_nothing_that_stands_behind_the_step_ever_runs(
-    capture: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_nothing_that_stands_behind_the_step_ever_runs(capture, tmp_path):
     found = capture(
         _MODEL
         + """
@@ -188,7 +179,7 @@ while True:
     assert not {"atexit", "caught", "finally"} & {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_script_that_trains_in_a_thread_is_seen(capture: Callable[..., Any]) -> None:
+def test_a_script_that_trains_in_a_thread_is_seen(capture):
     found = capture(
         _MODEL
         + """
@@ -202,9 +193,7 @@ thread.join()
     assert found["batch_size"] == 8
 
 
-def test_a_script_that_forks_prints_much_and_has_arguments_of_its_own_is_seen(
-    capture: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_script_that_forks_prints_much_and_has_arguments_of_its_own_is_seen(capture, tmp_path):
     found = capture(
         _MODEL
         + """
@@ -231,9 +220,7 @@ model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
     assert (tmp_path / "beats").stat().st_size == beats  # What was forked stands still, too.
 
 
-def test_a_script_has_its_arguments_and_is_the_main_module(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_script_has_its_arguments_and_is_the_main_module(capture, child, tmp_path):
     found = capture(
         _MODEL
         + """
@@ -250,13 +237,11 @@ if __name__ == "__main__":
         "7",
     )
     assert found["shapes"][0][0] == (4, 7)
-    _, main = child.call(loaded_workload.alive, time_limit_s=_LIMIT_S)
+    _, main = child.call(loaded_workload.alive)
     assert main == str(tmp_path / "train.py")
 
 
-def test_a_module_of_a_package_is_run_with_its_relative_imports(
-    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_a_package_is_run_with_its_relative_imports(child, tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -269,15 +254,13 @@ def test_a_module_of_a_package_is_run_with_its_relative_imports(
     assert module_path("package.train") == "package/train.py"
     with pytest.raises(ModelError, match=r"-m package\.other: no such module below"):
         module_path("package.other")
-    child.call(loaded_workload.change_folder, str(tmp_path), time_limit_s=_LIMIT_S)
+    child.call(loaded_workload.change_folder, str(tmp_path))
     source = ModelSource(path="package/train.py", module="package.train")
-    chosen = child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+    chosen = child.call(tracer.load_workload, source)
     assert "batch 5" in str(chosen)
 
 
-def test_a_function_is_seen_with_its_arguments(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_function_is_seen_with_its_arguments(capture, child, tmp_path):
     found = capture(
         _STEP
         + """
@@ -293,9 +276,7 @@ for i in range(100):
     assert {"MatMul", "AssignSubVariableOp"} <= kinds
 
 
-def test_a_step_that_takes_the_next_batch_itself_has_that_batch(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_step_that_takes_the_next_batch_itself_has_that_batch(capture, child, tmp_path):
     found = capture(
         _STEP
         + """
@@ -311,9 +292,7 @@ for _ in range(100):
     assert _traced(child, tmp_path).graph
 
 
-def test_steps_that_take_turns_are_listed_and_the_dearest_is_taken(
-    capture: Callable[..., Any],
-) -> None:
+def test_steps_that_take_turns_are_listed_and_the_dearest_is_taken(capture):
     text = (
         _MODEL
         + """
@@ -331,7 +310,7 @@ for _ in range(100):
     assert ", critic 6 times, " in found["chosen"]
 
 
-def test_another_step_can_be_named(capture: Callable[..., Any]) -> None:
+def test_another_step_can_be_named(capture):
     text = (
         _MODEL
         + """
@@ -345,7 +324,7 @@ for _ in range(100):
     assert capture(text, step="critic")["name"] == "critic"
 
 
-def test_a_model_that_is_compiled_again_has_another_step(capture: Callable[..., Any]) -> None:
+def test_a_model_that_is_compiled_again_has_another_step(capture):
     text = (
         _MODEL
         + """
@@ -360,7 +339,7 @@ made.fit(rows(6), rows(6, 1), epochs=100, verbose=0)
     assert "/train.py:15, at its 2nd step" in found["chosen"]
 
 
-def test_a_step_can_be_named_by_its_line(capture: Callable[..., Any]) -> None:
+def test_a_step_can_be_named_by_its_line(capture):
     text = (
         _MODEL
         + """
@@ -377,9 +356,7 @@ for _ in range(1000):
     assert "train.py:16 " in chosen
 
 
-def test_gradients_that_are_added_up_make_one_step_with_their_update(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_gradients_that_are_added_up_make_one_step_with_their_update(capture, child, tmp_path):
     found = capture(
         _STEP
         + """
@@ -405,9 +382,7 @@ for _ in range(100):
     assert len(products) == 6
 
 
-def test_an_update_that_runs_in_some_steps_alone_is_named(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_an_update_that_runs_in_some_steps_alone_is_named(capture, child, tmp_path):
     capture(
         _STEP
         + """
@@ -435,22 +410,18 @@ while True:
 @pytest.mark.parametrize(
     ("more", "call"), [("", "predict"), ("made.fit(rows(40), rows(40, 1))", "fit")]
 )
-def test_what_only_infers_is_taken_from_a_script_that_never_trains(
-    capture: Callable[..., Any], more: str, call: str
-) -> None:
+def test_what_only_infers_is_taken_from_a_script_that_never_trains(capture, more, call):
     found = capture(f"{_MODEL}\nmade = model()\nmade.predict(rows(12), batch_size=6)\n{more}\n")
     assert found["chosen"].startswith(f"captured model.{call} (")
     assert found["mode"] == ("train" if more else "infer")
 
 
-def test_a_script_that_runs_no_step_is_read_for_its_model(capture: Callable[..., Any]) -> None:
+def test_a_script_that_runs_no_step_is_read_for_its_model(capture):
     found = capture(f"{_MODEL}\nmade = model()\n")
     assert found["chosen"].startswith("made (compiled Sequential), batches made up")
 
 
-def test_strategies_give_way_to_one_replica_and_stay_classes(
-    capture: Callable[..., Any],
-) -> None:
+def test_strategies_give_way_to_one_replica_and_stay_classes(capture):
     found = capture(
         _STEP
         + """
@@ -472,9 +443,7 @@ for batch in data:
     assert "; one replica of your MirroredStrategy at " in found["chosen"]
 
 
-def test_ragged_and_sparse_tensors_are_parts_of_a_batch(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_ragged_and_sparse_tensors_are_parts_of_a_batch(capture, child, tmp_path):
     found = capture(
         _STEP
         + """
@@ -503,8 +472,8 @@ tf.disable_v2_behavior()
 
 
 def test_a_session_is_seen_with_its_feeds_its_devices_and_what_variables_hold(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+    capture, child, tmp_path
+):
     found = capture(
         _SESSION
         + """
@@ -530,9 +499,7 @@ for _ in range(1000):
     assert sum(op.kind == "ResourceApplyAdam" for op in traced.graph.ops) == 2
 
 
-def test_a_monitored_session_over_a_dataset_is_seen_with_a_batch_of_it(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_monitored_session_over_a_dataset_is_seen_with_a_batch_of_it(capture, child, tmp_path):
     found = capture(
         _SESSION
         + """
@@ -587,8 +554,8 @@ seen = []
     ],
 )
 def test_a_session_that_only_infers_is_seen_though_it_is_closed_or_at_the_end_of_its_data(
-    capture: Callable[..., Any], child: Child, tmp_path: Path, loop: str, size: int
-) -> None:
+    capture, child, tmp_path, loop, size
+):
     found = capture(f"{_INFERENCE}{loop}")
     assert (found["batch_size"], found["mode"]) == (size, "infer")
     assert _traced(child, tmp_path).graph
@@ -603,18 +570,16 @@ def test_a_session_that_only_infers_is_seen_though_it_is_closed_or_at_the_end_of
         ("import sys; sys.exit()", "no model found"),
     ],
 )
-def test_a_script_that_ends_before_its_first_step_says_why(
-    capture: Callable[..., Any], text: str, message: str
-) -> None:
+def test_a_script_that_ends_before_its_first_step_says_why(capture, text, message):
     with pytest.raises(ModelError, match=message):
         capture(text)
 
 
-def test_arguments_of_what_is_no_script_are_refused(child: Child, tmp_path: Path) -> None:
+def test_arguments_of_what_is_no_script_are_refused(child, tmp_path):
     (tmp_path / "frozen.pb").touch()
     source = ModelSource(path=str(tmp_path / "frozen.pb"), arguments=("--data", "d"))
     with pytest.raises(ModelError, match="it is no script, so it takes no arguments behind --"):
-        child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+        child.call(tracer.load_workload, source)
 
 
 @pytest.mark.parametrize(
@@ -662,21 +627,19 @@ keep(3, x)
     ],
 )
 def test_a_turn_of_a_loop_that_runs_op_by_op_updates_as_the_script_does(
-    capture: Callable[..., Any], child: Child, tmp_path: Path, text: str, shapes: list[Any]
-) -> None:
+    capture, child, tmp_path, text, shapes
+):
     found = capture(text)
     assert found["chosen"].startswith("captured op-by-op loop (batch 6) at ")
     line = 1 + text[: text.rindex("tape.gradient(")].count("\n")
     assert f"train.py:{line}, at its " in found["chosen"]
     assert (found["mode"], found["shapes"]) == ("train", [shapes])
-    pairs = child.call(loaded_workload.replayed, str(tmp_path), time_limit_s=_LIMIT_S)
+    pairs = child.call(loaded_workload.replayed, str(tmp_path))
     for ours, scripts in pairs:
         np.testing.assert_allclose(ours, scripts, rtol=1e-5, atol=1e-6)
 
 
-def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(capture, child, tmp_path):
     text = (
         f"{_KERAS_LOOP}\nfor i in range(100):\n    x, y = batch(i), np.arange(6) % 3{_KERAS_TURN}"
     )
@@ -699,9 +662,7 @@ def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(
     assert not traced.takes_batch_size
 
 
-def test_all_gradients_of_a_turn_belong_to_its_step(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_all_gradients_of_a_turn_belong_to_its_step(capture, child, tmp_path):
     capture(
         _LOOP
         + """
@@ -730,7 +691,7 @@ for i in range(100):
     assert layers == {"make": 3, "judge": 5}
 
 
-def test_gradients_without_updates_are_no_loop(capture: Callable[..., Any]) -> None:
+def test_gradients_without_updates_are_no_loop(capture):
     found = capture(
         _MODEL
         + """
@@ -757,17 +718,15 @@ made.fit(rows(40), rows(40, 1), batch_size=8, verbose=0)
     ],
 )
 def test_what_a_loop_that_runs_op_by_op_cannot_be_taken_with_is_said_at_once(
-    capture: Callable[..., Any], line: str, asked: dict[str, Any], why: str
-) -> None:
+    capture, line, asked, why
+):
     with pytest.raises(ModelError, match=why):
         capture(
             f"{_STEP}\nwhile True:\n    x = tf.ones((6, 4))\n    {line}\n    update(x)\n", **asked
         )
 
 
-def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(capture, child, tmp_path):
     capture(
         _KERAS_LOOP
         + """
@@ -787,9 +746,7 @@ for i in range(300):
     assert len(products) == 5
 
 
-def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(capture, child, tmp_path):
     capture(
         _LOOP
         + """
@@ -808,9 +765,7 @@ for i in range(100):
     assert kinds["AssignSubVariableOp"] == 4
 
 
-def test_what_is_older_than_the_turn_is_the_batch_only_if_nothing_newer_is(
-    capture: Callable[..., Any],
-) -> None:
+def test_what_is_older_than_the_turn_is_the_batch_only_if_nothing_newer_is(capture):
     before = f"{_LOOP}\nmask, same = tf.ones((6, 1)), tf.ones((6, 4))\nfor i in range(100):\n"
     assert capture(f"{before}    update(mask * batch(i))\n")["shapes"] == [[(6, 4)]]
     assert capture(f"{before}    update(mask * same)\n")["shapes"] == [[(6, 1), (6, 4)]]

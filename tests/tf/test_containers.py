@@ -12,7 +12,7 @@ def _parts(ops: dict[str, tuple[str, list[str]]], own: dict[str, str]) -> list[l
     return [[op.name for op in part.ops] for part in found]
 
 
-def test_each_residual_addition_of_a_model_is_a_part() -> None:
+def test_each_residual_addition_of_a_model_is_a_part():
     ops = {
         "x": ("Placeholder", []),
         "m/a/MatMul": ("MatMul", ["x"]),
@@ -24,7 +24,7 @@ def test_each_residual_addition_of_a_model_is_a_part() -> None:
     assert _parts(ops, {"m/add": "m", "m/add_1": "m"}) == [["m/add"], ["m/add_1"]]
 
 
-def test_what_is_connected_without_leaving_is_one_part() -> None:
+def test_what_is_connected_without_leaving_is_one_part():
     ops = {
         "x": ("Placeholder", []),
         "m/gate/MatMul": ("MatMul", ["x"]),
@@ -38,7 +38,7 @@ def test_what_is_connected_without_leaving_is_one_part() -> None:
     assert _parts(ops, own) == [["m/Softmax", "m/TopKV2", "m/dispatch"], ["m/combine"]]
 
 
-def test_casts_of_inputs_are_no_parts_and_do_not_tie_towers() -> None:
+def test_casts_of_inputs_are_no_parts_and_do_not_tie_towers():
     ops = {
         "user": ("Placeholder", []),
         "item": ("Placeholder", []),
@@ -54,7 +54,7 @@ def test_casts_of_inputs_are_no_parts_and_do_not_tie_towers() -> None:
     assert [[op.name for op in part.ops] for part in parts] == [["m/mul"]]
 
 
-def test_a_part_that_reads_inputs_and_a_variable_is_a_layer() -> None:
+def test_a_part_that_reads_inputs_and_a_variable_is_a_layer():
     ops = {
         "x": ("Placeholder", []),
         "read": ("ReadVariableOp", []),
@@ -66,7 +66,7 @@ def test_a_part_that_reads_inputs_and_a_variable_is_a_layer() -> None:
     assert [[op.name for op in part.ops] for part in parts] == [["m/MatMul"]]
 
 
-def test_a_part_is_named_after_its_first_op_and_known_by_scopes_of_its_own() -> None:
+def test_a_part_is_named_after_its_first_op_and_known_by_scopes_of_its_own():
     first, second, other = nodes_of(
         {"m/scale/Mul": ("Mul", []), "m/Tanh": ("Tanh", []), "m/scale/Mul_1": ("Mul", [])}
     )

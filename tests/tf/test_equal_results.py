@@ -30,7 +30,6 @@ from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 # The user's step runs with TensorFlow's fused kernels, a placed one without: they round
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5
 # Placements run the very same kernels; threads may add up in another order.
 TOLERANCE_BETWEEN_PLACEMENTS = 1e-6
-_LIMIT_S = 600.0
 
 MODELS = (
     "two_tower",
@@ -58,9 +56,7 @@ MODELS = (
         MODELS, [pytest.param(TestbedKind.WORKERS, marks=needs_workers), TestbedKind.LOGICAL_CPUS]
     ),
 )
-def test_any_placement_computes_what_the_users_own_step_computes(
-    traced: Callable[[str], TracedModel], name: str, kind: TestbedKind, tmp_path: Path
-) -> None:
+def test_any_placement_computes_what_the_users_own_step_computes(traced, name, kind, tmp_path):
     _check_placements(traced(name), kind, tmp_path)
 
 
@@ -193,9 +189,7 @@ def step(x):
 
 
 @pytest.mark.parametrize("what", STEPS_OF_THEIR_OWN)
-def test_a_placed_step_keeps(
-    trace_source: Callable[..., TracedModel], what: str, tmp_path: Path
-) -> None:
+def test_a_placed_step_keeps(trace_source, what, tmp_path):
     model = trace_source(STEPS_OF_THEIR_OWN[what], run=True)
     _check_placements(model, TestbedKind.LOGICAL_CPUS, tmp_path)
 

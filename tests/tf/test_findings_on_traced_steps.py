@@ -165,7 +165,7 @@ def with_growth(
 
 
 @pytest.fixture(scope="module")
-def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence]:
+def evidence(tmp_path_factory):
     """Return a function that traces a source and gathers the evidence on a cluster."""
 
     @cache
@@ -235,9 +235,7 @@ def with_memory(size_bytes: int) -> Cluster:
     return replace(cluster, devices=devices)
 
 
-def test_pa101_a_tape_leaves_the_backward_pass_behind_and_tf_gradients_does_not(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa101_a_tape_leaves_the_backward_pass_behind_and_tf_gradients_does_not(evidence):
     (finding,) = found("PA101", evidence(branches("011", in_chain=True, follows=False)))
     assert "forward ops on GPU:1" in finding.finding
     assert finding.where["layer"] == "part_1"
@@ -249,68 +247,60 @@ def test_pa101_a_tape_leaves_the_backward_pass_behind_and_tf_gradients_does_not(
     assert found("PA101", evidence(branches("011", in_chain=True))) == []
 
 
-def test_pa101_saves_what_the_copies_of_the_activations_cost(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa101_saves_what_the_copies_of_the_activations_cost(evidence):
     (finding,) = found("PA101", evidence(branches("0011", width=512, follows=False)))
     assert finding.saving is not None
 
 
-def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence: Callable[..., Evidence]) -> None:
+def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence):
     kinds = {f.finding.split()[0] for f in found("PA102", evidence(_TEXTS.format(device="GPU:0")))}
     assert kinds == {"StringLower", "StringLength"}
     assert found("PA102", evidence(_TEXTS.format(device="CPU:0"))) == []
 
 
-def test_pa103_a_variable_used_in_two_scopes_crosses(evidence: Callable[..., Evidence]) -> None:
+def test_pa103_a_variable_used_in_two_scopes_crosses(evidence):
     (finding,) = found("PA103", evidence(_SHARED.format(second="first", created="GPU:1")))
     assert "1.05 MB" in finding.finding
     assert found("PA103", evidence(_SHARED.format(second="second", created="GPU:1"))) == []
 
 
-def test_pa103_a_variable_that_was_created_outside_of_all_scopes_crosses(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa103_a_variable_that_was_created_outside_of_all_scopes_crosses(evidence):
     (finding,) = found("PA103", evidence(_SHARED.format(second="second", created=None)))
     assert "1.05 MB" in finding.finding
 
 
-def test_pa104_a_bias_in_another_scope_will_be_fused(evidence: Callable[..., Evidence]) -> None:
+def test_pa104_a_bias_in_another_scope_will_be_fused(evidence):
     (finding,) = found("PA104", evidence(_BIAS.format(device="GPU:1")))
     assert finding.where["device"] == "GPU:1"
     assert found("PA104", evidence(_BIAS.format(device="GPU:0"))) == []
 
 
-def test_pa201_layers_that_alternate_wait_and_branches_do_not(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa201_layers_that_alternate_wait_and_branches_do_not(evidence):
     (finding,) = found("PA201", evidence(branches("0101", in_chain=True, batch=512)))
     assert finding.saving is not None
     assert finding.finding.count("step waits") <= 5
     assert found("PA201", evidence(branches("0011", width=512, batch=512))) == []
 
 
-def test_pa202_three_branches_against_one_are_uneven(evidence: Callable[..., Evidence]) -> None:
+def test_pa202_three_branches_against_one_are_uneven(evidence):
     (finding,) = found("PA202", evidence(branches("0001", width=512, batch=512)))
     assert finding.where["device"] == "worker:0"
     assert found("PA202", evidence(branches("0011", width=512, batch=512))) == []
 
 
-def test_pa203_a_device_with_one_small_op_is_idle(evidence: Callable[..., Evidence]) -> None:
+def test_pa203_a_device_with_one_small_op_is_idle(evidence):
     (finding,) = found("PA203", evidence(_BIAS.format(device="GPU:1")))
     assert finding.where["device"] == "worker:1"
     assert found("PA203", evidence(branches("0011", width=512, batch=512))) == []
 
 
-def test_pa301_small_ops_keep_a_gpu_waiting_for_launches(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa301_small_ops_keep_a_gpu_waiting_for_launches(evidence):
     (finding,) = found("PA301", evidence(branches("00"), read_hardware("2xV100-NVLink")))
     assert "GPU:0 computes for" in finding.finding
     assert found("PA301", evidence(branches("0011", width=512, batch=512))) == []
 
 
-def test_pa301_and_pa303_tell_of_slow_input(evidence: Callable[..., Evidence]) -> None:
+def test_pa301_and_pa303_tell_of_slow_input(evidence):
     source = branches("0011", width=512, batch=512)
     alone = evidence(source).alone
     assert alone is not None
@@ -326,9 +316,7 @@ def test_pa301_and_pa303_tell_of_slow_input(evidence: Callable[..., Evidence]) -
     assert found("PA303", evidence(source, input_timing=quick)) == []
 
 
-def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa302_a_batch_of_one_is_too_small_for_large_weights(evidence):
     def at(batch: int) -> str:
         return branches("00", width=512, batch=batch)
 
@@ -337,9 +325,7 @@ def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
     assert found("PA302", with_growth(evidence, at, 16384)) == []
 
 
-def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_slower(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_slower(evidence):
     def at(batch: int) -> str:
         return _RETRIEVAL.format(batch=batch)
 
@@ -359,9 +345,7 @@ def absent(hardware: str) -> dict[str, Any]:
     return {"cluster": read_hardware(hardware), "costs_are_assumed": True}
 
 
-def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence):
     large = branches("00", width=2048, batch=4096)
     (finding,) = found("PA305", evidence(large, **absent("2xV100")))
     assert "float16" in finding.action
@@ -396,7 +380,7 @@ inputs = random.normal(size=(256, 512)).astype("float32")
 )
 
 
-def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., Evidence]) -> None:
+def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence):
     chain = _CHAIN.format(chain="x = tf.sqrt(tf.exp(tf.tanh(x) * 2.0) + 1.0)")
     (finding,) = found("PA306", evidence(chain, **absent("2xV100")))
     # Tanh, Mul, Exp and AddV2 are one with Sqrt.
@@ -415,23 +399,21 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., E
     assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action
 
 
-def test_pa401_a_small_device_does_not_hold_the_step(evidence: Callable[..., Evidence]) -> None:
+def test_pa401_a_small_device_does_not_hold_the_step(evidence):
     source = branches("0011", width=512)
     findings = found("PA401", evidence(source, with_memory(1_000_000)))
     assert {finding.where["candidate"] for finding in findings} >= {"single"}
     assert found("PA401", evidence(source, with_memory(10**10))) == []
 
 
-def test_pa402_a_backward_pass_left_behind_fills_the_first_device(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa402_a_backward_pass_left_behind_fills_the_first_device(evidence):
     source = branches("0001", width=512, follows=False)
     (finding,) = found("PA402", evidence(source, with_memory(12_000_000)))
     assert finding.where == {"device": "worker:0"}
     assert found("PA402", evidence(branches("0011", width=512), with_memory(12_000_000))) == []
 
 
-def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., Evidence]) -> None:
+def test_a_step_without_scopes_has_no_split_of_its_own(evidence):
     source = branches("0000").replace("tf.device(device)", "tf.name_scope('all')")
     source = source.replace(", on=device", "")
     gathered = evidence(source)
@@ -440,9 +422,7 @@ def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., E
     assert "PA101" not in [finding.code for finding in find_all(gathered)]
 
 
-def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(evidence):
     lines = 'with tf.device("/gpu:1"):\n    high = keras.layers.Dense(8, name="high")(right)'
     in_vain = evidence(_TWO_TOWERS.format(high=lines))
     (finding,) = told(scope_rules.find_scope_without_effect, in_vain)
@@ -460,9 +440,7 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
     assert "MatMul" in _kinds_on(followed, "GPU:1")
 
 
-def test_a_model_that_two_scopes_call_in_vain_is_told_by_its_layers(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_a_model_that_two_scopes_call_in_vain_is_told_by_its_layers(evidence):
     given = evidence(
         """
 import keras, numpy as np, tensorflow as tf
@@ -483,7 +461,7 @@ inputs = (np.ones((8, 4), "float32"), np.ones((8, 3), "float32"))
     assert finding.where["line"] == 8
 
 
-def test_a_scope_of_the_default_device_is_not_told(evidence: Callable[..., Evidence]) -> None:
+def test_a_scope_of_the_default_device_is_not_told(evidence):
     lines = 'with tf.device("/gpu:0"):\n    high = keras.layers.Dense(8, name="high")(right)'
     assert (
         told(scope_rules.find_scope_without_effect, evidence(_TWO_TOWERS.format(high=lines))) == ()

@@ -39,7 +39,7 @@ def _loaded(child: Child, folder: Path, compiled: str) -> Child:
     return child
 
 
-def test_each_round_times_one_step_for_each_call_and_several(child: Child, tmp_path: Path) -> None:
+def test_each_round_times_one_step_for_each_call_and_several(child, tmp_path):
     loaded = _loaded(child, tmp_path, 'model.compile("sgd", "mse")')
     timing = loaded.call(native_step.time_fit, 2)
     assert isinstance(timing, LoopTiming)
@@ -60,13 +60,11 @@ def test_each_round_times_one_step_for_each_call_and_several(child: Child, tmp_p
         _OWN.format(method="make_train_function"),
     ],
 )
-def test_what_is_no_fit_of_keras_with_a_call_for_each_step_gives_none(
-    child: Child, tmp_path: Path, compiled: str
-) -> None:
+def test_what_is_no_fit_of_keras_with_a_call_for_each_step_gives_none(child, tmp_path, compiled):
     assert loop_timing(_loaded(child, tmp_path, compiled), [1_000_000]) is None
 
 
 @pytest.mark.parametrize("as_is_ns", [[], [100_000_000]])
-def test_nothing_is_run_where_a_call_is_next_to_nothing(child: Child, as_is_ns: list[int]) -> None:
+def test_nothing_is_run_where_a_call_is_next_to_nothing(child, as_is_ns):
     # Nothing is loaded: any call would fail.
     assert loop_timing(child, as_is_ns) is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.processes.calls import CallFailure
@@ -12,13 +10,6 @@ from placement_advisor.tf.answers import LeftOut
 from placement_advisor.tf.calls import native_step, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traced_models import TracedModel
-
-_LIMIT_S = 600.0
 _KERAS = """
 import keras, numpy as np
 class Own(keras.Model):
@@ -85,9 +76,7 @@ def _function(options: str = "", rest: str = "") -> str:
         ),
     ],
 )
-def test_what_is_left_out_is_known(
-    trace_source: Callable[..., TracedModel], source: str, left_out: LeftOut
-) -> None:
+def test_what_is_left_out_is_known(trace_source, source, left_out):
     found = trace_source(source).traced.left_out
     assert found == left_out
     assert len(found.told()) == (left_out != LeftOut())
@@ -114,11 +103,11 @@ _TELLS = {
 
 
 @pytest.mark.parametrize("option", _TELLS)
-def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path: Path, option: str) -> None:
+def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path, option):
     for compiled in ("", option):
         path = tmp_path / f"model_{bool(compiled)}.py"
         path.write_text(_TELLING.format(tell=_TELLS[option], option=compiled))
         with Child("loader") as loader:
-            loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
-            answer = loader.call(native_step.run_as_is, 0, 30, time_limit_s=_LIMIT_S)
+            loader.call(tracer.load_workload, ModelSource(path=str(path)))
+            answer = loader.call(native_step.run_as_is, 0, 30)
         assert isinstance(answer, CallFailure) == bool(compiled)

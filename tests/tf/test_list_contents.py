@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -11,11 +11,6 @@ from small_graphs import SCALAR, nodes_of
 
 from placement_advisor.graph.op_work.signature import TensorSpec
 from placement_advisor.tf.trace.constant_values import ListContent, after_trips, note_list
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traced_models import TracedModel
 
 ROW = TensorSpec((2, 3), "float32", 4)
 _FLOATS = {"element_dtype": "float32"}
@@ -35,7 +30,7 @@ def _noted(
     return {n: c for (n, _), c in lists.items()}, {n.name: n.outputs[0] for n in nodes}
 
 
-def test_a_list_that_is_made_has_the_length_and_shape_that_it_is_made_with() -> None:
+def test_a_list_that_is_made_has_the_length_and_shape_that_it_is_made_with():
     ops = {"shape": ("Const", []), "five": ("Const", [])}
     ops["reserved"] = ("TensorListReserve", ["shape", "five"])
     found, specs = _noted(ops, _SHAPE)
@@ -44,7 +39,7 @@ def test_a_list_that_is_made_has_the_length_and_shape_that_it_is_made_with() -> 
     assert specs["reserved"].size_bytes == 5 * 2 * 3 * 4
 
 
-def test_what_is_put_into_a_list_tells_the_shape_of_its_items() -> None:
+def test_what_is_put_into_a_list_tells_the_shape_of_its_items():
     ops = {"shape": ("Const", []), "five": ("Const", []), "row": ("Placeholder", [])}
     ops |= {
         "reserved": ("TensorListReserve", ["shape", "five"]),
@@ -63,7 +58,7 @@ def test_what_is_put_into_a_list_tells_the_shape_of_its_items() -> None:
     assert lengths == [1, 2, 1]
 
 
-def test_items_of_different_shapes_have_no_shape() -> None:
+def test_items_of_different_shapes_have_no_shape():
     ops = {"shape": ("Const", []), "five": ("Const", []), "row": ("Placeholder", [])}
     ops |= {
         "rows": ("Placeholder", []),
@@ -75,7 +70,7 @@ def test_items_of_different_shapes_have_no_shape() -> None:
     assert found["mixed"] == ListContent(None, "float32", 2)
 
 
-def test_lists_that_are_added_up_are_alike() -> None:
+def test_lists_that_are_added_up_are_alike():
     ops = {"shape": ("Const", []), "unknown": ("Placeholder", []), "rows": ("Placeholder", [])}
     ops |= {
         "given": ("TensorListFromTensor", ["rows", "shape"]),
@@ -88,21 +83,19 @@ def test_lists_that_are_added_up_are_alike() -> None:
 
 
 @given(length=st.integers(0, 9), added=st.integers(-3, 3), trips=st.integers(0, 9))
-def test_a_loop_adds_to_a_list_on_each_trip(length: int, added: int, trips: int) -> None:
+def test_a_loop_adds_to_a_list_on_each_trip(length, added, trips):
     first = ListContent((2,), "float32", length)
     last = after_trips(first, ListContent((2,), "float32", length + added), trips)
     assert last.length == length + added * trips
 
 
-def test_without_trips_the_length_is_known_only_if_it_does_not_change() -> None:
+def test_without_trips_the_length_is_known_only_if_it_does_not_change():
     five, six = (ListContent((2,), "float32", length) for length in (5, 6))
     assert after_trips(five, five, None).length == 5
     assert after_trips(five, six, None).length is None
 
 
-def test_a_list_that_grows_when_it_is_written_has_an_unknown_size(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_list_that_grows_when_it_is_written_has_an_unknown_size(trace_source):
     graph = trace_source(
         """
 import tensorflow as tf
@@ -120,9 +113,7 @@ def infer(x):
     assert None in loop.output_bytes
 
 
-def test_what_a_loop_keeps_for_its_gradient_has_the_size_that_it_has_when_it_runs(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_what_a_loop_keeps_for_its_gradient_has_the_size_that_it_has_when_it_runs(trace_source):
     graph = trace_source(
         """
 import tensorflow as tf

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes.calls import RemoteModule
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 600.0
 
 
 @pytest.fixture
-def load(child: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def load(child, tmp_path):
     """Return a function that loads a model file of a text, or one of the models by name."""
 
-    def load_file(
-        source: str,
-        *,
-        name: str | None = None,
-        mode: str | None = None,
-        batch_size: int | None = None,
-    ) -> dict[str, Any]:
+    def load_file(source, **asked):
         path = MODELS / f"{source}.py"
         if "\n" in source:
             path = tmp_path / "model_file.py"
             path.write_text(source)
-        found: dict[str, Any] = child.call(
-            loaded_workload.load, str(path), name, mode, batch_size, time_limit_s=_LIMIT_S
-        )
-        return found
+        return child.call(loaded_workload.load, str(path), asked)
 
     return load_file
 
 
-def test_a_compiled_model_is_trained_on_its_dataset(load: Callable[..., Any]) -> None:
+def test_a_compiled_model_is_trained_on_its_dataset(load):
     found = load("two_tower")
     assert found == {
         "name": "functional",
@@ -56,27 +38,25 @@ def test_a_compiled_model_is_trained_on_its_dataset(load: Callable[..., Any]) ->
     }
 
 
-def test_weights_of_examples_are_part_of_the_batch(load: Callable[..., Any]) -> None:
+def test_weights_of_examples_are_part_of_the_batch(load):
     found = load("norm_dropout")
     assert found["shapes"] == [[(8, 6), (8, 1), (8, 1)]] * 4
     assert found["input_names"][1:] == ("target_0", "target_1")
 
 
-def test_a_subclassed_model_is_built_from_a_batch_of_dictionaries(
-    load: Callable[..., Any],
-) -> None:
+def test_a_subclassed_model_is_built_from_a_batch_of_dictionaries(load):
     found = load("nested")
     assert (found["name"], found["mode"], found["batch_size"]) == ("ranker", "train", 4)
     assert found["shapes"][0] == [(4, 5), (4, 5), (4, 1)]
 
 
-def test_a_compiled_model_is_used_if_asked(load: Callable[..., Any]) -> None:
+def test_a_compiled_model_is_used_if_asked(load):
     found = load("two_tower", mode="infer")
     assert (found["mode"], found["input_names"]) == ("infer", ("user", "item"))
     assert found["shapes"] == [[(4, 10), (4, 10)]] * 4
 
 
-def test_a_step_is_chosen_before_a_model(load: Callable[..., Any]) -> None:
+def test_a_step_is_chosen_before_a_model(load):
     found = load(
         """
 import keras, tensorflow as tf
@@ -98,7 +78,7 @@ def train_step(batch, more):
     }
 
 
-def test_a_method_can_be_the_step(load: Callable[..., Any]) -> None:
+def test_a_method_can_be_the_step(load):
     found = load(
         """
 import tensorflow as tf
@@ -127,37 +107,35 @@ inputs = np.ones((3, 4), np.float32)
 """
 
 
-def test_an_uncompiled_model_is_used(load: Callable[..., Any]) -> None:
+def test_an_uncompiled_model_is_used(load):
     found = load(UNCOMPILED)
     assert (found["name"], found["mode"], found["shapes"]) == ("net", "infer", [[(3, 4)]])
     assert found["chosen"] == "net (not compiled Net), one batch from `inputs`"
 
 
-def test_an_uncompiled_model_cannot_be_trained(load: Callable[..., Any]) -> None:
+def test_an_uncompiled_model_cannot_be_trained(load):
     with pytest.raises(ModelError, match="net is not compiled") as caught:
         load(UNCOMPILED, mode="train")
     assert "--mode infer" in str(caught.value.hint)
 
 
-def test_a_step_cannot_be_used_for_inference(load: Callable[..., Any]) -> None:
+def test_a_step_cannot_be_used_for_inference(load):
     with pytest.raises(ModelError, match="step is a training step"):
         load("tf_gradients_step", mode="infer")
 
 
-def test_a_dataset_is_batched_anew(load: Callable[..., Any]) -> None:
+def test_a_dataset_is_batched_anew(load):
     found = load("norm_dropout", batch_size=5)
     assert found["batch_size"] == 5
     assert found["shapes"] == [[(5, 6), (5, 1), (5, 1)]] * 4
 
 
-def test_one_batch_cannot_be_batched_anew(load: Callable[..., Any]) -> None:
+def test_one_batch_cannot_be_batched_anew(load):
     with pytest.raises(ModelError, match="--batch-size needs a `dataset`"):
         load("tf_gradients_step", batch_size=5)
 
 
-def test_a_batch_larger_than_the_dataset_has_its_samples_several_times(
-    load: Callable[..., Any],
-) -> None:
+def test_a_batch_larger_than_the_dataset_has_its_samples_several_times(load):
     found = load("norm_dropout", batch_size=1000)
     assert found["batch_size"] == 1000
     assert found["shapes"] == [[(1000, 6), (1000, 1), (1000, 1)]] * 4
@@ -172,7 +150,7 @@ def step(batch):
 """
 
 
-def test_a_last_batch_that_is_shorter_is_left_out(load: Callable[..., Any]) -> None:
+def test_a_last_batch_that_is_shorter_is_left_out(load):
     found = load(STEP + "dataset = tf.data.Dataset.range(7).batch(3)\n")
     assert found["shapes"] == [[(3,)], [(3,)]]
 
@@ -185,17 +163,17 @@ inputs = np.ones((2, 3), np.float32)
 """
 
 
-def test_of_two_models_one_is_named(load: Callable[..., Any]) -> None:
+def test_of_two_models_one_is_named(load):
     assert load(TWO_MODELS, name="second")["chosen"].startswith("second (not compiled")
 
 
-def test_of_two_models_that_called_model_is_chosen(load: Callable[..., Any]) -> None:
+def test_of_two_models_that_called_model_is_chosen(load):
     found = load(TWO_MODELS + "model = second\n")
     assert found["chosen"].startswith("model (not compiled")
     assert found["name"] == "sequential_1"
 
 
-def test_one_model_under_two_names_is_one_model(load: Callable[..., Any]) -> None:
+def test_one_model_under_two_names_is_one_model(load):
     found = load(TWO_MODELS + "first = second\n")
     assert found["chosen"].startswith("first (not compiled")
 
@@ -234,26 +212,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_the_loader_says_what_is_wrong_with(load: Callable[..., Any], what: str) -> None:
+def test_the_loader_says_what_is_wrong_with(load, what):
     source, options, reason = REFUSED[what]
     with pytest.raises(ModelError, match=reason) as caught:
         load(source, **options)
     assert "model_file.py" in caught.value.message
 
 
-def test_a_file_may_be_called_like_a_module(child: Child, tmp_path: Path) -> None:
+def test_a_file_may_be_called_like_a_module(child, tmp_path):
     path = tmp_path / "queue.py"
     path.write_text(STEP + "inputs = tf.ones((2,))\n")
-    before = child.call(loaded_workload.file_of_module, "queue", time_limit_s=_LIMIT_S)
-    found = child.call(loaded_workload.load, str(path), None, None, None, time_limit_s=_LIMIT_S)
+    before = child.call(loaded_workload.file_of_module, "queue")
+    found = child.call(loaded_workload.load, str(path), {})
     assert found["name"] == "step"
-    after = child.call(loaded_workload.file_of_module, "queue", time_limit_s=_LIMIT_S)
+    after = child.call(loaded_workload.file_of_module, "queue")
     assert after == before
 
 
-def test_a_file_imports_what_lies_beside_it(child: Child, tmp_path: Path) -> None:
+def test_a_file_imports_what_lies_beside_it(child, tmp_path):
     (tmp_path / "beside_it.py").write_text(STEP)
     path = tmp_path / "model_file.py"
     path.write_text("from beside_it import step, tf\ninputs = tf.ones((2,))\n")
-    found = child.call(loaded_workload.load, str(path), None, None, None, time_limit_s=_LIMIT_S)
+    found = child.call(loaded_workload.load, str(path), {})
     assert found["name"] == "step"

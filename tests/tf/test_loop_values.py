@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traced_models import TracedModel
-
     from placement_advisor.graph.op_graph import OpGraph
 
 STEP = """
@@ -62,9 +58,7 @@ def holders_in(graph: OpGraph) -> list[str | None]:
 
 
 @pytest.mark.parametrize("body", ONLY_READ.values(), ids=ONLY_READ)
-def test_what_only_reads_a_variable_is_bound_to_none(
-    trace_source: Callable[..., TracedModel], body: str
-) -> None:
+def test_what_only_reads_a_variable_is_bound_to_none(trace_source, body):
     graph = trace_source(STEP.format(body=body)).graph
     bound = holders_in(graph)
     assert bound
@@ -73,16 +67,12 @@ def test_what_only_reads_a_variable_is_bound_to_none(
     assert {op.variable for op in graph.ops if op.kind == "ReadVariableOp"} == {"read"}
 
 
-def test_what_looks_up_rows_stays_with_their_table(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_what_looks_up_rows_stays_with_their_table(trace_source):
     body = "for i in tf.range(3):\n        x += tf.gather(read, i)"
     assert holders_in(trace_source(STEP.format(body=body)).graph) == ["read"]
 
 
-def test_what_writes_a_variable_stays_with_it_but_is_handed_what_it_reads(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_what_writes_a_variable_stays_with_it_but_is_handed_what_it_reads(trace_source):
     graph = trace_source(STEP.format(body=ALSO_WRITTEN)).graph
     assert holders_in(graph) == ["written"]
     (loop,) = (op for op in graph.ops if op.kind in HOLDERS)

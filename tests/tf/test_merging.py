@@ -20,7 +20,7 @@ def chosen(wholes: dict[str, float], parts: dict[str, tuple[float, float]], grad
     return {name: merging.merge for (name, _), merging in found.items()}
 
 
-def test_a_gradient_that_nearly_cancels_goes_like_the_other_gradients() -> None:
+def test_a_gradient_that_nearly_cancels_goes_like_the_other_gradients():
     # 1.0 of the whole batch against 1.4 as the sum of shares and 0.7 as their mean: the mean is
     # nearer, and statistics of the batch alone could have moved it as far.
     wholes = {"plain": 6.0, "moved": 1.0, "mean": 2.0, "other mean": 3.0}
@@ -31,7 +31,7 @@ def test_a_gradient_that_nearly_cancels_goes_like_the_other_gradients() -> None:
     assert found["mean"] is found["other mean"] is Merge.MEAN
 
 
-def test_where_statistics_of_the_batch_move_a_sum_a_share_over_and_over_tells() -> None:
+def test_where_statistics_of_the_batch_move_a_sum_a_share_over_and_over_tells():
     # A sum of 6.0, whose shares normalize by themselves: their mean is much nearer than their sum.
     # Of two times the first share it is two times 4.4.
     tensors = [("loss", 0)]
@@ -45,13 +45,13 @@ def test_where_statistics_of_the_batch_move_a_sum_a_share_over_and_over_tells() 
     assert told.difference == pytest.approx(3.2 / 6.0, rel=1e-3)
 
 
-def test_what_is_clearly_nearer_decides_for_itself() -> None:
+def test_what_is_clearly_nearer_decides_for_itself():
     wholes = {"plain": 6.0, "statistic": 2.0}
     parts = {"plain": (4.0, 2.0), "statistic": (1.9, 2.2)}
     assert chosen(wholes, parts, {"plain", "statistic"})["statistic"] is Merge.MEAN
 
 
-def test_what_rounding_has_to_explain_gives_way_to_what_fits() -> None:
+def test_what_rounding_has_to_explain_gives_way_to_what_fits():
     # A loss that has nearly vanished: the last digit of a variable moves it by as much as itself.
     of_shares = [[np.float32([9.319726e-13])], [np.float32([3.107609e-16])]]
     whole, rounded = [np.float32([9.322834e-13])], [np.float32([9.9e-13])]

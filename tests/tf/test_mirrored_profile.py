@@ -9,11 +9,7 @@ from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from traced_models import TracedModel
-
-    from placement_advisor.processes.children import Child
 
 SAYS_ITS_BATCH = """
 import tensorflow as tf
@@ -34,8 +30,8 @@ inputs = (tf.ones((12, 2)),)
 
 
 def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
-    child: Child, trace_source: Callable[..., TracedModel], tmp_path: Path
-) -> None:
+    child, trace_source, tmp_path
+):
     log = tmp_path / "batches"
     model = trace_source(SAYS_ITS_BATCH.format(log=log))
 

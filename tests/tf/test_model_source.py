@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.errors import ModelError
@@ -13,12 +11,9 @@ from placement_advisor.tf.load.model_source import (
     split_name,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -34,9 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run:3/model.py:net", "run:3/model.py", "net"),
     ],
 )
-def test_a_name_follows_the_last_colon_unless_the_path_exists(
-    here: Path, words: str, path: str, name: str | None
-) -> None:
+def test_a_name_follows_the_last_colon_unless_the_path_exists(here, words, path, name):
     (here / "run:3").mkdir()
     (here / "run:3" / "model.py").touch()
     (here / "model.py").touch()
@@ -44,7 +37,7 @@ def test_a_name_follows_the_last_colon_unless_the_path_exists(
 
 
 @pytest.mark.parametrize("words", ["", ":net"])
-def test_a_name_alone_is_refused(words: str) -> None:
+def test_a_name_alone_is_refused(words):
     with pytest.raises(ModelError, match="no file given"):
         split_name(words)
 
@@ -57,17 +50,17 @@ def test_a_name_alone_is_refused(words: str) -> None:
         ("frozen.pb", SourceKind.FROZEN_GRAPH),
     ],
 )
-def test_a_file_is_known_by_its_suffix(here: Path, name: str, kind: SourceKind) -> None:
+def test_a_file_is_known_by_its_suffix(here, name, kind):
     (here / name).touch()
     assert source_kind(here / name) is kind
 
 
-def test_a_directory_with_a_saved_model_in_it_is_one(here: Path) -> None:
+def test_a_directory_with_a_saved_model_in_it_is_one(here):
     (here / "saved_model.pb").touch()
     assert source_kind(here) is SourceKind.SAVED_MODEL
 
 
-def test_the_file_in_a_saved_model_is_answered_with_its_directory(here: Path) -> None:
+def test_the_file_in_a_saved_model_is_answered_with_its_directory(here):
     (here / "exported").mkdir()
     (here / "exported" / "saved_model.pb").touch()
     with pytest.raises(ModelError, match="part of a SavedModel") as caught:
@@ -75,7 +68,7 @@ def test_the_file_in_a_saved_model_is_answered_with_its_directory(here: Path) ->
     assert str(here / "exported") in str(caught.value.hint)
 
 
-def test_a_directory_of_versions_is_answered_with_the_last(here: Path) -> None:
+def test_a_directory_of_versions_is_answered_with_the_last(here):
     for version in ("1", "2"):
         (here / version).mkdir()
         (here / version / "saved_model.pb").touch()
@@ -85,7 +78,7 @@ def test_a_directory_of_versions_is_answered_with_the_last(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt", "notes"])
-def test_another_file_is_answered_with_what_is_read(here: Path, name: str) -> None:
+def test_another_file_is_answered_with_what_is_read(here, name):
     (here / name).touch()
     with pytest.raises(ModelError, match=f"{name}: not a model file") as caught:
         source_kind(here / name)

@@ -16,7 +16,7 @@ _LIMIT_S = 600
 
 
 @pytest.mark.slow
-def test_the_example_of_the_page_trains_by_a_placement(tmp_path: Path) -> None:
+def test_the_example_of_the_page_trains_by_a_placement(tmp_path):
     files = dict(_FILE.findall(PAGE.read_text(encoding="utf-8")))
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,14 +13,7 @@ from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
 placed_training = RemoteModule("placed_training")
-_LIMIT_S = 300.0
 # What a script prints has to be the same for both trainings; numbers have four digits.
 _FIT = """
 import os
@@ -289,13 +282,12 @@ with tf.train.MonitoredTrainingSession() as session:
 def called(function: Any, *given: Any) -> dict[str, Any]:
     """Call a function in a child of its own."""
     with children.Child("child") as child:
-        found = child.call(function, *given, time_limit_s=_LIMIT_S)
-    assert isinstance(found, dict), found
+        found = child.call(function, *given)
     return found
 
 
 @pytest.fixture(scope="module")
-def train_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+def train_own(tmp_path_factory):
     """Return a function that runs a script in a child as it is, once for all tests."""
 
     @cache
@@ -308,7 +300,7 @@ def train_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[
 
 
 @pytest.fixture(scope="module")
-def draw(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def draw(tmp_path_factory):
     """Return a function that traces a script's step and plans a drawn split, once for all tests."""
 
     @cache
@@ -322,18 +314,14 @@ def draw(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
                 (tracer.trace_workload, str(path), None),
                 (placed_training.save_placement, str(placement), seed),
             ):
-                child.call(function, *given, time_limit_s=_LIMIT_S)
-            return child.call(
-                placed_training.plan_of, str(placement), samples, time_limit_s=_LIMIT_S
-            )
+                child.call(function, *given)
+            return child.call(placed_training.plan_of, str(placement), samples)
 
     return drawn
 
 
 @pytest.fixture
-def train(
-    tmp_path: Path, train_own: Callable[[str], dict[str, Any]], draw: Callable[..., Any]
-) -> Callable[..., dict[str, Any]]:
+def train(tmp_path, train_own, draw):
     """Return a function that runs a script in a child, as it is or (a seed) with a drawn split."""
 
     def trained(
@@ -375,7 +363,7 @@ _SLOW = (
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in _SCRIPTS]
 )
-def test_a_placed_training_is_the_same_training(train: Callable[..., Any], name: str) -> None:
+def test_a_placed_training_is_the_same_training(train, name):
     own, placed = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1)
     assert own["error"] is None
     assert placed["bill"]["why_not"] is None, placed["told"]
@@ -398,9 +386,7 @@ model.save_weights(HERE + "/kept.weights.h5")
 
 
 @pytest.mark.slow
-def test_a_training_is_resumed_with_the_split_or_without(
-    train: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_training_is_resumed_with_the_split_or_without(train, tmp_path):
     path, kept = tmp_path / "train.py", ("kept.keras", "kept.weights.h5")
     path.write_text(_RESUMED)
     printed = set()
@@ -423,7 +409,7 @@ def test_a_training_is_resumed_with_the_split_or_without(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fit", "a session that is fed"])
-def test_split_steps_are_recorded(train: Callable[..., Any], name: str) -> None:
+def test_split_steps_are_recorded(train, name):
     own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1, is_recorded=True)
     assert found["out"] == own["out"]
     compute, copies, following = found["told"][-3:]
@@ -434,9 +420,7 @@ def test_split_steps_are_recorded(train: Callable[..., Any], name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fit", "a loop over a function", "a session that is fed"])
 @pytest.mark.parametrize("slowed", ["own", "placed"])
-def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(
-    train: Callable[..., Any], name: str, slowed: str
-) -> None:
+def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(train, name, slowed):
     own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 2, trial_steps=10, slowed=slowed)
     assert found["out"] == own["out"], found
     bill = found["bill"]
@@ -451,7 +435,7 @@ def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(
     assert (bill["placed_steps"] > least) == (slowed == "own")
 
 
-def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train: Callable[..., Any]) -> None:
+def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train):
     text = _LOOP + (
         "@tf.function\n"
         "def two_steps(iterator): return [step(*next(iterator)) for _ in range(2)]\n"
@@ -466,7 +450,7 @@ def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train: Callable[...
     assert not found["bill"]["placed_steps"]
 
 
-def test_shares_of_the_batch_train_the_same_up_to_rounding(train: Callable[..., Any]) -> None:
+def test_shares_of_the_batch_train_the_same_up_to_rounding(train):
     text = _SCRIPTS["a loop over a function"]
     own, found = train(text), train(text, 1, samples=(10, 6))
     assert found["bill"]["placed_steps"] > 10, found
@@ -489,9 +473,7 @@ _TAUGHT = _LOOP + "for batch in data: step(*batch)"
         ({"text": _TAUGHT.replace("@tf.function\n", ""), "drawn_for": _TAUGHT}, "op by op"),
     ],
 )
-def test_what_is_not_the_same_trains_as_it_is_and_says_why(
-    train: Callable[..., Any], asked: dict[str, Any], why: str
-) -> None:
+def test_what_is_not_the_same_trains_as_it_is_and_says_why(train, asked, why):
     found = train(seed=1, **asked)
     assert found["error"] is None
     assert why in (found["bill"]["why_not"] or ""), found
@@ -501,13 +483,13 @@ def test_what_is_not_the_same_trains_as_it_is_and_says_why(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["dropped", "doubled", "scaled", "stale", "swapped"])
-def test_a_placed_step_with_a_mistake_is_refused(train: Callable[..., Any], mistake: str) -> None:
+def test_a_placed_step_with_a_mistake_is_refused(train, mistake):
     assert_refused(train(_SCRIPTS["a loop over a function"], 1, mistake=mistake))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["one_replica", "averaged_twice", "share_lost"])
-def test_shares_with_a_mistake_are_refused(train: Callable[..., Any], mistake: str) -> None:
+def test_shares_with_a_mistake_are_refused(train, mistake):
     text = _SCRIPTS["a loop over a function"]
     assert_refused(train(text, 1, samples=(8, 8), mistake=mistake))
 
@@ -518,18 +500,14 @@ def assert_refused(found: dict[str, Any]) -> None:
     assert not found["bill"]["placed_steps"]
 
 
-def test_where_variables_cannot_move_they_are_all_where_they_were(
-    train: Callable[..., Any],
-) -> None:
+def test_where_variables_cannot_move_they_are_all_where_they_were(train):
     text = _SCRIPTS["a loop over a function"]
     own, found = train(text), train(text, 1, mistake="no room")
     assert (found["out"], found["error"]) == (own["out"], None)
     assert "no room" in found["bill"]["why_not"]
 
 
-def test_variables_that_were_interrupted_on_their_way_are_all_found_again(
-    train: Callable[..., Any],
-) -> None:
+def test_variables_that_were_interrupted_on_their_way_are_all_found_again(train):
     text = _LOOP + (
         "for batch in data:\n"
         "    for _ in range(3):\n"
@@ -543,13 +521,11 @@ def test_variables_that_were_interrupted_on_their_way_are_all_found_again(
     assert (found["out"], found["error"]) == (own["out"], None)
 
 
-def test_what_a_training_was_watched_by_is_let_go(child: Child) -> None:
-    assert child.call(placed_training.captures_kept, time_limit_s=_LIMIT_S) == 0
+def test_what_a_training_was_watched_by_is_let_go(child):
+    assert child.call(placed_training.captures_kept) == 0
 
 
-def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(
-    train: Callable[..., Any],
-) -> None:
+def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(train):
     text = _FIT + (
         "class Failing(keras.callbacks.Callback):\n"
         "    def on_train_batch_end(self, batch, logs=None):\n"

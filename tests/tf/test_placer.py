@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.profile.worker_steps import PlannedCopy
-
-if TYPE_CHECKING:
-    from placement_advisor.processes.children import Child
 
 graph_defs = RemoteModule("graph_defs")
 
 
-def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Child) -> None:
+def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child):
     ops = child.call(
         graph_defs.placed,
         {
@@ -36,7 +31,7 @@ def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Chil
     }
 
 
-def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
+def test_an_input_is_read_from_a_variable_on_its_device(child):
     ops = child.call(
         graph_defs.placed,
         {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
@@ -50,7 +45,7 @@ def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
     }
 
 
-def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child: Child) -> None:
+def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child):
     gpu = "/job:worker/replica:0/task:1/device:GPU:0"
     ops = child.call(
         graph_defs.placed,
@@ -62,7 +57,7 @@ def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child: C
     assert ops["product"][2] == gpu
 
 
-def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child: Child) -> None:
+def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child):
     there = "/job:worker/replica:0/task:{}/device:CPU:0"
     planned = {"stays": there.format(0), "moves": there.format(1), "not_run": there.format(1)}
     executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
@@ -70,7 +65,7 @@ def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child: Child) -> 
     assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
 
 
-def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child: Child) -> None:
+def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child):
     """Of two processes with a GPU each, one looks up ids on its CPU and both take them."""
     task = "/job:worker/replica:0/task:{}/device:{}:0".format
 
@@ -104,7 +99,7 @@ def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child
     )
 
 
-def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Child) -> None:
+def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child):
     def ends(tensor: str) -> dict[str, str]:
         return {"tensor_name": tensor, "send_device": "D0", "recv_device": "D1"}
 

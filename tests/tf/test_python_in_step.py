@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.errors import BatchSplitError
@@ -11,12 +9,6 @@ from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.tf.answers import OwnSteps, Traced
 from placement_advisor.tf.calls import native_step, splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
 
 _MS = 1_000_000
 _KERAS = """
@@ -84,7 +76,7 @@ with tf1.Session() as session:
 
 
 @pytest.fixture
-def trace(child: Child, tmp_path: Path) -> Callable[[str], Traced]:
+def trace(child, tmp_path):
     """Return a function that traces the step of a script, which is to be run elsewhere."""
     path, bundle = tmp_path / "train.py", tmp_path / "bundle"
     bundle.mkdir()
@@ -109,20 +101,18 @@ def _line(text: str) -> int:
     [(_KERAS, "PyFuncStateless"), (_LOOP, "EagerPyFunc"), (_WITHIN, "PyFunc")],
     ids=["numpy_function of a model", "py_function of a loop", "within a loop of the step"],
 )
-def test_the_op_that_calls_python_is_told_by_its_kind_and_the_users_line(
-    trace: Callable[[str], Traced], text: str, kind: str
-) -> None:
+def test_the_op_that_calls_python_is_told_by_its_kind_and_the_users_line(trace, text, kind):
     assert trace(text).python_call == f"`{kind}` at train.py:{_line(text)}"
 
 
-def test_python_stands_on_the_host(trace: Callable[[str], Traced]) -> None:
+def test_python_stands_on_the_host(trace):
     (op,) = [op for op in trace(_LOOP).graph.ops if op.kind == "EagerPyFunc"]
     assert op.device_kinds == {"CPU"}
 
 
 def test_it_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
-    trace: Callable[[str], Traced], child: Child, tmp_path: Path
-) -> None:
+    trace, child, tmp_path
+):
     trace(_LOOP)
     counted = tmp_path / "counted"
     before = len(counted.read_text())
@@ -139,9 +129,7 @@ def test_it_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
     assert 15 * _MS <= python.median_ns <= max(steps.step_ns) * 2
 
 
-def test_a_loop_of_a_session_is_recorded_as_well(
-    trace: Callable[[str], Traced], child: Child, tmp_path: Path
-) -> None:
+def test_a_loop_of_a_session_is_recorded_as_well(trace, child, tmp_path):
     assert trace(_SESSION).python_call == "`PyFunc` at train.py:8"
     # The shape that it says of the batch is not that of a share.
     split = child.call(splitter.split_workload, (2, 2), None)

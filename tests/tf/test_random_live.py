@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from placement_advisor.processes.calls import RemoteModule
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
 
 random_live = RemoteModule("random_live")
 pytestmark = pytest.mark.campaign
@@ -20,11 +13,8 @@ SEEDS = (1, 11, 32, 22)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_model_drawn_at_random_is_placed_and_split_and_learns_the_same(
-    child: Child, seed: int, tmp_path: Path
-) -> None:
-    found: Any = child.call(random_live.through_all, seed, str(tmp_path))
-    assert isinstance(found, dict), found
+def test_a_model_drawn_at_random_is_placed_and_split_and_learns_the_same(child, seed, tmp_path):
+    found = child.call(random_live.through_all, seed, str(tmp_path))
     assert found["place"] <= 1
     # Where replicas draw numbers or normalize by themselves, they learn something else.
     if not found.get("refused") and not found["own"]:

@@ -23,7 +23,7 @@ def runs(child: Child, folder: Path, seed: int, needs: Collection[str] = ()) -> 
     model = random_model(seed, needs=needs)
     path = folder / f"model_{seed}.py"
     path.write_text(model.text)
-    found = child.call(loaded_workload.trace, str(path), None, None, None, time_limit_s=600.0)
+    found = child.call(loaded_workload.trace, str(path), {})
     assert isinstance(found, dict), f"seed {seed}: {found}\n{model.text}"
     assert found["mode"] == ("train" if model.training else "infer")
     assert found["batch_size"] == model.batch_size
@@ -44,11 +44,11 @@ def runs(child: Child, folder: Path, seed: int, needs: Collection[str] = ()) -> 
     ],
     ids=lambda needs: " ".join(sorted(needs)),
 )
-def test_a_model_of_each_kind_runs(child: Child, tmp_path: Path, needs: set[str]) -> None:
+def test_a_model_of_each_kind_runs(child, tmp_path, needs):
     runs(child, tmp_path, 3, needs)
 
 
 @pytest.mark.campaign
-def test_many_models_run(child: Child, tmp_path: Path) -> None:
+def test_many_models_run(child, tmp_path):
     for seed in range(100, 160):
         runs(child, tmp_path, seed)

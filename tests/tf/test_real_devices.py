@@ -22,8 +22,8 @@ TWO_WORKERS = ("worker:0", "worker:1")
     ],
 )
 def test_devices_stand_for_themselves_or_are_chosen_or_those_left_in_order(
-    names: tuple[str, ...], here: tuple[str, ...], chosen: dict[str, str], found: tuple[str, ...]
-) -> None:
+    names, here, chosen, found
+):
     assert real_devices(names, here, chosen) == dict(zip(names, found, strict=True))
 
 
@@ -36,15 +36,13 @@ def test_devices_stand_for_themselves_or_are_chosen_or_those_left_in_order(
         (("a",), {"b": "GPU:0"}, "devices: the placement has no 'b'; it has a"),
     ],
 )
-def test_what_is_not_here_is_named(
-    names: tuple[str, ...], chosen: dict[str, str], message: str
-) -> None:
+def test_what_is_not_here_is_named(names, chosen, message):
     with pytest.raises(PlacementError) as caught:
         real_devices(names, TWO_GPUS, chosen)
     assert caught.value.message.startswith(message)
 
 
-def test_where_there_are_too_few_cpus_the_line_that_makes_them_is_said() -> None:
+def test_where_there_are_too_few_cpus_the_line_that_makes_them_is_said():
     line = "tf.config.set_logical_device_configuration("
     for names, count in ((("worker:0", "worker:1"), 2), (("CPU:2",), 3), (("CPU:0", "a"), 2)):
         with pytest.raises(PlacementError) as caught:

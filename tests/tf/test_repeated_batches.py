@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_LIMIT_S = 600.0
 _STEP = """
 import tensorflow as tf
 @tf.function
@@ -37,15 +36,12 @@ def _repeated(
 ) -> object:
     path = folder / "step.py"
     path.write_text(step.format(more=more))
-    child.call(
-        tracer.load_workload,
-        ModelSource(path=str(path)), time_limit_s=_LIMIT_S,
-    )  # fmt: skip
-    child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
-    return child.call(splitter.trace_repeated, times, time_limit_s=_LIMIT_S)
+    child.call(tracer.load_workload, ModelSource(path=str(path)))
+    child.call(tracer.trace_workload, str(path), None)
+    return child.call(splitter.trace_repeated, times)
 
 
-def test_samples_are_more_and_all_else_is_as_before(child: Child, tmp_path: Path) -> None:
+def test_samples_are_more_and_all_else_is_as_before(child, tmp_path):
     graph = _repeated(child, tmp_path)
     assert isinstance(graph, OpGraph)
     sizes = {op.layer or op.name: op.output_bytes for op in graph.ops}
@@ -55,20 +51,20 @@ def test_samples_are_more_and_all_else_is_as_before(child: Child, tmp_path: Path
     assert graph.op("total").output_bytes == (4 * 8 * 4,)
 
 
-def test_samples_are_not_made_that_only_shapes_are_wanted_of(child: Child, tmp_path: Path) -> None:
+def test_samples_are_not_made_that_only_shapes_are_wanted_of(child, tmp_path):
     """They would take 3.2 TB."""
     graph = _repeated(child, tmp_path, step=_LARGE, times=100_000)
     assert isinstance(graph, OpGraph), graph
     assert graph.op("x").output_bytes == (100_000 * 8 * 1_000_000 * 4,)
 
 
-def test_a_step_that_takes_its_own_batch_alone_is_not_traced(child: Child, tmp_path: Path) -> None:
+def test_a_step_that_takes_its_own_batch_alone_is_not_traced(child, tmp_path):
     answer = _repeated(child, tmp_path, "x = tf.ensure_shape(x, (8, 6))")
     assert isinstance(answer, BatchSplitError)
     assert answer.message.startswith("it takes no batch of 32: ")
 
 
-def test_a_step_with_other_ops_at_another_batch_is_refused(child: Child, tmp_path: Path) -> None:
+def test_a_step_with_other_ops_at_another_batch_is_refused(child, tmp_path):
     answer = _repeated(child, tmp_path, "x = x + 1 if x.shape[0] > 8 else x")
     assert isinstance(answer, BatchSplitError)
     assert "the step is a different graph" in answer.message

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,9 +8,6 @@ import pytest
 from placement_advisor.errors import TestbedError
 from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.verifier import read_results, save_results
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
@@ -32,7 +28,7 @@ def _results() -> StepResults:
     )
 
 
-def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_results_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "results"
     save_results(path, [_results(), _results()])
     first, second = read_results(path)
@@ -54,14 +50,14 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", pickle.dumps([1]), b"PK\x05\x06" + bytes(18)])
-def test_what_is_no_file_of_results_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_file_of_results_is_refused(tmp_path, content):
     path = tmp_path / "results"
     path.write_bytes(content)
     with pytest.raises(TestbedError, match="results of steps cannot be read"):
         read_results(path)
 
 
-def test_an_array_of_objects_is_not_made(tmp_path: Path) -> None:
+def test_an_array_of_objects_is_not_made(tmp_path):
     import zipfile
 
     path = tmp_path / "results"

@@ -8,7 +8,7 @@ from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.trace.nodes import in_order, needed
 
 
-def test_what_constants_wait_for_is_waited_for_by_their_readers() -> None:
+def test_what_constants_wait_for_is_waited_for_by_their_readers():
     nodes = nodes_of(
         {
             "write": ("AssignVariableOp", []),
@@ -26,7 +26,7 @@ def test_what_constants_wait_for_is_waited_for_by_their_readers() -> None:
     assert ops["after"] == ("NoOp", ["^write"])
 
 
-def test_a_constant_that_is_held_in_a_loop_keeps_what_it_waits_for() -> None:
+def test_a_constant_that_is_held_in_a_loop_keeps_what_it_waits_for():
     nodes = nodes_of(
         {
             "enter": ("Enter", []),
@@ -38,7 +38,7 @@ def test_a_constant_that_is_held_in_a_loop_keeps_what_it_waits_for() -> None:
     assert ops_of(nodes)["one"] == ("Const", ["^enter"])
 
 
-def test_outputs_do_not_wait_for_updates_and_idle_barriers_go() -> None:
+def test_outputs_do_not_wait_for_updates_and_idle_barriers_go():
     nodes = nodes_of(
         {
             "loss": ("Mean", []),
@@ -61,7 +61,7 @@ def test_outputs_do_not_wait_for_updates_and_idle_barriers_go() -> None:
     }
 
 
-def test_readers_of_an_identity_of_many_read_what_it_was_given() -> None:
+def test_readers_of_an_identity_of_many_read_what_it_was_given():
     nodes = nodes_of(
         {
             "a": ("MatMul", []),
@@ -88,7 +88,7 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given() -> None:
     assert targets == ("write", "after")
 
 
-def test_summaries_go_with_their_writer_and_with_what_only_they_read() -> None:
+def test_summaries_go_with_their_writer_and_with_what_only_they_read():
     nodes = nodes_of(
         {
             "writer": ("Placeholder", []),
@@ -110,7 +110,7 @@ def test_summaries_go_with_their_writer_and_with_what_only_they_read() -> None:
     }
 
 
-def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays() -> None:
+def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays():
     nodes = nodes_of(
         {
             "variable": ("VarHandleOp", []),
@@ -133,7 +133,7 @@ def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays() -> 
     }
 
 
-def test_what_no_end_needs_is_left_out() -> None:
+def test_what_no_end_needs_is_left_out():
     nodes = nodes_of(
         {
             "handle": ("VarHandleOp", []),
@@ -146,7 +146,7 @@ def test_what_no_end_needs_is_left_out() -> None:
     assert set(ops_of(needed(nodes, {"loss"}))) == {"handle", "read", "loss", "before"}
 
 
-def test_producers_come_first_and_otherwise_the_order_stays() -> None:
+def test_producers_come_first_and_otherwise_the_order_stays():
     nodes = nodes_of(
         {
             "sum": ("AddV2", ["b", "a"]),

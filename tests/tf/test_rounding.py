@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from placement_advisor.tf.deterministic_graph import relative_difference, rounded
 
 
-def test_difference_is_relative_to_the_largest_value_by_hand() -> None:
+def test_difference_is_relative_to_the_largest_value_by_hand():
     assert relative_difference(np.array([1.0, -4.5]), np.array([1.0, -4.0])) == 0.5 / 4.0
 
 
@@ -33,19 +32,17 @@ def test_difference_is_relative_to_the_largest_value_by_hand() -> None:
         (np.array([1e-12]), np.array([2e-12]), 1e-12 / 1e-6),
     ],
 )
-def test_difference_of_exact_values_of_nan_and_of_noise(
-    ours: Any, theirs: Any, expected: float
-) -> None:
+def test_difference_of_exact_values_of_nan_and_of_noise(ours, theirs, expected):
     assert relative_difference(ours, theirs) == pytest.approx(expected)
 
 
-def test_small_floats_can_be_nearly_equal() -> None:
+def test_small_floats_can_be_nearly_equal():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     ours, theirs = (np.array([value], dtype=ml_dtypes.bfloat16) for value in (1.0, 1.0078125))
     assert relative_difference(ours, theirs) == pytest.approx(0.0078125 / 1.0078125)
 
 
-def test_rounded_values_differ_in_the_last_digit_only() -> None:
+def test_rounded_values_differ_in_the_last_digit_only():
     values = {"w": np.linspace(-3, 3, 100, dtype=np.float32), "n": np.arange(3), "t": b"text"}
     moved = rounded(values, seed=1)
     assert moved["w"].dtype == np.float32

@@ -16,13 +16,9 @@ from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from traced_models import TracedModel
 
     from placement_advisor.machine.calibration import Calibration
-    from placement_advisor.processes.children import Child
 
 graph_defs = RemoteModule("graph_defs")
 placed_step = RemoteModule("placement_advisor.tf.placed_step")
@@ -32,12 +28,12 @@ _LIMIT_S = 600.0
 
 
 @pytest.fixture
-def model(traced: Callable[[str], TracedModel]) -> TracedModel:
+def model(traced):
     return traced("scoped_step")
 
 
 @pytest.fixture
-def call(child: Child, model: TracedModel) -> Callable[..., Any]:
+def call(child, model):
     """Return a function that calls the runner of the model on two logical CPUs."""
     call = child.call
     host = _DEVICES["cpu:0"]
@@ -50,16 +46,14 @@ def _everything_on(model: TracedModel, device: str) -> dict[str, str]:
     return {op.name: device for op in placed_ops(model.graph)}
 
 
-def test_steps_are_timed_one_by_one(call: Callable[..., Any], model: TracedModel) -> None:
+def test_steps_are_timed_one_by_one(call, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     samples = call(runner.run_steps, "single", 0, 7)
     assert len(samples) == 7
     assert all(isinstance(sample, int) and sample > 0 for sample in samples)
 
 
-def test_results_start_from_the_initial_state_whatever_ran_before(
-    call: Callable[..., Any], child: Child, model: TracedModel
-) -> None:
+def test_results_start_from_the_initial_state_whatever_ran_before(call, child, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     first = call(runner.results, "single", 2)
     call(runner.run_steps, "single", 1, 3)
@@ -72,9 +66,7 @@ def test_results_start_from_the_initial_state_whatever_ran_before(
         assert again.state[name] == first.state[name]
 
 
-def test_two_candidates_do_not_share_state(
-    call: Callable[..., Any], child: Child, model: TracedModel
-) -> None:
+def test_two_candidates_do_not_share_state(call, child, model):
     for label in ("one", "other"):
         call(runner.prepare, label, _everything_on(model, "cpu:0"), STEP)
         call(runner.results, label, 1)
@@ -82,9 +74,7 @@ def test_two_candidates_do_not_share_state(
     assert child.call(runner_access.variable, "other", "steps_done") == 0
 
 
-def test_verify_compares_with_the_first_candidate(
-    call: Callable[..., Any], model: TracedModel
-) -> None:
+def test_verify_compares_with_the_first_candidate(call, model):
     for label, device in (("single", "cpu:0"), ("elsewhere", "cpu:1")):
         call(runner.prepare, label, _everything_on(model, device), STEP)
     assert call(runner.verify, "single", 3) is None
@@ -93,9 +83,7 @@ def test_verify_compares_with_the_first_candidate(
     assert found.relative_difference <= 1e-6
 
 
-def test_verify_finds_a_wrong_result(
-    call: Callable[..., Any], child: Child, model: TracedModel
-) -> None:
+def test_verify_finds_a_wrong_result(call, child, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     assert call(runner.verify, "single", 3) is None
     child.call(runner_access.start_from_other_values, "head/kernel")
@@ -105,9 +93,7 @@ def test_verify_finds_a_wrong_result(
     assert found.wrong.startswith(("what ", "output "))
 
 
-def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
-    call: Callable[..., Any], model: TracedModel
-) -> None:
+def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(call, model):
     apart = _everything_on(model, "cpu:0")
     read = next(op for op in model.graph.ops if op.kind == "ReadVariableOp")
     apart[read.name] = "cpu:1"
@@ -119,7 +105,7 @@ def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
         assert prepared.cause is FailureCause.CRASHED
 
 
-def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedModel) -> None:
+def test_a_device_that_is_not_there_is_a_failure(child, model):
     nowhere = {"cpu:0": "/job:localhost/replica:0/task:0/device:CPU:7"}
     child.call(runner.open_runner, "", nowhere, nowhere["cpu:0"], 1)
     program = STEP, str(model.bundle), model.graph, _LIMIT_S
@@ -129,9 +115,7 @@ def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedMode
     assert "CPU:7" in answer.message
 
 
-def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(
-    call: Callable[..., Any], model: TracedModel
-) -> None:
+def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(call, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     call(runner.discard, "single")
     call(runner.discard, "single")
@@ -139,9 +123,7 @@ def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(
     assert len(call(runner.run_steps, "single", 0, 1)) == 1
 
 
-def test_a_bundle_that_is_saved_loads_equal(
-    child: Child, traced: Callable[[str], TracedModel], tmp_path: Path
-) -> None:
+def test_a_bundle_that_is_saved_loads_equal(child, traced, tmp_path):
     for name in ("two_tower", "scoped_step"):
         again = tmp_path / name
         again.mkdir()
@@ -153,9 +135,7 @@ def test_a_bundle_that_is_saved_loads_equal(
 
 @pytest.mark.slow
 @needs_workers
-def test_workers_are_calibrated_and_profiled(
-    traced: Callable[[str], TracedModel], tmp_path: Path
-) -> None:
+def test_workers_are_calibrated_and_profiled(traced, tmp_path):
     plan = plan_testbed(TestbedKind.WORKERS, 2)
     model = traced("two_tower")
     testbed = Testbed(plan, scratch=tmp_path)
@@ -205,21 +185,19 @@ def _check_calibration(calibration: Calibration) -> None:
         ([], []),
     ],
 )
-def test_values_are_sent_in_few_messages(
-    call: Callable[..., Any], sizes: list[int], messages: list[list[str]]
-) -> None:
+def test_values_are_sent_in_few_messages(call, sizes, messages):
     values = {str(number): np.zeros(size, np.int8) for number, size in enumerate(sizes)}
     assert call(placed_step.in_messages, values, 8) == messages
 
 
-def test_texts_and_truths_come_out_as_arrays(call: Callable[..., Any], model: TracedModel) -> None:
+def test_texts_and_truths_come_out_as_arrays(call, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     state = call(runner.results, "single", 2).state
     assert state["label"] == b"2"
     assert state["seen_large"].dtype == np.bool_
 
 
-def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) -> None:
+def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child):
     def calibrated(*failures: str) -> Any:
         return child.call(runner_access.calibrate, *failures)
 
@@ -231,9 +209,7 @@ def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) ->
 
 
 @pytest.mark.parametrize(("device", "pairs"), [("CPU", 1), ("GPU", 6)])
-def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(
-    call: Callable[..., Any], device: str, pairs: int
-) -> None:
+def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(call, device, pairs):
     names = [f"/job:localhost/replica:0/task:0/device:{device}:{number}" for number in range(3)]
     assert len(set(call(runner_access.pairs_copied, *names))) == pairs
 
@@ -241,9 +217,7 @@ def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(
 @pytest.mark.parametrize(
     "function", [runner_access.time_collectives, runner_access.open_mirrored_worker]
 )
-def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(
-    child: Child, function: Callable[..., Any]
-) -> None:
+def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(child, function):
     answer = child.call(function, "UnavailableError")
     assert isinstance(answer, CallFailure)
     assert "connection reset" in answer.message

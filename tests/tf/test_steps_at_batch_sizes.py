@@ -42,19 +42,19 @@ def _growing(batch: int) -> GrowingStep:
     )
 
 
-def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child: Child, tmp_path: Path) -> None:
+def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child, tmp_path):
     points = batch_points(_loaded(child, tmp_path), _growing(8), [1_000_000])[:3]
     assert [point.batch for point in points] == [8, 4, 2]
     assert all(point.samples_per_s > 0 for point in points)
 
 
-def test_each_turn_times_the_same_number_of_steps(child: Child, tmp_path: Path) -> None:
+def test_each_turn_times_the_same_number_of_steps(child, tmp_path):
     loaded = _loaded(child, tmp_path)
     times = loaded.call(native_step.run_at_batches, (8, 4), 2, 3)
     assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
 
 
-def test_a_step_that_takes_its_own_batch_alone_gives_none(child: Child, tmp_path: Path) -> None:
+def test_a_step_that_takes_its_own_batch_alone_gives_none(child, tmp_path):
     loaded = _loaded(child, tmp_path, shape="(48,)")
     answer = loaded.call(native_step.run_at_batches, (8, 4), 1, 1)
     assert isinstance(answer, CallFailure)
@@ -62,8 +62,6 @@ def test_a_step_that_takes_its_own_batch_alone_gives_none(child: Child, tmp_path
 
 
 @pytest.mark.parametrize(("batch_size", "as_is_ns"), [(3, [1]), (8, []), (8, [2_000_000_000])])
-def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(
-    child: Child, batch_size: int, as_is_ns: list[int]
-) -> None:
+def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(child, batch_size, as_is_ns):
     # Nothing is loaded: any call would fail.
     assert batch_points(child, _growing(batch_size), as_is_ns) == ()

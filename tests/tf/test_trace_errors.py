@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes import children
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
-_LIMIT_S = 600.0
 STEP = """\
 import numpy as np
 import tensorflow as tf
@@ -40,22 +30,14 @@ ERRORS = {
 }
 
 
-@pytest.fixture(scope="module")
-def loader() -> Iterator[Child]:
-    with children.Child("loader") as own:
-        yield own
-
-
 @pytest.mark.parametrize("what", ERRORS)
-def test_an_error_while_tracing_names_the_line_and_the_way_out(
-    loader: Child, tmp_path: Path, what: str
-) -> None:
+def test_an_error_while_tracing_names_the_line_and_the_way_out(loader, tmp_path, what):
     expression, error, hint = ERRORS[what]
     path = tmp_path / "model_file.py"
     path.write_text(STEP.format(expression))
-    loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
+    loader.call(tracer.load_workload, ModelSource(path=str(path)))
     with pytest.raises(ModelError) as caught:
-        loader.call(tracer.trace_workload, str(path), str(tmp_path), time_limit_s=_LIMIT_S)
+        loader.call(tracer.trace_workload, str(path), str(tmp_path))
     message = caught.value.message
     assert message.startswith(f"{path}: step cannot be traced: ")
     assert error in message

@@ -15,10 +15,6 @@ from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traced_models import TracedModel
-
     from placement_advisor.graph.op_graph import OpGraph
 
 _FLOAT_BYTES = 4
@@ -46,9 +42,7 @@ def _readers(graph: OpGraph, name: str) -> list[Op]:
 
 
 @pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "recurrent", "nested"])
-def test_all_that_serves_a_layer_carries_it(
-    traced: Callable[[str], TracedModel], name: str
-) -> None:
+def test_all_that_serves_a_layer_carries_it(traced, name):
     graph = traced(name).graph
     assert [op.name for op in _of(graph, role=Role.BACKWARD, layer=None)] == []
     # What counts the steps serves all layers.
@@ -60,9 +54,7 @@ def test_all_that_serves_a_layer_carries_it(
         assert not [r.name for r in readers if r.role is Role.FORWARD and r.layer is not None]
 
 
-def test_layers_of_two_towers_with_shared_layers_numbered_by_call(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_layers_of_two_towers_with_shared_layers_numbered_by_call(traced):
     graph = traced("two_tower").graph
     towers = {f"{t}_{kind}" for t in ("user", "item") for kind in ("conv", "pool", "flatten")}
     shared = {"word_ids", "word_ids@2", "embedding", "embedding@2"}
@@ -73,9 +65,7 @@ def test_layers_of_two_towers_with_shared_layers_numbered_by_call(
         assert _of(graph, layer=layer, role=Role.BACKWARD), layer
 
 
-def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(traced):
     graph = traced("two_tower").graph
     for weights in ("user_conv/kernel", "item_dense/bias", "embedding/embeddings"):
         layer = weights.partition("/")[0]
@@ -89,9 +79,7 @@ def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(
         assert layer in {op.layer for op in read_forward}
 
 
-def test_the_step_counter_and_what_counts_it_up_are_updates(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_the_step_counter_and_what_counts_it_up_are_updates(traced):
     graph = traced("two_tower").graph
     touching = _of(graph, variable="adam/iteration")
     assert {op.role for op in touching} == {Role.VARIABLE, Role.UPDATE}
@@ -102,9 +90,7 @@ def test_the_step_counter_and_what_counts_it_up_are_updates(
     assert graph.op(added).role is Role.UPDATE
 
 
-def test_residual_additions_and_casts_of_a_model_tie_no_towers(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_residual_additions_and_casts_of_a_model_tie_no_towers(trace_source):
     graph = trace_source(_RESIDUAL_TOWERS).graph
     own = {layer for layer in graph.layers() if layer.startswith("residual_model")}
     assert own == {"residual_model/Add", "residual_model/Add_1", "residual_model/Mul"}
@@ -122,13 +108,11 @@ def test_residual_additions_and_casts_of_a_model_tie_no_towers(
 
 
 @pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "nested"])
-def test_at_least_99_percent_of_tensors_have_a_known_size(
-    traced: Callable[[str], TracedModel], name: str
-) -> None:
+def test_at_least_99_percent_of_tensors_have_a_known_size(traced, name):
     assert traced(name).graph.edge_bytes_known_share >= 0.99
 
 
-def test_sizes_by_hand(traced: Callable[[str], TracedModel]) -> None:
+def test_sizes_by_hand(traced):
     graph = traced("two_tower").graph
     # 4 pairs of 10 words, each w0 … w19 or "unseen": 2 to 6 letters.
     (user_bytes,) = graph.op("user").output_bytes
@@ -144,9 +128,7 @@ def test_sizes_by_hand(traced: Callable[[str], TracedModel]) -> None:
     assert conv[0].kernel == Kernel(KernelFamily.CONV, (4, 8, 4, 1, 3, 1, 10, 1, 8, 1))
 
 
-def test_layers_with_numbers_in_their_names_are_not_mixed_up(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_layers_with_numbers_in_their_names_are_not_mixed_up(traced):
     graph = traced("norm_dropout").graph
     products = Counter((op.layer, op.role) for op in _of(graph, kind="MatMul"))
     # The first layer needs no gradient of its input.
@@ -160,9 +142,7 @@ def test_layers_with_numbers_in_their_names_are_not_mixed_up(
     }
 
 
-def test_moving_averages_and_seeds_are_forward_state_of_their_layer(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_moving_averages_and_seeds_are_forward_state_of_their_layer(traced):
     graph = traced("norm_dropout").graph
     norm = "sequential/batch_normalization"
     for name, layer in {
@@ -174,9 +154,7 @@ def test_moving_averages_and_seeds_are_forward_state_of_their_layer(
         assert {op.role for op in ops if op.kind.startswith("Assign")} == {Role.FORWARD}
 
 
-def test_layers_of_nested_models_have_paths_and_calls_have_numbers(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_layers_of_nested_models_have_paths_and_calls_have_numbers(traced):
     graph = traced("nested").graph
     assert set(graph.layers()) == {
         "ranker/encoder/dense",
@@ -191,9 +169,7 @@ def test_layers_of_nested_models_have_paths_and_calls_have_numbers(
     assert sizes["dense_1"].parameter_bytes == 6 * 6 * _FLOAT_BYTES
 
 
-def test_gradients_of_a_shared_layer_follow_their_call(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_gradients_of_a_shared_layer_follow_their_call(traced):
     graph = traced("nested").graph
     for layer in ("ranker/encoder/dense_1", "ranker/encoder/dense_1@2"):
         backward = _of(graph, layer=layer, role=Role.BACKWARD, kind="MatMul")
@@ -207,9 +183,7 @@ def test_gradients_of_a_shared_layer_follow_their_call(
         assert number in sides
 
 
-def test_name_scopes_are_layers_through_calls_of_functions(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_name_scopes_are_layers_through_calls_of_functions(traced):
     graph = traced("scoped_step").graph
     for layer in ("tower_a/dense", "tower_b/dense"):
         counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
@@ -221,15 +195,13 @@ def test_name_scopes_are_layers_through_calls_of_functions(
     assert {op.layer for op in _of(graph, kind="RandomUniform")} == {"head"}
 
 
-def test_calls_are_inlined_and_leave_no_ops_that_only_pass_on(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_calls_are_inlined_and_leave_no_ops_that_only_pass_on(traced):
     for name in ("scoped_step", "norm_dropout", "nested"):
         kinds = {op.kind for op in traced(name).graph.ops}
         assert not kinds & {"PartitionedCall", "StatefulPartitionedCall", "IdentityN"}
 
 
-def test_every_op_is_needed(traced: Callable[[str], TracedModel]) -> None:
+def test_every_op_is_needed(traced):
     graph = traced("scoped_step").graph
     unread = [op for op in graph.ops if not graph.outputs_of(op.name) and op.role is not Role.INPUT]
     # What nothing reads is an output or changes state.
@@ -243,7 +215,7 @@ def test_every_op_is_needed(traced: Callable[[str], TracedModel]) -> None:
     }
 
 
-def test_a_loop_and_its_gradient_are_one_op_each(traced: Callable[[str], TracedModel]) -> None:
+def test_a_loop_and_its_gradient_are_one_op_each(traced):
     graph = traced("looping_step").graph
     (loop,) = _of(graph, kind="While")
     assert (loop.role, loop.layer) == (Role.FORWARD, "while")
@@ -252,9 +224,7 @@ def test_a_loop_and_its_gradient_are_one_op_each(traced: Callable[[str], TracedM
     assert _of(graph, kind="If")
 
 
-def test_variables_that_one_op_takes_stand_together(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_variables_that_one_op_takes_stand_together(traced):
     graph = traced("looping_step").graph
     taken = {
         edge.producer
@@ -270,9 +240,7 @@ def test_variables_that_one_op_takes_stand_together(
     assert not alone & taken
 
 
-def test_a_recurrent_layer_goes_forward_before_it_goes_back(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_a_recurrent_layer_goes_forward_before_it_goes_back(traced):
     graph = traced("recurrent").graph
     (forward,) = _of(graph, kind="While", role=Role.FORWARD)
     assert str(forward.layer).startswith("sequential/memory")
@@ -280,9 +248,7 @@ def test_a_recurrent_layer_goes_forward_before_it_goes_back(
     assert len(heads) == 1
 
 
-def test_tracing_twice_gives_the_same_graph(
-    traced: Callable[[str], TracedModel], trace_source: Callable[..., TracedModel]
-) -> None:
+def test_tracing_twice_gives_the_same_graph(traced, trace_source):
     again = trace_source((MODELS / "two_tower.py").read_text())
     assert again.graph.fingerprint == traced("two_tower").graph.fingerprint
 
@@ -296,9 +262,7 @@ inputs = random.normal(size=(4, 3)).astype(np.float32)
 """
 
 
-def test_a_step_without_scopes_has_a_layer_for_each_use_of_a_variable(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_step_without_scopes_has_a_layer_for_each_use_of_a_variable(trace_source):
     graph = trace_source(
         STEP
         + """
@@ -323,9 +287,7 @@ def step(x):
         assert {op.layer for op in _of(graph, variable=name)} == {layer}
 
 
-def test_a_batch_cut_into_slices_belongs_to_no_layer_and_ties_none(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_batch_cut_into_slices_belongs_to_no_layer_and_ties_none(trace_source):
     graph = trace_source(
         STEP
         + """
@@ -351,9 +313,7 @@ def step(x):
     assert [layers[0] for layers in join.towers] == [left, right]
 
 
-def test_a_learning_rate_of_several_layers_belongs_to_none_of_them(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_learning_rate_of_several_layers_belongs_to_none_of_them(trace_source):
     graph = trace_source(
         STEP
         + """
@@ -375,9 +335,7 @@ def step(x):
     assert sorted(op.layer for op in scaled) == sorted(layers)
 
 
-def test_a_forward_pass_after_an_update_is_forward(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_forward_pass_after_an_update_is_forward(trace_source):
     graph = trace_source(
         STEP
         + """
@@ -394,9 +352,7 @@ def step(x):
     assert products[Role.UPDATE] == 0
 
 
-def test_a_sum_of_gradients_on_their_way_is_backward(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_sum_of_gradients_on_their_way_is_backward(trace_source):
     graph = trace_source(
         STEP
         + """
@@ -415,9 +371,7 @@ def step(x):
     assert sums[0].layer in ("bottom", "top")
 
 
-def test_weight_decay_is_an_update_of_its_layer(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_weight_decay_is_an_update_of_its_layer(trace_source):
     graph = trace_source(
         """
 import keras, numpy as np
@@ -433,9 +387,7 @@ inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
     assert {(op.role, op.layer) for op in writes} == {(Role.UPDATE, "sequential/only")}
 
 
-def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(trace_source):
     graph = trace_source(
         """
 import keras, numpy as np, tensorflow as tf
@@ -495,9 +447,7 @@ def step(x):
 }
 
 
-def test_summaries_are_left_out_and_said_to_be(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_summaries_are_left_out_and_said_to_be(trace_source):
     traced = trace_source(
         """
 import tempfile
@@ -516,9 +466,7 @@ def step(x):
 
 
 @pytest.mark.parametrize("what", CANNOT_BE_TRACED)
-def test_a_step_that_cannot_be_traced_is_refused_for(
-    trace_source: Callable[..., TracedModel], what: str
-) -> None:
+def test_a_step_that_cannot_be_traced_is_refused_for(trace_source, what):
     source, reason = CANNOT_BE_TRACED[what]
     with pytest.raises(ModelError, match=reason) as caught:
         trace_source(STEP + source)
@@ -527,9 +475,7 @@ def test_a_step_that_cannot_be_traced_is_refused_for(
 
 
 @pytest.mark.parametrize(("write", "size"), [("scatter_sub", 2 * 50 * 4 * 4), ("assign_sub", 0)])
-def test_reading_a_variable_that_is_written_row_by_row_copies_it(
-    trace_source: Callable[..., TracedModel], write: str, size: int
-) -> None:
+def test_reading_a_variable_that_is_written_row_by_row_copies_it(trace_source, write, size):
     change = "tf.IndexedSlices(x, ids)" if write == "scatter_sub" else "tf.zeros((50, 4))"
     graph = trace_source(
         f"""
@@ -556,8 +502,8 @@ def step(x, ids):
     ],
 )
 def test_products_may_be_in_tf32_unless_the_model_file_forbids_it(
-    trace_source: Callable[..., TracedModel], setting: str, arithmetic: Arithmetic
-) -> None:
+    trace_source, setting, arithmetic
+):
     source = """
 @tf.function
 def step(x):

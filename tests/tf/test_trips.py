@@ -29,7 +29,7 @@ def _leaves(*names: str) -> Ops:
     return {name: ("Placeholder", []) for name in names}
 
 
-def test_trips_end_with_the_first_condition_that_fails() -> None:
+def test_trips_end_with_the_first_condition_that_fails():
     # i = 0, 1, … is below 10 ten times; j = 4, 7, 10 is not above 10 three times.
     ops = {
         **_leaves("i", "j", "ten"),
@@ -45,9 +45,7 @@ def test_trips_end_with_the_first_condition_that_fails() -> None:
 
 
 @pytest.mark.parametrize(("start", "step", "limit", "trips"), [(0, 1, 5, 5), (9, -2, 0, 5)])
-def test_a_range_of_autograph_tests_the_sign_of_its_step(
-    start: int, step: int, limit: int, trips: int
-) -> None:
+def test_a_range_of_autograph_tests_the_sign_of_its_step(start, step, limit, trips):
     ops = {
         **_leaves("i", "limit", "delta", "zero"),
         "up": ("GreaterEqual", ["delta", "zero"]),
@@ -62,7 +60,7 @@ def test_a_range_of_autograph_tests_the_sign_of_its_step(
     assert _trips(ops, known) == trips
 
 
-def test_a_loop_without_an_end_or_with_an_unknown_condition_has_unknown_trips() -> None:
+def test_a_loop_without_an_end_or_with_an_unknown_condition_has_unknown_trips():
     ops = {**_leaves("i", "ten"), "go": ("Less", ["i", "ten"])}
     assert _trips(ops, {"i": (0, 0), "ten": (10, 0)}) is None
     assert _trips(ops, {"i": (0, -1), "ten": (10, 0)}) is None
@@ -75,9 +73,7 @@ def test_a_loop_without_an_end_or_with_an_unknown_condition_has_unknown_trips() 
     step=st.integers(-5, 5),
     limit=st.integers(-30, 30),
 )
-def test_trips_are_those_of_a_loop_that_counts(
-    kind: str, start: int, step: int, limit: int
-) -> None:
+def test_trips_are_those_of_a_loop_that_counts(kind, start, step, limit):
     ops = {**_leaves("i", "limit"), "go": (kind, ["i", "limit"])}
     counted, i = 0, start
     while _COMPARE[kind](i, limit) and counted < 100:

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traced_models import TracedModel
 
 _SCOPES = """
 import tensorflow as tf
@@ -29,7 +23,7 @@ inputs = tf.ones((2, 4))
 """
 
 
-def test_devices_are_kept_in_one_short_form(trace_source: Callable[..., TracedModel]) -> None:
+def test_devices_are_kept_in_one_short_form(trace_source):
     asked = trace_source(_SCOPES).traced.requested_device_of
     assert {name: asked.get(name) for name in ("matmul", "here", "first", "nowhere")} == {
         "matmul": "GPU:1",
@@ -41,7 +35,7 @@ def test_devices_are_kept_in_one_short_form(trace_source: Callable[..., TracedMo
     assert {asked[name] for name in asked if name.endswith("Relu")} == {"/job:worker/task:2/CPU:0"}
 
 
-def test_an_op_knows_the_line_that_made_it(trace_source: Callable[..., TracedModel]) -> None:
+def test_an_op_knows_the_line_that_made_it(trace_source):
     traced = trace_source(_SCOPES).traced
     lines = _SCOPES.splitlines()
     for name, line in traced.line_of.items():
@@ -72,7 +66,7 @@ inputs = tf.ones((2, 4))
 """
 
 
-def test_an_op_knows_all_lines_that_led_to_it(trace_source: Callable[..., TracedModel]) -> None:
+def test_an_op_knows_all_lines_that_led_to_it(trace_source):
     traced = trace_source(_TOWERS).traced
     lines = [line.strip() for line in _TOWERS.splitlines()]
     stacks = [
@@ -86,7 +80,7 @@ def test_an_op_knows_all_lines_that_led_to_it(trace_source: Callable[..., Traced
     ]
 
 
-def test_layers_of_a_library_have_no_line_of_the_user(traced: Callable[[str], TracedModel]) -> None:
+def test_layers_of_a_library_have_no_line_of_the_user(traced):
     found = traced("two_tower").traced
     assert found.line_of == {}
     # Keras itself asks for the CPU where it looks texts up.

@@ -47,7 +47,7 @@ def _attributes(limit: int) -> dict[str, dict[str, Any]]:
     return {**found, **enters}
 
 
-def test_a_loop_is_one_op_that_takes_what_enters_and_gives_what_leaves() -> None:
+def test_a_loop_is_one_op_that_takes_what_enters_and_gives_what_leaves():
     found = folded(nodes_of(_LOOP, _attributes(10)))
     assert ops_of(found.nodes) == {
         "x": ("Placeholder", []),
@@ -62,16 +62,16 @@ def test_a_loop_is_one_op_that_takes_what_enters_and_gives_what_leaves() -> None
 
 
 @pytest.mark.parametrize(("limit", "trips"), [(10, 4), (9, 3), (1, 1), (0, 0)])
-def test_trips_are_counted_from_start_step_and_limit(limit: int, trips: int) -> None:
+def test_trips_are_counted_from_start_step_and_limit(limit, trips):
     assert folded(nodes_of(_LOOP, _attributes(limit))).trips == {"rnn": trips}
 
 
-def test_a_loop_whose_limit_is_computed_from_data_has_unknown_trips() -> None:
+def test_a_loop_whose_limit_is_computed_from_data_has_unknown_trips():
     ops = {**_LOOP, "limit": ("ReadVariableOp", ["^i"])}
     assert folded(nodes_of(ops, _attributes(10))).trips == {}
 
 
-def test_a_loop_within_a_loop_belongs_to_the_outer_one() -> None:
+def test_a_loop_within_a_loop_belongs_to_the_outer_one():
     inner = {
         "enter_y": ("Enter", ["again_x"]),
         "y": ("Merge", ["enter_y", "next_y"]),
@@ -91,14 +91,14 @@ def test_a_loop_within_a_loop_belongs_to_the_outer_one() -> None:
     assert set(inner) <= set(found.loops["rnn"].members)
 
 
-def test_the_nodes_given_stay_as_they_are() -> None:
+def test_the_nodes_given_stay_as_they_are():
     nodes = nodes_of(_LOOP, _attributes(10))
     before = ops_of(nodes)
     folded(nodes)
     assert ops_of(nodes) == before
 
 
-def test_a_graph_without_loops_is_only_put_in_order() -> None:
+def test_a_graph_without_loops_is_only_put_in_order():
     nodes = nodes_of({"b": ("Neg", ["a"]), "a": ("Const", [])})
     found = folded(nodes)
     assert [node.name for node in found.nodes] == ["a", "b"]

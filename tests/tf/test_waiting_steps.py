@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from real_runs import needs_workers
-from traced_models import TracedModel, trace
+from traced_models import trace
 
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.step_limit import step_limit_s
@@ -17,19 +16,15 @@ from placement_advisor.processes.children import Child
 from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.testbed.testbed import STEP, Testbed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 waiting_files = RemoteModule("waiting_files")
-_LIMIT_S = 600.0
 _SAID = "a step did not end within 2 s: op 'taken' (QueueDequeueV2) waits for what nothing gives it"
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> TracedModel:
+def waiting(tmp_path):
     path = tmp_path / "waiting.pb"
     with Child("writer") as writer:
-        writer.call(waiting_files.write, str(path), time_limit_s=_LIMIT_S)
+        writer.call(waiting_files.write, str(path))
     return trace(path, tmp_path, run=False)
 
 
@@ -37,9 +32,7 @@ def waiting(tmp_path: Path) -> TracedModel:
     "kind",
     [TestbedKind.LOGICAL_CPUS, pytest.param(TestbedKind.WORKERS, marks=needs_workers)],
 )
-def test_a_candidate_that_waits_for_ever_ends_at_its_limit(
-    waiting: TracedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: TestbedKind
-) -> None:
+def test_a_candidate_that_waits_for_ever_ends_at_its_limit(waiting, tmp_path, monkeypatch, kind):
     assert step_limit_s(waiting.graph) < 60
     monkeypatch.setattr(testbeds, "step_limit_s", lambda graph: 2.0)
     testbed = Testbed(plan_testbed(kind, 2), scratch=tmp_path)
@@ -48,7 +41,7 @@ def test_a_candidate_that_waits_for_ever_ends_at_its_limit(
         testbed.add_program(STEP, waiting.bundle, waiting.graph)
         device = testbed.plan.devices[0].name
         begun = time.monotonic()
-        answer: Any = testbed.prepare(
+        answer = testbed.prepare(
             "single", {op.name: device for op in placed_ops(waiting.graph)}, STEP
         )
         assert isinstance(answer, CallFailure)
@@ -60,9 +53,9 @@ def test_a_candidate_that_waits_for_ever_ends_at_its_limit(
         testbed.close()
 
 
-def test_a_split_of_the_batch_that_waits_for_ever_is_refused(tmp_path: Path) -> None:
+def test_a_split_of_the_batch_that_waits_for_ever_is_refused(tmp_path):
     path = tmp_path / "waiting.pb"
     with Child("loader") as loader:
-        loader.call(waiting_files.write, str(path), time_limit_s=_LIMIT_S)
-        said = loader.call(waiting_files.split, str(path), 2.0, time_limit_s=_LIMIT_S)
+        loader.call(waiting_files.write, str(path))
+        said = loader.call(waiting_files.split, str(path), 2.0)
     assert said == _SAID
