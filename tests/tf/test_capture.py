@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +14,6 @@ from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource, module_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
 
 loaded_workload = RemoteModule("loaded_workload")
 # What a step of a script was given is written down by the script itself, beside it.
@@ -84,7 +79,7 @@ _KERAS_TURN = """
 def capture(child, tmp_path):
     """Return a function that runs a script up to its step, and says what was seen."""
 
-    def run(text: str, *arguments: str, **asked: Any) -> dict[str, Any]:
+    def run(text, *arguments, **asked: Any):
         path = tmp_path / "train.py"
         path.write_text(text)
         source = ModelSource(path=str(path), arguments=arguments, **asked)
@@ -94,7 +89,7 @@ def capture(child, tmp_path):
     return run
 
 
-def _traced(child: Child, tmp_path: Path) -> Traced:
+def _traced(child, tmp_path):
     path = str(tmp_path / "train.py")
     traced = child.call(tracer.trace_workload, path, None)
     assert isinstance(traced, Traced), traced
@@ -121,11 +116,7 @@ def _traced(child: Child, tmp_path: Path) -> Traced:
             2,
             [(8, 3), (8, 1), (8,)],
         ),
-        (
-            "fit(((rows(5), rows(5, 1)) for _ in range(9)), steps_per_epoch=4)",
-            1,
-            [(5, 3), (5, 1)],
-        ),
+        ("fit(((rows(5), rows(5, 1)) for _ in range(9)), steps_per_epoch=4)", 1, [(5, 3), (5, 1)]),
     ],
 )
 def test_fit_is_seen_with_the_batch_that_it_gives(capture, call, names, shapes):
@@ -142,9 +133,7 @@ def test_fit_is_seen_with_the_batch_that_it_gives(capture, call, names, shapes):
 
 
 def test_the_batch_is_the_one_that_the_scripts_own_step_sees(capture, child, tmp_path):
-    capture(
-        _MODEL
-        + """
+    script = """
 made = model()
 for i in range(9):
     x, y = rows(4) + i, rows(4, 1) - i
@@ -152,7 +141,7 @@ for i in range(9):
     made.train_on_batch(x, y)
     if i > 2: import time; time.sleep(1)
 """
-    )
+    capture(_MODEL + script)
     given = np.load(tmp_path / "given.npz")
     x, y = child.call(loaded_workload.first_batch)
     np.testing.assert_array_equal(x, given["x"])
@@ -160,9 +149,7 @@ for i in range(9):
 
 
 def test_nothing_that_stands_behind_the_step_ever_runs(capture, tmp_path):
-    found = capture(
-        _MODEL
-        + """
+    script = """
 import atexit
 def leave(name): open(HERE + "/" + name, "w").close()
 atexit.register(leave, "atexit")
@@ -174,29 +161,25 @@ while True:
     finally:
         leave("finally")
 """
-    )
+    found = capture(_MODEL + script)
     assert found["mode"] == "train"
     assert not {"atexit", "caught", "finally"} & {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_script_that_trains_in_a_thread_is_seen(capture):
-    found = capture(
-        _MODEL
-        + """
+    script = """
 import threading
 def work(): model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """
-    )
+    found = capture(_MODEL + script)
     assert found["batch_size"] == 8
 
 
 def test_a_script_that_forks_prints_much_and_has_arguments_of_its_own_is_seen(capture, tmp_path):
-    found = capture(
-        _MODEL
-        + """
+    script = """
 import threading, time
 sys.argv = ["another", "--name"]
 print("much " * 10**6)
@@ -213,7 +196,7 @@ while not os.path.exists(HERE + "/beats"):
     time.sleep(0.01)
 model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
 """
-    )
+    found = capture(_MODEL + script)
     assert found["batch_size"] == 8
     beats = (tmp_path / "beats").stat().st_size
     time.sleep(0.5)
@@ -261,14 +244,12 @@ def test_a_module_of_a_package_is_run_with_its_relative_imports(child, tmp_path,
 
 
 def test_a_function_is_seen_with_its_arguments(capture, child, tmp_path):
-    found = capture(
-        _STEP
-        + """
+    script = """
 step = tf.function(update)
 for i in range(100):
     step(tf.fill((6, 4), float(i)), rate=0.5)
 """
-    )
+    found = capture(_STEP + script)
     assert (found["name"], found["mode"], found["batch_size"]) == ("update", "train", 6)
     assert (found["input_names"], found["shapes"][0]) == (("x",), [(6, 4)])
     assert "/train.py:12, at its " in found["chosen"]
@@ -277,9 +258,7 @@ for i in range(100):
 
 
 def test_a_step_that_takes_the_next_batch_itself_has_that_batch(capture, child, tmp_path):
-    found = capture(
-        _STEP
-        + """
+    script = """
 @tf.function
 def train(iterator):
     return update(next(iterator))
@@ -287,15 +266,13 @@ data = iter(tf.data.Dataset.from_tensors(tf.ones((5, 4))).repeat())
 for _ in range(100):
     train(data)
 """
-    )
+    found = capture(_STEP + script)
     assert (found["batch_size"], found["shapes"][0]) == (5, [(5, 4)])
     assert _traced(child, tmp_path).graph
 
 
 def test_steps_that_take_turns_are_listed_and_the_dearest_is_taken(capture):
-    text = (
-        _MODEL
-        + """
+    text = """
 small, large = model(), model(900)
 small.name, large.name = "critic", "generator"
 for _ in range(100):
@@ -303,7 +280,7 @@ for _ in range(100):
         small.train_on_batch(rows(4), rows(4, 1))
     large.train_on_batch(rows(400, 900), rows(400, 1))
 """
-    )
+    text = _MODEL + text
     found = capture(text)
     assert found["name"] == "generator"
     assert "the dearest of its steps (generator " in found["chosen"]
@@ -311,45 +288,39 @@ for _ in range(100):
 
 
 def test_another_step_can_be_named(capture):
-    text = (
-        _MODEL
-        + """
+    text = """
 small, large = model(), model(900)
 small.name, large.name = "critic", "generator"
 for _ in range(100):
     large.train_on_batch(rows(400, 900), rows(400, 1))
     small.train_on_batch(rows(4), rows(4, 1))
 """
-    )
+    text = _MODEL + text
     assert capture(text, step="critic")["name"] == "critic"
 
 
 def test_a_model_that_is_compiled_again_has_another_step(capture):
-    text = (
-        _MODEL
-        + """
+    text = """
 made = model()
 made.fit(rows(4), rows(4, 1), verbose=0)
 made.compile("sgd", "mae")
 made.fit(rows(6), rows(6, 1), epochs=100, verbose=0)
 """
-    )
+    text = _MODEL + text
     found = capture(text)
     assert found["batch_size"] == 6
     assert "/train.py:15, at its 2nd step" in found["chosen"]
 
 
 def test_a_step_can_be_named_by_its_line(capture):
-    text = (
-        _MODEL
-        + """
+    text = """
 first, second = model(), model()
 first.name = second.name = "alike"
 for _ in range(1000):
     first.train_on_batch(rows(4), rows(4, 1))
     second.train_on_batch(rows(6), rows(6, 1))
 """
-    )
+    text = _MODEL + text
     assert capture(text, step="train.py:16")["batch_size"] == 6
     chosen = capture(text)["chosen"]
     assert "train.py:15 2 times" in chosen
@@ -357,9 +328,7 @@ for _ in range(1000):
 
 
 def test_gradients_that_are_added_up_make_one_step_with_their_update(capture, child, tmp_path):
-    found = capture(
-        _STEP
-        + """
+    script = """
 total = tf.Variable(tf.zeros((4, 2)), trainable=False)
 @tf.function
 def add(x):
@@ -375,7 +344,7 @@ for _ in range(100):
         add(tf.ones((6, 4)))
     apply()
 """
-    )
+    found = capture(_STEP + script)
     assert found["name"] == "add 3 times, apply"
     assert found["shapes"][0] == [(6, 4)] * 3
     products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
@@ -383,9 +352,7 @@ for _ in range(100):
 
 
 def test_an_update_that_runs_in_some_steps_alone_is_named(capture, child, tmp_path):
-    capture(
-        _STEP
-        + """
+    script = """
 count = tf.Variable(0)
 added = tf.Variable(tf.zeros((4, 2)), trainable=False)
 @tf.function
@@ -402,7 +369,7 @@ def train(x):
 while True:
     train(tf.ones((6, 4)))
 """
-    )
+    capture(_STEP + script)
     chosen = _traced(child, tmp_path).chosen
     assert chosen.endswith("; in some steps alone: the update at " + str(tmp_path / "train.py:18"))
 
@@ -422,9 +389,7 @@ def test_a_script_that_runs_no_step_is_read_for_its_model(capture):
 
 
 def test_strategies_give_way_to_one_replica_and_stay_classes(capture):
-    found = capture(
-        _STEP
-        + """
+    script = """
 strategy = tf.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"])
 assert isinstance(strategy, tf.distribute.Strategy)
 assert not isinstance(3, tf.distribute.MirroredStrategy)
@@ -438,15 +403,13 @@ def train(batch):
 for batch in data:
     train(batch)
 """
-    )
+    found = capture(_STEP + script)
     assert found["batch_size"] == 5
     assert "; one replica of your MirroredStrategy at " in found["chosen"]
 
 
 def test_ragged_and_sparse_tensors_are_parts_of_a_batch(capture, child, tmp_path):
-    found = capture(
-        _STEP
-        + """
+    script = """
 words = tf.ragged.constant([[1, 2, 3], [0], [2, 1]])
 flags = tf.sparse.from_dense([[1.0, 0.0, 0.0, 2.0]] * 3)
 @tf.function
@@ -459,7 +422,7 @@ def train(batch, training=True):
 for _ in range(100):
     train({"words": words, "flags": flags}, training=True)
 """
-    )
+    found = capture(_STEP + script)
     assert found["batch_size"] == 3
     assert _traced(child, tmp_path).graph
 
@@ -474,9 +437,7 @@ tf.disable_v2_behavior()
 def test_a_session_is_seen_with_its_feeds_its_devices_and_what_variables_hold(
     capture, child, tmp_path
 ):
-    found = capture(
-        _SESSION
-        + """
+    script = """
 x = tf.placeholder(tf.float32, [None, 4], name="x")
 with tf.device("/gpu:0"):
     left = tf.matmul(x, tf.get_variable("left", [4, 3]))
@@ -489,7 +450,7 @@ session.run(tf.global_variables_initializer())
 for _ in range(1000):
     session.run([train, loss], {x: np.ones((7, 4))})
 """
-    )
+    found = capture(_SESSION + script)
     assert found["chosen"].startswith("captured Session.run (batch 7) at ")
     assert (found["mode"], found["input_names"]) == ("train", ("x",))
     traced = _traced(child, tmp_path)
@@ -500,9 +461,7 @@ for _ in range(1000):
 
 
 def test_a_monitored_session_over_a_dataset_is_seen_with_a_batch_of_it(capture, child, tmp_path):
-    found = capture(
-        _SESSION
-        + """
+    script = """
 data = tf.data.Dataset.from_tensors(np.ones((9, 4), "float32")).repeat()
 x = tf.data.make_one_shot_iterator(data).get_next()
 loss = tf.reduce_mean(tf.square(tf.matmul(x, tf.get_variable("w", [4, 3]))))
@@ -512,7 +471,7 @@ with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(10**6)]) a
     while not session.should_stop():
         session.run(train)
 """
-    )
+    found = capture(_SESSION + script)
     assert (found["batch_size"], found["shapes"][0]) == (9, [(9, 4)])
     assert _traced(child, tmp_path).graph
 
@@ -663,9 +622,7 @@ def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(capture, chi
 
 
 def test_all_gradients_of_a_turn_belong_to_its_step(capture, child, tmp_path):
-    capture(
-        _LOOP
-        + """
+    script = """
 import keras
 critic = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="judge")])
 maker = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4, name="make")])
@@ -680,7 +637,7 @@ for i in range(100):
         loss = -tf.reduce_mean(critic(maker(noise)))
     second.apply(tape.gradient(loss, maker.trainable_weights), maker.trainable_weights)
 """
-    )
+    capture(_LOOP + script)
     traced = _traced(child, tmp_path)
     layers = Counter(
         (op.layer or "").rpartition("/")[2].partition("@")[0]
@@ -692,9 +649,7 @@ for i in range(100):
 
 
 def test_gradients_without_updates_are_no_loop(capture):
-    found = capture(
-        _MODEL
-        + """
+    script = """
 made = model()
 for i in range(100):
     with tf.GradientTape() as tape:
@@ -702,7 +657,7 @@ for i in range(100):
     tape.gradient(loss, made.trainable_variables)
 made.fit(rows(40), rows(40, 1), batch_size=8, verbose=0)
 """
-    )
+    found = capture(_MODEL + script)
     assert found["chosen"].startswith("captured model.fit (")
 
 
@@ -727,29 +682,24 @@ def test_what_a_loop_that_runs_op_by_op_cannot_be_taken_with_is_said_at_once(
 
 
 def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(capture, child, tmp_path):
-    capture(
-        _KERAS_LOOP
-        + """
+    loop = """
 writer = tf.summary.create_file_writer(HERE)
 for i in range(300):
     x, y = batch(i), np.arange(6) % 3"""
-        + _KERAS_TURN
-        + """
+    evaluation = """
     if i % 3:
         for _ in range(4):
             model(batch(0))
         with writer.as_default(step=i):
             tf.summary.scalar("loss", loss)
 """
-    )
+    capture(_KERAS_LOOP + loop + _KERAS_TURN + evaluation)
     products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
     assert len(products) == 5
 
 
 def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(capture, child, tmp_path):
-    capture(
-        _LOOP
-        + """
+    script = """
 other = tf.Variable(tf.ones((2, 3)))
 def train(x):
     with tf.GradientTape(persistent=True) as tape:
@@ -760,7 +710,7 @@ for i in range(100):
     train(batch(i))
     train(batch(i) + 1)
 """
-    )
+    capture(_LOOP + script)
     kinds = Counter(op.kind for op in _traced(child, tmp_path).graph.ops)
     assert kinds["AssignSubVariableOp"] == 4
 

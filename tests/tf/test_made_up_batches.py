@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.processes.calls import RemoteModule
 
 loaded_workload = RemoteModule("loaded_workload")
+
 IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 
 
@@ -18,7 +17,7 @@ IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 def made_up(loader, tmp_path):
     """Return the values that a step's only input gets in all batches; the step runs on each."""
 
-    def values(body: str, spec: str, before: str = "") -> Any:
+    def values(body, spec, before=""):
         path = tmp_path / "model_file.py"
         path.write_text(
             f"{IMPORTS}{before}\n@tf.function(input_signature=[tf.TensorSpec({spec})])\n"
@@ -49,10 +48,7 @@ BOUNDED = {
         9,
     ),
     "segments": ("return tf.math.unsorted_segment_sum(tf.ones((32,)), value, 4)", 4),
-    "a sparse update": (
-        "return table.scatter_add(tf.IndexedSlices(tf.ones((32, 2)), value))",
-        11,
-    ),
+    "a sparse update": ("return table.scatter_add(tf.IndexedSlices(tf.ones((32, 2)), value))", 11),
     "coordinates": ("return tf.gather_nd(table, value[:, None])", 11),
     "in a function": ("return look_up(value)", 11),
     "through a function": ("return tf.gather(tf.range(5), same(value))", 5),
@@ -154,7 +150,7 @@ inputs = {inputs}
 def second(loader, tmp_path):
     """Return the second batch of a step whose file has one batch as values."""
 
-    def values(inputs: str) -> Any:
+    def values(inputs):
         path = tmp_path / "model_file.py"
         path.write_text(IMPORTS + ONE_BATCH.format(inputs=inputs))
         return loader.call(loaded_workload.another_batch, str(path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,10 +10,6 @@ from pairs import pairs
 
 from placement_advisor.processes.calls import RemoteModule
 
-if TYPE_CHECKING:
-    from placement_advisor.processes.children import Child
-
-cancelling_live = RemoteModule("cancelling_live")
 parallel_live = RemoteModule("parallel_live")
 TOLERANCE = 2e-5
 STEPS = (
@@ -30,9 +25,9 @@ STEPS = (
 PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
-def computed(child: Child, name: str, *how: Any) -> dict[str, Any]:
+def computed(child, name, *how):
     """Run a step alone and parallel; both compute and learn the same. Return where ops ran."""
-    found: Any = child.call(parallel_live.run_both_ways, name, *how)
+    found = child.call(parallel_live.run_both_ways, name, *how)
     for ours, theirs in zip(found["found"], found["expected"], strict=True):
         assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
     assert max(found["differences"]) <= TOLERANCE
@@ -208,13 +203,13 @@ def test_what_differs_from_whatever_values_or_by_chance_is_a_mistake(child, runs
 
 
 def test_state_is_put_back_once_where_nothing_that_is_looked_at_changes_it(child):
-    kinds, resets = child.call(cancelling_live.found_and_resets, False)
+    kinds, resets = child.call(parallel_live.found_and_resets, False)
     assert kinds == ["Sum"]
     # Two steps, from exact and from rounded values: as each is made, and before it is looked at.
     assert resets == 4
 
 
 def test_state_is_put_back_each_time_where_looking_changes_it(child):
-    kinds, resets = child.call(cancelling_live.found_and_resets, True)
+    kinds, resets = child.call(parallel_live.found_and_resets, True)
     assert kinds == ["Sum"]
     assert resets > 4

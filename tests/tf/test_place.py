@@ -1,14 +1,22 @@
-"""`placement_advisor.place`, on two logical CPUs: ops run where they should, results are equal."""
+"""`placement_advisor.place`: ops run where they should, results are equal."""
 
 from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pairs import pairs
 
+from placement_advisor.errors import PlacementError
 from placement_advisor.processes.calls import RemoteModule
+from placement_advisor.tf.user_step import real_devices
 
 placed_live = RemoteModule("placed_live")
+
 # TensorFlow's remapper is off for placed steps alone: fused kernels round differently.
 TOLERANCE = 2e-5
 # Grappler leaves out ops that compute nothing (identities, shapes that are known); variables and
@@ -99,10 +107,7 @@ def test_a_function_traced_before_fails_instead_of_training_variables_nobody_see
             "another shape at a call",
             "PlacementError: the placed step is for inputs of shape (16, 8), not (5, 8)",
         ),
-        (
-            "another structure at a call",
-            "PlacementError: the placed step takes other arguments: ",
-        ),
+        ("another structure at a call", "PlacementError: the placed step takes other arguments: "),
         ("no step", "ModelError: a int is no step"),
     ],
 )
@@ -125,3 +130,74 @@ def test_a_step_traced_under_the_listing_asks_for_the_devices_of_the_placement(c
     assert {op for op in wanted if "gradient_tape/" in op} or name == "tape_step"
     assert {op: asked.get(op) for op in wanted} == wanted
     assert np.isfinite(found["loss"])
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "place.md"
+_FILE = re.compile(r"<!-- (\w+\.py) -->\n\n```python\n(.*?)```", re.DOTALL)
+_ADVISOR = "from placement_advisor.cli.app import main; main()"
+_LIMIT_S = 600
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_trains_by_a_placement(tmp_path):
+    files = dict(_FILE.findall(PAGE.read_text(encoding="utf-8")))
+    for name, code in files.items():
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    analyze = [sys.executable, "-c", _ADVISOR, "analyze", "pair.py", "--quick", "-q"]
+    output = tmp_path / "advisor-out" / "pair"
+    for words in ([*analyze, "-o", str(output)], [sys.executable, "train.py"]):
+        ran = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+    losses = [float(line) for line in ran.stdout.splitlines()[:8]]
+    assert losses[-1] < losses[0]
+
+
+TWO_GPUS = ("CPU:0", "GPU:0", "GPU:1")
+TWO_CPUS = ("CPU:0", "CPU:1")
+TWO_WORKERS = ("worker:0", "worker:1")
+
+
+@pytest.mark.parametrize(
+    ("names", "here", "chosen", "found"),
+    [
+        (("GPU:1", "CPU:0"), TWO_GPUS, {}, ("GPU:1", "CPU:0")),
+        # Stand-ins are GPUs in order if there are enough.
+        (TWO_WORKERS, TWO_GPUS, {}, ("GPU:0", "GPU:1")),
+        (TWO_WORKERS, TWO_CPUS, {}, ("CPU:0", "CPU:1")),
+        (TWO_WORKERS, (*TWO_CPUS, "GPU:0"), {}, ("CPU:0", "CPU:1")),
+        (TWO_WORKERS, TWO_GPUS, {"worker:0": "/GPU:1"}, ("GPU:1", "GPU:0")),
+    ],
+)
+def test_devices_stand_for_themselves_or_are_chosen_or_those_left_in_order(
+    names, here, chosen, found
+):
+    assert real_devices(names, here, chosen) == dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "message"),
+    [
+        (("GPU:2",), {}, "the placement uses 'GPU:2'; this process has CPU:0, GPU:0, GPU:1"),
+        (("a", "b", "c"), {}, "the placement's a, b, c need 3 GPUs or CPUs; this process has"),
+        (("a",), {"a": "TPU:0"}, "devices: 'a' is to be 'TPU:0'; this process has"),
+        (("a",), {"b": "GPU:0"}, "devices: the placement has no 'b'; it has a"),
+    ],
+)
+def test_what_is_not_here_is_named(names, chosen, message):
+    with pytest.raises(PlacementError) as caught:
+        real_devices(names, TWO_GPUS, chosen)
+    assert caught.value.message.startswith(message)
+
+
+def test_where_there_are_too_few_cpus_the_line_that_makes_them_is_said():
+    line = "tf.config.set_logical_device_configuration("
+    for names, count in ((("worker:0", "worker:1"), 2), (("CPU:2",), 3), (("CPU:0", "a"), 2)):
+        with pytest.raises(PlacementError) as caught:
+            real_devices(names, ("CPU:0",), {})
+        assert line in str(caught.value.hint)
+        assert f"[tf.config.LogicalDeviceConfiguration()] * {count})" in str(caught.value.hint)
+    with pytest.raises(PlacementError) as caught:
+        real_devices(("GPU:1",), TWO_CPUS, {})
+    assert line not in str(caught.value.hint)

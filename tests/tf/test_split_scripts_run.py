@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from split_scripts import split_script
 
@@ -14,13 +12,8 @@ from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from placement_advisor.processes.children import Child
-
-
-def is_split(child: Child, folder: Path, seed: int) -> None:
+def is_split(child, folder, seed):
     """Check what is seen of a script."""
     script = split_script(seed)
     path = folder / "train.py"

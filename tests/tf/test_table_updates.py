@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,11 +13,6 @@ from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.analysis.analysis_result import Finding
 
 CODE = re.findall(r"```python\n(.*?)```", finding_page("PA307"), re.DOTALL)[0]
 _MODEL = """
@@ -32,13 +26,7 @@ inputs = np.zeros((32, 8), "int32")
 """
 
 
-def _found(
-    folder: Path,
-    optimizer: str,
-    *,
-    vocabulary: int = 20_000,
-    layer: str = "keras.layers.Embedding",
-) -> tuple[Finding, ...]:
+def _found(folder, optimizer, *, vocabulary=20_000, layer="keras.layers.Embedding"):
     path = folder / "model_file.py"
     path.write_text(
         _MODEL.format(code=CODE, layer=layer, vocabulary=vocabulary, optimizer=optimizer)

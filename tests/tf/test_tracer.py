@@ -1,9 +1,9 @@
-"""Traced steps as op graphs: sizes, roles, layers, state; and what cannot be traced."""
+"""Traced steps as op graphs: sizes, roles, layers, state, lines; and what cannot be traced."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from traced_models import MODELS
@@ -11,11 +11,13 @@ from traced_models import MODELS
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.layer_structure import counting_layers, towers
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
-
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.processes.calls import CallFailure
+from placement_advisor.processes.children import Child
+from placement_advisor.tf.answers import LeftOut
+from placement_advisor.tf.calls import native_step, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 _FLOAT_BYTES = 4
 _RESIDUAL_TOWERS = """
@@ -30,14 +32,13 @@ model = keras.Model([left_ids, right_ids], left * right, name="residual_model")
 model.compile("sgd", "mse")
 inputs = ((np.ones((8, 4), "int64"), np.ones((8, 4), "int64")), np.ones((8, 4, 6), "float32"))
 """
-COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE)
 
 
-def _of(graph: OpGraph, **fields: object) -> list[Op]:
+def _of(graph, **fields: object):
     return [op for op in graph.ops if all(getattr(op, key) == fields[key] for key in fields)]
 
 
-def _readers(graph: OpGraph, name: str) -> list[Op]:
+def _readers(graph, name):
     return [graph.op(edge.consumer) for edge in graph.outputs_of(name) if not edge.is_control]
 
 
@@ -263,9 +264,7 @@ inputs = random.normal(size=(4, 3)).astype(np.float32)
 
 
 def test_a_step_without_scopes_has_a_layer_for_each_use_of_a_variable(trace_source):
-    graph = trace_source(
-        STEP
-        + """
+    script = """
 @tf.function
 def tower(x, kernel):
     return x @ kernel
@@ -278,7 +277,7 @@ def step(x):
         variable.assign_sub(0.1 * gradient)
     return loss
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     by_variable = {name: graph.op(name).layer for name in ("weight", "other")}
     assert sorted(map(str, by_variable.values())) == ["matmul", "matmul@2"]
     for name, layer in by_variable.items():
@@ -288,9 +287,7 @@ def step(x):
 
 
 def test_a_batch_cut_into_slices_belongs_to_no_layer_and_ties_none(trace_source):
-    graph = trace_source(
-        STEP
-        + """
+    script = """
 @tf.function
 def step(x):
     with tf.GradientTape() as tape:
@@ -301,7 +298,7 @@ def step(x):
         variable.assign_sub(0.1 * gradient)
     return loss
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     (split,) = _of(graph, kind="Split")
     (scaled,) = _of(graph, kind="RealDiv", role=Role.FORWARD, layer=None)
     left, right = (op.layer for op in _of(graph, kind="MatMul", role=Role.FORWARD))
@@ -314,9 +311,7 @@ def step(x):
 
 
 def test_a_learning_rate_of_several_layers_belongs_to_none_of_them(trace_source):
-    graph = trace_source(
-        STEP
-        + """
+    script = """
 rate = tf.Variable(0.1, name="rate")
 
 @tf.function
@@ -327,7 +322,7 @@ def step(x):
         variable.assign_sub(rate * gradient)
     return loss
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     assert graph.op("rate").layer is None
     layers = [graph.op(name).layer for name in ("weight", "other")]
     assert None not in layers
@@ -336,9 +331,7 @@ def step(x):
 
 
 def test_a_forward_pass_after_an_update_is_forward(trace_source):
-    graph = trace_source(
-        STEP
-        + """
+    script = """
 @tf.function
 def step(x):
     for variable in (weight, other):
@@ -346,16 +339,14 @@ def step(x):
             loss = tf.reduce_mean((x @ weight @ other) ** 2)
         variable.assign_sub(0.1 * tape.gradient(loss, variable))
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     products = Counter(op.role for op in _of(graph, kind="MatMul"))
     assert products[Role.FORWARD] == 4
     assert products[Role.UPDATE] == 0
 
 
 def test_a_sum_of_gradients_on_their_way_is_backward(trace_source):
-    graph = trace_source(
-        STEP
-        + """
+    script = """
 @tf.function
 def step(x):
     with tf.GradientTape() as tape:
@@ -365,21 +356,20 @@ def step(x):
             loss = tf.reduce_mean((hidden + tf.tanh(hidden @ other)) ** 2)
     weight.assign_sub(0.1 * tape.gradient(loss, weight))
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     sums = _of(graph, kind="AddN")
     assert [op.role for op in sums] == [Role.BACKWARD]
     assert sums[0].layer in ("bottom", "top")
 
 
 def test_weight_decay_is_an_update_of_its_layer(trace_source):
-    graph = trace_source(
-        """
+    script = """
 import keras, numpy as np
 model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="only")])
 model.compile(keras.optimizers.SGD(0.1, weight_decay=0.01), "mse", jit_compile=True)
 inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
 """
-    ).graph
+    graph = trace_source(script).graph
     writes = [
         op for op in _of(graph, variable="sequential/only/kernel") if op.kind.startswith("Assign")
     ]
@@ -388,8 +378,7 @@ inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
 
 
 def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(trace_source):
-    graph = trace_source(
-        """
+    script = """
 import keras, numpy as np, tensorflow as tf
 class Squeeze(keras.layers.Layer):
     def build(self, shape):
@@ -401,7 +390,7 @@ model = keras.Sequential([keras.Input((3,)), Squeeze(name="one"), Squeeze(name="
 model.compile("sgd", "mse")
 inputs = np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)
 """
-    ).graph
+    graph = trace_source(script).graph
     for layer in ("sequential/one", "sequential/two"):
         counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
         assert counts["MatMul", Role.FORWARD] == counts["Tanh", Role.FORWARD] == 1
@@ -410,46 +399,27 @@ inputs = np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)
 
 CANNOT_BE_TRACED = {
     "a table that changes": (
-        """
-table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
-@tf.function
-def step(x):
-    table.insert(tf.constant([1], tf.int64), x[0, :1])
-    return table.lookup(tf.constant([1], tf.int64))
-""",
+        "table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)",
+        "table.insert(tf.constant([1], tf.int64), x[0, :1])\n"
+        "    return table.lookup(tf.constant([1], tf.int64))",
         "cannot be moved to another device",
     ),
     "an iterator": (
-        """
-numbers = iter(tf.data.Dataset.range(100))
-@tf.function
-def step(x):
-    return tf.cast(next(numbers), tf.float32) + x
-""",
+        "numbers = iter(tf.data.Dataset.range(100))",
+        "return tf.cast(next(numbers), tf.float32) + x",
         "used by IteratorGetNext",
     ),
-    "nothing to do": (
-        """
-@tf.function
-def step(x):
-    x + 1
-""",
-        "returns nothing and changes nothing",
-    ),
+    "nothing to do": ("", "x + 1", "returns nothing and changes nothing"),
     "an error of the user's": (
-        """
-@tf.function
-def step(x):
-    return tf.matmul(x, tf.ones((7, 7)))
-""",
+        "",
+        "return tf.matmul(x, tf.ones((7, 7)))",
         "cannot be traced: ValueError",
     ),
 }
 
 
 def test_summaries_are_left_out_and_said_to_be(trace_source):
-    traced = trace_source(
-        """
+    script = """
 import tempfile
 import tensorflow as tf
 writer = tf.summary.create_file_writer(tempfile.mkdtemp())
@@ -460,16 +430,16 @@ def step(x):
         tf.summary.scalar("sum", tf.reduce_sum(x), step=1)
     return tf.identity_n([x * 2.0])[0]
 """
-    ).traced
+    traced = trace_source(script).traced
     assert traced.left_out.told() == ("summaries",)
     assert {op.kind for op in traced.graph.ops} == {"Placeholder", "Const", "Mul", "Identity"}
 
 
 @pytest.mark.parametrize("what", CANNOT_BE_TRACED)
 def test_a_step_that_cannot_be_traced_is_refused_for(trace_source, what):
-    source, reason = CANNOT_BE_TRACED[what]
+    before, body, reason = CANNOT_BE_TRACED[what]
     with pytest.raises(ModelError, match=reason) as caught:
-        trace_source(STEP + source)
+        trace_source(f"{STEP}\n{before}\n@tf.function\ndef step(x):\n    {body}\n")
     assert "model_file.py" in caught.value.message
     assert "Traceback" not in caught.value.message
 
@@ -477,8 +447,7 @@ def test_a_step_that_cannot_be_traced_is_refused_for(trace_source, what):
 @pytest.mark.parametrize(("write", "size"), [("scatter_sub", 2 * 50 * 4 * 4), ("assign_sub", 0)])
 def test_reading_a_variable_that_is_written_row_by_row_copies_it(trace_source, write, size):
     change = "tf.IndexedSlices(x, ids)" if write == "scatter_sub" else "tf.zeros((50, 4))"
-    graph = trace_source(
-        f"""
+    script = f"""
 import tensorflow as tf
 table = tf.Variable(tf.ones((50, 4)))
 inputs = (tf.ones((3, 4)), tf.constant([1, 4, 7]))
@@ -488,7 +457,7 @@ def step(x, ids):
     table.{write}({change})
     return rows
 """
-    ).graph
+    graph = trace_source(script).graph
     (read,) = [op for op in graph.ops if op.kind == "ReadVariableOp"]
     assert read.bytes_accessed == size
 
@@ -512,3 +481,257 @@ def step(x):
     graph = trace_source(STEP + setting + source).graph
     found = {op.kind: op.kernel.arithmetic for op in graph.ops if op.kernel is not None}
     assert found == {"MatMul": arithmetic, "Relu": Arithmetic.DEFAULT}
+
+
+_SCOPES = """
+import tensorflow as tf
+weights = tf.Variable(tf.ones((4, 4)), name="weights")
+@tf.function
+def activate(x):
+    return tf.nn.relu(x)
+@tf.function
+def step(x):
+    with tf.device("/job:localhost/replica:0/task:0/device:GPU:1"):
+        a = tf.exp(x @ weights, name="here")
+    with tf.device("gpu"):
+        b = tf.exp(a, name="first")
+    with tf.device("/job:worker/task:2/cpu:0"):
+        c = activate(b)
+    return tf.exp(c, name="nowhere")
+inputs = tf.ones((2, 4))
+"""
+
+
+def test_devices_are_kept_in_one_short_form(trace_source):
+    asked = trace_source(_SCOPES).traced.requested_device_of
+    assert {name: asked.get(name) for name in ("matmul", "here", "first", "nowhere")} == {
+        "matmul": "GPU:1",
+        "here": "GPU:1",
+        "first": "GPU:0",
+        "nowhere": None,
+    }
+    # A called function stands where it is called.
+    assert {asked[name] for name in asked if name.endswith("Relu")} == {"/job:worker/task:2/CPU:0"}
+
+
+def test_an_op_knows_the_line_that_made_it(trace_source):
+    traced = trace_source(_SCOPES).traced
+    lines = _SCOPES.splitlines()
+    for name, line in traced.line_of.items():
+        assert Path(line.file).name == "model_file.py", name
+    assert 'name="here"' in lines[traced.line_of["here"].line - 1]
+    # What a function holds has the line that calls it.
+    (relu,) = (op.name for op in traced.graph.ops if op.kind == "Relu")
+    assert "activate(b)" in lines[traced.line_of[relu].line - 1]
+    # Nobody's line makes a variable part of the step, but one created it.
+    assert "weights" not in traced.line_of
+    (created,) = traced.created_at["weights"]
+    assert lines[created.line - 1].startswith("weights = tf.Variable")
+
+
+_TOWERS = """
+import tensorflow as tf
+kernels = [tf.Variable(tf.ones((4, 4)), name=name) for name in ("left", "right")]
+def tower(x, kernel):
+    return tf.nn.relu(x @ kernel)
+def towers(x):
+    left = tower(x, kernels[0])
+    right = tower(x, kernels[1])
+    return left + right
+@tf.function
+def step(x):
+    return towers(x)
+inputs = tf.ones((2, 4))
+"""
+
+
+def test_an_op_knows_all_lines_that_led_to_it(trace_source):
+    traced = trace_source(_TOWERS).traced
+    lines = [line.strip() for line in _TOWERS.splitlines()]
+    stacks = [
+        [lines[line.line - 1] for line in traced.stack_of[op.name]]
+        for op in traced.graph.ops
+        if op.kind == "Relu"
+    ]
+    assert stacks == [
+        ["return tf.nn.relu(x @ kernel)", f"{side} = tower(x, kernels[{i}])", "return towers(x)"]
+        for i, side in enumerate(("left", "right"))
+    ]
+
+
+def test_layers_of_a_library_have_no_line_of_the_user(traced):
+    found = traced("two_tower").traced
+    assert found.line_of == {}
+    # Keras itself asks for the CPU where it looks texts up.
+    assert set(found.requested_device_of.values()) <= {"CPU:0"}
+
+
+_READING = """
+import tensorflow as tf
+read, written = tf.Variable(tf.ones((3, 3)), name="read"), tf.Variable(0.0, name="written")
+inputs = tf.ones((4, 3))
+
+def product(x):
+    return x @ read
+
+@tf.function
+def step(x):
+    {body}
+    return x
+"""
+ONLY_READ = {
+    "a loop": (
+        "x = tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: (product(x),), (x,))[0]"
+    ),
+    "a condition that reads": (
+        "x = tf.while_loop(lambda x: tf.reduce_sum(x @ read) < 9.0, lambda x: (x + 1.0,), (x,))[0]"
+    ),
+    "a loop in a loop": (
+        "for _ in tf.range(3):\n        for _ in tf.range(2):\n            x = product(x)"
+    ),
+    "a function in a loop": (
+        "inner = tf.function(product)\n    for _ in tf.range(3):\n        x = inner(x)"
+    ),
+    "a conditional": "x = tf.cond(tf.reduce_sum(x) > 0.0, lambda: product(x), lambda: x + read[0])",
+    "a choice": "x = tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: product(x), lambda: x])",
+    "a gradient": (
+        "with tf.GradientTape() as tape:\n"
+        "        y = x\n"
+        "        for _ in tf.range(3):\n"
+        "            y = product(y)\n"
+        "    x = tape.gradient(y, read)"
+    ),
+}
+ALSO_WRITTEN = "for _ in tf.range(3):\n        written.assign_add(tf.reduce_sum(product(x)))"
+HOLDERS = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+
+
+def holders_in(graph):
+    """Return the variable that each loop or conditional is bound to."""
+    return [op.variable for op in graph.ops if op.kind in HOLDERS]
+
+
+@pytest.mark.parametrize("body", ONLY_READ.values(), ids=ONLY_READ)
+def test_what_only_reads_a_variable_is_bound_to_none(trace_source, body):
+    graph = trace_source(_READING.format(body=body)).graph
+    bound = holders_in(graph)
+    assert bound
+    assert set(bound) == {None}
+    # The read stands with the variable, and crosses as any tensor does.
+    assert {op.variable for op in graph.ops if op.kind == "ReadVariableOp"} == {"read"}
+
+
+def test_what_looks_up_rows_stays_with_their_table(trace_source):
+    body = "for i in tf.range(3):\n        x += tf.gather(read, i)"
+    assert holders_in(trace_source(_READING.format(body=body)).graph) == ["read"]
+
+
+def test_what_writes_a_variable_stays_with_it_but_is_handed_what_it_reads(trace_source):
+    graph = trace_source(_READING.format(body=ALSO_WRITTEN)).graph
+    assert holders_in(graph) == ["written"]
+    (loop,) = (op for op in graph.ops if op.kind in HOLDERS)
+    producers = {graph.op(edge.producer).kind for edge in graph.inputs_of(loop.name)}
+    assert "ReadVariableOp" in producers
+
+
+_KERAS = """
+import keras, numpy as np
+class Own(keras.Model):
+    def {method}(self, *args, **more):
+        return super().{method}(*args, **more)
+side = keras.Input((4,))
+model = {kind}(side, keras.layers.Dense(1)(side))
+{rest}
+inputs = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+"""
+_FUNCTION = """
+import tensorflow as tf
+{rest}
+weight = tf.Variable(tf.ones((4, 4)))
+@tf.function({options})
+def product(x):
+    return tf.sin(x @ weight)
+@tf.function
+def step(x):
+    return product(x) * 2.0
+inputs = (tf.ones((8, 4)),)
+"""
+
+
+def _keras(rest, kind="keras.Model", method="make_train_function"):
+    return _KERAS.format(rest=rest, kind=kind, method=method)
+
+
+def _compiled(options="", **more: str):
+    return _keras(f'model.compile("sgd", "mse"{options})', **more)
+
+
+def _function(options="", rest=""):
+    return _FUNCTION.format(options=options, rest=rest)
+
+
+@pytest.mark.parametrize(
+    ("source", "left_out"),
+    [
+        (_compiled(), LeftOut()),
+        (_compiled(", jit_compile=True"), LeftOut(jit_compile=True)),
+        (_compiled(", run_eagerly=True"), LeftOut(run_eagerly=True)),
+        (_compiled(", steps_per_execution=4"), LeftOut(steps_per_call=4)),
+        (_compiled(kind="Own"), LeftOut(method="make_train_function")),
+        (_keras("", kind="Own", method="predict_step"), LeftOut(method="predict_step")),
+        (_function(), LeftOut()),
+        (_function("jit_compile=False"), LeftOut()),
+        (_function("jit_compile=True"), LeftOut(jit_compile=True)),
+        (_function(rest="tf.config.run_functions_eagerly(True)"), LeftOut(run_eagerly=True)),
+        (
+            _function(rest="tf.config.optimizer.set_jit(True)"),
+            LeftOut(settings=("tf.config.optimizer.set_jit",)),
+        ),
+        (
+            _function(rest="tf.config.threading.set_intra_op_parallelism_threads(2)"),
+            LeftOut(settings=("tf.config.threading",)),
+        ),
+        (
+            _function(
+                rest="tf.config.optimizer.set_experimental_options("
+                '{"remapping": False, "auto_mixed_precision": True})'
+            ),
+            LeftOut(settings=("remapping", "auto_mixed_precision")),
+        ),
+    ],
+)
+def test_what_is_left_out_is_known(trace_source, source, left_out):
+    found = trace_source(source).traced.left_out
+    assert found == left_out
+    assert len(found.told()) == (left_out != LeftOut())
+
+
+_TELLING = """
+import keras, numpy as np, tensorflow as tf
+calls = []
+class Telling(keras.Model):
+    def train_step(self, data):
+        logs = super().train_step(data)
+        {tell}
+        return logs
+side = keras.Input((4,))
+model = Telling(side, keras.layers.Dense(1)(side))
+model.compile("sgd", "mse"{option})
+inputs = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+"""
+# XLA has no kernels for texts; only what is no graph calls Python in each step.
+_TELLS = {
+    ", jit_compile=True": 'logs["digits"] = tf.strings.length(tf.strings.as_string(logs["loss"]))',
+    ", run_eagerly=True": "calls.append(1 // (len(calls) < 20))",
+}
+
+
+@pytest.mark.parametrize("option", _TELLS)
+def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path, option):
+    for compiled in ("", option):
+        path = tmp_path / f"model_{bool(compiled)}.py"
+        path.write_text(_TELLING.format(tell=_TELLS[option], option=compiled))
+        with Child("loader") as loader:
+            loader.call(tracer.load_workload, ModelSource(path=str(path)))
+            answer = loader.call(native_step.run_as_is, 0, 30)
+        assert isinstance(answer, CallFailure) == bool(compiled)

@@ -17,8 +17,14 @@ training_live = RemoteModule("training_live")
 MOST_NS_PER_STEP = 20_000
 
 
-def test_the_callback_records_a_fit_on_one_device(child, tmp_path):
-    found = child.call(training_live.fit, str(tmp_path), {})
+@pytest.fixture
+def fit(child, tmp_path):
+    """Return a function that trains with the callback, and says what it printed and wrote."""
+    return lambda asked: child.call(training_live.fit, str(tmp_path), asked)
+
+
+def test_the_callback_records_a_fit_on_one_device(fit, tmp_path):
+    found = fit({})
     empty, compute, copies, following = found["printed"].splitlines()
     assert empty == ""
     assert re.fullmatch(
@@ -36,19 +42,15 @@ def test_the_callback_records_a_fit_on_one_device(child, tmp_path):
     assert found["own step"] is None
 
 
-def test_the_callback_records_a_fit_on_several_devices(child, tmp_path):
-    found = child.call(training_live.fit, str(tmp_path), {"devices": 3})
+def test_the_callback_records_a_fit_on_several_devices(fit):
+    found = fit({"devices": 3})
     assert found["printed"].count("\n") == 4, found["printed"]
     assert found["joined"] > 0.9
 
 
 @pytest.mark.parametrize("count", [4096, 4000])
-def test_the_callback_records_a_replica_of_a_mirrored_fit(child, tmp_path, count):
-    found = child.call(
-        training_live.fit,
-        str(tmp_path),
-        {"devices": 2, "mirrored": True, "count": count, "size": 512},
-    )
+def test_the_callback_records_a_replica_of_a_mirrored_fit(fit, count):
+    found = fit({"devices": 2, "mirrored": True, "count": count, "size": 512})
     assert found["printed"].count("\n") == 4, found["printed"]
     assert found["first product bytes"] == (256 * 256 * 4,)
     for layer in ("hidden_0", "hidden_1"):
@@ -56,24 +58,24 @@ def test_the_callback_records_a_replica_of_a_mirrored_fit(child, tmp_path, count
     assert sum("gradient_tape" in name and "MatMul" in name for name in found["known"]) >= 4
 
 
-def test_training_learns_the_same_with_the_callback(child, tmp_path):
-    found = child.call(training_live.fit, str(tmp_path), {"epochs": 3})
+def test_training_learns_the_same_with_the_callback(fit, child):
+    found = fit({"epochs": 3})
     alone = child.call(training_live.losses_without, 3)
     assert found["loss"] == alone
     assert found["printed"].count("next  ") == 1
 
 
-def test_a_batch_that_is_given_needs_no_look_at_the_model(child, tmp_path):
-    found = child.call(training_live.fit, str(tmp_path), {"batch_size": 24})
+def test_a_batch_that_is_given_needs_no_look_at_the_model(fit):
+    found = fit({"batch_size": 24})
     assert found["first product bytes"] == (24 * 256 * 4,)
 
 
-def test_a_training_that_ends_early_says_so(child, tmp_path):
-    found = child.call(training_live.fit, str(tmp_path), {"steps": (40, 50)})
+def test_a_training_that_ends_early_says_so(fit):
+    found = fit({"steps": (40, 50)})
     assert found["printed"] == (
         "\nplacement-advisor recorded nothing: training ended after step 16, before step 40\n"
     )
-    found = child.call(training_live.fit, str(tmp_path), {"steps": (15, 50)})
+    found = fit({"steps": (15, 50)})
     assert "(steps 15 to 16)" in found["printed"]
 
 
