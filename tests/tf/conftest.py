@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from traced_models import MODELS, TracedModel, trace
 
 from placement_advisor.processes import children
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from placement_advisor.processes.children import Child
-
 
 @pytest.fixture(scope="session", autouse=True)
-def _fork_server() -> None:
+def _fork_server():
     children.preload()
 
 
 @pytest.fixture(scope="session")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TracedModel]:
+def traced(tmp_path_factory):
     """Return a function that traces one of the models beside these tests, or of the samples."""
 
     @cache
@@ -37,7 +32,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TracedMo
 
 
 @pytest.fixture
-def trace_source(tmp_path: Path) -> Callable[..., TracedModel]:
+def trace_source(tmp_path):
     """Return a function that traces a model file of that text."""
 
     def traced_source(source: str, *, run: bool = False) -> TracedModel:
@@ -55,8 +50,15 @@ class LimitedChild(children.Child):
         return super().call(function, *args, time_limit_s=time_limit_s)
 
 
+@pytest.fixture(scope="module")
+def loader():
+    """Return a child for all tests of a file."""
+    with LimitedChild("loader") as own:
+        yield own
+
+
 @pytest.fixture
-def child() -> Iterator[Child]:
+def child():
     """Return a child of its own."""
     with LimitedChild("child") as own:
         yield own

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,17 @@ from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.bundle import array
 
 
-def load(
-    path: str,
-    name: str | None,
-    mode: str | None,
-    batch_size: int | None,
-    outputs: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    """Load a path; return what it was taken for, with the shapes of all batches, flattened.
-
-    Where batches are yet to be made up, the shapes are those of the specs, once.
-    """
-    tracer.load_workload(
-        ModelSource(path=path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
-    )
+def load(path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Load a path with what is asked of it; return what it was taken for."""
+    tracer.load_workload(ModelSource(path=path, **asked))
     return seen()
 
 
 def seen() -> dict[str, Any]:
-    """Return what this process has loaded; see `load`."""
+    """Return what this process has loaded, with the shapes of all batches, flattened.
+
+    Where batches are yet to be made up, the shapes are those of the specs, once.
+    """
     found = tracer.loaded_workload()
     return {
         "name": found.name,
@@ -48,9 +41,9 @@ def seen() -> dict[str, Any]:
     }
 
 
-def trace(*asked: Any) -> dict[str, Any]:
+def trace(path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Load and trace; return what `load` does, with op kinds, batches, and what a step returns."""
-    answer = load(*asked)
+    answer = load(path, asked)
     found = tracer.loaded_workload()
     function = tracer.traced_function(found)
     batches = found.batches or make_batches(function, found.specs, found.input_names)

@@ -6,6 +6,7 @@ import os
 import runpy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
@@ -20,13 +21,14 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
 from placement_advisor.tf.split_step import split_step, trace_share
 from placement_advisor.tf.user_step import live_step
-from placement_advisor.tf.verifier import Verifier, results_of_shares
+from placement_advisor.tf.verifier import Verifier, find_cancelling, results_of_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from placement_advisor.measurement.verification import StepResults, Verification
     from placement_advisor.tf.trace.bundle import Bundle
+
 
 STEPS = 6
 TWO = ("CPU:0", "CPU:1")
@@ -256,12 +258,7 @@ def run_both_ways(
     if seed is not None:
         layout = random_placement(live_step(live.step, live.batches[0]).graph, seed)
     step = placement_advisor.make_parallel(
-        live.step,
-        groups,
-        ratios,
-        inputs=live.batches[0],
-        placement=layout,
-        variables=variables,
+        live.step, groups, ratios, inputs=live.batches[0], placement=layout, variables=variables
     )
     first, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
     rest = [step(*arguments(live, batch)) for batch in live.batches[1:STEPS]]
@@ -324,8 +321,7 @@ def first_calls() -> dict[str, Any]:
     for what, call in {
         "other size": lambda: step(x[:6]),
         "open size": lambda: tf.function(
-            placement_advisor.make_parallel(_tower, TWO),
-            input_signature=[tf.TensorSpec([None, 4])],
+            placement_advisor.make_parallel(_tower, TWO), input_signature=[tf.TensorSpec([None, 4])]
         )(x),
         "cannot be split": lambda: placement_advisor.make_parallel(REFUSED["largest"], TWO)(x),
     }.items():
@@ -530,3 +526,48 @@ def kinds_of_zeros(batch: int, share: int, units: int) -> list[str]:
     alone = live_step(step, (np.ones((share, units), np.float32),))
     traces = (whole, trace_share(whole, 0, share), alone)
     return [trace.graph.op("start").kind for trace in traces]
+
+
+_DEVICE = "/device:CPU:0"
+
+
+def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
+    """Return the kinds of ops that make noise of a bias, and how often a step was reset for it.
+
+    The batch is normalized after the bias, and what the bias is updated by is scaled several times.
+    It may be scaled by a number of steps as well, which is counted up before it is read.
+    """
+    random = np.random.default_rng(3)
+    weight = tf.Variable(random.normal(size=(6, 5)).astype(np.float32), name="weight")
+    bias = tf.Variable(random.normal(size=5).astype(np.float32), name="bias")
+    count = tf.Variable(1.0, name="count")
+
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            hidden = x @ weight + bias
+            centred = hidden - tf.reduce_mean(hidden, 0)
+            loss = tf.reduce_mean(tf.reduce_sum((centred - y) ** 2, 1))
+        of_weight, of_bias = tape.gradient(loss, (weight, bias))
+        scale = 1.0
+        if reads_after_an_update:
+            count.assign_add(1.0)
+            scale = count.read_value()
+        weight.assign_sub(0.1 * of_weight)
+        bias.assign_sub(0.1 * (0.5 * (0.5 * (scale * of_bias))))
+        return {"loss": loss}
+
+    batch = random.normal(size=(8, 6)).astype(np.float32), random.normal(size=(8, 5))
+    traced = live_step(train_step, (batch[0], batch[1].astype(np.float32)))
+    bundle = traced.flat.bundle(traced.batches())
+
+    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+        graph = placed_graph(step, device_of, _DEVICE)
+        return PlacedStep(step, graph, Runtime(address="", logical_cpus=1), 60.0)
+
+    placed = {node.name: _DEVICE for node in bundle.graph_def.node}
+    (name,) = (name for name, value in bundle.variables.items() if value.shape == (5,))
+    with patch.object(PlacedStep, "reset", autospec=True, side_effect=PlacedStep.reset) as reset:
+        found = find_cancelling(place, bundle, placed, [name], bundle)
+    kinds = {node.name: node.op for node in bundle.graph_def.node}
+    return [kinds[each.op] for each in found], reset.call_count

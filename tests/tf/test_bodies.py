@@ -1,56 +1,69 @@
-"""Loops and conditionals are priced by their bodies: by hand."""
+"""What loops and conditionals cost, and the shapes behind loops of files that take any batch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
+from traced_models import trace
 
+from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.processes.children import Child
-
 traced_bodies = RemoteModule("traced_bodies")
+written_files = RemoteModule("written_files")
+
 # (2, 3) times (3, 3): 2·3 sums of 3 products, each a multiplication and an addition.
 PRODUCT_FLOPS = 2 * 3 * 3 * 2
 # Counting to four costs a comparison and an addition per trip.
 TRIP_FLOPS = PRODUCT_FLOPS + 2
 
 
-@pytest.fixture
-def composites(child: Child) -> Callable[..., dict[str, Any]]:
-    def found(step: str) -> dict[str, Any]:
-        answer: dict[str, Any] = child.call(traced_bodies.composites, step, time_limit_s=600.0)
-        return answer
-
-    return found
+def _is_matmul(name):
+    return name.lower().endswith("matmul")
 
 
-def test_a_loop_takes_its_body_and_condition_times_its_trips(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, flops, bytes_accessed, members),) = composites("four_products").values()
-    assert trips == 4
-    assert 4 * PRODUCT_FLOPS < flops <= 4 * (TRIP_FLOPS + 2)
+@pytest.mark.parametrize(
+    ("step", "trips", "least_flops", "most_flops"),
+    [
+        ("four_products", 4, 4 * PRODUCT_FLOPS, 4 * (TRIP_FLOPS + 2)),
+        ("five_products_in_a_range", 5, 5 * PRODUCT_FLOPS, 6 * PRODUCT_FLOPS + 5 * 20),
+        ("loop_in_a_loop", 3, 12 * PRODUCT_FLOPS, 12 * (TRIP_FLOPS + 2) + 3 * 4),
+        # A function that takes any batch is priced at the one that it is given.
+        ("called_with_any_batch", 4, 4 * PRODUCT_FLOPS, 4 * (TRIP_FLOPS + 2)),
+        # What nobody reads does not run: six sums, and what counting takes.
+        ("product_that_nobody_reads", 4, 4 * 6, 4 * PRODUCT_FLOPS - 1),
+        # A conditional takes its most expensive branch.
+        ("one_or_two_products", None, 2 * PRODUCT_FLOPS - 1, 2 * PRODUCT_FLOPS),
+    ],
+)
+def test_a_composite_takes_its_body_times_its_trips(child, step, trips, least_flops, most_flops):
+    ((found_trips, flops, _, members),) = child.call(traced_bodies.composites, step).values()
+    assert found_trips == trips
+    assert least_flops < flops <= most_flops
+    assert any(map(_is_matmul, members)) == (step != "product_that_nobody_reads")
+
+
+@pytest.mark.parametrize(
+    ("step", "trips", "flops_are_known"),
+    [
+        ("until_small", None, False),  # It ends by its data.
+        ("one_product_or_until_small", None, False),
+        ("doubled_rows", 4, True),  # Its values grow.
+    ],
+)
+def test_what_depends_on_data_or_grows_has_unknown_work(child, step, trips, flops_are_known):
+    ((found, flops, size, _),) = child.call(traced_bodies.composites, step).values()
+    assert (found, size) == (trips, None)
+    assert flops_are_known or flops is None
+
+
+def test_a_loop_reads_and_writes_what_its_trips_do(child):
+    ((_, _, size, _),) = child.call(traced_bodies.composites, "four_products").values()
     # A product reads (2, 3) and (3, 3) and writes (2, 3) floats; counters are a few bytes more.
-    assert 4 * 4 * (6 + 9 + 6) <= bytes_accessed <= 4 * (4 * (6 + 9 + 6) + 100)
-    assert any(name.endswith("matmul") or name.endswith("MatMul") for name in members)
+    assert 4 * 4 * (6 + 9 + 6) <= size <= 4 * (4 * (6 + 9 + 6) + 100)
 
 
-def test_the_trips_of_a_range_are_known(composites: Callable[..., dict[str, Any]]) -> None:
-    ((trips, flops, _, _),) = composites("five_products_in_a_range").values()
-    assert trips == 5
-    assert 5 * PRODUCT_FLOPS < flops < 6 * PRODUCT_FLOPS + 5 * 20
-
-
-def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    found = composites("four_products_with_gradient")
-    assert len(found) == 2
+def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(child):
+    found = child.call(traced_bodies.composites, "four_products_with_gradient")
     assert [trips for trips, *_ in found.values()] == [4, 4]
     forward, backward = (flops for _, flops, *_ in found.values())
     assert 4 * PRODUCT_FLOPS < forward < 4 * 2 * PRODUCT_FLOPS
@@ -58,62 +71,8 @@ def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(
     assert 4 * 2 * PRODUCT_FLOPS < backward < 4 * 3 * PRODUCT_FLOPS
 
 
-def test_a_loop_that_ends_by_its_data_has_unknown_trips_and_work(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, flops, bytes_accessed, _),) = composites("until_small").values()
-    assert (trips, flops, bytes_accessed) == (None, None, None)
-
-
-def test_a_conditional_takes_its_most_expensive_branch(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, flops, _, members),) = composites("one_or_two_products").values()
-    assert (trips, flops) == (None, 2 * PRODUCT_FLOPS)
-    assert len([name for name in members if "matmul" in name.lower()]) >= 3
-
-
-def test_a_conditional_with_a_branch_of_unknown_work_has_unknown_work(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, flops, bytes_accessed, _),) = composites("one_product_or_until_small").values()
-    assert (trips, flops, bytes_accessed) == (None, None, None)
-
-
-def test_what_nobody_reads_within_a_loop_does_not_run(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, flops, _, members),) = composites("product_that_nobody_reads").values()
-    assert trips == 4
-    # Six sums, and what counting takes.
-    assert 4 * 6 < flops < 4 * PRODUCT_FLOPS
-    assert not any(name.lower().endswith("matmul") for name in members)
-
-
-def test_a_loop_whose_values_grow_has_unknown_work(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, _, bytes_accessed, _),) = composites("doubled_rows").values()
-    assert (trips, bytes_accessed) == (4, None)
-
-
-def test_a_loop_in_a_loop_is_multiplied_out(composites: Callable[..., dict[str, Any]]) -> None:
-    ((trips, flops, _, members),) = composites("loop_in_a_loop").values()
-    assert trips == 3
-    assert 12 * PRODUCT_FLOPS < flops <= 12 * (TRIP_FLOPS + 2) + 3 * 4
-    assert any("matmul" in name.lower() for name in members)
-
-
-def test_a_function_that_takes_any_batch_is_priced_at_the_batch_it_is_given(
-    composites: Callable[..., dict[str, Any]],
-) -> None:
-    ((trips, flops, _, _),) = composites("called_with_any_batch").values()
-    assert trips == 4
-    assert 4 * PRODUCT_FLOPS < flops <= 4 * (TRIP_FLOPS + 2)
-
-
-def test_a_conditional_stands_on_a_gpu_whose_host_runs_what_has_no_kernel(child: Child) -> None:
-    found = child.call(traced_bodies.inside, "marked_twice", time_limit_s=600.0)
+def test_a_conditional_stands_on_a_gpu_whose_host_runs_what_has_no_kernel(child):
+    found = child.call(traced_bodies.inside, "marked_twice")
     ((inside, kinds),) = found.values()
     assert kinds == ["CPU", "GPU"]
     ops, copies, copied_bytes = inside
@@ -122,17 +81,77 @@ def test_a_conditional_stands_on_a_gpu_whose_host_runs_what_has_no_kernel(child:
     assert 4 <= ops <= 8
 
 
-def test_what_a_loop_runs_counts_for_each_trip(child: Child) -> None:
-    once = child.call(traced_bodies.inside, "marked_twice", time_limit_s=600.0)
+def test_what_a_loop_runs_counts_for_each_trip(child):
+    once = child.call(traced_bodies.inside, "marked_twice")
     ((branch, _),) = once.values()
-    ((inside, kinds),) = child.call(
-        traced_bodies.inside, "marked_in_each_trip", time_limit_s=600.0
-    ).values()
+    ((inside, kinds),) = child.call(traced_bodies.inside, "marked_in_each_trip").values()
     assert kinds == ["CPU", "GPU"]
     assert inside[1:] == (4 * branch[1], 4 * branch[2])
     assert inside[0] > 4 * branch[0]
 
 
-def test_what_a_loop_without_known_trips_runs_is_not_known(child: Child) -> None:
-    found = child.call(traced_bodies.inside, "until_small", time_limit_s=600.0)
+def test_what_a_loop_without_known_trips_runs_is_not_known(child):
+    found = child.call(traced_bodies.inside, "until_small")
     assert [inside for inside, _ in found.values()] == [None]
+
+
+BATCH = 32
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    with children.Child("writer") as writer:
+        writer.call(written_files.write_loops, str(folder))
+    return folder
+
+
+@pytest.fixture
+def graph_of(loops, tmp_path):
+    return lambda file: trace(loops / file, tmp_path, run=False).graph
+
+
+def _only(graph, kind):
+    (op,) = [op for op in graph.ops if op.kind == kind]
+    return op
+
+
+def test_the_lists_and_states_of_a_saved_lstm_have_the_size_of_the_batch(graph_of):
+    graph = graph_of("lstm")
+    loop = _only(graph, "While")
+    assert loop.trips == 6
+    # The six words of four floats go in as a list; states have eight floats.
+    assert {6 * BATCH * 4 * 4, BATCH * 8 * 4} < set(loop.output_bytes)
+    assert None not in loop.output_bytes
+    assert graph.edge_bytes_known_share == 1.0
+    # Per word: (32, 4) times (4, 32) and (32, 8) times (8, 32); as much again for activations.
+    products = 6 * 2 * BATCH * 32 * (4 + 8)
+    assert products < (loop.flops or 0) < 3 * products
+    assert loop.bytes_accessed is not None
+
+
+def test_what_is_looked_up_has_a_value_for_each_key(graph_of):
+    graph = graph_of("lookup")
+    assert _only(graph, "LookupTableFindV2").output_bytes == (BATCH * 4 * 8,)
+    assert _only(graph, "ResourceGather").output_bytes == (BATCH * 4 * 5 * 4,)
+
+
+def test_a_loop_of_tf1_that_keeps_a_shape_puts_out_that_shape(graph_of):
+    graph = graph_of("loop.pb")
+    loop = _only(graph, "While")
+    assert loop.trips == 3
+    assert loop.output_bytes == (BATCH * 4 * 4,)
+    assert 3 * 2 * BATCH * 4 * 4 < (loop.flops or 0) < 3 * 2 * BATCH * 4 * 4 + 20
+    assert graph.edge_bytes_known_share == 1.0
+
+
+def test_what_grows_in_a_loop_stays_unknown(graph_of):
+    loop = _only(graph_of("growing.pb"), "While")
+    assert loop.output_bytes == (None,)
+    assert loop.bytes_accessed is None
+
+
+def test_items_of_a_tensor_array_have_the_shape_of_what_was_put_in(graph_of):
+    graph = graph_of("array.pb")
+    assert _only(graph, "TensorArrayGatherV3").output_bytes == (5 * BATCH * 4 * 4,)
+    assert _only(graph, "While").flops == 5 * (BATCH * 4 + 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +15,7 @@ from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource, module_path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 120.0
 # What a step of a script was given is written down by the script itself, beside it.
 _MODEL = """
 import os, sys
@@ -83,23 +76,22 @@ _KERAS_TURN = """
 
 
 @pytest.fixture
-def capture(child: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def capture(child, tmp_path):
     """Return a function that runs a script up to its step, and says what was seen."""
 
-    def run(text: str, *arguments: str, **asked: Any) -> dict[str, Any]:
+    def run(text, *arguments, **asked: Any):
         path = tmp_path / "train.py"
         path.write_text(text)
         source = ModelSource(path=str(path), arguments=arguments, **asked)
-        child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
-        found: dict[str, Any] = child.call(loaded_workload.seen, time_limit_s=_LIMIT_S)
-        return found
+        child.call(tracer.load_workload, source)
+        return child.call(loaded_workload.seen)
 
     return run
 
 
-def _traced(child: Child, tmp_path: Path) -> Traced:
+def _traced(child, tmp_path):
     path = str(tmp_path / "train.py")
-    traced = child.call(tracer.trace_workload, path, None, time_limit_s=_LIMIT_S)
+    traced = child.call(tracer.trace_workload, path, None)
     assert isinstance(traced, Traced), traced
     return traced
 
@@ -124,16 +116,10 @@ def _traced(child: Child, tmp_path: Path) -> Traced:
             2,
             [(8, 3), (8, 1), (8,)],
         ),
-        (
-            "fit(((rows(5), rows(5, 1)) for _ in range(9)), steps_per_epoch=4)",
-            1,
-            [(5, 3), (5, 1)],
-        ),
+        ("fit(((rows(5), rows(5, 1)) for _ in range(9)), steps_per_epoch=4)", 1, [(5, 3), (5, 1)]),
     ],
 )
-def test_fit_is_seen_with_the_batch_that_it_gives(
-    capture: Callable[..., Any], call: str, names: int, shapes: list[Any]
-) -> None:
+def test_fit_is_seen_with_the_batch_that_it_gives(capture, call, names, shapes):
     text = f"{_MODEL}\nmodel().{call}\nopen(HERE + '/ended', 'w')\n"
     found = capture(text)
     line = text[: text.index("\nmodel()")].count("\n") + 2
@@ -146,12 +132,8 @@ def test_fit_is_seen_with_the_batch_that_it_gives(
     assert len(found["input_names"]) == 1 + names
 
 
-def test_the_batch_is_the_one_that_the_scripts_own_step_sees(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    capture(
-        _MODEL
-        + """
+def test_the_batch_is_the_one_that_the_scripts_own_step_sees(capture, child, tmp_path):
+    script = """
 made = model()
 for i in range(9):
     x, y = rows(4) + i, rows(4, 1) - i
@@ -159,19 +141,15 @@ for i in range(9):
     made.train_on_batch(x, y)
     if i > 2: import time; time.sleep(1)
 """
-    )
+    capture(_MODEL + script)
     given = np.load(tmp_path / "given.npz")
-    x, y = child.call(loaded_workload.first_batch, time_limit_s=_LIMIT_S)
+    x, y = child.call(loaded_workload.first_batch)
     np.testing.assert_array_equal(x, given["x"])
     np.testing.assert_array_equal(y, given["y"])
 
 
-def test_nothing_that_stands_behind_the_step_ever_runs(
-    capture: Callable[..., Any], tmp_path: Path
-) -> None:
-    found = capture(
-        _MODEL
-        + """
+def test_nothing_that_stands_behind_the_step_ever_runs(capture, tmp_path):
+    script = """
 import atexit
 def leave(name): open(HERE + "/" + name, "w").close()
 atexit.register(leave, "atexit")
@@ -183,31 +161,25 @@ while True:
     finally:
         leave("finally")
 """
-    )
+    found = capture(_MODEL + script)
     assert found["mode"] == "train"
     assert not {"atexit", "caught", "finally"} & {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_script_that_trains_in_a_thread_is_seen(capture: Callable[..., Any]) -> None:
-    found = capture(
-        _MODEL
-        + """
+def test_a_script_that_trains_in_a_thread_is_seen(capture):
+    script = """
 import threading
 def work(): model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """
-    )
+    found = capture(_MODEL + script)
     assert found["batch_size"] == 8
 
 
-def test_a_script_that_forks_prints_much_and_has_arguments_of_its_own_is_seen(
-    capture: Callable[..., Any], tmp_path: Path
-) -> None:
-    found = capture(
-        _MODEL
-        + """
+def test_a_script_that_forks_prints_much_and_has_arguments_of_its_own_is_seen(capture, tmp_path):
+    script = """
 import threading, time
 sys.argv = ["another", "--name"]
 print("much " * 10**6)
@@ -224,16 +196,14 @@ while not os.path.exists(HERE + "/beats"):
     time.sleep(0.01)
 model().fit(rows(40), rows(40, 1), batch_size=8, verbose=0, epochs=100)
 """
-    )
+    found = capture(_MODEL + script)
     assert found["batch_size"] == 8
     beats = (tmp_path / "beats").stat().st_size
     time.sleep(0.5)
     assert (tmp_path / "beats").stat().st_size == beats  # What was forked stands still, too.
 
 
-def test_a_script_has_its_arguments_and_is_the_main_module(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_script_has_its_arguments_and_is_the_main_module(capture, child, tmp_path):
     found = capture(
         _MODEL
         + """
@@ -250,13 +220,11 @@ if __name__ == "__main__":
         "7",
     )
     assert found["shapes"][0][0] == (4, 7)
-    _, main = child.call(loaded_workload.alive, time_limit_s=_LIMIT_S)
+    _, main = child.call(loaded_workload.alive)
     assert main == str(tmp_path / "train.py")
 
 
-def test_a_module_of_a_package_is_run_with_its_relative_imports(
-    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_a_package_is_run_with_its_relative_imports(child, tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -269,23 +237,19 @@ def test_a_module_of_a_package_is_run_with_its_relative_imports(
     assert module_path("package.train") == "package/train.py"
     with pytest.raises(ModelError, match=r"-m package\.other: no such module below"):
         module_path("package.other")
-    child.call(loaded_workload.change_folder, str(tmp_path), time_limit_s=_LIMIT_S)
+    child.call(loaded_workload.change_folder, str(tmp_path))
     source = ModelSource(path="package/train.py", module="package.train")
-    chosen = child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+    chosen = child.call(tracer.load_workload, source)
     assert "batch 5" in str(chosen)
 
 
-def test_a_function_is_seen_with_its_arguments(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    found = capture(
-        _STEP
-        + """
+def test_a_function_is_seen_with_its_arguments(capture, child, tmp_path):
+    script = """
 step = tf.function(update)
 for i in range(100):
     step(tf.fill((6, 4), float(i)), rate=0.5)
 """
-    )
+    found = capture(_STEP + script)
     assert (found["name"], found["mode"], found["batch_size"]) == ("update", "train", 6)
     assert (found["input_names"], found["shapes"][0]) == (("x",), [(6, 4)])
     assert "/train.py:12, at its " in found["chosen"]
@@ -293,12 +257,8 @@ for i in range(100):
     assert {"MatMul", "AssignSubVariableOp"} <= kinds
 
 
-def test_a_step_that_takes_the_next_batch_itself_has_that_batch(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    found = capture(
-        _STEP
-        + """
+def test_a_step_that_takes_the_next_batch_itself_has_that_batch(capture, child, tmp_path):
+    script = """
 @tf.function
 def train(iterator):
     return update(next(iterator))
@@ -306,17 +266,13 @@ data = iter(tf.data.Dataset.from_tensors(tf.ones((5, 4))).repeat())
 for _ in range(100):
     train(data)
 """
-    )
+    found = capture(_STEP + script)
     assert (found["batch_size"], found["shapes"][0]) == (5, [(5, 4)])
     assert _traced(child, tmp_path).graph
 
 
-def test_steps_that_take_turns_are_listed_and_the_dearest_is_taken(
-    capture: Callable[..., Any],
-) -> None:
-    text = (
-        _MODEL
-        + """
+def test_steps_that_take_turns_are_listed_and_the_dearest_is_taken(capture):
+    text = """
 small, large = model(), model(900)
 small.name, large.name = "critic", "generator"
 for _ in range(100):
@@ -324,65 +280,55 @@ for _ in range(100):
         small.train_on_batch(rows(4), rows(4, 1))
     large.train_on_batch(rows(400, 900), rows(400, 1))
 """
-    )
+    text = _MODEL + text
     found = capture(text)
     assert found["name"] == "generator"
     assert "the dearest of its steps (generator " in found["chosen"]
     assert ", critic 6 times, " in found["chosen"]
 
 
-def test_another_step_can_be_named(capture: Callable[..., Any]) -> None:
-    text = (
-        _MODEL
-        + """
+def test_another_step_can_be_named(capture):
+    text = """
 small, large = model(), model(900)
 small.name, large.name = "critic", "generator"
 for _ in range(100):
     large.train_on_batch(rows(400, 900), rows(400, 1))
     small.train_on_batch(rows(4), rows(4, 1))
 """
-    )
+    text = _MODEL + text
     assert capture(text, step="critic")["name"] == "critic"
 
 
-def test_a_model_that_is_compiled_again_has_another_step(capture: Callable[..., Any]) -> None:
-    text = (
-        _MODEL
-        + """
+def test_a_model_that_is_compiled_again_has_another_step(capture):
+    text = """
 made = model()
 made.fit(rows(4), rows(4, 1), verbose=0)
 made.compile("sgd", "mae")
 made.fit(rows(6), rows(6, 1), epochs=100, verbose=0)
 """
-    )
+    text = _MODEL + text
     found = capture(text)
     assert found["batch_size"] == 6
     assert "/train.py:15, at its 2nd step" in found["chosen"]
 
 
-def test_a_step_can_be_named_by_its_line(capture: Callable[..., Any]) -> None:
-    text = (
-        _MODEL
-        + """
+def test_a_step_can_be_named_by_its_line(capture):
+    text = """
 first, second = model(), model()
 first.name = second.name = "alike"
 for _ in range(1000):
     first.train_on_batch(rows(4), rows(4, 1))
     second.train_on_batch(rows(6), rows(6, 1))
 """
-    )
+    text = _MODEL + text
     assert capture(text, step="train.py:16")["batch_size"] == 6
     chosen = capture(text)["chosen"]
     assert "train.py:15 2 times" in chosen
     assert "train.py:16 " in chosen
 
 
-def test_gradients_that_are_added_up_make_one_step_with_their_update(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    found = capture(
-        _STEP
-        + """
+def test_gradients_that_are_added_up_make_one_step_with_their_update(capture, child, tmp_path):
+    script = """
 total = tf.Variable(tf.zeros((4, 2)), trainable=False)
 @tf.function
 def add(x):
@@ -398,19 +344,15 @@ for _ in range(100):
         add(tf.ones((6, 4)))
     apply()
 """
-    )
+    found = capture(_STEP + script)
     assert found["name"] == "add 3 times, apply"
     assert found["shapes"][0] == [(6, 4)] * 3
     products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
     assert len(products) == 6
 
 
-def test_an_update_that_runs_in_some_steps_alone_is_named(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    capture(
-        _STEP
-        + """
+def test_an_update_that_runs_in_some_steps_alone_is_named(capture, child, tmp_path):
+    script = """
 count = tf.Variable(0)
 added = tf.Variable(tf.zeros((4, 2)), trainable=False)
 @tf.function
@@ -427,7 +369,7 @@ def train(x):
 while True:
     train(tf.ones((6, 4)))
 """
-    )
+    capture(_STEP + script)
     chosen = _traced(child, tmp_path).chosen
     assert chosen.endswith("; in some steps alone: the update at " + str(tmp_path / "train.py:18"))
 
@@ -435,25 +377,19 @@ while True:
 @pytest.mark.parametrize(
     ("more", "call"), [("", "predict"), ("made.fit(rows(40), rows(40, 1))", "fit")]
 )
-def test_what_only_infers_is_taken_from_a_script_that_never_trains(
-    capture: Callable[..., Any], more: str, call: str
-) -> None:
+def test_what_only_infers_is_taken_from_a_script_that_never_trains(capture, more, call):
     found = capture(f"{_MODEL}\nmade = model()\nmade.predict(rows(12), batch_size=6)\n{more}\n")
     assert found["chosen"].startswith(f"captured model.{call} (")
     assert found["mode"] == ("train" if more else "infer")
 
 
-def test_a_script_that_runs_no_step_is_read_for_its_model(capture: Callable[..., Any]) -> None:
+def test_a_script_that_runs_no_step_is_read_for_its_model(capture):
     found = capture(f"{_MODEL}\nmade = model()\n")
     assert found["chosen"].startswith("made (compiled Sequential), batches made up")
 
 
-def test_strategies_give_way_to_one_replica_and_stay_classes(
-    capture: Callable[..., Any],
-) -> None:
-    found = capture(
-        _STEP
-        + """
+def test_strategies_give_way_to_one_replica_and_stay_classes(capture):
+    script = """
 strategy = tf.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"])
 assert isinstance(strategy, tf.distribute.Strategy)
 assert not isinstance(3, tf.distribute.MirroredStrategy)
@@ -467,17 +403,13 @@ def train(batch):
 for batch in data:
     train(batch)
 """
-    )
+    found = capture(_STEP + script)
     assert found["batch_size"] == 5
     assert "; one replica of your MirroredStrategy at " in found["chosen"]
 
 
-def test_ragged_and_sparse_tensors_are_parts_of_a_batch(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    found = capture(
-        _STEP
-        + """
+def test_ragged_and_sparse_tensors_are_parts_of_a_batch(capture, child, tmp_path):
+    script = """
 words = tf.ragged.constant([[1, 2, 3], [0], [2, 1]])
 flags = tf.sparse.from_dense([[1.0, 0.0, 0.0, 2.0]] * 3)
 @tf.function
@@ -490,7 +422,7 @@ def train(batch, training=True):
 for _ in range(100):
     train({"words": words, "flags": flags}, training=True)
 """
-    )
+    found = capture(_STEP + script)
     assert found["batch_size"] == 3
     assert _traced(child, tmp_path).graph
 
@@ -503,11 +435,9 @@ tf.disable_v2_behavior()
 
 
 def test_a_session_is_seen_with_its_feeds_its_devices_and_what_variables_hold(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    found = capture(
-        _SESSION
-        + """
+    capture, child, tmp_path
+):
+    script = """
 x = tf.placeholder(tf.float32, [None, 4], name="x")
 with tf.device("/gpu:0"):
     left = tf.matmul(x, tf.get_variable("left", [4, 3]))
@@ -520,7 +450,7 @@ session.run(tf.global_variables_initializer())
 for _ in range(1000):
     session.run([train, loss], {x: np.ones((7, 4))})
 """
-    )
+    found = capture(_SESSION + script)
     assert found["chosen"].startswith("captured Session.run (batch 7) at ")
     assert (found["mode"], found["input_names"]) == ("train", ("x",))
     traced = _traced(child, tmp_path)
@@ -530,12 +460,8 @@ for _ in range(1000):
     assert sum(op.kind == "ResourceApplyAdam" for op in traced.graph.ops) == 2
 
 
-def test_a_monitored_session_over_a_dataset_is_seen_with_a_batch_of_it(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    found = capture(
-        _SESSION
-        + """
+def test_a_monitored_session_over_a_dataset_is_seen_with_a_batch_of_it(capture, child, tmp_path):
+    script = """
 data = tf.data.Dataset.from_tensors(np.ones((9, 4), "float32")).repeat()
 x = tf.data.make_one_shot_iterator(data).get_next()
 loss = tf.reduce_mean(tf.square(tf.matmul(x, tf.get_variable("w", [4, 3]))))
@@ -545,7 +471,7 @@ with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(10**6)]) a
     while not session.should_stop():
         session.run(train)
 """
-    )
+    found = capture(_SESSION + script)
     assert (found["batch_size"], found["shapes"][0]) == (9, [(9, 4)])
     assert _traced(child, tmp_path).graph
 
@@ -587,8 +513,8 @@ seen = []
     ],
 )
 def test_a_session_that_only_infers_is_seen_though_it_is_closed_or_at_the_end_of_its_data(
-    capture: Callable[..., Any], child: Child, tmp_path: Path, loop: str, size: int
-) -> None:
+    capture, child, tmp_path, loop, size
+):
     found = capture(f"{_INFERENCE}{loop}")
     assert (found["batch_size"], found["mode"]) == (size, "infer")
     assert _traced(child, tmp_path).graph
@@ -603,18 +529,16 @@ def test_a_session_that_only_infers_is_seen_though_it_is_closed_or_at_the_end_of
         ("import sys; sys.exit()", "no model found"),
     ],
 )
-def test_a_script_that_ends_before_its_first_step_says_why(
-    capture: Callable[..., Any], text: str, message: str
-) -> None:
+def test_a_script_that_ends_before_its_first_step_says_why(capture, text, message):
     with pytest.raises(ModelError, match=message):
         capture(text)
 
 
-def test_arguments_of_what_is_no_script_are_refused(child: Child, tmp_path: Path) -> None:
+def test_arguments_of_what_is_no_script_are_refused(child, tmp_path):
     (tmp_path / "frozen.pb").touch()
     source = ModelSource(path=str(tmp_path / "frozen.pb"), arguments=("--data", "d"))
     with pytest.raises(ModelError, match="it is no script, so it takes no arguments behind --"):
-        child.call(tracer.load_workload, source, time_limit_s=_LIMIT_S)
+        child.call(tracer.load_workload, source)
 
 
 @pytest.mark.parametrize(
@@ -662,21 +586,19 @@ keep(3, x)
     ],
 )
 def test_a_turn_of_a_loop_that_runs_op_by_op_updates_as_the_script_does(
-    capture: Callable[..., Any], child: Child, tmp_path: Path, text: str, shapes: list[Any]
-) -> None:
+    capture, child, tmp_path, text, shapes
+):
     found = capture(text)
     assert found["chosen"].startswith("captured op-by-op loop (batch 6) at ")
     line = 1 + text[: text.rindex("tape.gradient(")].count("\n")
     assert f"train.py:{line}, at its " in found["chosen"]
     assert (found["mode"], found["shapes"]) == ("train", [shapes])
-    pairs = child.call(loaded_workload.replayed, str(tmp_path), time_limit_s=_LIMIT_S)
+    pairs = child.call(loaded_workload.replayed, str(tmp_path))
     for ours, scripts in pairs:
         np.testing.assert_allclose(ours, scripts, rtol=1e-5, atol=1e-6)
 
 
-def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
+def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(capture, child, tmp_path):
     text = (
         f"{_KERAS_LOOP}\nfor i in range(100):\n    x, y = batch(i), np.arange(6) % 3{_KERAS_TURN}"
     )
@@ -699,12 +621,8 @@ def test_a_turn_of_a_loop_has_the_layers_and_lines_that_its_ops_had(
     assert not traced.takes_batch_size
 
 
-def test_all_gradients_of_a_turn_belong_to_its_step(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    capture(
-        _LOOP
-        + """
+def test_all_gradients_of_a_turn_belong_to_its_step(capture, child, tmp_path):
+    script = """
 import keras
 critic = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="judge")])
 maker = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4, name="make")])
@@ -719,7 +637,7 @@ for i in range(100):
         loss = -tf.reduce_mean(critic(maker(noise)))
     second.apply(tape.gradient(loss, maker.trainable_weights), maker.trainable_weights)
 """
-    )
+    capture(_LOOP + script)
     traced = _traced(child, tmp_path)
     layers = Counter(
         (op.layer or "").rpartition("/")[2].partition("@")[0]
@@ -730,10 +648,8 @@ for i in range(100):
     assert layers == {"make": 3, "judge": 5}
 
 
-def test_gradients_without_updates_are_no_loop(capture: Callable[..., Any]) -> None:
-    found = capture(
-        _MODEL
-        + """
+def test_gradients_without_updates_are_no_loop(capture):
+    script = """
 made = model()
 for i in range(100):
     with tf.GradientTape() as tape:
@@ -741,7 +657,7 @@ for i in range(100):
     tape.gradient(loss, made.trainable_variables)
 made.fit(rows(40), rows(40, 1), batch_size=8, verbose=0)
 """
-    )
+    found = capture(_MODEL + script)
     assert found["chosen"].startswith("captured model.fit (")
 
 
@@ -757,42 +673,33 @@ made.fit(rows(40), rows(40, 1), batch_size=8, verbose=0)
     ],
 )
 def test_what_a_loop_that_runs_op_by_op_cannot_be_taken_with_is_said_at_once(
-    capture: Callable[..., Any], line: str, asked: dict[str, Any], why: str
-) -> None:
+    capture, line, asked, why
+):
     with pytest.raises(ModelError, match=why):
         capture(
             f"{_STEP}\nwhile True:\n    x = tf.ones((6, 4))\n    {line}\n    update(x)\n", **asked
         )
 
 
-def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    capture(
-        _KERAS_LOOP
-        + """
+def test_a_turn_that_also_evaluates_is_not_the_one_that_is_taken(capture, child, tmp_path):
+    loop = """
 writer = tf.summary.create_file_writer(HERE)
 for i in range(300):
     x, y = batch(i), np.arange(6) % 3"""
-        + _KERAS_TURN
-        + """
+    evaluation = """
     if i % 3:
         for _ in range(4):
             model(batch(0))
         with writer.as_default(step=i):
             tf.summary.scalar("loss", loss)
 """
-    )
+    capture(_KERAS_LOOP + loop + _KERAS_TURN + evaluation)
     products = [op for op in _traced(child, tmp_path).graph.ops if op.kind == "MatMul"]
     assert len(products) == 5
 
 
-def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(
-    capture: Callable[..., Any], child: Child, tmp_path: Path
-) -> None:
-    capture(
-        _LOOP
-        + """
+def test_a_tape_that_is_asked_once_for_each_variable_makes_one_turn(capture, child, tmp_path):
+    script = """
 other = tf.Variable(tf.ones((2, 3)))
 def train(x):
     with tf.GradientTape(persistent=True) as tape:
@@ -803,14 +710,12 @@ for i in range(100):
     train(batch(i))
     train(batch(i) + 1)
 """
-    )
+    capture(_LOOP + script)
     kinds = Counter(op.kind for op in _traced(child, tmp_path).graph.ops)
     assert kinds["AssignSubVariableOp"] == 4
 
 
-def test_what_is_older_than_the_turn_is_the_batch_only_if_nothing_newer_is(
-    capture: Callable[..., Any],
-) -> None:
+def test_what_is_older_than_the_turn_is_the_batch_only_if_nothing_newer_is(capture):
     before = f"{_LOOP}\nmask, same = tf.ones((6, 1)), tf.ones((6, 4))\nfor i in range(100):\n"
     assert capture(f"{before}    update(mask * batch(i))\n")["shapes"] == [[(6, 4)]]
     assert capture(f"{before}    update(mask * same)\n")["shapes"] == [[(6, 1), (6, 4)]]

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from pairs import pairs
 from real_runs import needs_workers
-from traced_models import (
-    STEPS,
-    TracedModel,
-    at_random,
-    crossing_tensors,
-    largest_difference,
-)
+from traced_models import STEPS, at_random, crossing_tensors, largest_difference
 
 from placement_advisor.candidates.references import (
     propose_alternating,
@@ -29,16 +21,11 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 # The user's step runs with TensorFlow's fused kernels, a placed one without: they round
 # differently, in the seventh digit of a step. A lost update or a stale read shows in the first.
 TOLERANCE = 1e-5
 # Placements run the very same kernels; threads may add up in another order.
 TOLERANCE_BETWEEN_PLACEMENTS = 1e-6
-_LIMIT_S = 600.0
 
 MODELS = (
     "two_tower",
@@ -58,9 +45,7 @@ MODELS = (
         MODELS, [pytest.param(TestbedKind.WORKERS, marks=needs_workers), TestbedKind.LOGICAL_CPUS]
     ),
 )
-def test_any_placement_computes_what_the_users_own_step_computes(
-    traced: Callable[[str], TracedModel], name: str, kind: TestbedKind, tmp_path: Path
-) -> None:
+def test_any_placement_computes_what_the_users_own_step_computes(traced, name, kind, tmp_path):
     _check_placements(traced(name), kind, tmp_path)
 
 
@@ -193,14 +178,12 @@ def step(x):
 
 
 @pytest.mark.parametrize("what", STEPS_OF_THEIR_OWN)
-def test_a_placed_step_keeps(
-    trace_source: Callable[..., TracedModel], what: str, tmp_path: Path
-) -> None:
+def test_a_placed_step_keeps(trace_source, what, tmp_path):
     model = trace_source(STEPS_OF_THEIR_OWN[what], run=True)
     _check_placements(model, TestbedKind.LOGICAL_CPUS, tmp_path)
 
 
-def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> None:
+def _check_placements(model, kind, scratch):
     plan = plan_testbed(kind, 2)
     if plan.not_run:
         pytest.skip(plan.not_run)
@@ -217,7 +200,7 @@ def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> N
         testbed.close()
 
 
-def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement) -> StepResults:
+def _check_placement(testbed, model, placement):
     prepared = testbed.prepare(placement.label, placement.device_of, STEP)
     assert isinstance(prepared, Prepared), prepared
     assert prepared.moved_ops == ()
@@ -232,7 +215,7 @@ def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement)
     return results
 
 
-def _placements(model: TracedModel, devices: tuple[str, ...]) -> list[Placement]:
+def _placements(model, devices):
     """Return all on one device, the device changing at every layer and op, and two at random."""
     places = tuple(Device(name=name, kind="CPU") for name in devices)
     cluster = Cluster(devices=places, links=())

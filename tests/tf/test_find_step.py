@@ -1,49 +1,29 @@
-"""What in a Python file is taken, in which order, and what it is run on."""
+"""What in a Python file is taken, what it is run on, and what is said where nothing is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pytest
+from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
+from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 600.0
+
 IMPORTS = "import keras\nimport numpy as np\nimport placement_advisor\nimport tensorflow as tf\n"
 
 
-@pytest.fixture(scope="module")
-def loader() -> Iterator[Child]:
-    with children.Child("loader") as own:
-        yield own
-
-
 @pytest.fixture
-def trace(loader: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def trace(loader, tmp_path):
     """Return a function that loads and traces a model file of a text."""
 
-    def traced(
-        source: str,
-        *,
-        name: str | None = None,
-        mode: str | None = None,
-        batch_size: int | None = None,
-    ) -> dict[str, Any]:
+    def traced(source, **asked):
         path = tmp_path / "model_file.py"
         path.write_text(IMPORTS + source)
-        asked = (str(path), name, mode, batch_size)
-        found: dict[str, Any] = loader.call(loaded_workload.trace, *asked, time_limit_s=_LIMIT_S)
-        return found
+        return loader.call(loaded_workload.trace, str(path), asked)
 
     return traced
 
@@ -67,7 +47,7 @@ def workload():
 """
 
 
-def test_a_workload_comes_before_a_step_and_a_model(trace: Callable[..., Any]) -> None:
+def test_a_workload_comes_before_a_step_and_a_model(trace):
     found = trace(MODEL + STEP + WORKLOAD)
     assert (found["mode"], found["batch_size"]) == ("infer", 5)
     assert found["chosen"] == "workload() (Workload), one batch from the inputs of workload()"
@@ -75,7 +55,7 @@ def test_a_workload_comes_before_a_step_and_a_model(trace: Callable[..., Any]) -
     np.testing.assert_array_equal(found["returned"][0], np.full((5, 2), 2.0))
 
 
-def test_a_workload_can_be_made_of_specs_at_a_batch_of_its_own(trace: Callable[..., Any]) -> None:
+def test_a_workload_can_be_made_of_specs_at_a_batch_of_its_own(trace):
     source = WORKLOAD.replace(
         "np.ones((5, 2)),)", "{'rows': tf.TensorSpec([None, 2])},), batch_size=7"
     ).replace("2.0 * rows", "2.0 * rows['rows']")
@@ -85,7 +65,7 @@ def test_a_workload_can_be_made_of_specs_at_a_batch_of_its_own(trace: Callable[.
     assert trace(source, batch_size=9)["shapes"] == [[(9, 2)]]
 
 
-def test_a_workload_can_bring_a_dataset_of_arguments(trace: Callable[..., Any]) -> None:
+def test_a_workload_can_bring_a_dataset_of_arguments(trace):
     found = trace(
         "def workload():\n"
         "    pairs = tf.data.Dataset.from_tensor_slices((tf.range(6), tf.range(6))).batch(2)\n"
@@ -95,9 +75,7 @@ def test_a_workload_can_bring_a_dataset_of_arguments(trace: Callable[..., Any]) 
     np.testing.assert_array_equal(found["returned"][0], [8, 10])
 
 
-def test_a_training_step_comes_before_a_model_and_is_traced_at_a_known_batch(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_training_step_comes_before_a_model_and_is_traced_at_a_known_batch(trace):
     found = trace(MODEL + STEP)
     assert (found["name"], found["mode"], found["batch_size"]) == ("train_step", "train", 32)
     assert found["chosen"] == (
@@ -107,24 +85,20 @@ def test_a_training_step_comes_before_a_model_and_is_traced_at_a_known_batch(
     assert "AssignSubVariableOp" in found["kinds"]
 
 
-def test_examples_in_the_file_come_before_a_signature(trace: Callable[..., Any]) -> None:
+def test_examples_in_the_file_come_before_a_signature(trace):
     found = trace(STEP + "inputs = (np.ones((4, 3), 'float32'), np.ones((4, 1), 'float32'))\n")
     assert found["chosen"] == "train_step (tf.function), one batch from `inputs`"
     assert found["shapes"] == [[(4, 3), (4, 1)]]
 
 
-def test_the_only_function_of_a_file_comes_before_a_model_that_is_not_compiled(
-    trace: Callable[..., Any],
-) -> None:
+def test_the_only_function_of_a_file_comes_before_a_model_that_is_not_compiled(trace):
     source = MODEL + STEP.replace("train_step", "fit_line")
     assert trace(source)["chosen"].startswith("fit_line (tf.function)")
     compiled = trace(source + "model.compile('sgd', 'mse')\n")
     assert compiled["chosen"].startswith("model (compiled Sequential)")
 
 
-def test_of_several_functions_the_only_one_that_trains_by_its_name_is_taken(
-    trace: Callable[..., Any],
-) -> None:
+def test_of_several_functions_the_only_one_that_trains_by_its_name_is_taken(trace):
     other = (
         "\n@tf.function\ndef evaluate(x, y):\n    return tf.reduce_mean((x @ weights - y) ** 2)\n"
     )
@@ -136,12 +110,12 @@ def test_of_several_functions_the_only_one_that_trains_by_its_name_is_taken(
 ROWS = "inputs = (np.ones((4, 3), 'float32'), np.ones((4, 1), 'float32'))\n"
 
 
-def test_a_step_that_is_a_plain_function_is_traced(trace: Callable[..., Any]) -> None:
+def test_a_step_that_is_a_plain_function_is_traced(trace):
     plain = STEP.replace("@tf.function", "#")
     assert trace(MODEL + plain + ROWS)["chosen"].startswith("train_step (function), one batch")
 
 
-def test_a_step_of_an_object_of_the_files_own_is_found(trace: Callable[..., Any]) -> None:
+def test_a_step_of_an_object_of_the_files_own_is_found(trace):
     source = """
 class Trainer:
     def __init__(self):
@@ -162,15 +136,13 @@ trainer = Trainer()
 PLAIN = "@tf.function\ndef infer(x, y):\n    return x - y\n"
 
 
-def test_a_dict_holds_arguments_by_name(trace: Callable[..., Any]) -> None:
+def test_a_dict_holds_arguments_by_name(trace):
     found = trace(PLAIN + "inputs = {'y': np.full(2, 3.0), 'x': np.full(2, 5.0)}\n")
     assert found["input_names"] == ("x", "y")
     np.testing.assert_array_equal(found["returned"][0], [2.0, 2.0])
 
 
-def test_a_named_tuple_is_one_argument_of_a_function_that_takes_one(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_named_tuple_is_one_argument_of_a_function_that_takes_one(trace):
     batch = """
 import collections
 Batch = collections.namedtuple("Batch", "x y")
@@ -181,7 +153,7 @@ inputs = Batch(np.full(2, 5.0), np.full(2, 3.0))
         np.testing.assert_array_equal(trace(source + batch)["returned"][0], [2.0, 2.0])
 
 
-def test_a_step_can_take_nothing(trace: Callable[..., Any]) -> None:
+def test_a_step_can_take_nothing(trace):
     source = (
         "weights = tf.Variable([1.0, 2.0])\n@tf.function\ndef step():\n    return weights * 2.0\n"
     )
@@ -191,7 +163,7 @@ def test_a_step_can_take_nothing(trace: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(found["returned"][0], [2.0, 4.0])
 
 
-def test_a_dataset_of_keras_is_a_dataset(trace: Callable[..., Any]) -> None:
+def test_a_dataset_of_keras_is_a_dataset(trace):
     source = """
 class Batches(keras.utils.PyDataset):
     def __len__(self):
@@ -211,30 +183,28 @@ model.compile("sgd", "mse")
         trace(source, batch_size=8)
 
 
-def test_a_name_comes_before_everything(trace: Callable[..., Any]) -> None:
+def test_a_name_comes_before_everything(trace):
     source = MODEL + STEP + WORKLOAD + "other = tf.function(double)\n"
     assert trace(source, name="model")["name"] == "dense"
     assert trace(source, name="train_step")["mode"] == "train"
     assert trace(source, name="workload")["mode"] == "infer"
 
 
-def test_a_name_can_be_that_of_a_function_that_makes_a_model(trace: Callable[..., Any]) -> None:
+def test_a_name_can_be_that_of_a_function_that_makes_a_model(trace):
     found = trace("def network(units=2):\n    " + MODEL + "    return model\n", name="network")
     assert found["chosen"] == (
         "network() (not compiled Sequential), batches made up for its inputs, batch 32 assumed"
     )
 
 
-def test_a_model_without_data_is_used_at_the_batch_that_is_asked_for(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_model_without_data_is_used_at_the_batch_that_is_asked_for(trace):
     found = trace(MODEL, batch_size=5)
     assert (found["mode"], found["shapes"]) == ("infer", [[(5, 3)]])
     assert found["chosen"] == "model (not compiled Sequential), batches made up for its inputs"
 
 
 @pytest.mark.parametrize("name", ["build_model", "make_model", "create_model", "get_model"])
-def test_a_function_that_builds_a_model_is_found(trace: Callable[..., Any], name: str) -> None:
+def test_a_function_that_builds_a_model_is_found(trace, name):
     found = trace(
         f"def {name}():\n    {MODEL}    model.compile('sgd', 'mse')\n    return model\n"
         "if __name__ == '__main__':\n    print('runs no step')\n"
@@ -244,7 +214,7 @@ def test_a_function_that_builds_a_model_is_found(trace: Callable[..., Any], name
     assert found["shapes"] == [[(32, 3), (32, 1)]]
 
 
-def test_symbolic_inputs_of_a_model_are_no_data(trace: Callable[..., Any]) -> None:
+def test_symbolic_inputs_of_a_model_are_no_data(trace):
     found = trace(
         "inputs = keras.Input((None, 3))\n"
         "outputs = keras.layers.LSTM(2)(inputs)\n"
@@ -269,7 +239,7 @@ model.compile("sgd", {
 """
 
 
-def test_each_output_gets_the_targets_that_its_loss_wants(trace: Callable[..., Any]) -> None:
+def test_each_output_gets_the_targets_that_its_loss_wants(trace):
     found = trace(TWO_HEADS)
     # In the order of the names: one, two; choice, number.
     assert found["shapes"] == [[(32, 3), (32, 4), (32,), (32, 1)]]
@@ -278,9 +248,7 @@ def test_each_output_gets_the_targets_that_its_loss_wants(trace: Callable[..., A
     assert 2 <= classes.max() < 6
 
 
-def test_a_loss_that_does_not_say_that_it_wants_classes_gets_them(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_loss_that_does_not_say_that_it_wants_classes_gets_them(trace):
     found = trace(
         "sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)\n"
         "def own_loss(classes, logits):\n"
@@ -293,7 +261,7 @@ def test_a_loss_that_does_not_say_that_it_wants_classes_gets_them(
     assert found["shapes"] == [[(32, 5), (32, 5)]]
 
 
-def test_examples_without_targets_are_completed(trace: Callable[..., Any]) -> None:
+def test_examples_without_targets_are_completed(trace):
     found = trace(MODEL + "model.compile('sgd', 'mse')\ninputs = np.ones((4, 3))\n")
     assert found["shapes"] == [[(4, 3), (4, 1)]]
     assert found["chosen"].endswith(
@@ -301,9 +269,7 @@ def test_examples_without_targets_are_completed(trace: Callable[..., Any]) -> No
     )
 
 
-def test_a_tuple_of_as_many_tensors_as_a_model_takes_has_no_targets(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_tuple_of_as_many_tensors_as_a_model_takes_has_no_targets(trace):
     found = trace(
         "one, two = keras.Input((3,)), keras.Input((3,))\n"
         "model = keras.Model([one, two], keras.layers.Add()([one, two]))\n"
@@ -332,17 +298,13 @@ inputs = np.ones((4, 3), np.float32)
 """
 
 
-def test_a_train_step_of_the_users_own_needs_neither_call_nor_loss_nor_targets(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_train_step_of_the_users_own_needs_neither_call_nor_loss_nor_targets(trace):
     found = trace(OWN_STEP)
     assert (found["name"], found["mode"], found["shapes"]) == ("duel", "train", [[(4, 3)]])
     assert "AssignSubVariableOp" in found["kinds"]
 
 
-def test_a_train_step_that_takes_targets_without_a_loss_gets_some(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_train_step_that_takes_targets_without_a_loss_gets_some(trace):
     source = (
         "class Fitted(keras.Model):\n"
         "    def train_step(self, data):\n"
@@ -361,7 +323,7 @@ def test_a_train_step_that_takes_targets_without_a_loss_gets_some(
     assert trace(alone)["shapes"] == [[(32, 3)]]
 
 
-def test_a_model_that_was_called_once_has_told_its_shapes(trace: Callable[..., Any]) -> None:
+def test_a_model_that_was_called_once_has_told_its_shapes(trace):
     found = trace(
         "class Net(keras.Model):\n"
         "    def __init__(self):\n"
@@ -376,7 +338,7 @@ def test_a_model_that_was_called_once_has_told_its_shapes(trace: Callable[..., A
     assert "batches made up for the shapes it was built for" in found["chosen"]
 
 
-def test_of_several_models_the_only_compiled_one_is_taken(trace: Callable[..., Any]) -> None:
+def test_of_several_models_the_only_compiled_one_is_taken(trace):
     found = trace(
         MODEL.replace("model", "encoder")
         + "whole = keras.Sequential([encoder, keras.layers.Dense(3)])\n"
@@ -402,25 +364,23 @@ scaler = Scaler()
 """
 
 
-def test_a_module_is_called(trace: Callable[..., Any]) -> None:
+def test_a_module_is_called(trace):
     found = trace(MODULE)
     assert (found["name"], found["mode"], found["batch_size"]) == ("scaler", "infer", 32)
     np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
 
 
-def test_a_method_of_a_module_is_named(trace: Callable[..., Any]) -> None:
+def test_a_method_of_a_module_is_named(trace):
     found = trace(MODULE, name="scaler.half", batch_size=2)
     assert (found["name"], found["shapes"]) == ("scaler.half", [[(2, 3)]])
 
 
-def test_any_function_can_be_named_if_there_are_inputs(trace: Callable[..., Any]) -> None:
+def test_any_function_can_be_named_if_there_are_inputs(trace):
     found = trace(WORKLOAD + "inputs = np.ones((3, 2))\n", name="double")
     assert found["chosen"] == "double (function), one batch from `inputs`"
 
 
-def test_what_the_file_prints_stays_in_the_child(
-    trace: Callable[..., Any], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_file_prints_stays_in_the_child(trace, capfd):
     trace(MODEL + "print('noise')\n")
     assert "noise" not in "".join(capfd.readouterr())
 
@@ -456,9 +416,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "options", "reason"), REFUSED)
-def test_a_file_is_refused_with_its_name_and_the_reason(
-    trace: Callable[..., Any], source: str, options: dict[str, Any], reason: str
-) -> None:
+def test_a_file_is_refused_with_its_name_and_the_reason(trace, source, options, reason):
     with pytest.raises(ModelError) as caught:
         trace(source, **options)
     assert "model_file.py: " in caught.value.message
@@ -467,8 +425,268 @@ def test_a_file_is_refused_with_its_name_and_the_reason(
 
 @pytest.mark.parametrize("name", [None, "model"])
 @pytest.mark.parametrize("strategy", ["MirroredStrategy", "MultiWorkerMirroredStrategy"])
-def test_a_model_made_under_a_strategy_is_that_of_one_replica(
-    trace: Callable[..., Any], strategy: str, name: str | None
-) -> None:
+def test_a_model_made_under_a_strategy_is_that_of_one_replica(trace, strategy, name):
     found = trace(f"with tf.distribute.{strategy}().scope():\n    {MODEL}", name=name)
     assert found["chosen"].startswith("model (not compiled Sequential)")
+
+
+@pytest.fixture
+def load(child, tmp_path):
+    """Return a function that loads a model file of a text, or one of the models by name."""
+
+    def load_file(source, **asked):
+        path = MODELS / f"{source}.py"
+        if "\n" in source:
+            path = tmp_path / "model_file.py"
+            path.write_text(source)
+        return child.call(loaded_workload.load, str(path), asked)
+
+    return load_file
+
+
+def test_a_compiled_model_is_trained_on_its_dataset(load):
+    found = load("two_tower")
+    assert found == {
+        "name": "functional",
+        "mode": "train",
+        "chosen": "model (compiled Functional), batches from `dataset`",
+        "batch_size": 4,
+        "has_devices": False,
+        "input_names": ("user", "item", "target"),
+        "shapes": [[(4, 10), (4, 10), (4, 1)]] * 4,
+    }
+
+
+def test_weights_of_examples_are_part_of_the_batch(load):
+    found = load("norm_dropout")
+    assert found["shapes"] == [[(8, 6), (8, 1), (8, 1)]] * 4
+    assert found["input_names"][1:] == ("target_0", "target_1")
+
+
+def test_a_subclassed_model_is_built_from_a_batch_of_dictionaries(load):
+    found = load("nested")
+    assert (found["name"], found["mode"], found["batch_size"]) == ("ranker", "train", 4)
+    assert found["shapes"][0] == [(4, 5), (4, 5), (4, 1)]
+
+
+def test_a_compiled_model_is_used_if_asked(load):
+    found = load("two_tower", mode="infer")
+    assert (found["mode"], found["input_names"]) == ("infer", ("user", "item"))
+    assert found["shapes"] == [[(4, 10), (4, 10)]] * 4
+
+
+def test_a_step_is_chosen_before_a_model(load):
+    script = """
+import keras, tensorflow as tf
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+inputs = (tf.ones((5, 3)), {"a": tf.ones((5,)), "b": tf.ones(())})
+@tf.function
+def train_step(batch, more):
+    return model(batch)
+"""
+    found = load(script)
+    assert found == {
+        "name": "train_step",
+        "mode": "train",
+        "chosen": "train_step (tf.function), one batch from `inputs`",
+        "batch_size": 5,
+        "has_devices": False,
+        "input_names": ("batch", "more_0", "more_1"),
+        "shapes": [[(5, 3), (5,), ()]],
+    }
+
+
+def test_a_method_can_be_the_step(load):
+    script = """
+import tensorflow as tf
+class Trainer:
+    @tf.function
+    def step(self, batch):
+        return batch
+trainer = Trainer()
+step = trainer.step
+inputs = tf.ones((2,))
+"""
+    found = load(script)
+    assert found["input_names"] == ("batch",)
+
+
+UNCOMPILED = """
+import keras, numpy as np
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+    def call(self, inputs):
+        return self.dense(inputs)
+net = Net()
+inputs = np.ones((3, 4), np.float32)
+"""
+
+
+def test_an_uncompiled_model_is_used(load):
+    found = load(UNCOMPILED)
+    assert (found["name"], found["mode"], found["shapes"]) == ("net", "infer", [[(3, 4)]])
+    assert found["chosen"] == "net (not compiled Net), one batch from `inputs`"
+
+
+def test_an_uncompiled_model_cannot_be_trained(load):
+    with pytest.raises(ModelError, match="net is not compiled") as caught:
+        load(UNCOMPILED, mode="train")
+    assert "--mode infer" in str(caught.value.hint)
+
+
+def test_a_step_cannot_be_used_for_inference(load):
+    with pytest.raises(ModelError, match="step is a training step"):
+        load("tf_gradients_step", mode="infer")
+
+
+def test_a_dataset_is_batched_anew(load):
+    found = load("norm_dropout", batch_size=5)
+    assert found["batch_size"] == 5
+    assert found["shapes"] == [[(5, 6), (5, 1), (5, 1)]] * 4
+
+
+def test_one_batch_cannot_be_batched_anew(load):
+    with pytest.raises(ModelError, match="--batch-size needs a `dataset`"):
+        load("tf_gradients_step", batch_size=5)
+
+
+def test_a_batch_larger_than_the_dataset_has_its_samples_several_times(load):
+    found = load("norm_dropout", batch_size=1000)
+    assert found["batch_size"] == 1000
+    assert found["shapes"] == [[(1000, 6), (1000, 1), (1000, 1)]] * 4
+    assert "its samples several times" in found["chosen"]
+
+
+ECHO = """
+import tensorflow as tf
+@tf.function
+def step(batch):
+    return batch
+"""
+
+
+def test_a_last_batch_that_is_shorter_is_left_out(load):
+    found = load(ECHO + "dataset = tf.data.Dataset.range(7).batch(3)\n")
+    assert found["shapes"] == [[(3,)], [(3,)]]
+
+
+TWO_MODELS = """
+import keras, numpy as np
+first = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+second = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+inputs = np.ones((2, 3), np.float32)
+"""
+
+
+def test_of_two_models_one_is_named(load):
+    assert load(TWO_MODELS, name="second")["chosen"].startswith("second (not compiled")
+
+
+def test_of_two_models_that_called_model_is_chosen(load):
+    found = load(TWO_MODELS + "model = second\n")
+    assert found["chosen"].startswith("model (not compiled")
+    assert found["name"] == "sequential_1"
+
+
+def test_one_model_under_two_names_is_one_model(load):
+    found = load(TWO_MODELS + "first = second\n")
+    assert found["chosen"].startswith("first (not compiled")
+
+
+NOT_LOADED = {
+    "two models": (TWO_MODELS, {}, "several models: first, second"),
+    "an unknown name": (TWO_MODELS, {"name": "third"}, "nothing is called 'third'"),
+    "a name of something else": (TWO_MODELS, {"name": "inputs"}, "'inputs' is a ndarray"),
+    "no model": ("import numpy as np\ninputs = np.ones(3)\n", {}, "no model found"),
+    "no batches": (ECHO, {}, "no example batches"),
+    "an empty dataset": (
+        ECHO + "dataset = tf.data.Dataset.range(0).batch(3)\n",
+        {},
+        "`dataset` is empty",
+    ),
+    "a dataset that fails": (
+        ECHO + "dataset = tf.data.Dataset.range(3).map(lambda i: 7 // i)\n",
+        {},
+        "`dataset` fails",
+    ),
+    "ragged batches": (
+        ECHO + "inputs = tf.ragged.constant([[1], [2, 3]])\n",
+        {},
+        "hold a RaggedTensor",
+    ),
+    "batches that the model does not take": (
+        TWO_MODELS.replace("np.ones((2, 3)", "np.ones((2, 5)")
+        + "class Net(keras.Model):\n"
+        + "    def call(self, inputs):\n"
+        + "        return first(inputs)\n"
+        + "model = Net()\n",
+        {},
+        "model does not take its example batch",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NOT_LOADED)
+def test_the_loader_says_what_is_wrong_with(load, what):
+    source, options, reason = NOT_LOADED[what]
+    with pytest.raises(ModelError, match=reason) as caught:
+        load(source, **options)
+    assert "model_file.py" in caught.value.message
+
+
+def test_a_file_may_be_called_like_a_module(child, tmp_path):
+    path = tmp_path / "queue.py"
+    path.write_text(ECHO + "inputs = tf.ones((2,))\n")
+    before = child.call(loaded_workload.file_of_module, "queue")
+    found = child.call(loaded_workload.load, str(path), {})
+    assert found["name"] == "step"
+    after = child.call(loaded_workload.file_of_module, "queue")
+    assert after == before
+
+
+def test_a_file_imports_what_lies_beside_it(child, tmp_path):
+    (tmp_path / "beside_it.py").write_text(ECHO)
+    path = tmp_path / "model_file.py"
+    path.write_text("from beside_it import step, tf\ninputs = tf.ones((2,))\n")
+    found = child.call(loaded_workload.load, str(path), {})
+    assert found["name"] == "step"
+
+
+FAILING = """\
+import numpy as np
+import tensorflow as tf
+weights = tf.Variable(tf.ones((4, 2)))
+@tf.function
+def step(x):
+    return {}
+inputs = tf.ones((3, 5))
+"""
+ERRORS = {
+    "a shape that does not fit": ("x @ weights", "for '{{node matmul}} = MatMul", "shapes"),
+    "a value while tracing": ("x.numpy()", "no attribute 'numpy'", "use TensorFlow ops"),
+    "NumPy on a tensor": ("np.sum(x)", "to a numpy array", "use TensorFlow ops"),
+    "counting by a value": ("[x for _ in range(tf.size(x))]", "symbolic", "tf.range"),
+    "a variable made in the step": (
+        "tf.Variable(1.0) * x",
+        "singleton tf.Variables",
+        "outside the step",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_an_error_while_tracing_names_the_line_and_the_way_out(loader, tmp_path, what):
+    expression, error, hint = ERRORS[what]
+    path = tmp_path / "model_file.py"
+    path.write_text(FAILING.format(expression))
+    loader.call(tracer.load_workload, ModelSource(path=str(path)))
+    with pytest.raises(ModelError) as caught:
+        loader.call(tracer.trace_workload, str(path), str(tmp_path))
+    message = caught.value.message
+    assert message.startswith(f"{path}: step cannot be traced: ")
+    assert error in message
+    assert f'File "{path}", line 6, in step' in message
+    assert "placement_advisor" not in message
+    assert hint in str(caught.value.hint)

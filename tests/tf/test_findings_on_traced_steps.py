@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from finding_evidence import told
@@ -23,14 +23,6 @@ from placement_advisor.measurement.measurement import InputTiming
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traced_models import TracedModel
-
-    from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.machine.devices import Cluster
 
 # Branches beside one another, or layers one after the other, each in a device scope of its own.
 _HEAD = """
@@ -122,9 +114,7 @@ inputs = (np.ones((16, 64), "float32"), np.ones((16, 64), "float32")), np.ones((
 """
 
 
-def branches(
-    devices: str, *, width: int = 64, batch: int = 32, in_chain: bool = False, follows: bool = True
-) -> str:
+def branches(devices, *, width=64, batch=32, in_chain=False, follows=True):
     """Return a training step with a part for each digit: the number of its GPU."""
     return _BRANCHES.format(
         devices=[f"GPU:{number}" for number in devices],
@@ -154,9 +144,7 @@ inputs = tf.ones(({batch}, 32)), tf.zeros(({batch},), tf.int32)
 """
 
 
-def with_growth(
-    evidence: Callable[..., Evidence], at: Callable[[int], str], batch: int
-) -> Evidence:
+def with_growth(evidence, at, batch):
     """Return the evidence of a source at a batch, with how it grows."""
     found = evidence(at(batch))
     larger = {times: evidence(at(batch * times)).graph for times in TIMES}
@@ -165,22 +153,17 @@ def with_growth(
 
 
 @pytest.fixture(scope="module")
-def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence]:
+def evidence(tmp_path_factory):
     """Return a function that traces a source and gathers the evidence on a cluster."""
 
     @cache
-    def traced(source: str) -> TracedModel:
+    def traced(source):
         folder = tmp_path_factory.mktemp("step")
         path = folder / "model_file.py"
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(
-        source: str,
-        cluster: Cluster | None = None,
-        left_out: LeftOut | None = None,
-        **more: Any,
-    ) -> Evidence:
+    def gathered(source, cluster=None, left_out=None, **more: Any):
         step = traced(source).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
@@ -215,11 +198,11 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
     return gathered
 
 
-def found(code: str, evidence: Evidence) -> list[Finding]:
+def found(code, evidence):
     """Return what one rule finds in the user's own split, or in what is no split."""
     rule = next(rule for rule in RULES if code == rule.code)
 
-    def find(evidence: Evidence) -> list[Finding | SplitFinding]:
+    def find(evidence):
         return [
             each
             for each in rule.found(evidence)
@@ -229,107 +212,88 @@ def found(code: str, evidence: Evidence) -> list[Finding]:
     return list(told(find, evidence))
 
 
-def with_memory(size_bytes: int) -> Cluster:
+def with_memory(size_bytes):
     cluster = assumed_cluster(2)
     devices = tuple(replace(device, memory_bytes=size_bytes) for device in cluster.devices)
     return replace(cluster, devices=devices)
 
 
-def test_pa101_a_tape_leaves_the_backward_pass_behind_and_tf_gradients_does_not(
-    evidence: Callable[..., Evidence],
-) -> None:
-    (finding,) = found("PA101", evidence(branches("011", in_chain=True, follows=False)))
-    assert "forward ops on GPU:1" in finding.finding
-    assert finding.where["layer"] == "part_1"
+WIDE = {"width": 512, "batch": 512}
+APART = _SHARED.format(second="second", created="GPU:1")
+SPLIT_EVENLY = branches("0011", **WIDE)
+# The rule, a source in which it finds one thing with so much in it, and one where it finds none.
+FOUND_AND_NOT = [
+    ("PA101", branches("011", in_chain=True, follows=False), branches("011", in_chain=True)),
+    ("PA103", _SHARED.format(second="first", created="GPU:1"), APART),
+    # Created outside of all scopes.
+    ("PA103", _SHARED.format(second="second", created=None), APART),
+    ("PA104", _BIAS.format(device="GPU:1"), _BIAS.format(device="GPU:0")),
+    ("PA201", branches("0101", in_chain=True, batch=512), SPLIT_EVENLY),
+    ("PA202", branches("0001", **WIDE), SPLIT_EVENLY),
+    ("PA203", _BIAS.format(device="GPU:1"), SPLIT_EVENLY),
+]
+SAID = {
+    "PA101": ("forward ops on GPU:1", {"layer": "part_1"}),
+    "PA103": ("1.05 MB", {}),
+    "PA104": ("", {"device": "GPU:1"}),
+    "PA201": ("step waits", {}),
+    "PA202": ("", {"device": "worker:0"}),
+    "PA203": ("", {"device": "worker:1"}),
+}
+
+
+@pytest.mark.parametrize(("code", "bad", "good"), FOUND_AND_NOT)
+def test_a_rule_finds_one_thing_in_one_step_and_none_in_another(evidence, code, bad, good):
+    (finding,) = found(code, evidence(bad))
+    text, where = SAID[code]
+    assert text in finding.finding
+    assert where.items() <= finding.where.items()
+    assert found(code, evidence(good)) == []
+
+
+def test_pa101_names_the_line_and_saves_what_the_copies_of_the_activations_cost(evidence):
+    source = branches("0011", width=512, follows=False)
+    (finding,) = found("PA101", evidence(source))
     assert str(finding.where["file"]).endswith("model_file.py")
-    line = branches("011", in_chain=True, follows=False).splitlines()[
-        int(finding.where["line"]) - 1
-    ]
-    assert "@ kernels[i]" in line
-    assert found("PA101", evidence(branches("011", in_chain=True))) == []
-
-
-def test_pa101_saves_what_the_copies_of_the_activations_cost(
-    evidence: Callable[..., Evidence],
-) -> None:
-    (finding,) = found("PA101", evidence(branches("0011", width=512, follows=False)))
+    assert "@ kernels[i]" in source.splitlines()[int(finding.where["line"]) - 1]
     assert finding.saving is not None
 
 
-def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence: Callable[..., Evidence]) -> None:
+def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence):
     kinds = {f.finding.split()[0] for f in found("PA102", evidence(_TEXTS.format(device="GPU:0")))}
     assert kinds == {"StringLower", "StringLength"}
     assert found("PA102", evidence(_TEXTS.format(device="CPU:0"))) == []
 
 
-def test_pa103_a_variable_used_in_two_scopes_crosses(evidence: Callable[..., Evidence]) -> None:
-    (finding,) = found("PA103", evidence(_SHARED.format(second="first", created="GPU:1")))
-    assert "1.05 MB" in finding.finding
-    assert found("PA103", evidence(_SHARED.format(second="second", created="GPU:1"))) == []
-
-
-def test_pa103_a_variable_that_was_created_outside_of_all_scopes_crosses(
-    evidence: Callable[..., Evidence],
-) -> None:
-    (finding,) = found("PA103", evidence(_SHARED.format(second="second", created=None)))
-    assert "1.05 MB" in finding.finding
-
-
-def test_pa104_a_bias_in_another_scope_will_be_fused(evidence: Callable[..., Evidence]) -> None:
-    (finding,) = found("PA104", evidence(_BIAS.format(device="GPU:1")))
-    assert finding.where["device"] == "GPU:1"
-    assert found("PA104", evidence(_BIAS.format(device="GPU:0"))) == []
-
-
-def test_pa201_layers_that_alternate_wait_and_branches_do_not(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa201_counts_few_of_many_waits_and_says_what_they_cost(evidence):
     (finding,) = found("PA201", evidence(branches("0101", in_chain=True, batch=512)))
     assert finding.saving is not None
     assert finding.finding.count("step waits") <= 5
-    assert found("PA201", evidence(branches("0011", width=512, batch=512))) == []
 
 
-def test_pa202_three_branches_against_one_are_uneven(evidence: Callable[..., Evidence]) -> None:
-    (finding,) = found("PA202", evidence(branches("0001", width=512, batch=512)))
-    assert finding.where["device"] == "worker:0"
-    assert found("PA202", evidence(branches("0011", width=512, batch=512))) == []
-
-
-def test_pa203_a_device_with_one_small_op_is_idle(evidence: Callable[..., Evidence]) -> None:
-    (finding,) = found("PA203", evidence(_BIAS.format(device="GPU:1")))
-    assert finding.where["device"] == "worker:1"
-    assert found("PA203", evidence(branches("0011", width=512, batch=512))) == []
-
-
-def test_pa301_small_ops_keep_a_gpu_waiting_for_launches(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa301_small_ops_keep_a_gpu_waiting_for_launches(evidence):
     (finding,) = found("PA301", evidence(branches("00"), read_hardware("2xV100-NVLink")))
     assert "GPU:0 computes for" in finding.finding
-    assert found("PA301", evidence(branches("0011", width=512, batch=512))) == []
+    assert found("PA301", evidence(SPLIT_EVENLY)) == []
 
 
-def test_pa301_and_pa303_tell_of_slow_input(evidence: Callable[..., Evidence]) -> None:
-    source = branches("0011", width=512, batch=512)
-    alone = evidence(source).alone
+def test_pa301_and_pa303_tell_of_slow_input(evidence):
+    alone = evidence(SPLIT_EVENLY).alone
     assert alone is not None
     assert alone.predicted is not None
     step_ns = alone.predicted.step_ns
     slow = InputTiming(batch_ns=(3 * step_ns,), transformations=("MapDataset", "BatchDataset"))
-    (waits,) = found("PA301", evidence(source, input_timing=slow))
+    (waits,) = found("PA301", evidence(SPLIT_EVENLY, input_timing=slow))
     assert waits.saving.saving_ns == 2 * step_ns
-    (lacks,) = found("PA303", evidence(source, input_timing=slow))
+    (lacks,) = found("PA303", evidence(SPLIT_EVENLY, input_timing=slow))
     assert "no prefetch and no parallel map and no cache" in lacks.finding
     quick = replace(slow, batch_ns=(step_ns // 20,))
-    assert found("PA301", evidence(source, input_timing=quick)) == []
-    assert found("PA303", evidence(source, input_timing=quick)) == []
+    assert found("PA301", evidence(SPLIT_EVENLY, input_timing=quick)) == []
+    assert found("PA303", evidence(SPLIT_EVENLY, input_timing=quick)) == []
 
 
-def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
-    evidence: Callable[..., Evidence],
-) -> None:
-    def at(batch: int) -> str:
+def test_pa302_a_batch_of_one_is_too_small_for_large_weights(evidence):
+    def at(batch):
         return branches("00", width=512, batch=batch)
 
     (finding,) = found("PA302", with_growth(evidence, at, 1))
@@ -337,10 +301,8 @@ def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
     assert found("PA302", with_growth(evidence, at, 16384)) == []
 
 
-def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_slower(
-    evidence: Callable[..., Evidence],
-) -> None:
-    def at(batch: int) -> str:
+def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_slower(evidence):
+    def at(batch):
         return _RETRIEVAL.format(batch=batch)
 
     (finding,) = found("PA302", with_growth(evidence, at, 16))
@@ -355,13 +317,11 @@ def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_s
     assert growing.growth.at(advised) == evidence(at(advised)).graph
 
 
-def absent(hardware: str) -> dict[str, Any]:
+def absent(hardware):
     return {"cluster": read_hardware(hardware), "costs_are_assumed": True}
 
 
-def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence):
     large = branches("00", width=2048, batch=4096)
     (finding,) = found("PA305", evidence(large, **absent("2xV100")))
     assert "float16" in finding.action
@@ -396,7 +356,7 @@ inputs = random.normal(size=(256, 512)).astype("float32")
 )
 
 
-def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., Evidence]) -> None:
+def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence):
     chain = _CHAIN.format(chain="x = tf.sqrt(tf.exp(tf.tanh(x) * 2.0) + 1.0)")
     (finding,) = found("PA306", evidence(chain, **absent("2xV100")))
     # Tanh, Mul, Exp and AddV2 are one with Sqrt.
@@ -415,23 +375,21 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., E
     assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action
 
 
-def test_pa401_a_small_device_does_not_hold_the_step(evidence: Callable[..., Evidence]) -> None:
+def test_pa401_a_small_device_does_not_hold_the_step(evidence):
     source = branches("0011", width=512)
     findings = found("PA401", evidence(source, with_memory(1_000_000)))
     assert {finding.where["candidate"] for finding in findings} >= {"single"}
     assert found("PA401", evidence(source, with_memory(10**10))) == []
 
 
-def test_pa402_a_backward_pass_left_behind_fills_the_first_device(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_pa402_a_backward_pass_left_behind_fills_the_first_device(evidence):
     source = branches("0001", width=512, follows=False)
     (finding,) = found("PA402", evidence(source, with_memory(12_000_000)))
     assert finding.where == {"device": "worker:0"}
     assert found("PA402", evidence(branches("0011", width=512), with_memory(12_000_000))) == []
 
 
-def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., Evidence]) -> None:
+def test_a_step_without_scopes_has_no_split_of_its_own(evidence):
     source = branches("0000").replace("tf.device(device)", "tf.name_scope('all')")
     source = source.replace(", on=device", "")
     gathered = evidence(source)
@@ -440,9 +398,7 @@ def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., E
     assert "PA101" not in [finding.code for finding in find_all(gathered)]
 
 
-def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
-    evidence: Callable[..., Evidence],
-) -> None:
+def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(evidence):
     lines = 'with tf.device("/gpu:1"):\n    high = keras.layers.Dense(8, name="high")(right)'
     in_vain = evidence(_TWO_TOWERS.format(high=lines))
     (finding,) = told(scope_rules.find_scope_without_effect, in_vain)
@@ -460,11 +416,8 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(
     assert "MatMul" in _kinds_on(followed, "GPU:1")
 
 
-def test_a_model_that_two_scopes_call_in_vain_is_told_by_its_layers(
-    evidence: Callable[..., Evidence],
-) -> None:
-    given = evidence(
-        """
+def test_a_model_that_two_scopes_call_in_vain_is_told_by_its_layers(evidence):
+    script = """
 import keras, numpy as np, tensorflow as tf
 given = keras.Input((4,))
 inner = keras.Model(given, keras.layers.Dense(3, name="inner_dense")(given))
@@ -477,20 +430,20 @@ model = keras.Model(rows, keras.layers.Add()([left, right]))
 model.compile("sgd", "mse")
 inputs = (np.ones((8, 4), "float32"), np.ones((8, 3), "float32"))
 """
-    )
+    given = evidence(script)
     (finding,) = told(scope_rules.find_scope_without_effect, given)
     assert finding.finding.startswith("your tf.device scope puts inner_dense on GPU:1, but Keras")
     assert finding.where["line"] == 8
 
 
-def test_a_scope_of_the_default_device_is_not_told(evidence: Callable[..., Evidence]) -> None:
+def test_a_scope_of_the_default_device_is_not_told(evidence):
     lines = 'with tf.device("/gpu:0"):\n    high = keras.layers.Dense(8, name="high")(right)'
     assert (
         told(scope_rules.find_scope_without_effect, evidence(_TWO_TOWERS.format(high=lines))) == ()
     )
 
 
-def _kinds_on(evidence: Evidence, device: str) -> set[str]:
+def _kinds_on(evidence, device):
     """Return the kinds of the ops that ask for a device."""
     asked = evidence.requested_device_of
     return {op.kind for op in evidence.graph.ops if asked.get(op.name) == device}

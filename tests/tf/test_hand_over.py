@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 from traced_models import trace
 
 from placement_advisor.processes.calls import RemoteModule
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
 
 handed_over = RemoteModule("handed_over")
 
@@ -26,10 +19,8 @@ handed_over = RemoteModule("handed_over")
         ("dataset", ["batch.pickle", "step", "train_step.py"], {(8, 1)}),
     ],
 )
-def test_what_was_handed_over_is_traced_elsewhere(
-    child: Child, tmp_path: Path, kind: str, files: list[str], products: set[Any]
-) -> None:
-    written: Any = child.call(handed_over.write, kind, str(tmp_path))
+def test_what_was_handed_over_is_traced_elsewhere(child, tmp_path, kind, files, products):
+    written = child.call(handed_over.write, kind, str(tmp_path))
     path = tmp_path / "object" / written.rpartition("/")[2]
     assert sorted(file.name for file in path.parent.iterdir()) == files
     traced = trace(path, tmp_path)
@@ -37,7 +28,7 @@ def test_what_was_handed_over_is_traced_elsewhere(
     assert {(4 * rows * columns,) for rows, columns in products} <= found
 
 
-def test_what_calls_python_cannot_travel(child: Child, tmp_path: Path) -> None:
-    said: Any = child.call(handed_over.write, "python", str(tmp_path))
+def test_what_calls_python_cannot_travel(child, tmp_path):
+    said = child.call(handed_over.write, "python", str(tmp_path))
     assert said.startswith("calls_python calls Python while it runs (EagerPyFunc)"), said
     assert not (tmp_path / "object").exists()

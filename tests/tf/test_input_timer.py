@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import pytest
 import tensorflow as tf
@@ -21,19 +20,16 @@ from placement_advisor.tf.run.native_step import (
     transformations,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 MS = 1_000_000
 
 
-def clock(step_ns: int) -> Callable[[], int]:
+def clock(step_ns):
     """Return a clock that advances by so much at each look."""
     now = itertools.count(0, step_ns)
     return lambda: next(now)
 
 
-def batches(count: int, size: int = 4) -> tf.data.Dataset:
+def batches(count, size=4):
     return tf.data.Dataset.from_tensor_slices(tf.zeros((count * size, 3))).batch(size)
 
 
@@ -109,12 +105,7 @@ def test_transformations_stand_source_first_without_versions():
 
 def test_all_sources_of_a_dataset_count():
     both = tf.data.Dataset.zip((tf.data.Dataset.range(3), tf.data.Dataset.range(3).repeat()))
-    assert transformations(both) == (
-        "RangeDataset",
-        "RangeDataset",
-        "RepeatDataset",
-        "ZipDataset",
-    )
+    assert transformations(both) == ("RangeDataset", "RangeDataset", "RepeatDataset", "ZipDataset")
 
 
 def test_a_dataset_that_does_not_tell_has_no_known_transformations():

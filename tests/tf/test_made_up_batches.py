@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pytest
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 600.0
+
 IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 
 
-@pytest.fixture(scope="module")
-def loader() -> Iterator[Child]:
-    with children.Child("loader") as own:
-        yield own
-
-
 @pytest.fixture
-def made_up(loader: Child, tmp_path: Path) -> Callable[..., Any]:
+def made_up(loader, tmp_path):
     """Return the values that a step's only input gets in all batches; the step runs on each."""
 
-    def values(body: str, spec: str, before: str = "") -> Any:
+    def values(body, spec, before=""):
         path = tmp_path / "model_file.py"
         path.write_text(
             f"{IMPORTS}{before}\n@tf.function(input_signature=[tf.TensorSpec({spec})])\n"
             f"def step(value):\n    {body}\n"
         )
-        asked = (str(path), None, None, None)
-        found = loader.call(loaded_workload.trace, *asked, time_limit_s=_LIMIT_S)
+        found = loader.call(loaded_workload.trace, str(path), {})
         return np.stack([batch[0] for batch in found["batches"]])
 
     return values
@@ -64,10 +48,7 @@ BOUNDED = {
         9,
     ),
     "segments": ("return tf.math.unsorted_segment_sum(tf.ones((32,)), value, 4)", 4),
-    "a sparse update": (
-        "return table.scatter_add(tf.IndexedSlices(tf.ones((32, 2)), value))",
-        11,
-    ),
+    "a sparse update": ("return table.scatter_add(tf.IndexedSlices(tf.ones((32, 2)), value))", 11),
     "coordinates": ("return tf.gather_nd(table, value[:, None])", 11),
     "in a function": ("return look_up(value)", 11),
     "through a function": ("return tf.gather(tf.range(5), same(value))", 5),
@@ -95,7 +76,7 @@ FUNCTIONS = (
 
 
 @pytest.mark.parametrize("where", BOUNDED)
-def test_ids_lie_in_what_they_are_looked_up_in(made_up: Callable[..., Any], where: str) -> None:
+def test_ids_lie_in_what_they_are_looked_up_in(made_up, where):
     body, bound = BOUNDED[where]
     values = made_up(body, "[None], tf.int32", FUNCTIONS)
     assert values.shape == (4, 32)
@@ -103,13 +84,13 @@ def test_ids_lie_in_what_they_are_looked_up_in(made_up: Callable[..., Any], wher
     assert bound // 2 <= values.max() < bound
 
 
-def test_ids_may_come_as_floats(made_up: Callable[..., Any]) -> None:
+def test_ids_may_come_as_floats(made_up):
     values = made_up("return tf.gather(table, tf.cast(value, tf.int32))", "[None], tf.float32")
     assert values.dtype == np.float32
     assert set(values.ravel()) <= set(range(11))
 
 
-def test_words_come_from_the_lookup_table_that_reads_them(made_up: Callable[..., Any]) -> None:
+def test_words_come_from_the_lookup_table_that_reads_them(made_up):
     values = made_up(
         "return words.lookup(value)",
         "[None], tf.string",
@@ -119,41 +100,39 @@ def test_words_come_from_the_lookup_table_that_reads_them(made_up: Callable[...,
     assert set(values.ravel()) == {b"red", b"blue"}
 
 
-def test_other_words_are_short(made_up: Callable[..., Any]) -> None:
+def test_other_words_are_short(made_up):
     values = made_up("return tf.strings.length(value)", "[None], tf.string")
     assert all(value.startswith(b"word") for value in values.ravel())
 
 
-def test_numbers_are_normal_and_differ_from_batch_to_batch(made_up: Callable[..., Any]) -> None:
+def test_numbers_are_normal_and_differ_from_batch_to_batch(made_up):
     values = made_up("return 2.0 * value", "[None, 3], tf.float32")
     assert abs(values.mean()) < 0.2
     assert 0.8 < values.std() < 1.2
     assert not np.array_equal(values[0], values[1])
 
 
-def test_values_are_the_same_each_time(made_up: Callable[..., Any]) -> None:
+def test_values_are_the_same_each_time(made_up):
     body = ("return 2.0 * value", "[None, 3], tf.float32")
     np.testing.assert_array_equal(made_up(*body), made_up(*body))
 
 
-def test_scalars_steer_so_they_are_a_rate_or_off(made_up: Callable[..., Any]) -> None:
+def test_scalars_steer_so_they_are_a_rate_or_off(made_up):
     assert made_up("return 2.0 * value", "[], tf.float32").tolist() == [0.5] * 4
     switch = "return tf.cond(value, lambda: 1, lambda: 2)"
     assert made_up(switch, "[], tf.bool").tolist() == [False] * 4
 
 
-def test_truth_values_are_mixed(made_up: Callable[..., Any]) -> None:
+def test_truth_values_are_mixed(made_up):
     assert 0 < made_up("return tf.logical_not(value)", "[None], tf.bool").mean() < 1
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float16", "bfloat16", "complex64"])
-def test_any_type_of_numbers_has_values(made_up: Callable[..., Any], dtype: str) -> None:
+def test_any_type_of_numbers_has_values(made_up, dtype):
     assert made_up("return value + value", f"[None], tf.{dtype}").dtype == dtype
 
 
-def test_a_type_without_values_is_refused_by_the_name_of_the_input(
-    made_up: Callable[..., Any],
-) -> None:
+def test_a_type_without_values_is_refused_by_the_name_of_the_input(made_up):
     with pytest.raises(ModelError, match="input 'value' has type variant"):
         made_up("return value", "[None], tf.variant")
 
@@ -168,18 +147,18 @@ inputs = {inputs}
 
 
 @pytest.fixture
-def second(loader: Child, tmp_path: Path) -> Callable[..., Any]:
+def second(loader, tmp_path):
     """Return the second batch of a step whose file has one batch as values."""
 
-    def values(inputs: str) -> Any:
+    def values(inputs):
         path = tmp_path / "model_file.py"
         path.write_text(IMPORTS + ONE_BATCH.format(inputs=inputs))
-        return loader.call(loaded_workload.another_batch, str(path), time_limit_s=_LIMIT_S)
+        return loader.call(loaded_workload.another_batch, str(path))
 
     return values
 
 
-def test_to_one_batch_another_of_its_samples_is_added(second: Callable[..., Any]) -> None:
+def test_to_one_batch_another_of_its_samples_is_added(second):
     numbers, words = second("tf.constant([5, 3, 8, 1]), tf.constant(['a', 'b', 'c', 'd'])")
     of = {5: b"a", 3: b"b", 8: b"c", 1: b"d"}
     assert [of[number] for number in numbers.tolist()] == words.tolist()
@@ -187,7 +166,7 @@ def test_to_one_batch_another_of_its_samples_is_added(second: Callable[..., Any]
     assert sorted(numbers, key=[5, 3, 8, 1].index) == numbers.tolist()  # Sorted rows stay so.
 
 
-def test_what_holds_no_sample_stays_whole(second: Callable[..., Any]) -> None:
+def test_what_holds_no_sample_stays_whole(second):
     numbers, word = second("tf.constant([5, 3, 8, 1]), tf.constant('a')")
     assert numbers.tolist() != [5, 3, 8, 1]
     assert word == b"a"
@@ -202,7 +181,5 @@ def test_what_holds_no_sample_stays_whole(second: Callable[..., Any]) -> None:
     ],
     ids=["places", "indices", "no samples"],
 )
-def test_samples_that_say_where_they_belong_are_left_alone(
-    second: Callable[..., Any], inputs: str
-) -> None:
+def test_samples_that_say_where_they_belong_are_left_alone(second, inputs):
     assert second(inputs) is None

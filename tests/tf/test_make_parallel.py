@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,10 +10,6 @@ from pairs import pairs
 
 from placement_advisor.processes.calls import RemoteModule
 
-if TYPE_CHECKING:
-    from placement_advisor.processes.children import Child
-
-cancelling_live = RemoteModule("cancelling_live")
 parallel_live = RemoteModule("parallel_live")
 TOLERANCE = 2e-5
 STEPS = (
@@ -30,10 +25,9 @@ STEPS = (
 PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
-def computed(child: Child, name: str, *how: Any) -> dict[str, Any]:
+def computed(child, name, *how):
     """Run a step alone and parallel; both compute and learn the same. Return where ops ran."""
-    found: Any = child.call(parallel_live.run_both_ways, name, *how)
-    assert isinstance(found, dict), found
+    found = child.call(parallel_live.run_both_ways, name, *how)
     for ours, theirs in zip(found["found"], found["expected"], strict=True):
         assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
     assert max(found["differences"]) <= TOLERANCE
@@ -42,9 +36,7 @@ def computed(child: Child, name: str, *how: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "ratios"), pairs(STEPS, [[1, 1], [3, 1], [2, 1, 1]]))
-def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
-    child: Child, name: str, ratios: list[float]
-) -> None:
+def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(child, name, ratios):
     ran_on = set(computed(child, name, ratios)["ran on"])
     replicas = range(len(ratios))
     own = {(f"replica_{i}", f"CPU:{i}") for i in replicas}
@@ -54,10 +46,9 @@ def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
 
 @pytest.mark.parametrize(("optimizer", "ratios"), pairs(["sgd", "adam"], [[1, 1], [3, 1]]))
 def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
-    child: Child, optimizer: str, ratios: list[float]
-) -> None:
-    found: Any = child.call(parallel_live.learnt_from_shares, optimizer, ratios)
-    assert isinstance(found, dict), found
+    child, optimizer, ratios
+):
+    found = child.call(parallel_live.learnt_from_shares, optimizer, ratios)
     assert len(found) == 8
     assert max(found.values()) <= 1e-3, found
 
@@ -65,9 +56,7 @@ def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
 @pytest.mark.parametrize(
     ("name", "ratios"), pairs(["looked_up", "tape_step", "gan", "keras_step"], [[1, 1], [3, 1]])
 )
-def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
-    child: Child, name: str, ratios: list[float]
-) -> None:
+def test_each_share_is_laid_out_on_a_group_as_the_placement_says(child, name, ratios):
     ran_on = set(computed(child, name, ratios, 5)["ran on"])
     own = {("replica_0", "CPU:0"), ("replica_0", "CPU:1")}
     own |= {("replica_1", "CPU:2"), ("replica_1", "CPU:3")}
@@ -79,34 +68,28 @@ def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     ("name", "variables"),
     [("gan", "spread"), ("keras_step", "spread"), ("keras_step", "host"), ("looked_up", "host")],
 )
-def test_variables_may_stand_elsewhere_than_on_the_first_device(
-    child: Child, name: str, variables: str
-) -> None:
+def test_variables_may_stand_elsewhere_than_on_the_first_device(child, name, variables):
     merged_on = computed(child, name, [1, 1], None, variables)["merged on"]
     assert merged_on == (["CPU:0", "CPU:1"] if variables == "spread" else ["CPU:0"])
 
 
-def test_a_function_without_training_has_its_outputs_put_together(child: Child) -> None:
+def test_a_function_without_training_has_its_outputs_put_together(child):
     assert child.call(parallel_live.predictions, [2, 1, 1]) <= 1e-6
 
 
 @pytest.mark.parametrize(
     ("gives_inputs", "weighted"), [(True, False), (False, False), (False, True)]
 )
-def test_fit_trains_with_the_parallel_step(
-    child: Child, gives_inputs: bool, weighted: bool
-) -> None:
-    found: Any = child.call(parallel_live.fit_parallel, gives_inputs, weighted)
-    assert isinstance(found, dict), found
+def test_fit_trains_with_the_parallel_step(child, gives_inputs, weighted):
+    found = child.call(parallel_live.fit_parallel, gives_inputs, weighted)
     assert found["parallel"] == pytest.approx(found["own"], rel=TOLERANCE)
     assert found["parallel weights"] == pytest.approx(found["own weights"], rel=1e-3, abs=1e-4)
     assert found["own on"] == []
     assert "CPU:1" in found["parallel on"]
 
 
-def test_without_inputs_the_first_call_splits_the_step(child: Child) -> None:
-    found: Any = child.call(parallel_live.first_calls)
-    assert isinstance(found, dict), found
+def test_without_inputs_the_first_call_splits_the_step(child):
+    found = child.call(parallel_live.first_calls)
     assert max(found["off"]) <= 1e-6
     refused = found["refused"]
     assert "for inputs of shape (8, 4), not (6, 4)" in refused["other size"]
@@ -114,14 +97,13 @@ def test_without_inputs_the_first_call_splits_the_step(child: Child) -> None:
     assert "output 0 ('Max') cannot be put" in refused["cannot be split"]
 
 
-def test_fit_says_what_it_needs_where_the_size_of_batches_is_not_known(child: Child) -> None:
+def test_fit_says_what_it_needs_where_the_size_of_batches_is_not_known(child):
     message = child.call(parallel_live.fit_with_a_last_batch_that_is_smaller)
     assert "the first call has a tensor of shape (None, 10), whose size is not known" in message
 
 
-def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
-    found: Any = child.call(parallel_live.fit_parabola, str(PARABOLA), 1_000)
-    assert isinstance(found, dict), found
+def test_the_parabola_is_fitted_as_by_one_device(child):
+    found = child.call(parallel_live.fit_parabola, str(PARABOLA), 1_000)
     assert found["steps"] == 1_000
     np.testing.assert_allclose(found["parallel"], found["own"], atol=1e-4)
     np.testing.assert_allclose(found["parallel"], [5, 0, 3], atol=0.2)
@@ -153,13 +135,11 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("tiny batch", "a batch of 1 has less than one sample for each of 2 devices"),
     ],
 )
-def test_what_cannot_be_split_is_said_with_its_reason(
-    child: Child, what: str, message: str
-) -> None:
+def test_what_cannot_be_split_is_said_with_its_reason(child, what, message):
     assert message in child.call(parallel_live.refused, what)
 
 
-def test_replicas_that_share_a_seed_draw_numbers_of_their_own(child: Child) -> None:
+def test_replicas_that_share_a_seed_draw_numbers_of_their_own(child):
     masks = child.call(parallel_live.masks, [1, 1, 1])
     assert all(set(mask) == {0.0, 2.0} for mask in masks)
     assert masks[0] != masks[1]
@@ -176,15 +156,13 @@ def test_replicas_that_share_a_seed_draw_numbers_of_their_own(child: Child) -> N
         (128, 64, 32, ["Fill", "Fill", "Fill"]),
     ],
 )
-def test_a_share_fills_in_what_the_whole_batch_fills_in(
-    child: Child, batch: int, share: int, units: int, kinds: list[str]
-) -> None:
+def test_a_share_fills_in_what_the_whole_batch_fills_in(child, batch, share, units, kinds):
     found = child.call(parallel_live.kinds_of_zeros, batch, share, units)
     assert found == kinds
 
 
 @pytest.mark.parametrize("way", ["whole", "shares"])
-def test_another_order_of_samples_changes_nothing_but_rounding(child: Child, way: str) -> None:
+def test_another_order_of_samples_changes_nothing_but_rounding(child, way):
     """Outputs with a part for each sample come back in the order of the batch."""
     as_it_is, reordered = child.call(parallel_live.reordered, "summed_loss")[way]
     assert any(np.ndim(value) for value in as_it_is.outputs)
@@ -199,13 +177,13 @@ def test_another_order_of_samples_changes_nothing_but_rounding(child: Child, way
     ), "sums were added up in the same order"
 
 
-def test_a_tie_that_goes_the_other_way_is_unverified_not_wrong(child: Child) -> None:
+def test_a_tie_that_goes_the_other_way_is_unverified_not_wrong(child):
     found = child.call(parallel_live.verified_tie, False)
     assert found.wrong == ""
     assert found.unverified == ("squares",)
 
 
-def test_a_lost_share_is_wrong_beside_a_tie(child: Child) -> None:
+def test_a_lost_share_is_wrong_beside_a_tie(child):
     found = child.call(parallel_live.verified_tie, True)
     assert found.relative_difference > 0.1
     assert found.wrong != ""
@@ -213,29 +191,25 @@ def test_a_lost_share_is_wrong_beside_a_tie(child: Child) -> None:
 
 # Twice from the values that there are, then from others.
 @pytest.mark.parametrize("runs", [[1, 2], [1, 2, 3]])
-def test_what_differs_from_some_values_and_from_others_not_is_no_mistake(
-    child: Child, runs: list[int]
-) -> None:
+def test_what_differs_from_some_values_and_from_others_not_is_no_mistake(child, runs):
     found = child.call(parallel_live.verified_where_one_number_differs, runs)
     assert (found.wrong, found.unverified) == ("", ())
 
 
 @pytest.mark.parametrize("runs", [[1], [1, 2, 3, 4]])
-def test_what_differs_from_whatever_values_or_by_chance_is_a_mistake(
-    child: Child, runs: list[int]
-) -> None:
+def test_what_differs_from_whatever_values_or_by_chance_is_a_mistake(child, runs):
     found = child.call(parallel_live.verified_where_one_number_differs, runs)
     assert found.wrong != ""
 
 
-def test_state_is_put_back_once_where_nothing_that_is_looked_at_changes_it(child: Child) -> None:
-    kinds, resets = child.call(cancelling_live.found_and_resets, False)
+def test_state_is_put_back_once_where_nothing_that_is_looked_at_changes_it(child):
+    kinds, resets = child.call(parallel_live.found_and_resets, False)
     assert kinds == ["Sum"]
     # Two steps, from exact and from rounded values: as each is made, and before it is looked at.
     assert resets == 4
 
 
-def test_state_is_put_back_each_time_where_looking_changes_it(child: Child) -> None:
-    kinds, resets = child.call(cancelling_live.found_and_resets, True)
+def test_state_is_put_back_each_time_where_looking_changes_it(child):
+    kinds, resets = child.call(parallel_live.found_and_resets, True)
     assert kinds == ["Sum"]
     assert resets > 4

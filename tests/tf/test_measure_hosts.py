@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from real_runs import needs_workers
@@ -14,47 +13,37 @@ from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
-known_network = RemoteModule("known_network")
-core_clock_readings = RemoteModule("core_clock_readings")
-_LIMIT_S = 600.0
+measured_hosts = RemoteModule("measured_hosts")
 # ns for each byte.
 _TEN_GBIT, _GBIT, _TEN_MBIT, _MODEM = 0.84, 8.4, 840.0, 84_000.0
 
 
 @pytest.fixture
-def ask(child: Child) -> Callable[..., Any]:
+def ask(child):
     return child.call
 
 
-def test_a_fast_network_is_measured_at_all_sizes(ask: Callable[..., Any]) -> None:
-    sizes = [size for size, _ in ask(known_network.sizes_measured, 300_000, _TEN_GBIT)]
+def test_a_fast_network_is_measured_at_all_sizes(ask):
+    sizes = [size for size, _ in ask(measured_hosts.sizes_measured, 300_000, _TEN_GBIT)]
     assert sizes == [1 << 10, 1 << 16, 1 << 19, 1 << 22, 1 << 24, 1 << 26]
 
 
-def test_sizes_that_take_too_long_are_left_out(ask: Callable[..., Any]) -> None:
+def test_sizes_that_take_too_long_are_left_out(ask):
     # At a gigabit 64 MB would take 0.56 s, at ten megabits 4 MB would take 3.5 s.
-    assert ask(known_network.sizes_measured, 300_000, _GBIT)[-1][0] == 1 << 24
-    assert ask(known_network.sizes_measured, 300_000, _TEN_MBIT)[-1][0] == 1 << 19
+    assert ask(measured_hosts.sizes_measured, 300_000, _GBIT)[-1][0] == 1 << 24
+    assert ask(measured_hosts.sizes_measured, 300_000, _TEN_MBIT)[-1][0] == 1 << 19
 
 
-def test_a_line_needs_two_sizes_however_slow_the_network_is(ask: Callable[..., Any]) -> None:
-    sizes = [size for size, _ in ask(known_network.sizes_measured, 300_000_000, _MODEM)]
+def test_a_line_needs_two_sizes_however_slow_the_network_is(ask):
+    sizes = [size for size, _ in ask(measured_hosts.sizes_measured, 300_000_000, _MODEM)]
     assert sizes == [1 << 10, 1 << 16]
 
 
 @pytest.mark.parametrize("one_way_ns", [100_000, 5_000_000, 100_000_000])
 @pytest.mark.parametrize("ns_per_byte", [_TEN_GBIT, _GBIT, _TEN_MBIT])
-def test_a_pass_one_way_takes_less_than_half_a_minute(
-    ask: Callable[..., Any], one_way_ns: int, ns_per_byte: float
-) -> None:
+def test_a_pass_one_way_takes_less_than_half_a_minute(ask, one_way_ns, ns_per_byte):
     whole_ns = 0.0
-    for size_bytes, effort in ask(known_network.sizes_measured, one_way_ns, ns_per_byte):
+    for size_bytes, effort in ask(measured_hosts.sizes_measured, one_way_ns, ns_per_byte):
         steps = 2 + effort.rounds * (1 + effort.steps)
         fans = effort.copies or ()
         # A step that reaches a far device takes four messages, an errand two for each.
@@ -64,54 +53,45 @@ def test_a_pass_one_way_takes_less_than_half_a_minute(
     assert whole_ns < 30e9 + 500 * one_way_ns
 
 
-def test_there_are_as_many_passes_as_there_is_time_for(ask: Callable[..., Any]) -> None:
-    made = [ask(known_network.passes_made, s) for s in (1.0, 6.0, 9.0, 11.0, 100.0)]
+def test_there_are_as_many_passes_as_there_is_time_for(ask):
+    made = [ask(measured_hosts.passes_made, s) for s in (1.0, 6.0, 9.0, 11.0, 100.0)]
     assert made == [3, 3, 2, 1, 1]
 
 
-def test_two_pairs_share_no_device_where_that_can_be(ask: Callable[..., Any]) -> None:
-    assert ask(known_network.second_pair, 1, 1) is None
-    assert ask(known_network.second_pair, 2, 1) == ("a:1", "b:0")
-    assert ask(known_network.second_pair, 1, 3) == ("a:0", "b:1")
-    assert ask(known_network.second_pair, 2, 2) == ("a:1", "b:1")
+def test_two_pairs_share_no_device_where_that_can_be(ask):
+    assert ask(measured_hosts.second_pair, 1, 1) is None
+    assert ask(measured_hosts.second_pair, 2, 1) == ("a:1", "b:0")
+    assert ask(measured_hosts.second_pair, 1, 3) == ("a:0", "b:1")
+    assert ask(measured_hosts.second_pair, 2, 2) == ("a:1", "b:1")
 
 
-def test_an_op_reads_the_processor_time_of_its_process_and_of_what_carries_its_copies(
-    ask: Callable[..., Any],
-) -> None:
-    before_ns, read_ns, after_ns = ask(core_clock_readings.own_reading, ())
+def test_an_op_reads_the_processor_time_of_its_process_and_of_what_carries_its_copies(ask):
+    before_ns, read_ns, after_ns = ask(measured_hosts.own_reading, ())
     assert before_ns <= read_ns <= after_ns
     own_ns = time.process_time_ns()
-    before_ns, read_ns, after_ns = ask(core_clock_readings.own_reading, (os.getpid(),))
+    before_ns, read_ns, after_ns = ask(measured_hosts.own_reading, (os.getpid(),))
     assert own_ns < before_ns <= read_ns <= after_ns
 
 
 @pytest.mark.slow
 @needs_workers
-def test_workers_are_measured_as_hosts(tmp_path: Path) -> None:
+def test_workers_are_measured_as_hosts(tmp_path):
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=tmp_path)
     testbed.start()
     try:
         clocks, names = testbed.core_clocks, ("worker:0", "worker:1")
         assert set(clocks) == set(names)
 
-        copying = testbed.call(
-            core_clock_readings.copying_by_both_clocks,
-            clocks,
-            testbed.process_ids,
-            time_limit_s=_LIMIT_S,
-        )
+        copying = testbed.call(measured_hosts.copying_by_both_clocks, clocks, testbed.process_ids)
         for inner_ns, outer_ns in copying.values():
             assert 0 < inner_ns <= outer_ns
 
-        host = testbed.call(runner.calibrate_host, names, clocks, True, time_limit_s=_LIMIT_S)
+        host = testbed.call(runner.calibrate_host, names, clocks, True)
         assert len(host.reference_ns) == len(host.reference_p90) == 2
         assert host.step_overhead_ns > 0
         assert host.within.there[-1].copy_ns > host.within.there[0].copy_ns
 
-        route = testbed.call(
-            runner.calibrate_route, names[:1], names[1:], clocks, True, time_limit_s=_LIMIT_S
-        )
+        route = testbed.call(runner.calibrate_route, names[:1], names[1:], clocks, True)
         for copies in (route.way.there, route.way.back):
             assert copies[-1].copy_ns > copies[0].copy_ns > 0
             assert copies[-1].size_bytes > copies[0].size_bytes

@@ -1,10 +1,9 @@
-"""Trainings whose step is placed while they run: the same training, in every way that shows."""
+"""Trainings whose step is placed while they run: the same training, and what is said of it."""
 
 from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,15 +11,10 @@ from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
+from placement_advisor.tf.training.trial import Bill, TrainingTrial
 
 placed_training = RemoteModule("placed_training")
-_LIMIT_S = 300.0
+
 # What a script prints has to be the same for both trainings; numbers have four digits.
 _FIT = """
 import os
@@ -286,20 +280,20 @@ with tf.train.MonitoredTrainingSession() as session:
 }
 
 
-def called(function: Any, *given: Any) -> dict[str, Any]:
+def called(function, *given):
     """Call a function in a child of its own."""
     with children.Child("child") as child:
-        found = child.call(function, *given, time_limit_s=_LIMIT_S)
+        found = child.call(function, *given)
     assert isinstance(found, dict), found
     return found
 
 
 @pytest.fixture(scope="module")
-def train_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+def train_own(tmp_path_factory):
     """Return a function that runs a script in a child as it is, once for all tests."""
 
     @cache
-    def trained(text: str) -> dict[str, Any]:
+    def trained(text):
         path = tmp_path_factory.mktemp("own") / "train.py"
         path.write_text(text)
         return called(placed_training.trained, str(path), None, 0)
@@ -308,11 +302,11 @@ def train_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[
 
 
 @pytest.fixture(scope="module")
-def draw(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def draw(tmp_path_factory):
     """Return a function that traces a script's step and plans a drawn split, once for all tests."""
 
     @cache
-    def drawn(text: str, seed: int, samples: tuple[int, ...] | None) -> Any:
+    def drawn(text, seed, samples):
         folder = tmp_path_factory.mktemp("drawn")
         path, placement = folder / "train.py", folder / "drawn.json"
         path.write_text(text)
@@ -322,32 +316,28 @@ def draw(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
                 (tracer.trace_workload, str(path), None),
                 (placed_training.save_placement, str(placement), seed),
             ):
-                child.call(function, *given, time_limit_s=_LIMIT_S)
-            return child.call(
-                placed_training.plan_of, str(placement), samples, time_limit_s=_LIMIT_S
-            )
+                child.call(function, *given)
+            return child.call(placed_training.plan_of, str(placement), samples)
 
     return drawn
 
 
 @pytest.fixture
-def train(
-    tmp_path: Path, train_own: Callable[[str], dict[str, Any]], draw: Callable[..., Any]
-) -> Callable[..., dict[str, Any]]:
+def train(tmp_path, train_own, draw):
     """Return a function that runs a script in a child, as it is or (a seed) with a drawn split."""
 
     def trained(
-        text: str,
-        seed: int | None = None,
+        text,
+        seed=None,
         *,
-        samples: tuple[int, ...] | None = None,
-        trial_steps: int = 0,
-        slowed: str | None = None,
-        drawn_for: str | None = None,
-        mistake: str | None = None,
-        is_recorded: bool = False,
-        is_interrupted: bool = False,
-    ) -> Any:
+        samples=None,
+        trial_steps=0,
+        slowed=None,
+        drawn_for=None,
+        mistake=None,
+        is_recorded=False,
+        is_interrupted=False,
+    ):
         if seed is None:
             return train_own(text)
         path = tmp_path / "train.py"
@@ -375,7 +365,7 @@ _SLOW = (
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in _SCRIPTS]
 )
-def test_a_placed_training_is_the_same_training(train: Callable[..., Any], name: str) -> None:
+def test_a_placed_training_is_the_same_training(train, name):
     own, placed = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1)
     assert own["error"] is None
     assert placed["bill"]["why_not"] is None, placed["told"]
@@ -398,14 +388,12 @@ model.save_weights(HERE + "/kept.weights.h5")
 
 
 @pytest.mark.slow
-def test_a_training_is_resumed_with_the_split_or_without(
-    train: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_training_is_resumed_with_the_split_or_without(train, tmp_path):
     path, kept = tmp_path / "train.py", ("kept.keras", "kept.weights.h5")
     path.write_text(_RESUMED)
     printed = set()
 
-    def run(seed: int | None) -> dict[str, Any]:
+    def run(seed):
         if seed is None:  # Not the run for all tests: it goes on where the last one stopped.
             return called(placed_training.trained, str(path), None, 0)
         return train(_RESUMED, seed)
@@ -423,7 +411,7 @@ def test_a_training_is_resumed_with_the_split_or_without(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fit", "a session that is fed"])
-def test_split_steps_are_recorded(train: Callable[..., Any], name: str) -> None:
+def test_split_steps_are_recorded(train, name):
     own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1, is_recorded=True)
     assert found["out"] == own["out"]
     compute, copies, following = found["told"][-3:]
@@ -434,9 +422,7 @@ def test_split_steps_are_recorded(train: Callable[..., Any], name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fit", "a loop over a function", "a session that is fed"])
 @pytest.mark.parametrize("slowed", ["own", "placed"])
-def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(
-    train: Callable[..., Any], name: str, slowed: str
-) -> None:
+def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(train, name, slowed):
     own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 2, trial_steps=10, slowed=slowed)
     assert found["out"] == own["out"], found
     bill = found["bill"]
@@ -451,7 +437,7 @@ def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(
     assert (bill["placed_steps"] > least) == (slowed == "own")
 
 
-def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train: Callable[..., Any]) -> None:
+def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train):
     text = _LOOP + (
         "@tf.function\n"
         "def two_steps(iterator): return [step(*next(iterator)) for _ in range(2)]\n"
@@ -466,7 +452,7 @@ def test_a_step_that_takes_its_batches_itself_stays_as_it_is(train: Callable[...
     assert not found["bill"]["placed_steps"]
 
 
-def test_shares_of_the_batch_train_the_same_up_to_rounding(train: Callable[..., Any]) -> None:
+def test_shares_of_the_batch_train_the_same_up_to_rounding(train):
     text = _SCRIPTS["a loop over a function"]
     own, found = train(text), train(text, 1, samples=(10, 6))
     assert found["bill"]["placed_steps"] > 10, found
@@ -489,9 +475,7 @@ _TAUGHT = _LOOP + "for batch in data: step(*batch)"
         ({"text": _TAUGHT.replace("@tf.function\n", ""), "drawn_for": _TAUGHT}, "op by op"),
     ],
 )
-def test_what_is_not_the_same_trains_as_it_is_and_says_why(
-    train: Callable[..., Any], asked: dict[str, Any], why: str
-) -> None:
+def test_what_is_not_the_same_trains_as_it_is_and_says_why(train, asked, why):
     found = train(seed=1, **asked)
     assert found["error"] is None
     assert why in (found["bill"]["why_not"] or ""), found
@@ -501,35 +485,31 @@ def test_what_is_not_the_same_trains_as_it_is_and_says_why(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["dropped", "doubled", "scaled", "stale", "swapped"])
-def test_a_placed_step_with_a_mistake_is_refused(train: Callable[..., Any], mistake: str) -> None:
+def test_a_placed_step_with_a_mistake_is_refused(train, mistake):
     assert_refused(train(_SCRIPTS["a loop over a function"], 1, mistake=mistake))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["one_replica", "averaged_twice", "share_lost"])
-def test_shares_with_a_mistake_are_refused(train: Callable[..., Any], mistake: str) -> None:
+def test_shares_with_a_mistake_are_refused(train, mistake):
     text = _SCRIPTS["a loop over a function"]
     assert_refused(train(text, 1, samples=(8, 8), mistake=mistake))
 
 
-def assert_refused(found: dict[str, Any]) -> None:
+def assert_refused(found):
     assert found["made"], "the mistake could not be made"
     assert "computes something else" in (found["bill"]["why_not"] or ""), found
     assert not found["bill"]["placed_steps"]
 
 
-def test_where_variables_cannot_move_they_are_all_where_they_were(
-    train: Callable[..., Any],
-) -> None:
+def test_where_variables_cannot_move_they_are_all_where_they_were(train):
     text = _SCRIPTS["a loop over a function"]
     own, found = train(text), train(text, 1, mistake="no room")
     assert (found["out"], found["error"]) == (own["out"], None)
     assert "no room" in found["bill"]["why_not"]
 
 
-def test_variables_that_were_interrupted_on_their_way_are_all_found_again(
-    train: Callable[..., Any],
-) -> None:
+def test_variables_that_were_interrupted_on_their_way_are_all_found_again(train):
     text = _LOOP + (
         "for batch in data:\n"
         "    for _ in range(3):\n"
@@ -543,13 +523,11 @@ def test_variables_that_were_interrupted_on_their_way_are_all_found_again(
     assert (found["out"], found["error"]) == (own["out"], None)
 
 
-def test_what_a_training_was_watched_by_is_let_go(child: Child) -> None:
-    assert child.call(placed_training.captures_kept, time_limit_s=_LIMIT_S) == 0
+def test_what_a_training_was_watched_by_is_let_go(child):
+    assert child.call(placed_training.captures_kept) == 0
 
 
-def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(
-    train: Callable[..., Any],
-) -> None:
+def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(train):
     text = _FIT + (
         "class Failing(keras.callbacks.Callback):\n"
         "    def on_train_batch_end(self, batch, logs=None):\n"
@@ -562,3 +540,98 @@ def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(
     assert placed["error"] == own["error"] == "OSError: disk full"
     assert placed["out"] == own["out"]
     assert placed["bill"]["placed_steps"] > 5
+
+
+_MS = 1e-3
+
+
+def _tried(own_s, placed_s, steps=20):
+    """Return a trial in which steps take these times, over and over; the first of a turn 1 s."""
+    trial = TrainingTrial(steps)
+    taken = {False: 0, True: 0}
+    last = None
+    while not trial.is_over:
+        is_placed = trial.is_placed
+        times = placed_s if is_placed else own_s
+        if last is not is_placed or trial._turn is None:
+            trial.took(1.0)
+        else:
+            trial.took(times[taken[is_placed] % len(times)])
+            taken[is_placed] += 1
+        last = is_placed
+    return trial
+
+
+def test_both_take_turns_in_pairs_whose_order_changes_and_first_steps_do_not_count():
+    trial = TrainingTrial(20)
+    turns = []
+    for _ in range(8):
+        turns.append(trial.is_placed)
+        for seconds in (1.0, 2.0, 2.0):
+            assert trial.is_placed == turns[-1]
+            trial.took(seconds)
+    assert turns == [False, True, True, False, False, True, True, False]
+    assert (trial.own_ns, trial.placed_ns) == (2e9, 2e9)
+
+
+@pytest.mark.parametrize("steps", [1, 4, 10, 20, 45])
+def test_as_many_steps_are_counted_each_way_as_were_asked_for(steps):
+    trial = _tried([4 * _MS], [3 * _MS], steps)
+    assert abs(trial.counted - steps) <= 5
+    assert trial.speedup == pytest.approx(4 / 3)
+    assert (trial.interval is None) == (steps < 8)
+
+
+def test_turns_that_follow_each_other_are_compared_so_that_a_slow_while_meets_both():
+    slow_while = [1 * _MS] * 10 + [5 * _MS] * 10
+    trial = _tried(slow_while, [1.2 * each for each in slow_while])
+    assert trial.speedup == pytest.approx(1 / 1.2)
+    found = trial.interval
+    assert found is not None
+    assert found.high < 1
+
+
+def test_the_bill_says_what_ran_what_it_takes_and_what_it_saved():
+    bill = Bill(label="towers", is_tried=True, placed_steps=2_000, own_steps=30, other_steps=1)
+    bill.ready_s = 2.0
+    bill.trial = _tried([30 * _MS], [20 * _MS])
+    assert bill.told() == (
+        "2,000 steps with towers, 30 of your own in the trial, 1 of your own on other batches or "
+        "fetches: about 20 s saved, 2.00 s spent on getting ready (a step takes 20.0 ms with "
+        "towers and 30.0 ms with your own (1.50×, 95 % interval 1.50–1.50; 20 steps each, in "
+        "turns))"
+    )
+    assert bill.told(so_far=True).endswith("about 20 s saved, 2.00 s spent on getting ready")
+    assert bill.decision().startswith("trains with towers from here on: a step takes 20.0 ms")
+
+
+@pytest.mark.parametrize(
+    ("bill", "end"),
+    [
+        (
+            Bill(label="towers", is_tried=True),
+            "trained as it is: no step that towers is for was seen",
+        ),
+        (Bill(label="towers", is_tried=True, why_not="another graph"), "as it is: another graph"),
+        (
+            Bill(label="towers", is_tried=True, placed_steps=1),
+            "1 step with towers; the training was too short for a trial, so the saving is unknown",
+        ),
+        (
+            Bill(label="towers", is_tried=False, placed_steps=12),
+            "12 steps with towers; no trial, so the saving is unknown",
+        ),
+        (
+            Bill(
+                label="towers",
+                is_tried=True,
+                placed_steps=30,
+                own_steps=30,
+                trial=_tried([20 * _MS], [30 * _MS]),
+            ),
+            "trained as it is: towers was no faster in the trial",
+        ),
+    ],
+)
+def test_nothing_is_said_to_be_saved_that_nobody_has_seen(bill, end):
+    assert bill.told().endswith(end)

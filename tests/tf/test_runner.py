@@ -1,43 +1,44 @@
-"""The runner's calls, on logical CPUs; profiles and calibration also on workers."""
+"""The runner's calls, on logical CPUs, workers, and pretended GPUs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import time
 
 import numpy as np
 import pytest
 from real_runs import needs_workers
+from traced_models import trace
 
+from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.step_limit import step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
+from placement_advisor.processes.children import Child
+from placement_advisor.profile.worker_steps import PlannedCopy
+from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traced_models import TracedModel
-
-    from placement_advisor.machine.calibration import Calibration
-    from placement_advisor.processes.children import Child
-
 graph_defs = RemoteModule("graph_defs")
 placed_step = RemoteModule("placement_advisor.tf.placed_step")
 runner_access = RemoteModule("runner_access")
+written_files = RemoteModule("written_files")
+
 _DEVICES = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
 _LIMIT_S = 600.0
 
 
 @pytest.fixture
-def model(traced: Callable[[str], TracedModel]) -> TracedModel:
+def model(traced):
     return traced("scoped_step")
 
 
 @pytest.fixture
-def call(child: Child, model: TracedModel) -> Callable[..., Any]:
+def call(child, model):
     """Return a function that calls the runner of the model on two logical CPUs."""
     call = child.call
     host = _DEVICES["cpu:0"]
@@ -46,20 +47,18 @@ def call(child: Child, model: TracedModel) -> Callable[..., Any]:
     return call
 
 
-def _everything_on(model: TracedModel, device: str) -> dict[str, str]:
+def _everything_on(model, device):
     return {op.name: device for op in placed_ops(model.graph)}
 
 
-def test_steps_are_timed_one_by_one(call: Callable[..., Any], model: TracedModel) -> None:
+def test_steps_are_timed_one_by_one(call, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     samples = call(runner.run_steps, "single", 0, 7)
     assert len(samples) == 7
     assert all(isinstance(sample, int) and sample > 0 for sample in samples)
 
 
-def test_results_start_from_the_initial_state_whatever_ran_before(
-    call: Callable[..., Any], child: Child, model: TracedModel
-) -> None:
+def test_results_start_from_the_initial_state_whatever_ran_before(call, child, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     first = call(runner.results, "single", 2)
     call(runner.run_steps, "single", 1, 3)
@@ -72,9 +71,7 @@ def test_results_start_from_the_initial_state_whatever_ran_before(
         assert again.state[name] == first.state[name]
 
 
-def test_two_candidates_do_not_share_state(
-    call: Callable[..., Any], child: Child, model: TracedModel
-) -> None:
+def test_two_candidates_do_not_share_state(call, child, model):
     for label in ("one", "other"):
         call(runner.prepare, label, _everything_on(model, "cpu:0"), STEP)
         call(runner.results, label, 1)
@@ -82,9 +79,7 @@ def test_two_candidates_do_not_share_state(
     assert child.call(runner_access.variable, "other", "steps_done") == 0
 
 
-def test_verify_compares_with_the_first_candidate(
-    call: Callable[..., Any], model: TracedModel
-) -> None:
+def test_verify_compares_with_the_first_candidate(call, model):
     for label, device in (("single", "cpu:0"), ("elsewhere", "cpu:1")):
         call(runner.prepare, label, _everything_on(model, device), STEP)
     assert call(runner.verify, "single", 3) is None
@@ -93,9 +88,7 @@ def test_verify_compares_with_the_first_candidate(
     assert found.relative_difference <= 1e-6
 
 
-def test_verify_finds_a_wrong_result(
-    call: Callable[..., Any], child: Child, model: TracedModel
-) -> None:
+def test_verify_finds_a_wrong_result(call, child, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     assert call(runner.verify, "single", 3) is None
     child.call(runner_access.start_from_other_values, "head/kernel")
@@ -105,9 +98,7 @@ def test_verify_finds_a_wrong_result(
     assert found.wrong.startswith(("what ", "output "))
 
 
-def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
-    call: Callable[..., Any], model: TracedModel
-) -> None:
+def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(call, model):
     apart = _everything_on(model, "cpu:0")
     read = next(op for op in model.graph.ops if op.kind == "ReadVariableOp")
     apart[read.name] = "cpu:1"
@@ -119,7 +110,7 @@ def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
         assert prepared.cause is FailureCause.CRASHED
 
 
-def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedModel) -> None:
+def test_a_device_that_is_not_there_is_a_failure(child, model):
     nowhere = {"cpu:0": "/job:localhost/replica:0/task:0/device:CPU:7"}
     child.call(runner.open_runner, "", nowhere, nowhere["cpu:0"], 1)
     program = STEP, str(model.bundle), model.graph, _LIMIT_S
@@ -129,9 +120,7 @@ def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedMode
     assert "CPU:7" in answer.message
 
 
-def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(
-    call: Callable[..., Any], model: TracedModel
-) -> None:
+def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(call, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     call(runner.discard, "single")
     call(runner.discard, "single")
@@ -139,9 +128,7 @@ def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(
     assert len(call(runner.run_steps, "single", 0, 1)) == 1
 
 
-def test_a_bundle_that_is_saved_loads_equal(
-    child: Child, traced: Callable[[str], TracedModel], tmp_path: Path
-) -> None:
+def test_a_bundle_that_is_saved_loads_equal(child, traced, tmp_path):
     for name in ("two_tower", "scoped_step"):
         again = tmp_path / name
         again.mkdir()
@@ -153,9 +140,7 @@ def test_a_bundle_that_is_saved_loads_equal(
 
 @pytest.mark.slow
 @needs_workers
-def test_workers_are_calibrated_and_profiled(
-    traced: Callable[[str], TracedModel], tmp_path: Path
-) -> None:
+def test_workers_are_calibrated_and_profiled(traced, tmp_path):
     plan = plan_testbed(TestbedKind.WORKERS, 2)
     model = traced("two_tower")
     testbed = Testbed(plan, scratch=tmp_path)
@@ -175,7 +160,7 @@ def test_workers_are_calibrated_and_profiled(
         testbed.close()
 
 
-def _check_calibration(calibration: Calibration) -> None:
+def _check_calibration(calibration):
     ends = ("worker:0", "worker:1")
     assert set(calibration.links) == {ends, ends[::-1]}
     assert set(calibration.both_ways) == {ends}
@@ -205,22 +190,20 @@ def _check_calibration(calibration: Calibration) -> None:
         ([], []),
     ],
 )
-def test_values_are_sent_in_few_messages(
-    call: Callable[..., Any], sizes: list[int], messages: list[list[str]]
-) -> None:
+def test_values_are_sent_in_few_messages(call, sizes, messages):
     values = {str(number): np.zeros(size, np.int8) for number, size in enumerate(sizes)}
     assert call(placed_step.in_messages, values, 8) == messages
 
 
-def test_texts_and_truths_come_out_as_arrays(call: Callable[..., Any], model: TracedModel) -> None:
+def test_texts_and_truths_come_out_as_arrays(call, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     state = call(runner.results, "single", 2).state
     assert state["label"] == b"2"
     assert state["seen_large"].dtype == np.bool_
 
 
-def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) -> None:
-    def calibrated(*failures: str) -> Any:
+def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child):
+    def calibrated(*failures):
         return child.call(runner_access.calibrate, *failures)
 
     assert calibrated("AbortedError") == "measured"
@@ -231,9 +214,7 @@ def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) ->
 
 
 @pytest.mark.parametrize(("device", "pairs"), [("CPU", 1), ("GPU", 6)])
-def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(
-    call: Callable[..., Any], device: str, pairs: int
-) -> None:
+def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(call, device, pairs):
     names = [f"/job:localhost/replica:0/task:0/device:{device}:{number}" for number in range(3)]
     assert len(set(call(runner_access.pairs_copied, *names))) == pairs
 
@@ -241,9 +222,222 @@ def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(
 @pytest.mark.parametrize(
     "function", [runner_access.time_collectives, runner_access.open_mirrored_worker]
 )
-def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(
-    child: Child, function: Callable[..., Any]
-) -> None:
+def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(child, function):
     answer = child.call(function, "UnavailableError")
     assert isinstance(answer, CallFailure)
+    assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)
     assert "connection reset" in answer.message
+    assert child.failure() is None
+
+
+def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child):
+    ops = child.call(
+        graph_defs.placed,
+        {
+            "two": ("Const", []),
+            "unread": ("Const", []),
+            "a": ("Neg", ["two"]),
+            "b": ("Mul", ["two", "two:0"]),
+            "c": ("AddV2", ["a", "b"]),
+        },
+        {"a": "d0", "b": "d1", "c": "d1"},
+        {},
+    )
+    assert ops == {
+        "two": ("Const", [], "d0"),
+        "two/copy_0": ("Const", [], "d1"),
+        "unread": ("Const", [], "host"),
+        "a": ("Neg", ["two"], "d0"),
+        "b": ("Mul", ["two/copy_0", "two/copy_0:0"], "d1"),
+        "c": ("AddV2", ["a", "b"], "d1"),
+    }
+
+
+def test_an_input_is_read_from_a_variable_on_its_device(child):
+    ops = child.call(
+        graph_defs.placed,
+        {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
+        {"x": "d1", "y": "d0"},
+        {"x": (2, 3)},
+    )
+    assert ops == {
+        "x": ("ReadVariableOp", ["x/resident"], "d1"),
+        "x/resident": ("VarHandleOp", [], "d1"),
+        "y": ("Neg", ["x"], "d0"),
+    }
+
+
+def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child):
+    gpu = "/job:worker/replica:0/task:1/device:GPU:0"
+    ops = child.call(
+        graph_defs.placed,
+        {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])},
+        {"ids": gpu, "product": gpu},
+        {},
+    )
+    assert ops["ids"][2] == "/job:worker/replica:0/task:1/device:CPU:0"
+    assert ops["product"][2] == gpu
+
+
+def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child):
+    there = "/job:worker/replica:0/task:{}/device:CPU:0"
+    planned = {"stays": there.format(0), "moves": there.format(1), "not_run": there.format(1)}
+    executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
+    moved = child.call(graph_defs.moved, executed, planned)
+    assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
+
+
+def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child):
+    """Of two processes with a GPU each, one looks up ids on its CPU and both take them."""
+    task = "/job:worker/replica:0/task:{}/device:{}:0".format
+
+    def ends(target):
+        return {"tensor_name": target, "send_device": task(0, "CPU"), "recv_device": target}
+
+    found = child.call(
+        graph_defs.crossings,
+        [
+            [
+                ("ids", "LookupTableFindV2", [], {}),
+                ("send_here", "_Send", ["ids"], ends(task(0, "GPU"))),
+                ("send_there", "_Send", ["ids"], ends(task(1, "GPU"))),
+                ("receive_here", "_Recv", [], ends(task(0, "GPU"))),
+            ],
+            [("receive_there", "_Recv", [], ends(task(1, "GPU")))],
+        ],
+        {task(i, kind): f"{'ab'[i]}:0" for i in range(2) for kind in ("GPU", "CPU")},
+        {("ids", 0): 8},
+    )
+    assert found == (
+        PlannedCopy(
+            send_node="send_there",
+            recv_node="receive_there",
+            producer="ids",
+            port=0,
+            source="a:0",
+            target="b:0",
+            size_bytes=8,
+        ),
+    )
+
+
+def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child):
+    def ends(tensor):
+        return {"tensor_name": tensor, "send_device": "D0", "recv_device": "D1"}
+
+    crossings = child.call(
+        graph_defs.crossings,
+        [
+            [
+                ("split", "Split", [], {}),
+                ("write", "AssignVariableOp", [], {}),
+                ("write/_1", "Const", ["^write"], {}),
+                ("send_signal", "_Send", ["write/_1"], ends("edge_1_write")),
+                ("send_part", "_Send", ["split:1"], ends("edge_2_split")),
+                ("send_out", "_Send", ["split"], {**ends("split:0"), "client_terminated": "yes"}),
+            ],
+            [
+                ("receive_signal", "_Recv", [], ends("edge_1_write")),
+                ("receive_part", "_HostRecv", [], ends("edge_2_split")),
+            ],
+        ],
+        {"D0": "worker:0", "D1": "worker:1"},
+        {("split", 0): 8, ("split", 1): 12},
+    )
+    between = {"source": "worker:0", "target": "worker:1"}
+    assert crossings == (
+        PlannedCopy(
+            send_node="send_signal",
+            recv_node="receive_signal",
+            producer="write",
+            port=-1,
+            size_bytes=0,
+            **between,
+        ),
+        PlannedCopy(
+            send_node="send_part",
+            recv_node="receive_part",
+            producer="split",
+            port=1,
+            size_bytes=12,
+            **between,
+        ),
+    )
+
+
+_SAID = "a step did not end within 2 s: op 'taken' (QueueDequeueV2) waits for what nothing gives it"
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    path = tmp_path / "waiting.pb"
+    with Child("writer") as writer:
+        writer.call(written_files.write_waiting, str(path))
+    return trace(path, tmp_path, run=False)
+
+
+@pytest.mark.parametrize(
+    "kind", [TestbedKind.LOGICAL_CPUS, pytest.param(TestbedKind.WORKERS, marks=needs_workers)]
+)
+def test_a_candidate_that_waits_for_ever_ends_at_its_limit(waiting, tmp_path, monkeypatch, kind):
+    assert step_limit_s(waiting.graph) < 60
+    monkeypatch.setattr(testbeds, "step_limit_s", lambda graph: 2.0)
+    testbed = Testbed(plan_testbed(kind, 2), scratch=tmp_path)
+    try:
+        testbed.start()
+        testbed.add_program(STEP, waiting.bundle, waiting.graph)
+        device = testbed.plan.devices[0].name
+        begun = time.monotonic()
+        answer = testbed.prepare(
+            "single", {op.name: device for op in placed_ops(waiting.graph)}, STEP
+        )
+        assert isinstance(answer, CallFailure)
+        assert (answer.cause, answer.message) == (FailureCause.TIMED_OUT, _SAID)
+        assert time.monotonic() - begun < 60
+        # Others go on in the same processes.
+        assert testbed.up
+    finally:
+        testbed.close()
+
+
+def test_a_split_of_the_batch_that_waits_for_ever_is_refused(tmp_path):
+    path = tmp_path / "waiting.pb"
+    with Child("loader") as loader:
+        loader.call(written_files.write_waiting, str(path))
+        said = loader.call(written_files.split, str(path), 2.0)
+    assert said == _SAID
+
+
+FIRST, SECOND = gpu_slots(2)
+(CORE,) = core_slots([min(os.sched_getaffinity(0))])
+
+
+@pytest.mark.parametrize(
+    ("slot", "visible", "seen"),
+    [
+        (SECOND, "0,1", "1"),
+        (SECOND, "5, GPU-8932f937", "GPU-8932f937"),
+        # Workers on cores must not take memory of GPUs that others use.
+        (CORE, "0,1", ""),
+    ],
+)
+def test_the_process_of_a_device_sees_its_gpu_alone(child, slot, visible, seen):
+    found = child.call(runner_access.visible_to, slot, visible, "a physical device")
+    assert found == seen
+
+
+def test_a_gpu_that_tensorflow_does_not_find_is_an_error_with_a_way_out(child):
+    with pytest.raises(TestbedError, match="TensorFlow finds no GPU, though") as raised:
+        child.call(runner_access.visible_to, FIRST, "0")
+    assert "CUDA_VISIBLE_DEVICES=" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(("target", "seen"), [("grpc://localhost:20000", ""), ("", "0")])
+def test_a_client_leaves_gpus_to_processes_of_devices(child, target, seen):
+    found = child.call(runner_access.visible_to_client, target)
+    assert found == seen
+
+
+def test_copies_of_devices_that_are_no_cores_neither_wait_for_ops_nor_wake(child):
+    found = child.call(runner_access.reach_without_core_clocks)
+    assert (found.quantum_ns, found.wake_ns) == (0, 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from split_scripts import split_script
 
@@ -14,23 +12,16 @@ from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from placement_advisor.processes.children import Child
-
-_LIMIT_S = 300.0
-
-
-def is_split(child: Child, folder: Path, seed: int) -> None:
+def is_split(child, folder, seed):
     """Check what is seen of a script."""
     script = split_script(seed)
     path = folder / "train.py"
     path.write_text(script.text)
-    said = child.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_LIMIT_S)
+    said = child.call(tracer.load_workload, ModelSource(path=str(path)))
     assert isinstance(said, str), f"seed {seed}: {said}\n{script.text}"
     assert said.startswith("captured ")
-    traced = child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
+    traced = child.call(tracer.trace_workload, str(path), None)
     assert isinstance(traced, Traced), f"seed {seed}: {traced}"
     assert traced.batch_size == script.batch
     assert traced.mode == "train"
@@ -48,15 +39,11 @@ def is_split(child: Child, folder: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5], ids=lambda seed: split_script(seed).style)
-def test_a_script_of_each_style_has_a_split_of_its_own(
-    child: Child, tmp_path: Path, seed: int
-) -> None:
+def test_a_script_of_each_style_has_a_split_of_its_own(child, tmp_path, seed):
     is_split(child, tmp_path, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_scripts_drawn_at_random_have_a_split_of_their_own(
-    child: Child, tmp_path: Path, seed: int
-) -> None:
+def test_scripts_drawn_at_random_have_a_split_of_their_own(child, tmp_path, seed):
     is_split(child, tmp_path, seed)

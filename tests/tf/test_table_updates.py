@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,11 +13,6 @@ from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.analysis.analysis_result import Finding
 
 CODE = re.findall(r"```python\n(.*?)```", finding_page("PA307"), re.DOTALL)[0]
 _MODEL = """
@@ -32,13 +26,7 @@ inputs = np.zeros((32, 8), "int32")
 """
 
 
-def _found(
-    folder: Path,
-    optimizer: str,
-    *,
-    vocabulary: int = 20_000,
-    layer: str = "keras.layers.Embedding",
-) -> tuple[Finding, ...]:
+def _found(folder, optimizer, *, vocabulary=20_000, layer="keras.layers.Embedding"):
     path = folder / "model_file.py"
     path.write_text(
         _MODEL.format(code=CODE, layer=layer, vocabulary=vocabulary, optimizer=optimizer)
@@ -50,7 +38,7 @@ def _found(
 
 
 @pytest.mark.parametrize("optimizer", ["Adam()", "AdamW()", "SGD(0.1, momentum=0.9)", "Ftrl()"])
-def test_optimizers_with_averages_update_the_whole_table(tmp_path: Path, optimizer: str) -> None:
+def test_optimizers_with_averages_update_the_whole_table(tmp_path, optimizer):
     (finding,) = _found(tmp_path, f"keras.optimizers.{optimizer}")
     # 32 · 8 of 20,000 rows.
     assert finding.finding.startswith("items/embeddings (1.28 MB): ")
@@ -61,28 +49,26 @@ def test_optimizers_with_averages_update_the_whole_table(tmp_path: Path, optimiz
     assert finding.saving.basis == "simulated"
 
 
-def test_clipping_by_keras_makes_slices_dense_and_another_optimizer_is_no_cure(
-    tmp_path: Path,
-) -> None:
+def test_clipping_by_keras_makes_slices_dense_and_another_optimizer_is_no_cure(tmp_path):
     (finding,) = _found(tmp_path, "keras.optimizers.SGD(0.1, global_clipnorm=1.0)")
     assert "tf.clip_by_global_norm" in finding.action
 
 
 @pytest.mark.parametrize("optimizer", ["keras.optimizers.SGD(0.1)", "LazyAdam()"])
-def test_an_optimizer_that_updates_rows_is_left_alone(tmp_path: Path, optimizer: str) -> None:
+def test_an_optimizer_that_updates_rows_is_left_alone(tmp_path, optimizer):
     assert _found(tmp_path, optimizer, layer="RowEmbedding") == ()
 
 
-def test_a_table_that_is_small_beside_a_batch_is_left_alone(tmp_path: Path) -> None:
+def test_a_table_that_is_small_beside_a_batch_is_left_alone(tmp_path):
     # 256 of 2,000 rows.
     assert _found(tmp_path, "keras.optimizers.Adam()", vocabulary=2_000) == ()
 
 
-def test_the_pages_code_is_adam_on_the_rows_that_are_read() -> None:
+def test_the_pages_code_is_adam_on_the_rows_that_are_read():
     import keras
     import tensorflow as tf
 
-    made: dict[str, type] = {}
+    made = {}
     exec(CODE, made)
     start = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
     tables = [tf.Variable(start) for _ in range(2)]

@@ -1,9 +1,9 @@
-"""Traced steps as op graphs: sizes, roles, layers, state; and what cannot be traced."""
+"""Traced steps as op graphs: sizes, roles, layers, state, lines; and what cannot be traced."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from traced_models import MODELS
@@ -11,15 +11,13 @@ from traced_models import MODELS
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.layer_structure import counting_layers, towers
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traced_models import TracedModel
-
-    from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.processes.calls import CallFailure
+from placement_advisor.processes.children import Child
+from placement_advisor.tf.answers import LeftOut
+from placement_advisor.tf.calls import native_step, tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 _FLOAT_BYTES = 4
 _RESIDUAL_TOWERS = """
@@ -34,21 +32,18 @@ model = keras.Model([left_ids, right_ids], left * right, name="residual_model")
 model.compile("sgd", "mse")
 inputs = ((np.ones((8, 4), "int64"), np.ones((8, 4), "int64")), np.ones((8, 4, 6), "float32"))
 """
-COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE)
 
 
-def _of(graph: OpGraph, **fields: object) -> list[Op]:
+def _of(graph, **fields: object):
     return [op for op in graph.ops if all(getattr(op, key) == fields[key] for key in fields)]
 
 
-def _readers(graph: OpGraph, name: str) -> list[Op]:
+def _readers(graph, name):
     return [graph.op(edge.consumer) for edge in graph.outputs_of(name) if not edge.is_control]
 
 
 @pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "recurrent", "nested"])
-def test_all_that_serves_a_layer_carries_it(
-    traced: Callable[[str], TracedModel], name: str
-) -> None:
+def test_all_that_serves_a_layer_carries_it(traced, name):
     graph = traced(name).graph
     assert [op.name for op in _of(graph, role=Role.BACKWARD, layer=None)] == []
     # What counts the steps serves all layers.
@@ -60,9 +55,7 @@ def test_all_that_serves_a_layer_carries_it(
         assert not [r.name for r in readers if r.role is Role.FORWARD and r.layer is not None]
 
 
-def test_layers_of_two_towers_with_shared_layers_numbered_by_call(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_layers_of_two_towers_with_shared_layers_numbered_by_call(traced):
     graph = traced("two_tower").graph
     towers = {f"{t}_{kind}" for t in ("user", "item") for kind in ("conv", "pool", "flatten")}
     shared = {"word_ids", "word_ids@2", "embedding", "embedding@2"}
@@ -73,9 +66,7 @@ def test_layers_of_two_towers_with_shared_layers_numbered_by_call(
         assert _of(graph, layer=layer, role=Role.BACKWARD), layer
 
 
-def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(traced):
     graph = traced("two_tower").graph
     for weights in ("user_conv/kernel", "item_dense/bias", "embedding/embeddings"):
         layer = weights.partition("/")[0]
@@ -89,9 +80,7 @@ def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(
         assert layer in {op.layer for op in read_forward}
 
 
-def test_the_step_counter_and_what_counts_it_up_are_updates(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_the_step_counter_and_what_counts_it_up_are_updates(traced):
     graph = traced("two_tower").graph
     touching = _of(graph, variable="adam/iteration")
     assert {op.role for op in touching} == {Role.VARIABLE, Role.UPDATE}
@@ -102,9 +91,7 @@ def test_the_step_counter_and_what_counts_it_up_are_updates(
     assert graph.op(added).role is Role.UPDATE
 
 
-def test_residual_additions_and_casts_of_a_model_tie_no_towers(
-    trace_source: Callable[..., TracedModel],
-) -> None:
+def test_residual_additions_and_casts_of_a_model_tie_no_towers(trace_source):
     graph = trace_source(_RESIDUAL_TOWERS).graph
     own = {layer for layer in graph.layers() if layer.startswith("residual_model")}
     assert own == {"residual_model/Add", "residual_model/Add_1", "residual_model/Mul"}
@@ -122,13 +109,11 @@ def test_residual_additions_and_casts_of_a_model_tie_no_towers(
 
 
 @pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "nested"])
-def test_at_least_99_percent_of_tensors_have_a_known_size(
-    traced: Callable[[str], TracedModel], name: str
-) -> None:
+def test_at_least_99_percent_of_tensors_have_a_known_size(traced, name):
     assert traced(name).graph.edge_bytes_known_share >= 0.99
 
 
-def test_sizes_by_hand(traced: Callable[[str], TracedModel]) -> None:
+def test_sizes_by_hand(traced):
     graph = traced("two_tower").graph
     # 4 pairs of 10 words, each w0 … w19 or "unseen": 2 to 6 letters.
     (user_bytes,) = graph.op("user").output_bytes
@@ -144,9 +129,7 @@ def test_sizes_by_hand(traced: Callable[[str], TracedModel]) -> None:
     assert conv[0].kernel == Kernel(KernelFamily.CONV, (4, 8, 4, 1, 3, 1, 10, 1, 8, 1))
 
 
-def test_layers_with_numbers_in_their_names_are_not_mixed_up(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_layers_with_numbers_in_their_names_are_not_mixed_up(traced):
     graph = traced("norm_dropout").graph
     products = Counter((op.layer, op.role) for op in _of(graph, kind="MatMul"))
     # The first layer needs no gradient of its input.
@@ -160,9 +143,7 @@ def test_layers_with_numbers_in_their_names_are_not_mixed_up(
     }
 
 
-def test_moving_averages_and_seeds_are_forward_state_of_their_layer(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_moving_averages_and_seeds_are_forward_state_of_their_layer(traced):
     graph = traced("norm_dropout").graph
     norm = "sequential/batch_normalization"
     for name, layer in {
@@ -174,9 +155,7 @@ def test_moving_averages_and_seeds_are_forward_state_of_their_layer(
         assert {op.role for op in ops if op.kind.startswith("Assign")} == {Role.FORWARD}
 
 
-def test_layers_of_nested_models_have_paths_and_calls_have_numbers(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_layers_of_nested_models_have_paths_and_calls_have_numbers(traced):
     graph = traced("nested").graph
     assert set(graph.layers()) == {
         "ranker/encoder/dense",
@@ -191,9 +170,7 @@ def test_layers_of_nested_models_have_paths_and_calls_have_numbers(
     assert sizes["dense_1"].parameter_bytes == 6 * 6 * _FLOAT_BYTES
 
 
-def test_gradients_of_a_shared_layer_follow_their_call(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_gradients_of_a_shared_layer_follow_their_call(traced):
     graph = traced("nested").graph
     for layer in ("ranker/encoder/dense_1", "ranker/encoder/dense_1@2"):
         backward = _of(graph, layer=layer, role=Role.BACKWARD, kind="MatMul")
@@ -207,9 +184,7 @@ def test_gradients_of_a_shared_layer_follow_their_call(
         assert number in sides
 
 
-def test_name_scopes_are_layers_through_calls_of_functions(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_name_scopes_are_layers_through_calls_of_functions(traced):
     graph = traced("scoped_step").graph
     for layer in ("tower_a/dense", "tower_b/dense"):
         counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
@@ -221,15 +196,13 @@ def test_name_scopes_are_layers_through_calls_of_functions(
     assert {op.layer for op in _of(graph, kind="RandomUniform")} == {"head"}
 
 
-def test_calls_are_inlined_and_leave_no_ops_that_only_pass_on(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_calls_are_inlined_and_leave_no_ops_that_only_pass_on(traced):
     for name in ("scoped_step", "norm_dropout", "nested"):
         kinds = {op.kind for op in traced(name).graph.ops}
         assert not kinds & {"PartitionedCall", "StatefulPartitionedCall", "IdentityN"}
 
 
-def test_every_op_is_needed(traced: Callable[[str], TracedModel]) -> None:
+def test_every_op_is_needed(traced):
     graph = traced("scoped_step").graph
     unread = [op for op in graph.ops if not graph.outputs_of(op.name) and op.role is not Role.INPUT]
     # What nothing reads is an output or changes state.
@@ -243,7 +216,7 @@ def test_every_op_is_needed(traced: Callable[[str], TracedModel]) -> None:
     }
 
 
-def test_a_loop_and_its_gradient_are_one_op_each(traced: Callable[[str], TracedModel]) -> None:
+def test_a_loop_and_its_gradient_are_one_op_each(traced):
     graph = traced("looping_step").graph
     (loop,) = _of(graph, kind="While")
     assert (loop.role, loop.layer) == (Role.FORWARD, "while")
@@ -252,9 +225,7 @@ def test_a_loop_and_its_gradient_are_one_op_each(traced: Callable[[str], TracedM
     assert _of(graph, kind="If")
 
 
-def test_variables_that_one_op_takes_stand_together(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_variables_that_one_op_takes_stand_together(traced):
     graph = traced("looping_step").graph
     taken = {
         edge.producer
@@ -270,9 +241,7 @@ def test_variables_that_one_op_takes_stand_together(
     assert not alone & taken
 
 
-def test_a_recurrent_layer_goes_forward_before_it_goes_back(
-    traced: Callable[[str], TracedModel],
-) -> None:
+def test_a_recurrent_layer_goes_forward_before_it_goes_back(traced):
     graph = traced("recurrent").graph
     (forward,) = _of(graph, kind="While", role=Role.FORWARD)
     assert str(forward.layer).startswith("sequential/memory")
@@ -280,9 +249,7 @@ def test_a_recurrent_layer_goes_forward_before_it_goes_back(
     assert len(heads) == 1
 
 
-def test_tracing_twice_gives_the_same_graph(
-    traced: Callable[[str], TracedModel], trace_source: Callable[..., TracedModel]
-) -> None:
+def test_tracing_twice_gives_the_same_graph(traced, trace_source):
     again = trace_source((MODELS / "two_tower.py").read_text())
     assert again.graph.fingerprint == traced("two_tower").graph.fingerprint
 
@@ -296,12 +263,8 @@ inputs = random.normal(size=(4, 3)).astype(np.float32)
 """
 
 
-def test_a_step_without_scopes_has_a_layer_for_each_use_of_a_variable(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        STEP
-        + """
+def test_a_step_without_scopes_has_a_layer_for_each_use_of_a_variable(trace_source):
+    script = """
 @tf.function
 def tower(x, kernel):
     return x @ kernel
@@ -314,7 +277,7 @@ def step(x):
         variable.assign_sub(0.1 * gradient)
     return loss
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     by_variable = {name: graph.op(name).layer for name in ("weight", "other")}
     assert sorted(map(str, by_variable.values())) == ["matmul", "matmul@2"]
     for name, layer in by_variable.items():
@@ -323,12 +286,8 @@ def step(x):
         assert {op.layer for op in _of(graph, variable=name)} == {layer}
 
 
-def test_a_batch_cut_into_slices_belongs_to_no_layer_and_ties_none(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        STEP
-        + """
+def test_a_batch_cut_into_slices_belongs_to_no_layer_and_ties_none(trace_source):
+    script = """
 @tf.function
 def step(x):
     with tf.GradientTape() as tape:
@@ -339,7 +298,7 @@ def step(x):
         variable.assign_sub(0.1 * gradient)
     return loss
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     (split,) = _of(graph, kind="Split")
     (scaled,) = _of(graph, kind="RealDiv", role=Role.FORWARD, layer=None)
     left, right = (op.layer for op in _of(graph, kind="MatMul", role=Role.FORWARD))
@@ -351,12 +310,8 @@ def step(x):
     assert [layers[0] for layers in join.towers] == [left, right]
 
 
-def test_a_learning_rate_of_several_layers_belongs_to_none_of_them(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        STEP
-        + """
+def test_a_learning_rate_of_several_layers_belongs_to_none_of_them(trace_source):
+    script = """
 rate = tf.Variable(0.1, name="rate")
 
 @tf.function
@@ -367,7 +322,7 @@ def step(x):
         variable.assign_sub(rate * gradient)
     return loss
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     assert graph.op("rate").layer is None
     layers = [graph.op(name).layer for name in ("weight", "other")]
     assert None not in layers
@@ -375,12 +330,8 @@ def step(x):
     assert sorted(op.layer for op in scaled) == sorted(layers)
 
 
-def test_a_forward_pass_after_an_update_is_forward(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        STEP
-        + """
+def test_a_forward_pass_after_an_update_is_forward(trace_source):
+    script = """
 @tf.function
 def step(x):
     for variable in (weight, other):
@@ -388,18 +339,14 @@ def step(x):
             loss = tf.reduce_mean((x @ weight @ other) ** 2)
         variable.assign_sub(0.1 * tape.gradient(loss, variable))
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     products = Counter(op.role for op in _of(graph, kind="MatMul"))
     assert products[Role.FORWARD] == 4
     assert products[Role.UPDATE] == 0
 
 
-def test_a_sum_of_gradients_on_their_way_is_backward(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        STEP
-        + """
+def test_a_sum_of_gradients_on_their_way_is_backward(trace_source):
+    script = """
 @tf.function
 def step(x):
     with tf.GradientTape() as tape:
@@ -409,23 +356,20 @@ def step(x):
             loss = tf.reduce_mean((hidden + tf.tanh(hidden @ other)) ** 2)
     weight.assign_sub(0.1 * tape.gradient(loss, weight))
 """
-    ).graph
+    graph = trace_source(STEP + script).graph
     sums = _of(graph, kind="AddN")
     assert [op.role for op in sums] == [Role.BACKWARD]
     assert sums[0].layer in ("bottom", "top")
 
 
-def test_weight_decay_is_an_update_of_its_layer(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        """
+def test_weight_decay_is_an_update_of_its_layer(trace_source):
+    script = """
 import keras, numpy as np
 model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="only")])
 model.compile(keras.optimizers.SGD(0.1, weight_decay=0.01), "mse", jit_compile=True)
 inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
 """
-    ).graph
+    graph = trace_source(script).graph
     writes = [
         op for op in _of(graph, variable="sequential/only/kernel") if op.kind.startswith("Assign")
     ]
@@ -433,11 +377,8 @@ inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
     assert {(op.role, op.layer) for op in writes} == {(Role.UPDATE, "sequential/only")}
 
 
-def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    graph = trace_source(
-        """
+def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(trace_source):
+    script = """
 import keras, numpy as np, tensorflow as tf
 class Squeeze(keras.layers.Layer):
     def build(self, shape):
@@ -449,7 +390,7 @@ model = keras.Sequential([keras.Input((3,)), Squeeze(name="one"), Squeeze(name="
 model.compile("sgd", "mse")
 inputs = np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)
 """
-    ).graph
+    graph = trace_source(script).graph
     for layer in ("sequential/one", "sequential/two"):
         counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
         assert counts["MatMul", Role.FORWARD] == counts["Tanh", Role.FORWARD] == 1
@@ -458,48 +399,27 @@ inputs = np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)
 
 CANNOT_BE_TRACED = {
     "a table that changes": (
-        """
-table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
-@tf.function
-def step(x):
-    table.insert(tf.constant([1], tf.int64), x[0, :1])
-    return table.lookup(tf.constant([1], tf.int64))
-""",
+        "table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)",
+        "table.insert(tf.constant([1], tf.int64), x[0, :1])\n"
+        "    return table.lookup(tf.constant([1], tf.int64))",
         "cannot be moved to another device",
     ),
     "an iterator": (
-        """
-numbers = iter(tf.data.Dataset.range(100))
-@tf.function
-def step(x):
-    return tf.cast(next(numbers), tf.float32) + x
-""",
+        "numbers = iter(tf.data.Dataset.range(100))",
+        "return tf.cast(next(numbers), tf.float32) + x",
         "used by IteratorGetNext",
     ),
-    "nothing to do": (
-        """
-@tf.function
-def step(x):
-    x + 1
-""",
-        "returns nothing and changes nothing",
-    ),
+    "nothing to do": ("", "x + 1", "returns nothing and changes nothing"),
     "an error of the user's": (
-        """
-@tf.function
-def step(x):
-    return tf.matmul(x, tf.ones((7, 7)))
-""",
+        "",
+        "return tf.matmul(x, tf.ones((7, 7)))",
         "cannot be traced: ValueError",
     ),
 }
 
 
-def test_summaries_are_left_out_and_said_to_be(
-    trace_source: Callable[..., TracedModel],
-) -> None:
-    traced = trace_source(
-        """
+def test_summaries_are_left_out_and_said_to_be(trace_source):
+    script = """
 import tempfile
 import tensorflow as tf
 writer = tf.summary.create_file_writer(tempfile.mkdtemp())
@@ -510,29 +430,24 @@ def step(x):
         tf.summary.scalar("sum", tf.reduce_sum(x), step=1)
     return tf.identity_n([x * 2.0])[0]
 """
-    ).traced
+    traced = trace_source(script).traced
     assert traced.left_out.told() == ("summaries",)
     assert {op.kind for op in traced.graph.ops} == {"Placeholder", "Const", "Mul", "Identity"}
 
 
 @pytest.mark.parametrize("what", CANNOT_BE_TRACED)
-def test_a_step_that_cannot_be_traced_is_refused_for(
-    trace_source: Callable[..., TracedModel], what: str
-) -> None:
-    source, reason = CANNOT_BE_TRACED[what]
+def test_a_step_that_cannot_be_traced_is_refused_for(trace_source, what):
+    before, body, reason = CANNOT_BE_TRACED[what]
     with pytest.raises(ModelError, match=reason) as caught:
-        trace_source(STEP + source)
+        trace_source(f"{STEP}\n{before}\n@tf.function\ndef step(x):\n    {body}\n")
     assert "model_file.py" in caught.value.message
     assert "Traceback" not in caught.value.message
 
 
 @pytest.mark.parametrize(("write", "size"), [("scatter_sub", 2 * 50 * 4 * 4), ("assign_sub", 0)])
-def test_reading_a_variable_that_is_written_row_by_row_copies_it(
-    trace_source: Callable[..., TracedModel], write: str, size: int
-) -> None:
+def test_reading_a_variable_that_is_written_row_by_row_copies_it(trace_source, write, size):
     change = "tf.IndexedSlices(x, ids)" if write == "scatter_sub" else "tf.zeros((50, 4))"
-    graph = trace_source(
-        f"""
+    script = f"""
 import tensorflow as tf
 table = tf.Variable(tf.ones((50, 4)))
 inputs = (tf.ones((3, 4)), tf.constant([1, 4, 7]))
@@ -542,7 +457,7 @@ def step(x, ids):
     table.{write}({change})
     return rows
 """
-    ).graph
+    graph = trace_source(script).graph
     (read,) = [op for op in graph.ops if op.kind == "ReadVariableOp"]
     assert read.bytes_accessed == size
 
@@ -556,8 +471,8 @@ def step(x, ids):
     ],
 )
 def test_products_may_be_in_tf32_unless_the_model_file_forbids_it(
-    trace_source: Callable[..., TracedModel], setting: str, arithmetic: Arithmetic
-) -> None:
+    trace_source, setting, arithmetic
+):
     source = """
 @tf.function
 def step(x):
@@ -566,3 +481,257 @@ def step(x):
     graph = trace_source(STEP + setting + source).graph
     found = {op.kind: op.kernel.arithmetic for op in graph.ops if op.kernel is not None}
     assert found == {"MatMul": arithmetic, "Relu": Arithmetic.DEFAULT}
+
+
+_SCOPES = """
+import tensorflow as tf
+weights = tf.Variable(tf.ones((4, 4)), name="weights")
+@tf.function
+def activate(x):
+    return tf.nn.relu(x)
+@tf.function
+def step(x):
+    with tf.device("/job:localhost/replica:0/task:0/device:GPU:1"):
+        a = tf.exp(x @ weights, name="here")
+    with tf.device("gpu"):
+        b = tf.exp(a, name="first")
+    with tf.device("/job:worker/task:2/cpu:0"):
+        c = activate(b)
+    return tf.exp(c, name="nowhere")
+inputs = tf.ones((2, 4))
+"""
+
+
+def test_devices_are_kept_in_one_short_form(trace_source):
+    asked = trace_source(_SCOPES).traced.requested_device_of
+    assert {name: asked.get(name) for name in ("matmul", "here", "first", "nowhere")} == {
+        "matmul": "GPU:1",
+        "here": "GPU:1",
+        "first": "GPU:0",
+        "nowhere": None,
+    }
+    # A called function stands where it is called.
+    assert {asked[name] for name in asked if name.endswith("Relu")} == {"/job:worker/task:2/CPU:0"}
+
+
+def test_an_op_knows_the_line_that_made_it(trace_source):
+    traced = trace_source(_SCOPES).traced
+    lines = _SCOPES.splitlines()
+    for name, line in traced.line_of.items():
+        assert Path(line.file).name == "model_file.py", name
+    assert 'name="here"' in lines[traced.line_of["here"].line - 1]
+    # What a function holds has the line that calls it.
+    (relu,) = (op.name for op in traced.graph.ops if op.kind == "Relu")
+    assert "activate(b)" in lines[traced.line_of[relu].line - 1]
+    # Nobody's line makes a variable part of the step, but one created it.
+    assert "weights" not in traced.line_of
+    (created,) = traced.created_at["weights"]
+    assert lines[created.line - 1].startswith("weights = tf.Variable")
+
+
+_TOWERS = """
+import tensorflow as tf
+kernels = [tf.Variable(tf.ones((4, 4)), name=name) for name in ("left", "right")]
+def tower(x, kernel):
+    return tf.nn.relu(x @ kernel)
+def towers(x):
+    left = tower(x, kernels[0])
+    right = tower(x, kernels[1])
+    return left + right
+@tf.function
+def step(x):
+    return towers(x)
+inputs = tf.ones((2, 4))
+"""
+
+
+def test_an_op_knows_all_lines_that_led_to_it(trace_source):
+    traced = trace_source(_TOWERS).traced
+    lines = [line.strip() for line in _TOWERS.splitlines()]
+    stacks = [
+        [lines[line.line - 1] for line in traced.stack_of[op.name]]
+        for op in traced.graph.ops
+        if op.kind == "Relu"
+    ]
+    assert stacks == [
+        ["return tf.nn.relu(x @ kernel)", f"{side} = tower(x, kernels[{i}])", "return towers(x)"]
+        for i, side in enumerate(("left", "right"))
+    ]
+
+
+def test_layers_of_a_library_have_no_line_of_the_user(traced):
+    found = traced("two_tower").traced
+    assert found.line_of == {}
+    # Keras itself asks for the CPU where it looks texts up.
+    assert set(found.requested_device_of.values()) <= {"CPU:0"}
+
+
+_READING = """
+import tensorflow as tf
+read, written = tf.Variable(tf.ones((3, 3)), name="read"), tf.Variable(0.0, name="written")
+inputs = tf.ones((4, 3))
+
+def product(x):
+    return x @ read
+
+@tf.function
+def step(x):
+    {body}
+    return x
+"""
+ONLY_READ = {
+    "a loop": (
+        "x = tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: (product(x),), (x,))[0]"
+    ),
+    "a condition that reads": (
+        "x = tf.while_loop(lambda x: tf.reduce_sum(x @ read) < 9.0, lambda x: (x + 1.0,), (x,))[0]"
+    ),
+    "a loop in a loop": (
+        "for _ in tf.range(3):\n        for _ in tf.range(2):\n            x = product(x)"
+    ),
+    "a function in a loop": (
+        "inner = tf.function(product)\n    for _ in tf.range(3):\n        x = inner(x)"
+    ),
+    "a conditional": "x = tf.cond(tf.reduce_sum(x) > 0.0, lambda: product(x), lambda: x + read[0])",
+    "a choice": "x = tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: product(x), lambda: x])",
+    "a gradient": (
+        "with tf.GradientTape() as tape:\n"
+        "        y = x\n"
+        "        for _ in tf.range(3):\n"
+        "            y = product(y)\n"
+        "    x = tape.gradient(y, read)"
+    ),
+}
+ALSO_WRITTEN = "for _ in tf.range(3):\n        written.assign_add(tf.reduce_sum(product(x)))"
+HOLDERS = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+
+
+def holders_in(graph):
+    """Return the variable that each loop or conditional is bound to."""
+    return [op.variable for op in graph.ops if op.kind in HOLDERS]
+
+
+@pytest.mark.parametrize("body", ONLY_READ.values(), ids=ONLY_READ)
+def test_what_only_reads_a_variable_is_bound_to_none(trace_source, body):
+    graph = trace_source(_READING.format(body=body)).graph
+    bound = holders_in(graph)
+    assert bound
+    assert set(bound) == {None}
+    # The read stands with the variable, and crosses as any tensor does.
+    assert {op.variable for op in graph.ops if op.kind == "ReadVariableOp"} == {"read"}
+
+
+def test_what_looks_up_rows_stays_with_their_table(trace_source):
+    body = "for i in tf.range(3):\n        x += tf.gather(read, i)"
+    assert holders_in(trace_source(_READING.format(body=body)).graph) == ["read"]
+
+
+def test_what_writes_a_variable_stays_with_it_but_is_handed_what_it_reads(trace_source):
+    graph = trace_source(_READING.format(body=ALSO_WRITTEN)).graph
+    assert holders_in(graph) == ["written"]
+    (loop,) = (op for op in graph.ops if op.kind in HOLDERS)
+    producers = {graph.op(edge.producer).kind for edge in graph.inputs_of(loop.name)}
+    assert "ReadVariableOp" in producers
+
+
+_KERAS = """
+import keras, numpy as np
+class Own(keras.Model):
+    def {method}(self, *args, **more):
+        return super().{method}(*args, **more)
+side = keras.Input((4,))
+model = {kind}(side, keras.layers.Dense(1)(side))
+{rest}
+inputs = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+"""
+_FUNCTION = """
+import tensorflow as tf
+{rest}
+weight = tf.Variable(tf.ones((4, 4)))
+@tf.function({options})
+def product(x):
+    return tf.sin(x @ weight)
+@tf.function
+def step(x):
+    return product(x) * 2.0
+inputs = (tf.ones((8, 4)),)
+"""
+
+
+def _keras(rest, kind="keras.Model", method="make_train_function"):
+    return _KERAS.format(rest=rest, kind=kind, method=method)
+
+
+def _compiled(options="", **more: str):
+    return _keras(f'model.compile("sgd", "mse"{options})', **more)
+
+
+def _function(options="", rest=""):
+    return _FUNCTION.format(options=options, rest=rest)
+
+
+@pytest.mark.parametrize(
+    ("source", "left_out"),
+    [
+        (_compiled(), LeftOut()),
+        (_compiled(", jit_compile=True"), LeftOut(jit_compile=True)),
+        (_compiled(", run_eagerly=True"), LeftOut(run_eagerly=True)),
+        (_compiled(", steps_per_execution=4"), LeftOut(steps_per_call=4)),
+        (_compiled(kind="Own"), LeftOut(method="make_train_function")),
+        (_keras("", kind="Own", method="predict_step"), LeftOut(method="predict_step")),
+        (_function(), LeftOut()),
+        (_function("jit_compile=False"), LeftOut()),
+        (_function("jit_compile=True"), LeftOut(jit_compile=True)),
+        (_function(rest="tf.config.run_functions_eagerly(True)"), LeftOut(run_eagerly=True)),
+        (
+            _function(rest="tf.config.optimizer.set_jit(True)"),
+            LeftOut(settings=("tf.config.optimizer.set_jit",)),
+        ),
+        (
+            _function(rest="tf.config.threading.set_intra_op_parallelism_threads(2)"),
+            LeftOut(settings=("tf.config.threading",)),
+        ),
+        (
+            _function(
+                rest="tf.config.optimizer.set_experimental_options("
+                '{"remapping": False, "auto_mixed_precision": True})'
+            ),
+            LeftOut(settings=("remapping", "auto_mixed_precision")),
+        ),
+    ],
+)
+def test_what_is_left_out_is_known(trace_source, source, left_out):
+    found = trace_source(source).traced.left_out
+    assert found == left_out
+    assert len(found.told()) == (left_out != LeftOut())
+
+
+_TELLING = """
+import keras, numpy as np, tensorflow as tf
+calls = []
+class Telling(keras.Model):
+    def train_step(self, data):
+        logs = super().train_step(data)
+        {tell}
+        return logs
+side = keras.Input((4,))
+model = Telling(side, keras.layers.Dense(1)(side))
+model.compile("sgd", "mse"{option})
+inputs = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+"""
+# XLA has no kernels for texts; only what is no graph calls Python in each step.
+_TELLS = {
+    ", jit_compile=True": 'logs["digits"] = tf.strings.length(tf.strings.as_string(logs["loss"]))',
+    ", run_eagerly=True": "calls.append(1 // (len(calls) < 20))",
+}
+
+
+@pytest.mark.parametrize("option", _TELLS)
+def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path, option):
+    for compiled in ("", option):
+        path = tmp_path / f"model_{bool(compiled)}.py"
+        path.write_text(_TELLING.format(tell=_TELLS[option], option=compiled))
+        with Child("loader") as loader:
+            loader.call(tracer.load_workload, ModelSource(path=str(path)))
+            answer = loader.call(native_step.run_as_is, 0, 30)
+        assert isinstance(answer, CallFailure) == bool(compiled)

@@ -6,25 +6,25 @@ Trainings run in children. What a profile of GPUs says is not tried here: none h
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import placement_advisor
 from placement_advisor.processes.calls import RemoteModule
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
-
 training_live = RemoteModule("training_live")
 # What docs/training.md promises.
 MOST_NS_PER_STEP = 20_000
 
 
-def test_the_callback_records_a_fit_on_one_device(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {})
+@pytest.fixture
+def fit(child, tmp_path):
+    """Return a function that trains with the callback, and says what it printed and wrote."""
+    return lambda asked: child.call(training_live.fit, str(tmp_path), asked)
+
+
+def test_the_callback_records_a_fit_on_one_device(fit, tmp_path):
+    found = fit({})
     empty, compute, copies, following = found["printed"].splitlines()
     assert empty == ""
     assert re.fullmatch(
@@ -42,21 +42,15 @@ def test_the_callback_records_a_fit_on_one_device(child: Child, tmp_path: Path) 
     assert found["own step"] is None
 
 
-def test_the_callback_records_a_fit_on_several_devices(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {"devices": 3})
+def test_the_callback_records_a_fit_on_several_devices(fit):
+    found = fit({"devices": 3})
     assert found["printed"].count("\n") == 4, found["printed"]
     assert found["joined"] > 0.9
 
 
 @pytest.mark.parametrize("count", [4096, 4000])
-def test_the_callback_records_a_replica_of_a_mirrored_fit(
-    child: Child, tmp_path: Path, count: int
-) -> None:
-    found: Any = child.call(
-        training_live.fit,
-        str(tmp_path),
-        {"devices": 2, "mirrored": True, "count": count, "size": 512},
-    )
+def test_the_callback_records_a_replica_of_a_mirrored_fit(fit, count):
+    found = fit({"devices": 2, "mirrored": True, "count": count, "size": 512})
     assert found["printed"].count("\n") == 4, found["printed"]
     assert found["first product bytes"] == (256 * 256 * 4,)
     for layer in ("hidden_0", "hidden_1"):
@@ -64,39 +58,39 @@ def test_the_callback_records_a_replica_of_a_mirrored_fit(
     assert sum("gradient_tape" in name and "MatMul" in name for name in found["known"]) >= 4
 
 
-def test_training_learns_the_same_with_the_callback(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {"epochs": 3})
-    alone: Any = child.call(training_live.losses_without, 3)
+def test_training_learns_the_same_with_the_callback(fit, child):
+    found = fit({"epochs": 3})
+    alone = child.call(training_live.losses_without, 3)
     assert found["loss"] == alone
     assert found["printed"].count("next  ") == 1
 
 
-def test_a_batch_that_is_given_needs_no_look_at_the_model(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {"batch_size": 24})
+def test_a_batch_that_is_given_needs_no_look_at_the_model(fit):
+    found = fit({"batch_size": 24})
     assert found["first product bytes"] == (24 * 256 * 4,)
 
 
-def test_a_training_that_ends_early_says_so(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.fit, str(tmp_path), {"steps": (40, 50)})
+def test_a_training_that_ends_early_says_so(fit):
+    found = fit({"steps": (40, 50)})
     assert found["printed"] == (
         "\nplacement-advisor recorded nothing: training ended after step 16, before step 40\n"
     )
-    found = child.call(training_live.fit, str(tmp_path), {"steps": (15, 50)})
+    found = fit({"steps": (15, 50)})
     assert "(steps 15 to 16)" in found["printed"]
 
 
-def test_what_cannot_be_told_apart_is_refused(child: Child, tmp_path: Path) -> None:
-    told: Any = child.call(training_live.refused, str(tmp_path))
+def test_what_cannot_be_told_apart_is_refused(child, tmp_path):
+    told = child.call(training_live.refused, str(tmp_path))
     assert "steps_per_execution=4" in told
 
 
-def test_another_profiler_is_left_alone(child: Child, tmp_path: Path) -> None:
-    told: Any = child.call(training_live.under_another_profiler, str(tmp_path))
+def test_another_profiler_is_left_alone(child, tmp_path):
+    told = child.call(training_live.under_another_profiler, str(tmp_path))
     assert told.startswith("\nplacement-advisor recorded nothing: the profiler did not start: ")
 
 
-def test_a_loop_of_ones_own_is_recorded(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.own_loop, str(tmp_path), 8, (2, 6))
+def test_a_loop_of_ones_own_is_recorded(child, tmp_path):
+    found = child.call(training_live.own_loop, str(tmp_path), 8, (2, 6))
     compute, _, following = found["printed"].splitlines()
     assert "(steps 2 to 6)" in compute
     assert "--graph" in following
@@ -105,10 +99,8 @@ def test_a_loop_of_ones_own_is_recorded(child: Child, tmp_path: Path) -> None:
     assert found["losses"] == sorted(found["losses"], reverse=True)
 
 
-def test_ops_that_run_as_cheaper_ones_are_recorded_all_the_same(
-    child: Child, tmp_path: Path
-) -> None:
-    call: Any = child.call(training_live.rewritten, str(tmp_path))
+def test_ops_that_run_as_cheaper_ones_are_recorded_all_the_same(child, tmp_path):
+    call = child.call(training_live.rewritten, str(tmp_path))
     others, not_joined = call
     assert not_joined == []
     assert {"power": "Square", "root": "Sqrt", "thrice": "Mul", "sum": "Sub"}.items() <= (
@@ -116,26 +108,24 @@ def test_ops_that_run_as_cheaper_ones_are_recorded_all_the_same(
     )
 
 
-def test_a_loop_that_fails_ends_the_recording_and_says_nothing(
-    child: Child, tmp_path: Path
-) -> None:
-    told: Any = child.call(training_live.failing_loop, str(tmp_path))
+def test_a_loop_that_fails_ends_the_recording_and_says_nothing(child, tmp_path):
+    told = child.call(training_live.failing_loop, str(tmp_path))
     assert told == "division by zero: "
 
 
-def test_a_step_that_is_not_recorded_costs_next_to_nothing(child: Child, tmp_path: Path) -> None:
-    found: Any = child.call(training_live.ns_outside, str(tmp_path), 20_000)
+def test_a_step_that_is_not_recorded_costs_next_to_nothing(child, tmp_path):
+    found = child.call(training_live.ns_outside, str(tmp_path), 20_000)
     assert found["callback"] <= MOST_NS_PER_STEP, found
     assert found["loop"] <= MOST_NS_PER_STEP, found
 
 
 @pytest.mark.parametrize("steps", [(0, 3), (5, 4)])
-def test_steps_that_are_none_are_refused(child: Child, tmp_path: Path, steps: Any) -> None:
-    told: Any = child.call(training_live.steps_refused, str(tmp_path), steps)
+def test_steps_that_are_none_are_refused(child, tmp_path, steps):
+    told = child.call(training_live.steps_refused, str(tmp_path), steps)
     assert told == f"steps are {steps!r}, not (first, last) counted from 1"
 
 
-def test_the_door_says_what_it_has() -> None:
+def test_the_door_says_what_it_has():
     assert dir(placement_advisor.keras) == ["PlacementProfiler"]
     with pytest.raises(AttributeError, match="no attribute 'PlacementProfile'"):
         _ = placement_advisor.keras.PlacementProfile

@@ -19,12 +19,7 @@ def composites(step: str) -> dict[str, tuple[int | None, Any, Any, list[str]]]:
     traced = function.get_concrete_function(tf.TensorSpec((2, 3)))
     flat = flatten(traced, {})
     return {
-        name: (
-            found.trips,
-            found.work.flops,
-            found.work.bytes_accessed,
-            sorted(found.members),
-        )
+        name: (found.trips, found.work.flops, found.work.bytes_accessed, sorted(found.members))
         for name, found in composites_of(flat).items()
     }
 

@@ -224,9 +224,7 @@ def refused(folder: str) -> str:
     model.compile("adam", "mse", steps_per_execution=4)
     try:
         model.fit(
-            *samples(64),
-            verbose=0,
-            callbacks=[placement_advisor.keras.PlacementProfiler(folder)],
+            *samples(64), verbose=0, callbacks=[placement_advisor.keras.PlacementProfiler(folder)]
         )
     except placement_advisor.AdvisorError as error:
         return str(error)

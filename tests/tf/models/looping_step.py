@@ -33,8 +33,5 @@ def train_step(batch, target):
 
 
 dataset = tf.data.Dataset.from_tensor_slices(
-    (
-        random.normal(size=(16, 4)).astype(np.float32),
-        random.normal(size=(16, 1)).astype(np.float32),
-    )
+    (random.normal(size=(16, 4)).astype(np.float32), random.normal(size=(16, 1)).astype(np.float32))
 ).batch(4)

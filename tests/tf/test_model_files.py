@@ -1,62 +1,33 @@
-"""Models that were saved: Keras files, SavedModels, frozen graphs."""
+"""Models that were saved: Keras files, SavedModels, frozen graphs; and what a path is taken for."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from placement_advisor.processes.children import Child
+from placement_advisor.tf.load.model_source import SourceKind, source_kind, split_name
 
 loaded_workload = RemoteModule("loaded_workload")
-saved_files = RemoteModule("saved_files")
-_LIMIT_S = 600.0
+written_files = RemoteModule("written_files")
 
 
 @pytest.fixture(scope="module")
-def loader() -> Iterator[Child]:
-    with children.Child("loader") as own:
-        yield own
-
-
-@pytest.fixture(scope="module")
-def files(loader: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(loader, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
-    loader.call(saved_files.write, str(folder), time_limit_s=_LIMIT_S)
+    loader.call(written_files.write_saved, str(folder))
     return folder
 
 
 @pytest.fixture
-def trace(loader: Child, files: Path) -> Callable[..., dict[str, Any]]:
+def trace(loader, files):
     """Return a function that loads and traces one of the files."""
 
-    def traced(
-        file: str,
-        *,
-        name: str | None = None,
-        mode: str | None = None,
-        batch_size: int | None = None,
-        outputs: tuple[str, ...] = (),
-    ) -> dict[str, Any]:
-        asked = (str(files / file), name, mode, batch_size, outputs)
-        found: dict[str, Any] = loader.call(loaded_workload.trace, *asked, time_limit_s=_LIMIT_S)
-        return found
-
-    return traced
+    return lambda file, **asked: loader.call(loaded_workload.trace, str(files / file), asked)
 
 
-def test_a_compiled_keras_file_is_trained_on_made_up_ids_and_classes(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_compiled_keras_file_is_trained_on_made_up_ids_and_classes(trace):
     found = trace("compiled.keras")
     assert (found["name"], found["mode"], found["batch_size"]) == ("classifier", "train", 32)
     assert found["chosen"] == (
@@ -72,16 +43,14 @@ def test_a_compiled_keras_file_is_trained_on_made_up_ids_and_classes(
         assert classes.max() < 3
 
 
-def test_a_keras_file_that_is_not_compiled_is_used(trace: Callable[..., Any]) -> None:
+def test_a_keras_file_that_is_not_compiled_is_used(trace):
     found = trace("plain.keras", batch_size=6)
     assert (found["mode"], found["shapes"]) == ("infer", [[(6, 5)]])
     assert found["chosen"].endswith("batches made up for its inputs")
     assert [value.shape for value in found["returned"]] == [(6, 3)]
 
 
-def test_a_saved_model_is_called_through_its_default_signature_at_a_known_batch(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_saved_model_is_called_through_its_default_signature_at_a_known_batch(trace):
     found = trace("exported")
     assert (found["mode"], found["batch_size"]) == ("infer", 32)
     assert found["chosen"] == (
@@ -92,28 +61,26 @@ def test_a_saved_model_is_called_through_its_default_signature_at_a_known_batch(
     assert [value.shape for value in found["returned"]] == [(32, 3)]
 
 
-def test_the_only_signature_is_taken(trace: Callable[..., Any]) -> None:
+def test_the_only_signature_is_taken(trace):
     found = trace("one_signature", batch_size=2)
     assert found["name"] == "double"
     np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
 
 
-def test_a_signature_is_chosen_by_its_name(trace: Callable[..., Any]) -> None:
+def test_a_signature_is_chosen_by_its_name(trace):
     found = trace("two_signatures", name="total")
     assert found["shapes"] == [[(4, 128)]]
     assert found["chosen"].endswith("unknown sizes taken as 128")
 
 
-def test_a_loop_of_tf1_in_a_saved_model_is_traced_in_the_open(trace: Callable[..., Any]) -> None:
+def test_a_loop_of_tf1_in_a_saved_model_is_traced_in_the_open(trace):
     found = trace("tf1", batch_size=2)
     assert {"Enter", "Exit", "MatMul", "ReadVariableOp"} <= found["kinds"]
     rows = found["batches"][-1][0]
     np.testing.assert_allclose(found["returned"][0], 8 * rows @ np.ones((4, 2)) + 1, rtol=1e-5)
 
 
-def test_a_frozen_graph_computes_its_only_end_from_its_placeholders(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_frozen_graph_computes_its_only_end_from_its_placeholders(trace):
     found = trace("frozen.pb")
     assert (found["name"], found["mode"], found["batch_size"]) == ("frozen", "infer", 32)
     assert found["chosen"] == (
@@ -125,9 +92,7 @@ def test_a_frozen_graph_computes_its_only_end_from_its_placeholders(
     np.testing.assert_allclose(found["returned"][0], 8 * rows @ np.ones((4, 2)) + 1, rtol=1e-5)
 
 
-def test_a_frozen_graph_is_asked_for_outputs_and_needs_only_their_placeholders(
-    trace: Callable[..., Any],
-) -> None:
+def test_a_frozen_graph_is_asked_for_outputs_and_needs_only_their_placeholders(trace):
     found = trace("two_ends.pb", outputs=("first",))
     assert (found["input_names"], found["shapes"]) == (("used",), [[(2, 3)]])
     assert not found["has_devices"]
@@ -157,10 +122,81 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("file", "options", "reason"), REFUSED)
-def test_a_file_is_refused_with_its_name_and_the_reason(
-    trace: Callable[..., Any], file: str, options: dict[str, Any], reason: str
-) -> None:
+def test_a_file_is_refused_with_its_name_and_the_reason(trace, file, options, reason):
     with pytest.raises(ModelError) as caught:
         trace(file, **options)
     assert f"{file}: " in caught.value.message
     assert reason in caught.value.message
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "name"),
+    [
+        ("model.py", "model.py", None),
+        ("model.py:net", "model.py", "net"),
+        ("model.py:trainer.step", "model.py", "trainer.step"),
+        ("model.py:", "model.py", None),
+        ("run:3/model.py", "run:3/model.py", None),
+        ("run:3/model.py:net", "run:3/model.py", "net"),
+    ],
+)
+def test_a_name_follows_the_last_colon_unless_the_path_exists(here, words, path, name):
+    (here / "run:3").mkdir()
+    (here / "run:3" / "model.py").touch()
+    (here / "model.py").touch()
+    assert split_name(words) == (path, name)
+
+
+@pytest.mark.parametrize("words", ["", ":net"])
+def test_a_name_alone_is_refused(words):
+    with pytest.raises(ModelError, match="no file given"):
+        split_name(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model.py", SourceKind.PYTHON),
+        ("model.keras", SourceKind.KERAS),
+        ("frozen.pb", SourceKind.FROZEN_GRAPH),
+    ],
+)
+def test_a_file_is_known_by_its_suffix(here, name, kind):
+    (here / name).touch()
+    assert source_kind(here / name) is kind
+
+
+def test_a_directory_with_a_saved_model_in_it_is_one(here):
+    (here / "saved_model.pb").touch()
+    assert source_kind(here) is SourceKind.SAVED_MODEL
+
+
+def test_the_file_in_a_saved_model_is_answered_with_its_directory(here):
+    (here / "exported").mkdir()
+    (here / "exported" / "saved_model.pb").touch()
+    with pytest.raises(ModelError, match="part of a SavedModel") as caught:
+        source_kind(here / "exported" / "saved_model.pb")
+    assert str(here / "exported") in str(caught.value.hint)
+
+
+def test_a_directory_of_versions_is_answered_with_the_last(here):
+    for version in ("1", "2"):
+        (here / version).mkdir()
+        (here / version / "saved_model.pb").touch()
+    with pytest.raises(ModelError, match="holds several SavedModels") as caught:
+        source_kind(here)
+    assert str(here / "2") in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt", "notes"])
+def test_another_file_is_answered_with_what_is_read(here, name):
+    (here / name).touch()
+    with pytest.raises(ModelError, match=f"{name}: not a model file") as caught:
+        source_kind(here / name)
+    assert ".keras" in str(caught.value.hint)

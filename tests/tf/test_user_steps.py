@@ -1,0 +1,348 @@
+"""The user's own step in the child that has loaded it: timed, recorded, at other batches."""
+
+from __future__ import annotations
+
+import pytest
+from finding_evidence import graph_of, growing_of, op
+
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.measurement.measurement import LoopTiming
+from placement_advisor.processes.calls import CallFailure
+from placement_advisor.profile.recorded_ops import read_recorded
+from placement_advisor.testbed.user_step import batch_points, loop_timing
+from placement_advisor.tf.answers import OwnSteps, Traced
+from placement_advisor.tf.calls import mirrored, native_step, splitter, tracer
+from placement_advisor.tf.load.model_source import ModelSource
+
+_MODEL = """
+import keras, numpy as np
+sides = [keras.Input((4,)) for _ in range(2)]
+model = keras.Model(sides, keras.layers.Dense(1)(keras.layers.Concatenate()(sides)))
+{compiled}
+inputs = ([np.ones((8, 4), "float32")] * 2, np.ones((8, 1), "float32"))
+"""
+_OWN = """
+class Own(keras.Model):
+    def {method}(self, *args, **more):
+        raise RuntimeError("never")
+model = Own(model.inputs, model.outputs)
+model.compile("sgd", "mse")
+"""
+
+
+@pytest.fixture
+def load(child, tmp_path):
+    """Return a function that loads a file of a text, and returns its path."""
+
+    def loaded(text):
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        child.call(tracer.load_workload, ModelSource(path=str(path)))
+        return str(path)
+
+    return loaded
+
+
+def test_each_round_times_one_step_for_each_call_and_several(child, load):
+    load(_MODEL.format(compiled='model.compile("sgd", "mse")'))
+    timing = child.call(native_step.time_fit, 2)
+    assert isinstance(timing, LoopTiming)
+    assert timing.steps_per_call == 10
+    assert len(timing.one_ns) == len(timing.several_ns) == 2
+    # Of so small a step, nearly all is the call. Other work may hit one of the two rounds.
+    assert max(timing.saved_shares) > 0
+    # The model is as it was: its step runs as before.
+    assert len(child.call(native_step.run_as_is, 0, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        "",
+        'model.compile("sgd", "mse", steps_per_execution=4)',
+        _OWN.format(method="fit"),
+        _OWN.format(method="make_train_function"),
+    ],
+)
+def test_what_is_no_fit_of_keras_with_a_call_for_each_step_gives_none(child, load, compiled):
+    load(_MODEL.format(compiled=compiled))
+    assert loop_timing(child, [1_000_000]) is None
+
+
+@pytest.mark.parametrize("as_is_ns", [[], [100_000_000]])
+def test_nothing_is_run_where_a_call_is_next_to_nothing(child, as_is_ns):
+    # Nothing is loaded: any call would fail.
+    assert loop_timing(child, as_is_ns) is None
+
+
+_STEP = """
+import tensorflow as tf
+@tf.function
+def step(x, scale):
+    return tf.reduce_sum(x * scale, name="total") + 0.0 * tf.reduce_sum(tf.reshape(x, {shape}))
+inputs = tf.ones((8, 6)), tf.ones((6,))
+"""
+
+
+def _growing(batch):
+    return growing_of(
+        lambda n: graph_of([op("total", 4 * n, flops=6 * n, bytes_accessed=24 * n)]),
+        batch,
+        {"total": 80},
+    )
+
+
+def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child, load):
+    load(_STEP.format(shape="(-1,)"))
+    points = batch_points(child, _growing(8), [1_000_000])[:3]
+    assert [point.batch for point in points] == [8, 4, 2]
+    assert all(point.samples_per_s > 0 for point in points)
+
+
+def test_each_turn_times_the_same_number_of_steps(child, load):
+    load(_STEP.format(shape="(-1,)"))
+    times = child.call(native_step.run_at_batches, (8, 4), 2, 3)
+    assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
+
+
+def test_a_step_that_takes_its_own_batch_alone_gives_none(child, load):
+    load(_STEP.format(shape="(48,)"))
+    answer = child.call(native_step.run_at_batches, (8, 4), 1, 1)
+    assert isinstance(answer, CallFailure)
+    assert batch_points(child, _growing(8), [1_000_000]) == ()
+
+
+@pytest.mark.parametrize(("batch_size", "as_is_ns"), [(3, [1]), (8, []), (8, [2_000_000_000])])
+def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(child, batch_size, as_is_ns):
+    # Nothing is loaded: any call would fail.
+    assert batch_points(child, _growing(batch_size), as_is_ns) == ()
+
+
+_SCALED = """
+import tensorflow as tf
+@tf.function
+def step(x, scale, words):
+    {more}
+    return tf.reduce_sum(x * scale, axis=1, name="total"), tf.strings.length(words)
+inputs = tf.ones((8, 6)), tf.ones((6,)), tf.constant(["word"] * 8)
+"""
+_LARGE = """
+import tensorflow as tf
+@tf.function
+def step(x):
+    return tf.reduce_sum(x, axis=1)
+inputs = tf.ones((8, 1_000_000))
+"""
+
+
+@pytest.fixture
+def repeat(child, load):
+    """Return a function that traces a step on its batch several times over."""
+
+    def repeated(more="", *, step=_SCALED, times=4):
+        child.call(tracer.trace_workload, load(step.format(more=more)), None)
+        return child.call(splitter.trace_repeated, times)
+
+    return repeated
+
+
+def test_samples_are_more_and_all_else_is_as_before(repeat):
+    graph = repeat()
+    assert isinstance(graph, OpGraph)
+    sizes = {op.layer or op.name: op.output_bytes for op in graph.ops}
+    assert sizes["x"] == (4 * 8 * 6 * 4,)
+    assert sizes["scale"] == (6 * 4,)
+    assert sizes["words"] == (4 * 8 * 4,)
+    assert graph.op("total").output_bytes == (4 * 8 * 4,)
+
+
+def test_samples_are_not_made_that_only_shapes_are_wanted_of(repeat):
+    """They would take 3.2 TB."""
+    graph = repeat(step=_LARGE, times=100_000)
+    assert isinstance(graph, OpGraph), graph
+    assert graph.op("x").output_bytes == (100_000 * 8 * 1_000_000 * 4,)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("x = tf.ensure_shape(x, (8, 6))", "it takes no batch of 32: "),
+        ("x = x + 1 if x.shape[0] > 8 else x", "the step is a different graph"),
+    ],
+)
+def test_a_step_that_is_another_at_another_batch_is_refused(repeat, more, why):
+    answer = repeat(more)
+    assert isinstance(answer, BatchSplitError)
+    assert why in answer.message
+
+
+_MS = 1_000_000
+_KERAS = """
+import keras, numpy as np, tensorflow as tf
+class Ranker(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.head = keras.layers.Dense(1)
+    def call(self, x):
+        soft = tf.numpy_function(lambda a: a / 2, [x], tf.float32, stateful=False)  # HERE
+        return self.head(tf.ensure_shape(soft, x.shape))
+model = Ranker()
+model.compile("adam", "mse")
+model.fit(np.ones((8, 3), "float32"), np.ones((8, 1), "float32"), batch_size=2, verbose=0)
+"""
+_LOOP = """
+import os, time, tensorflow as tf
+COUNTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counted")
+weight = tf.Variable(tf.ones((3, 1)))
+def clip(gradient):
+    with open(COUNTED, "a") as file:
+        file.write(".")
+    time.sleep(0.02)
+    return tf.clip_by_value(gradient, -1.0, 1.0)
+@tf.function
+def train_step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weight) ** 2)
+    clipped = tf.py_function(clip, [tape.gradient(loss, weight)], tf.float32)  # HERE
+    weight.assign_sub(0.1 * tf.ensure_shape(clipped, weight.shape))
+    return loss
+for _ in range(50):
+    train_step(tf.ones((4, 3)))
+"""
+_WITHIN = """
+import tensorflow as tf
+weight = tf.Variable(tf.ones((3, 1)))
+@tf.function
+def train_step(x):
+    total = tf.zeros(())
+    for row in x:  # HERE
+        total += tf.ensure_shape(tf.numpy_function(lambda a: a.sum(), [row], tf.float32), ())
+    weight.assign_sub(tf.ones((3, 1)) * total)
+    return total
+for _ in range(50):
+    train_step(tf.ones((4, 3)))
+"""
+
+_SESSION = """
+import numpy as np, tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_v2_behavior()
+x = tf1.placeholder(tf.float32, (4, 3))
+w = tf1.get_variable("w", (3, 2), initializer=tf1.ones_initializer())
+def body(i, y):
+    return i + 1, tf.ensure_shape(tf1.py_func(lambda a: a / 2, [y], tf.float32), (4, 2))
+_, y = tf1.while_loop(lambda i, y: i < 3, body, [tf.constant(0), x @ w])
+loss = tf.reduce_mean((tf.stop_gradient(y) - x @ w) ** 2)
+train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+with tf1.Session() as session:
+    session.run(tf1.global_variables_initializer())
+    for _ in range(50):
+        session.run(train, {x: np.ones((4, 3), "float32")})
+"""
+
+
+@pytest.fixture
+def trace(child, load, tmp_path):
+    """Return a function that traces the step of a script, which is to be run elsewhere."""
+
+    def traced(text):
+        bundle = tmp_path / "bundle"
+        bundle.mkdir()
+        found = child.call(tracer.trace_workload, load(text), str(bundle))
+        assert isinstance(found, Traced), found
+        assert not [*bundle.iterdir()], "nobody else can run it"
+        return found
+
+    return traced
+
+
+def _line(text):
+    return next(n for n, line in enumerate(text.splitlines(), 1) if line.endswith("# HERE"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [(_KERAS, "PyFuncStateless"), (_LOOP, "EagerPyFunc"), (_WITHIN, "PyFunc")],
+    ids=["numpy_function of a model", "py_function of a loop", "within a loop of the step"],
+)
+def test_the_op_that_calls_python_is_told_by_its_kind_and_the_users_line(trace, text, kind):
+    assert trace(text).python_call == f"`{kind}` at train.py:{_line(text)}"
+
+
+def test_python_stands_on_the_host(trace):
+    (op,) = [op for op in trace(_LOOP).graph.ops if op.kind == "EagerPyFunc"]
+    assert op.device_kinds == {"CPU"}
+
+
+def test_it_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
+    trace, child, tmp_path
+):
+    trace(_LOOP)
+    counted = tmp_path / "counted"
+    before = len(counted.read_text())
+    folder = tmp_path / "profile"
+    steps = child.call(native_step.record, str(folder), 0)
+    assert isinstance(steps, OwnSteps), steps
+    assert (len(steps.warmup_ns), len(steps.step_ns)) == (2, 10)
+    assert min(steps.step_ns) >= 20 * _MS
+    # As many again are profiled, one of which sets the profiler up.
+    assert len(counted.read_text()) - before == 2 + 10 + 11
+    recorded = read_recorded(folder, shares_core=True)
+    (python,) = [op for op in recorded.ops if op.kind == "EagerPyFunc"]
+    assert len(python.step_ns) == 10
+    assert 15 * _MS <= python.median_ns <= max(steps.step_ns) * 2
+
+
+def test_a_loop_of_a_session_is_recorded_as_well(trace, child, tmp_path):
+    assert trace(_SESSION).python_call == "`PyFunc` at train.py:8"
+    # The shape that it says of the batch is not that of a share.
+    split = child.call(splitter.split_workload, (2, 2), None)
+    assert isinstance(split, BatchSplitError)
+    assert "it takes no batch of 2" in split.message
+    steps = child.call(native_step.record, str(tmp_path / "profile"), 0)
+    assert isinstance(steps, OwnSteps), steps
+    assert "PyFunc" in {op.kind for op in read_recorded(tmp_path / "profile").ops}
+
+
+SAYS_ITS_BATCH = """
+import tensorflow as tf
+
+weights = tf.Variable([[1.0], [2.0]])
+optimizer = tf.keras.optimizers.SGD(0.1)
+
+@tf.function
+def train_step(x):
+    tf.print(tf.shape(x)[0], output_stream="file://{log}")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(x @ weights)) / 2
+    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+    return loss
+
+inputs = (tf.ones((12, 2)),)
+"""
+
+
+def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
+    child, trace_source, tmp_path
+):
+    log = tmp_path / "batches"
+    model = trace_source(SAYS_ITS_BATCH.format(log=log))
+
+    def call(function, *args):
+        return child.call(function, *args)
+
+    def batches_of(function, *args):
+        log.write_text("")
+        answer = call(function, *args)
+        assert answer is None or isinstance(answer, list), answer
+        return set(log.read_text().split())
+
+    source = ModelSource(
+        path=str(tmp_path / "model_file.py"), name=None, mode=None, batch_size=None, outputs=()
+    )
+    call(mirrored.open_devices, "CPU", 2)
+    call(mirrored.prepare, source, str(model.bundle), model.traced.created, None)
+    assert batches_of(mirrored.run_steps, 0, 1, False) == {"6"}
+    assert batches_of(mirrored.run_steps, 0, 1, True) == {"12"}
+    assert batches_of(mirrored.run_marked_steps, 1) == {"6"}
