@@ -20,26 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from annotated_types import Le
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import (
-    CLOSED,
-    ByName,
-    Bytes,
-    Count,
-    Rows,
-    Text,
-    Version,
-    What,
-    value_from,
-    value_in,
-)
-from placement_advisor.files.untrusted import (
-    MAX_TEXT_BYTES,
-    MisfitError,
-    parse_json,
-    read_text_bytes,
-    shown,
-    within,
-)
+from placement_advisor.files import contract, untrusted
 from placement_advisor.graph.op import Edge, Op, Port
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic
 
@@ -54,13 +35,13 @@ if TYPE_CHECKING:
 class TracedAs:
     """A step's mode, batch, and the types and shapes of what it takes and returns, as text."""
 
-    mode: Text
+    mode: contract.Text
     """`train` or `infer`."""
-    batch_size: Annotated[Count, What("a number of samples")] | None
+    batch_size: Annotated[contract.Count, contract.What("a number of samples")] | None
     """None if inputs carry none."""
-    inputs: Rows[Text]
+    inputs: contract.Rows[contract.Text]
     """Such as `float32 [16, 8]`."""
-    outputs: Rows[Text]
+    outputs: contract.Rows[contract.Text]
     """The same of each output."""
 
     def differences(self, today: TracedAs) -> Iterator[str]:
@@ -80,7 +61,7 @@ class TracedAs:
             # Inputs may come in another order, as they may have other names.
             there, here = Counter(then) - Counter(now), Counter(now) - Counter(then)
             only = [
-                f"only {where}: {shown(', '.join(types.elements()))}"
+                f"only {where}: {untrusted.shown(', '.join(types.elements()))}"
                 for where, types in (("there", there), ("here", here))
                 if types
             ]
@@ -109,10 +90,10 @@ _DEFAULTS = tuple(Op._field_defaults.get(name, object()) for name in Op._fields)
 class _EdgeRow(NamedTuple):
     """An edge; its ends are places of ops."""
 
-    producer: Count
-    consumer: Count
+    producer: contract.Count
+    consumer: contract.Count
     port: Port
-    size_bytes: Bytes | None
+    size_bytes: contract.Bytes | None
 
 
 class GraphFile(NamedTuple):
@@ -131,10 +112,10 @@ class GraphFile(NamedTuple):
 class _Beside:
     """What a file may hold beside the graph."""
 
-    __pydantic_config__: ClassVar = CLOSED
+    __pydantic_config__: ClassVar = contract.CLOSED
 
-    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
-    requested_device_of: ByName[Text] | None = None
+    schema_version: Annotated[contract.Version, Le(SCHEMA_VERSION)]
+    requested_device_of: contract.ByName[contract.Text] | None = None
     traced_as: TracedAs | None = None
 
 
@@ -184,15 +165,15 @@ def read_graph(path: Path) -> GraphFile:
         AdvisorError: it cannot be read, or is none that `write_graph` could have written.
     """
     try:
-        document = value_from(dict[str, Any], parse_json(_unpacked(path)))
+        document = contract.value_from(dict[str, Any], untrusted.parse_json(_unpacked(path)))
         rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
-        beside = value_in(_Beside, rest)
+        beside = contract.value_in(_Beside, rest)
         ops = _rows(document, "ops", Op)
         for i, op in enumerate(ops):
             _check_op(op, f"ops[{i}].")
         edges = _edges(ops, _rows(document, "edges", _EdgeRow))
         return GraphFile(ops, edges, beside.requested_device_of, beside.traced_as)
-    except MisfitError as misfit:
+    except untrusted.MisfitError as misfit:
         raise AdvisorError(
             f"{path}: {misfit}", hint="a graph file is written by `advisor trace`"
         ) from None
@@ -228,31 +209,31 @@ def _op_row(op: Op) -> dict[str, Any]:
 
 def _unpacked(path: Path) -> bytes:
     """Return what a gzip file holds, unpacked up to the size that any text may have."""
-    packed = read_text_bytes(path)
+    packed = untrusted.read_text_bytes(path)
     unpacking = zlib.decompressobj(_GZIP_WBITS)
     try:
-        unpacked = unpacking.decompress(packed, MAX_TEXT_BYTES + 1)
+        unpacked = unpacking.decompress(packed, untrusted.MAX_TEXT_BYTES + 1)
     except zlib.error:
         problem = "damaged" if packed.startswith(b"\x1f\x8b") else "not a gzip file"
-        raise MisfitError(problem) from None
-    if len(unpacked) > MAX_TEXT_BYTES:
-        raise MisfitError(f"unpacks to more than {MAX_TEXT_BYTES // 10**6} MB")
+        raise untrusted.MisfitError(problem) from None
+    if len(unpacked) > untrusted.MAX_TEXT_BYTES:
+        raise untrusted.MisfitError(f"unpacks to more than {untrusted.MAX_TEXT_BYTES // 10**6} MB")
     if not unpacking.eof:
-        raise MisfitError("cut off before its end")
+        raise untrusted.MisfitError("cut off before its end")
     if unpacking.unused_data:
-        raise MisfitError("has data after its end")
+        raise untrusted.MisfitError("has data after its end")
     return unpacked
 
 
 def _rows(document: dict[str, object], key: str, kind: Any) -> tuple[Any, ...]:
     """Return the rows of a list, which is gone from the document when others are made of them."""
     if key not in document:
-        raise MisfitError(f"no field {key!r}")
+        raise untrusted.MisfitError(f"no field {key!r}")
     rows = document.pop(key)
     for i, row in enumerate(rows if isinstance(rows, list) else ()):
         if isinstance(row, dict) and len(row) > len(Op._fields):  # Each would be an error.
-            raise MisfitError(f"more than {len(Op._fields)} fields", f"{key}[{i}]")
-    return within(key, partial(value_from, Rows[kind]), rows)
+            raise untrusted.MisfitError(f"more than {len(Op._fields)} fields", f"{key}[{i}]")
+    return untrusted.within(key, partial(contract.value_from, contract.Rows[kind]), rows)
 
 
 def read_op(value: object) -> Op:
@@ -261,7 +242,7 @@ def read_op(value: object) -> Op:
     Raises:
         MisfitError: it describes none.
     """
-    op = value_from(Op, value)
+    op = contract.value_from(Op, value)
     _check_op(op, "")
     return op
 
@@ -269,10 +250,12 @@ def read_op(value: object) -> Op:
 def _check_op(op: Op, place: str) -> None:
     for i, port in enumerate(op.host_outputs):
         if port >= len(op.output_bytes):
-            raise MisfitError(_no_port(op, port), f"{place}host_outputs[{i}]")
+            raise untrusted.MisfitError(_no_port(op, port), f"{place}host_outputs[{i}]")
     if op.kernel is not None and len(op.kernel.dims) != len(DIMENSIONS[op.kernel.family]):
         names = ", ".join(DIMENSIONS[op.kernel.family])
-        raise MisfitError(f"{shown(op.kernel.dims)} is not [{names}]", f"{place}kernel[1]")
+        raise untrusted.MisfitError(
+            f"{untrusted.shown(op.kernel.dims)} is not [{names}]", f"{place}kernel[1]"
+        )
 
 
 def _edges(ops: Sequence[Op], rows: Iterable[_EdgeRow]) -> list[Edge]:
@@ -281,15 +264,20 @@ def _edges(ops: Sequence[Op], rows: Iterable[_EdgeRow]) -> list[Edge]:
     for i, (source, target, port, size_bytes) in enumerate(rows):
         if max(source, target) >= len(ops):
             known = f"ops go from 0 to {len(ops) - 1}" if ops else "there are none"
-            raise MisfitError(f"{max(source, target)} is not an op: {known}", f"edges[{i}]")
+            raise untrusted.MisfitError(
+                f"{max(source, target)} is not an op: {known}", f"edges[{i}]"
+            )
         if port >= len(ops[source].output_bytes):
-            raise MisfitError(_no_port(ops[source], port), f"edges[{i}]")
+            raise untrusted.MisfitError(_no_port(ops[source], port), f"edges[{i}]")
         edges.append(Edge(names[source], names[target], port, size_bytes))
     return edges
 
 
 def _no_port(op: Op, port: int) -> str:
-    return f"op {shown(op.name)} has {len(op.output_bytes)} outputs, none of them number {port}"
+    return (
+        f"op {untrusted.shown(op.name)} has {len(op.output_bytes)} outputs, none of them "
+        f"number {port}"
+    )
 
 
 def to_networkx(
@@ -324,18 +312,20 @@ def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
         raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
     try:
         ops = [
-            within(f"node {shown(name)}", read_op, {**_known(Op, attributes), "name": name})
+            untrusted.within(
+                f"node {untrusted.shown(name)}", read_op, {**_known(Op, attributes), "name": name}
+            )
             for name, attributes in graph.nodes(data=True)
         ]
         edges = [
-            within(
-                f"edge {shown(source)} → {shown(target)}",
-                partial(value_from, Edge),
+            untrusted.within(
+                f"edge {untrusted.shown(source)} → {untrusted.shown(target)}",
+                partial(contract.value_from, Edge),
                 {**_known(Edge, values), "producer": source, "consumer": target},
             )
             for source, target, values in graph.edges(data=True)
         ]
-    except MisfitError as misfit:
+    except untrusted.MisfitError as misfit:
         raise AdvisorError(
             str(misfit), hint="nodes and edges have the attributes that `as_networkx` gives them"
         ) from None

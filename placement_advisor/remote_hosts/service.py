@@ -20,13 +20,7 @@ from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.processes.calls import FailureCause, RemoteFunction
 from placement_advisor.processes.children import Child, ChildError, preload
-from placement_advisor.remote_hosts import host_facts, relay
-from placement_advisor.remote_hosts.conversation import (
-    COMMAND_MARK,
-    SILENCE_S,
-    WORKER_MARK,
-    Conversation,
-)
+from placement_advisor.remote_hosts import conversation, host_facts, relay
 from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
 from placement_advisor.remote_hosts.host_files import ScratchFiles
 from placement_advisor.remote_hosts.host_lock import sole_use
@@ -40,8 +34,6 @@ if TYPE_CHECKING:
 
     Answering = Callable[[str, object], None]
     from pathlib import Path
-
-    from placement_advisor.remote_hosts.conversation import PipeStream
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, str]:
@@ -185,7 +177,7 @@ class HostedChild:
 _CLOSE_LIMIT_S = 2.0
 
 
-def serve(stream: PipeStream, relay_folder: Path | None = None) -> None:
+def serve(stream: conversation.PipeStream, relay_folder: Path | None = None) -> None:
     """Serve one analysis, until its command ends the conversation or is not heard any more.
 
     ``relay_folder`` is that of the relay by which control comes, if it comes by one.
@@ -197,7 +189,7 @@ def serve(stream: PipeStream, relay_folder: Path | None = None) -> None:
 
 
 class _Service:
-    def __init__(self, stream: PipeStream, relay_folder: Path | None) -> None:
+    def __init__(self, stream: conversation.PipeStream, relay_folder: Path | None) -> None:
         self._relay_folder = relay_folder
         # Who asks for this host; None at the end.
         self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -206,13 +198,13 @@ class _Service:
         self._files: ScratchFiles | None = None
         # None at the end.
         self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._conversation = Conversation(
+        self._conversation = conversation.Conversation(
             stream,
-            our_mark=WORKER_MARK,
-            their_mark=COMMAND_MARK,
+            our_mark=conversation.WORKER_MARK,
+            their_mark=conversation.COMMAND_MARK,
             heard=self._heard,
             ended=self._ended,
-            patience_s=SILENCE_S,
+            patience_s=conversation.SILENCE_S,
         )
 
     def run(self) -> None:

@@ -26,15 +26,7 @@ from urllib.parse import quote
 from placement_advisor import __version__
 from placement_advisor.check.problems import EXPLANATIONS, LASTING, Place, Status
 from placement_advisor.check.record import Part
-from placement_advisor.report.document import (
-    NOTHING,
-    Table,
-    code_block,
-    escape,
-    markdown_table,
-    one_line,
-    text_lines,
-)
+from placement_advisor.report import document
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -173,7 +165,7 @@ def plain(text: str) -> str:
     >>> plain("a" + chr(10) + "##[add-mask]b")
     'a # #[add-mask]b'
     """
-    return _COMMAND.sub("# ", one_line(text))
+    return _COMMAND.sub("# ", document.one_line(text))
 
 
 def _model_report(model: ModelResult, result: CheckResult) -> ModelReport:
@@ -265,7 +257,7 @@ def _figures(model: ModelResult) -> Iterator[Figure]:
             change = _change(locked, now, text)
         yield Figure(
             label=label,
-            before=NOTHING if locked is None else text(locked),
+            before=document.NOTHING if locked is None else text(locked),
             after=text(now),
             change=change,
         )
@@ -351,8 +343,8 @@ def explanation(told: ModelReport, *, verbose: bool = False) -> list[str]:
     lines += [f"note: {note}" for note in told.notes]
     last = [] if told.acceptance is None else [f"to accept: {told.acceptance}"]
     if verbose:
-        table = Table(("", "locked", "now", "change"), told.figures)
-        lines += ["", *text_lines(table)] if has_changed(told) else []
+        table = document.Table(("", "locked", "now", "change"), told.figures)
+        lines += ["", *document.text_lines(table)] if has_changed(told) else []
         lines += ["", *told.changes] if told.changes else []
         return [*lines, *(["", *last] if last else [])]
     more = len(lines) + len(last) - MAX_LINES
@@ -443,7 +435,9 @@ def _cause(told: ModelReport) -> str:
 
 
 def _status_table(models: Sequence[ModelReport]) -> str:
-    return markdown_table(("", "model", "placement", *_IN_SHORT), [_row(told) for told in models])
+    return document.markdown_table(
+        ("", "model", "placement", *_IN_SHORT), [_row(told) for told in models]
+    )
 
 
 def _row(told: ModelReport) -> list[str]:
@@ -452,12 +446,12 @@ def _row(told: ModelReport) -> list[str]:
         _status_mark(told),
         _text(told.model),
         _text(told.placement),
-        *(figures.get(label, NOTHING) for label in _IN_SHORT),
+        *(figures.get(label, document.NOTHING) for label in _IN_SHORT),
     ]
 
 
 def _in_short(figure: Figure) -> str:
-    if figure.before in (figure.after, NOTHING):
+    if figure.before in (figure.after, document.NOTHING):
         return figure.after
     return f"{figure.before} → {figure.after}, {figure.change}"
 
@@ -471,9 +465,9 @@ def _explanation(number: int, told: ModelReport) -> str:
     parts = ["\n".join(lines)]
     if has_changed(told):
         rows = [list(map(_text, figure)) for figure in told.figures]
-        parts.append(markdown_table(("", "locked", "now", "change"), rows))
+        parts.append(document.markdown_table(("", "locked", "now", "change"), rows))
     if told.changes:
-        parts.append(code_block("\n".join(told.changes), "diff"))
+        parts.append(document.code_block("\n".join(told.changes), "diff"))
     return _folded(f"{number}. {status_words(told.status)}: details", *parts)
 
 
@@ -490,7 +484,7 @@ def _status_mark(told: ModelReport) -> str:
 
 def _text(text: str) -> str:
     """Return text that Markdown shows as it is, and that calls nobody: `@` begins no mention."""
-    return escape(text).replace("@", "@&#8203;")
+    return document.escape(text).replace("@", "@&#8203;")
 
 
 MAX_ANNOTATIONS = 10

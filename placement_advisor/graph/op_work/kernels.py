@@ -18,17 +18,11 @@ from pydantic import Strict
 
 from placement_advisor.files.contract import Rows, What
 from placement_advisor.files.untrusted import MAX_BYTES
-from placement_advisor.graph.op_work.signature import (
-    CONTRADICTIONS,
-    UnknownSizeError,
-    elements,
-    shape_of,
-)
+from placement_advisor.graph.op_work import signature as op_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 
 _DEFAULT_LAYOUT = "NHWC"
 Dimension = Annotated[int, Ge(1), Le(MAX_BYTES), What("a dimension from 1 to 10^15")]
@@ -106,7 +100,7 @@ _ARITHMETIC_OF = {
 }
 
 
-def kernel_of(signature: Signature, *, is_tf32_allowed: bool = True) -> Kernel | None:
+def kernel_of(signature: op_signature.Signature, *, is_tf32_allowed: bool = True) -> Kernel | None:
     """Return the kernel of an op, None if it is not covered or a dimension is unknown or 0.
 
     ``is_tf32_allowed`` is what `tf.config.experimental.enable_tensor_float_32_execution` set.
@@ -120,46 +114,49 @@ def kernel_of(signature: Signature, *, is_tf32_allowed: bool = True) -> Kernel |
         if arithmetic is None:
             return None
         dims = dims_of(signature)
-    except CONTRADICTIONS:
+    except op_signature.CONTRADICTIONS:
         return None
     if arithmetic is Arithmetic.DEFAULT and family in MATRIX_FAMILIES and not is_tf32_allowed:
         arithmetic = Arithmetic.FLOAT32
     return Kernel(family, dims, arithmetic) if min(dims) > 0 else None
 
 
-def _matmul(signature: Signature) -> tuple[int, ...]:
-    rows, columns = shape_of(signature.inputs[0])
+def _matmul(signature: op_signature.Signature) -> tuple[int, ...]:
+    rows, columns = op_signature.shape_of(signature.inputs[0])
     if signature.attribute("transpose_a"):
         rows, columns = columns, rows
-    return 1, rows, columns, shape_of(signature.outputs[0])[1]
+    return 1, rows, columns, op_signature.shape_of(signature.outputs[0])[1]
 
 
-def _batch_matmul(signature: Signature) -> tuple[int, ...]:
-    summed = shape_of(signature.inputs[0])[-2 if signature.attribute("adj_x") else -1]
-    *batch, rows, columns = shape_of(signature.outputs[0])
+def _batch_matmul(signature: op_signature.Signature) -> tuple[int, ...]:
+    summed = op_signature.shape_of(signature.inputs[0])[-2 if signature.attribute("adj_x") else -1]
+    *batch, rows, columns = op_signature.shape_of(signature.outputs[0])
     return prod(batch), rows, summed, columns
 
 
-def _forward(signature: Signature) -> tuple[int, ...]:
+def _forward(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return the dimensions of (image, filter) -> result."""
     image, weights = signature.inputs[:2]
     return _convolution(signature, image, weights, signature.outputs[0])
 
 
-def _by_input(signature: Signature) -> tuple[int, ...]:
+def _by_input(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return those of (image sizes, filter, gradient by the result) -> gradient by the image."""
     _, weights, result = signature.inputs
     return _convolution(signature, signature.outputs[0], weights, result)
 
 
-def _by_filter(signature: Signature) -> tuple[int, ...]:
+def _by_filter(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return those of (image, filter sizes, gradient by the result) -> gradient by the filter."""
     image, _, result = signature.inputs
     return _convolution(signature, image, signature.outputs[0], result)
 
 
 def _convolution(
-    signature: Signature, image: TensorSpec, weights: TensorSpec, result: TensorSpec
+    signature: op_signature.Signature,
+    image: op_signature.TensorSpec,
+    weights: op_signature.TensorSpec,
+    result: op_signature.TensorSpec,
 ) -> tuple[int, ...]:
     """Return the dimensions of a convolution without groups and dilations.
 
@@ -168,11 +165,11 @@ def _convolution(
     """
     layout = signature.attribute("data_format") or _DEFAULT_LAYOUT
     batch, channels, height, width = (layout.index(axis) for axis in "NCHW")
-    filter_height, filter_width, inputs, outputs = shape_of(weights)
-    image_shape, result_shape = shape_of(image), shape_of(result)
+    filter_height, filter_width, inputs, outputs = op_signature.shape_of(weights)
+    image_shape, result_shape = op_signature.shape_of(image), op_signature.shape_of(result)
     dilations = signature.attribute("dilations") or (1,)
     if image_shape[channels] != inputs or max(dilations) > 1:
-        raise UnknownSizeError
+        raise op_signature.UnknownSizeError
     strides = signature.attribute("strides")
     return (
         *(image_shape[batch], inputs, outputs, filter_height, filter_width),
@@ -181,20 +178,20 @@ def _convolution(
     )
 
 
-def _alike(signature: Signature) -> tuple[int, ...]:
+def _alike(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return one row of all elements, of inputs that are as large as the output."""
-    length = elements(signature.outputs[0])
-    if any(elements(spec) != length for spec in signature.inputs):
-        raise UnknownSizeError
+    length = op_signature.elements(signature.outputs[0])
+    if any(op_signature.elements(spec) != length for spec in signature.inputs):
+        raise op_signature.UnknownSizeError
     return 1, length
 
 
-def _last_axis(signature: Signature) -> tuple[int, ...]:
-    *rows, length = shape_of(signature.outputs[0])
+def _last_axis(signature: op_signature.Signature) -> tuple[int, ...]:
+    *rows, length = op_signature.shape_of(signature.outputs[0])
     return prod(rows), length
 
 
-_RULES: dict[str, tuple[KernelFamily, Callable[[Signature], tuple[int, ...]]]] = {
+_RULES: dict[str, tuple[KernelFamily, Callable[[op_signature.Signature], tuple[int, ...]]]] = {
     "MatMul": (KernelFamily.LINEAR, _matmul),
     **{f"BatchMatMul{v}": (KernelFamily.BMM, _batch_matmul) for v in ("", "V2", "V3")},
     "Conv2D": (KernelFamily.CONV, _forward),

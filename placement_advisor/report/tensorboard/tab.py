@@ -31,20 +31,9 @@ from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
-from placement_advisor.report.pictures import timeline_plot
-from placement_advisor.report.pictures.layer_layout import (
-    BOX_HEIGHT,
-    BOX_WIDTH,
-    LayerMap,
-    layer_map,
-)
+from placement_advisor.report.pictures import layer_layout, timeline_plot
 from placement_advisor.results.analysis import ScalingRow, scaling
-from placement_advisor.simulator.schedule import (
-    Transfer,
-    carried,
-    intervals_length,
-    merged_intervals,
-)
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -54,7 +43,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.simulator.break_even import BreakEven, Sweep
-    from placement_advisor.simulator.schedule import CopyInterval, Schedule
 
 SCHEMA_VERSION = 2
 # Nobody looks through more of those that cross.
@@ -214,7 +202,7 @@ class Graph:
             raise MisfitError("a way without two ends", "graph.flows")
 
     @classmethod
-    def of(cls, told: LayerMap) -> Graph:
+    def of(cls, told: layer_layout.LayerMap) -> Graph:
         """Return it as it is drawn."""
 
         def point(place: Point) -> Point:
@@ -222,7 +210,7 @@ class Graph:
 
         layers = (Layer(e.name, point(e.middle), e.ops, e.flops.amount) for e in told.layers)
         flows = (Flow(e.source, e.target, tuple(map(point, e.route))) for e in told.flows)
-        return cls((BOX_WIDTH, BOX_HEIGHT), tuple(layers), tuple(flows))
+        return cls((layer_layout.BOX_WIDTH, layer_layout.BOX_HEIGHT), tuple(layers), tuple(flows))
 
 
 def _check_below(count: int, place: str, numbers: Iterable[int]) -> None:
@@ -267,7 +255,7 @@ class Overview:
             raise MisfitError("not a figure for each column", "candidates")
 
     @classmethod
-    def so_far(cls, told: AnalysisSnapshot, layers: LayerMap) -> Overview:
+    def so_far(cls, told: AnalysisSnapshot, layers: layer_layout.LayerMap) -> Overview:
         """Return what is shown of an analysis that goes on."""
         testbed, rows = told.testbed, scaling(told.candidates)
         hosts: dict[str, tuple[str, ...]] = {}
@@ -292,7 +280,7 @@ class Overview:
         )
 
     @classmethod
-    def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
+    def of(cls, told: found.Analysis, layers: layer_layout.LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
         snapshot = AnalysisSnapshot(
             doing="",
@@ -458,7 +446,11 @@ class Details:
 
     @classmethod
     def of(
-        cls, told: found.Candidate, graph: OpGraph, layers: LayerMap, devices: tuple[str, ...]
+        cls,
+        told: found.Candidate,
+        graph: OpGraph,
+        layers: layer_layout.LayerMap,
+        devices: tuple[str, ...],
     ) -> Details:
         """Return what is shown of a candidate."""
         steps = [step for step in timeline_plot.steps_of(told) if step.spans]
@@ -478,7 +470,7 @@ class Details:
 
 
 def _copies(
-    predicted: Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
+    predicted: schedules.Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
 ) -> Part:
     """Return who copies how much to whom."""
     copies = sorted(predicted.copies if predicted else (), key=_ENDS)
@@ -501,9 +493,11 @@ def _copies(
     return Part(table=Table(caption, ("", *places), tuple(rows)))
 
 
-def _simulated(copies: Sequence[CopyInterval]) -> str:
-    size = carried(each for copy in copies for each in copy.transfers)
-    time_ns = intervals_length(merged_intervals((copy.start_ns, copy.end_ns) for copy in copies))
+def _simulated(copies: Sequence[schedules.CopyInterval]) -> str:
+    size = schedules.carried(each for copy in copies for each in copy.transfers)
+    time_ns = schedules.intervals_length(
+        schedules.merged_intervals((copy.start_ns, copy.end_ns) for copy in copies)
+    )
     return _copied(len(copies), size.amount, time_ns, is_floor=size.is_floor)
 
 
@@ -511,12 +505,12 @@ def _copied(count: int, size: int | None, time_ns: int, *, is_floor: bool = Fals
     return f"{count}, {format_bytes(size, is_floor=is_floor)}, {format_ns(time_ns)}"
 
 
-def _tensors(transfers: Sequence[Transfer]) -> tuple[Part, ...]:
+def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
     if not transfers:
         return ()
     ordered = sorted(transfers, key=lambda copy: (-(copy.size_bytes or 0), copy.tensor))
 
-    def cells(copy: Transfer) -> tuple[str, ...]:
+    def cells(copy: schedules.Transfer) -> tuple[str, ...]:
         way, time_ns = f"{copy.source} → {copy.target}", copy.end_ns - copy.start_ns
         return copy.tensor, way, format_bytes(copy.size_bytes), format_ns(time_ns)
 
@@ -603,5 +597,5 @@ class Tab:
         new.replace(path)
 
     @cached_property
-    def _layers(self) -> LayerMap:
-        return layer_map(self._graph)
+    def _layers(self) -> layer_layout.LayerMap:
+        return layer_layout.layer_map(self._graph)
