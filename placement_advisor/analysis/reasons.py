@@ -114,8 +114,7 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         reasons.append(
             f"{candidate.name}: the simulation has {speedup_of(ratio.ratio)} for it, on the other "
             f"side of {measurements.WORTHWHILE_SPEEDUP:.2f}×: its error is larger than what "
-            "there is to gain or "
-            "to lose, so the answer rests on the measurement alone"
+            "there is to gain or to lose, so the answer rests on the measurement alone"
         )
     if candidate.measured.moved_ops:
         moved = candidate.measured.moved_ops

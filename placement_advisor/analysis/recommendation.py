@@ -88,8 +88,7 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
     if ratio is not None and verdict_reasons.is_other_side(split):
         yield (
             f"{split.name} was simulated at {verdict_reasons.speedup_of(ratio.ratio)}: the "
-            "answer rests on the "
-            "measurement alone"
+            "answer rests on the measurement alone"
         )
 
 

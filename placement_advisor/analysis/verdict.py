@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
-from placement_advisor.analysis.options import RESUME
 from placement_advisor.analysis.reasons import doubt_text, speedup_of, speedup_text, unsure_reason
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.defaults import AS_WRITTEN
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
-_MORE = f"{RESUME} --rounds"
+_MORE = "--resume --rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

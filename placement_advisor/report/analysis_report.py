@@ -378,8 +378,7 @@ def _activities(analysis: Analysis) -> Iterator[document.Part]:
             continue
         title = (
             f"{candidate.name}: compute {units.format_share(1 - share)}, copies "
-            f"{units.format_share(share)} of "
-            f"all activity in {len(profile.step_ns)} profiled steps"
+            f"{units.format_share(share)} of all activity in {len(profile.step_ns)} profiled steps"
         )
         rows = [row.cells for row in statements.activity_rows(profile.activities)]
         table = document.Table(statements.ACTIVITY_HEADINGS, rows, names=(-1,))

@@ -21,7 +21,7 @@ from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
-from placement_advisor.graph.op_work.kernels import KernelFamily
+from placement_advisor.graph.op import KernelFamily
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
@@ -246,8 +246,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         yield (
             "a further device",
             f"adds {units.format_ns(calibration.partition_overhead_ns)} of the first one's time, "
-            "and "
-            f"{units.format_ns(calibration.remote_ns)} for its start and the news of its end",
+            f"and {units.format_ns(calibration.remote_ns)} for its start and the news of its end",
         )
     if calibration.quantum_ns:
         yield (
@@ -263,8 +262,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         yield (
             "memory",
             f"gives a device alone {units.format_bandwidth(calibration.memory.bytes_per_s)}; "
-            "beside "
-            f"another one that takes {calibration.memory.ratio:.2f} times as long",
+            f"beside another one that takes {calibration.memory.ratio:.2f} times as long",
         )
     yield "an op", f"that computes nothing takes {units.format_ns(calibration.op_ns)}"
     residuals = [

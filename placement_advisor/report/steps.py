@@ -349,8 +349,7 @@ def _copy_table(told: Simulation) -> document.Part:
         return "copies: none"
     title = (
         f"copies: {schedule.transfer_count} per step; {units.format_ns(schedule.exposed_ns)} "
-        "exposed, "
-        f"{units.format_ns(told.hidden_ns)} hidden behind compute"
+        f"exposed, {units.format_ns(told.hidden_ns)} hidden behind compute"
         + (f", on {schedule.waits_longest}" if schedule.waits_longest else "")
     )
     rows = [

@@ -64,7 +64,7 @@ def test_what_crosses_is_read_by_the_host_or_from_it_and_each_tensor_once() -> N
 
 @given(graphs())
 def test_ops_of_one_variable_stay_together_and_no_others_do(graph: OpGraph) -> None:
-    bound = host_bound(graph, "GPU")
+    bound = graph.host_bound("GPU")
     for op in graph.ops:
         together = [other for other in graph.ops if op.variable and other.variable == op.variable]
         assert (op.name in bound) == any(

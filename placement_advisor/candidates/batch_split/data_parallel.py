@@ -24,9 +24,8 @@ from placement_advisor.candidates.batch_split.mirrored_graph import (
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, Edge, Op, Role
+from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

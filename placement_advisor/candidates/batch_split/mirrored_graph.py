@@ -10,8 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
-from placement_advisor.graph.op import CONTROL_PORT, Op, Role
-from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.graph.op import CONTROL_PORT, Op, Role, WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

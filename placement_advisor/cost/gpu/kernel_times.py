@@ -13,9 +13,8 @@ import numpy as np
 
 from placement_advisor.cost.gpu import kernels, tiles
 from placement_advisor.cost.table import CostBasis, OpCost
-from placement_advisor.graph.op import PASS_ROLES, Role
+from placement_advisor.graph.op import MATRIX_FAMILIES, PASS_ROLES, Arithmetic, KernelFamily, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import MATRIX_FAMILIES, Arithmetic, KernelFamily
 from placement_advisor.machine.gpu_facts import gpus_matched_by
 from placement_advisor.units import NS_PER_S
 
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     Rule: TypeAlias = Callable[[tiles.Figures, GpuFacts, Constants, float], tiles.Figures]
     from collections.abc import Mapping
 
-    from placement_advisor.graph.op import Op
-    from placement_advisor.graph.op_work.kernels import Kernel
+    from placement_advisor.graph.op import Kernel, Op
     from placement_advisor.machine.devices import Device
 
 

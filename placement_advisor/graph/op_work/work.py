@@ -16,6 +16,7 @@ padding and workspaces of kernels, and the choice of algorithm (Winograd, Strass
 
 from __future__ import annotations
 
+from placement_advisor.graph.op import WorkBasis
 from placement_advisor.graph.op_work import elementwise, layers, movement
 from placement_advisor.graph.op_work import signature as op_signature
 
@@ -28,14 +29,14 @@ def work_of(signature: op_signature.Signature) -> op_signature.Work:
     formula = FORMULAS.get(signature.kind.removeprefix("_"))
     if formula is None:
         return op_signature.Work(
-            flops=None, bytes_accessed=_count(_sizes, signature), basis=op_signature.WorkBasis.SIZES
+            flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES
         )
     if formula is op_signature.FREE:  # More than half of all ops are.
         return op_signature.NO_WORK
     return op_signature.Work(
         flops=_count(formula.flops, signature),
         bytes_accessed=_count(formula.bytes_accessed, signature),
-        basis=op_signature.WorkBasis.FORMULA,
+        basis=WorkBasis.FORMULA,
     )
 
 
