@@ -7,7 +7,7 @@ from op_graphs import edge, graphs
 
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_patterns import host_bound, host_kinds
+from placement_advisor.graph.op_patterns import host_kinds
 
 BOTH = frozenset({"CPU", "GPU"})
 
@@ -33,12 +33,12 @@ def table(*, variable: str | None) -> OpGraph:
 
 
 def test_what_holds_or_takes_a_variable_of_an_op_on_the_host_stays_with_it() -> None:
-    assert host_bound(table(variable="v"), "GPU") == {"x", "v", "find", "size"}
-    assert host_bound(table(variable="v"), "CPU") == {"x"}
+    assert table(variable="v").host_bound("GPU") == {"x", "v", "find", "size"}
+    assert table(variable="v").host_bound("CPU") == {"x"}
 
 
 def test_a_variable_without_a_name_of_its_own_is_named_after_its_op() -> None:
-    assert host_bound(table(variable=None), "GPU") == {"x", "v", "find", "size"}
+    assert table(variable=None).host_bound("GPU") == {"x", "v", "find", "size"}
     (kind,) = host_kinds(table(variable=None))
     assert (kind.kind, kind.bound_ops) == ("Find", 2)
 
