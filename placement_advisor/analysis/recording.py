@@ -204,5 +204,5 @@ class AnalysisRecorder(Protocol):
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Keep the raw profiles of a candidate; return where, for reports."""
 
-    def show(self, told: analysis_result.Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: analysis_result.Analysis | AnalysisSnapshot) -> None:
         """Show how far the analysis is, and last the whole of it."""

@@ -179,40 +179,41 @@ def measure(
 
 
 def with_measured(
-    result: check_problems.ModelResult, told: MeasuredCheck
+    result: check_problems.ModelResult, check: MeasuredCheck
 ) -> check_problems.ModelResult:
     """Return the result with what was measured: slower fails, no answer is inconclusive."""
     problems, notes = list(result.problems), list(result.notes)
-    if told.is_slower:
+    if check.is_slower:
         moves = () if result.difference is None else result.difference.moves
         problems = _with_slower(
             problems,
             check_problems.Effect(
                 code=check_problems.ProblemCode.MEASURED_SLOWER,
-                what=f"measured on {told.devices}: {told.second}; in a race before, {told.first}",
+                what=f"measured on {check.devices}: {check.second}; "
+                f"in a race before, {check.first}",
                 culprits=check_problems.first_few(list(move_texts(moves, CodeLines()))),
             ),
         )
-    elif told.failure is not None:
+    elif check.failure is not None:
         problems.append(
             check_problems.Problem(
                 code=check_problems.ProblemCode.DOES_NOT_RUN,
-                what=f"does not run on {told.devices}: {told.failure}",
+                what=f"does not run on {check.devices}: {check.failure}",
                 action="run advisor analyze on the model, which tells more",
             )
         )
-    elif told.first is None:
-        notes.append(f"not measured: {told.unknown or 'no round was complete'}")
+    elif check.first is None:
+        notes.append(f"not measured: {check.unknown or 'no round was complete'}")
     else:
         alone = ""
-        if told.against_single is not None:
-            alone = f"; {speedup_of(told.against_single)} as fast as one device"
-        unclear = "" if told.first.pace is Slowdown.NO_SLOWER else ", which does not tell"
-        notes.append(f"measured on {told.devices}: {told.first}{alone}{unclear}")
+        if check.against_single is not None:
+            alone = f"; {speedup_of(check.against_single)} as fast as one device"
+        unclear = "" if check.first.pace is Slowdown.NO_SLOWER else ", which does not tell"
+        notes.append(f"measured on {check.devices}: {check.first}{alone}{unclear}")
     status = result.status
     if problems:
         status = check_problems.Status.FAILED
-    elif told.is_inconclusive and status is check_problems.Status.PASSED:
+    elif check.is_inconclusive and status is check_problems.Status.PASSED:
         status = check_problems.Status.INCONCLUSIVE
     return replace(result, status=status, problems=tuple(problems), notes=tuple(notes))
 

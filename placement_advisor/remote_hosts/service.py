@@ -197,7 +197,7 @@ class _Service:
         self._children: dict[int, HostedChild] = {}
         self._files: ScratchFiles | None = None
         # None at the end.
-        self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._conversation = conversation.Conversation(
             stream,
             our_mark=conversation.WORKER_MARK,
@@ -226,7 +226,7 @@ class _Service:
     def _serve(self, scratch: Path) -> None:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
-        threading.Thread(target=self._run_errands, daemon=True).start()
+        threading.Thread(target=self._run_tasks, daemon=True).start()
         facts = find_host_facts(scratch, self._relay_folder)
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
@@ -237,7 +237,7 @@ class _Service:
         deadline = time.monotonic() + _CLOSE_LIMIT_S
         for child in self._children.values():
             child.join(max(0.0, deadline - time.monotonic()))
-        self._errands.put(None)
+        self._tasks.put(None)
 
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
@@ -269,13 +269,13 @@ class _Service:
             case "close", (int(number),):
                 self._child(number).close(answer)
             case "folder", (str(name),):
-                self._errand(answer, partial(files.new_folder, name))
+                self._queue(answer, partial(files.new_folder, name))
             case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
-                self._errand(answer, partial(files.put, number, _texts(parts), piece, more))
+                self._queue(answer, partial(files.put, number, _texts(parts), piece, more))
             case "names", (str(path),):
-                self._errand(answer, partial(files.names, path))
+                self._queue(answer, partial(files.names, path))
             case "get", (str(path), tuple(parts), int(offset)):
-                self._errand(answer, partial(files.get, path, _texts(parts), offset))
+                self._queue(answer, partial(files.get, path, _texts(parts), offset))
             case _:
                 raise MisfitError("a question that no command asks")
 
@@ -284,7 +284,7 @@ class _Service:
             raise MisfitError(f"there is no child {number}")
         return self._children[number]
 
-    def _errand(self, answer: Answering, do: Callable[[], object]) -> None:
+    def _queue(self, answer: Answering, do: Callable[[], object]) -> None:
         """Have one of the questions of files answered, one after the other."""
 
         def run() -> None:
@@ -295,11 +295,11 @@ class _Service:
             except Exception:
                 answer("raised", traceback.format_exc())
 
-        self._errands.put(run)
+        self._tasks.put(run)
 
-    def _run_errands(self) -> None:
-        while (errand := self._errands.get()) is not None:
-            errand()
+    def _run_tasks(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
 
     def _answer(self, number: int, outcome: str, value: object) -> None:
         try:

@@ -116,7 +116,7 @@ class TextFolder:
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
-    def show(self, told: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | AnalysisSnapshot) -> None:
         """Show nothing."""
 
 
@@ -128,9 +128,9 @@ class AnalysisFolder(TextFolder):
         super().__init__(folder, traced)
         self._tab = Tab(folder / output.LOG_FOLDER, traced.graph)
 
-    def show(self, told: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | AnalysisSnapshot) -> None:
         """Write what the tab shows."""
-        self._tab.show(told)
+        self._tab.show(analysis)
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:

@@ -268,27 +268,32 @@ _PATH_WORDS = {
 }
 
 
-def render_simulation(told: Simulation) -> str:
+def render_simulation(simulation: Simulation) -> str:
     """Return the text."""
     return document.as_text(
-        [document.Facts(_head(told)), _device_times(told), _copy_table(told), _path(told)]
+        [
+            document.Facts(_head(simulation)),
+            _device_times(simulation),
+            _copy_table(simulation),
+            _path(simulation),
+        ]
     )
 
 
-def _head(told: Simulation) -> Iterator[tuple[str, str]]:
-    origin = told.origin
-    yield "graph", f"{origin.graph_file}, fingerprint {told.graph.fingerprint}"
-    yield "placement", f"{origin.placement_file}: {told.placement.label}"
+def _head(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    origin = simulation.origin
+    yield "graph", f"{origin.graph_file}, fingerprint {simulation.graph.fingerprint}"
+    yield "placement", f"{origin.placement_file}: {simulation.placement.label}"
     if origin.renamed:
         pairs = ", ".join(f"{old} as {new}" for old, new in origin.renamed.items())
         yield "", f"its devices are taken in order: {pairs}"
-    yield "machine", f"{origin.machine}: {_machine(told)}"
-    yield "costs", _costs(told)
-    yield "step", f"{units.format_ns(told.schedule.step_ns)} simulated"
+    yield "machine", f"{origin.machine}: {_machine(simulation)}"
+    yield "costs", _costs(simulation)
+    yield "step", f"{units.format_ns(simulation.schedule.step_ns)} simulated"
 
 
-def _costs(told: Simulation) -> str:
-    shares = told.basis_shares
+def _costs(simulation: Simulation) -> str:
+    shares = simulation.basis_shares
     guessed = (
         f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is guessed from what is "
         "known of an op"
@@ -304,27 +309,27 @@ def _costs(told: Simulation) -> str:
     )
 
 
-def _machine(told: Simulation) -> str:
-    devices, hosts = told.cluster.devices, told.cluster.hosts
+def _machine(simulation: Simulation) -> str:
+    devices, hosts = simulation.cluster.devices, simulation.cluster.hosts
     text = units.counted(len(devices), "device")
     if hosts:
         text += f" and {units.counted(len(hosts), 'host')}"
-    measured = sum(link.basis is Basis.MEASURED for link in told.cluster.links)
+    measured = sum(link.basis is Basis.MEASURED for link in simulation.cluster.links)
     if not measured:
         return f"{text}, every figure assumed"
-    if measured < len(told.cluster.links):
-        return f"{text}, {measured} of {len(told.cluster.links)} links measured"
+    if measured < len(simulation.cluster.links):
+        return f"{text}, {measured} of {len(simulation.cluster.links)} links measured"
     return f"{text}, links measured"
 
 
-def _device_times(told: Simulation) -> document.Section:
+def _device_times(simulation: Simulation) -> document.Section:
     columns = (
         *("compute", "copy work", "before", "for a copy", "for a launch", "for a device", "after"),
         *("peak memory", "device"),
     )
     rows = []
-    for place, time in zip(told.cluster.places(), told.device_times, strict=True):
-        peak_bytes = told.schedule.peak_memory_bytes[place.name]
+    for place, time in zip(simulation.cluster.places(), simulation.device_times, strict=True):
+        peak_bytes = simulation.schedule.peak_memory_bytes[place.name]
         there = place.memory_bytes
         too_much = there is not None and peak_bytes > there
         unfit = f": does not fit, it has {units.format_bytes(there)}" if too_much else ""
@@ -343,13 +348,13 @@ def _device_times(told: Simulation) -> document.Section:
     return document.Section(title, [document.Table(columns, rows, names=(-1,))])
 
 
-def _copy_table(told: Simulation) -> document.Part:
-    schedule, unknown = told.schedule, told.schedule.carried.unknown
-    if not told.directions:
+def _copy_table(simulation: Simulation) -> document.Part:
+    schedule, unknown = simulation.schedule, simulation.schedule.carried.unknown
+    if not simulation.directions:
         return "copies: none"
     title = (
         f"copies: {schedule.transfer_count} per step; {units.format_ns(schedule.exposed_ns)} "
-        f"exposed, {units.format_ns(told.hidden_ns)} hidden behind compute"
+        f"exposed, {units.format_ns(simulation.hidden_ns)} hidden behind compute"
         + (f", on {schedule.waits_longest}" if schedule.waits_longest else "")
     )
     rows = [
@@ -358,23 +363,25 @@ def _copy_table(told: Simulation) -> document.Part:
             total_text(each.size, units.format_bytes),
             f"{each.source} → {each.target}",
         )
-        for each in told.directions
+        for each in simulation.directions
     ]
     of_unknown = f"of unknown size, so priced at latency alone: {unknown}" if unknown else ""
     table = document.Table(("copies", "bytes", "direction"), rows, names=(-1,))
     return document.Section(title, [of_unknown, table])
 
 
-def _path(told: Simulation) -> document.Section:
-    time_ns, parts = time_by_kind(told.path), len(told.path)
+def _path(simulation: Simulation) -> document.Section:
+    time_ns, parts = time_by_kind(simulation.path), len(simulation.path)
     made_of = ", ".join(
         f"{_PATH_WORDS[kind]} {units.format_ns(time_ns[kind])}" for kind in PathKind
     )
-    longest = sorted(told.path, key=lambda part: (-part.time_ns, part.start_ns))[:LONGEST_PARTS]
+    longest = sorted(simulation.path, key=lambda part: (-part.time_ns, part.start_ns))[
+        :LONGEST_PARTS
+    ]
     rows = [
         (
             units.format_ns(part.time_ns),
-            units.format_share(part.time_ns / told.schedule.step_ns),
+            units.format_share(part.time_ns / simulation.schedule.step_ns),
             part.kind.value,
             _where(part),
         )

@@ -325,16 +325,16 @@ class BreakEven:
     """None if inputs have none."""
 
     @classmethod
-    def of(cls, told: swept.BreakEven) -> BreakEven:
+    def of(cls, sweep: swept.BreakEven) -> BreakEven:
         """Return it as it is published."""
-        free = told.free_copies
+        free = sweep.free_copies
         return contract.like(
             cls,
-            told,
+            sweep,
             free_copies=BestSplit(candidate=free.split, ratio=free.ratio),
-            bandwidth=_sweep(BandwidthSweep, BandwidthPoint, "bytes_per_s", told.bandwidth),
-            latency=_sweep(LatencySweep, LatencyPoint, "ns", told.latency),
-            batch=_sweep(BatchSweep, BatchPoint, "samples", told.batch),
+            bandwidth=_sweep(BandwidthSweep, BandwidthPoint, "bytes_per_s", sweep.bandwidth),
+            latency=_sweep(LatencySweep, LatencyPoint, "ns", sweep.latency),
+            batch=_sweep(BatchSweep, BatchPoint, "samples", sweep.batch),
         )
 
 

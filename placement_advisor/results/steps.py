@@ -95,20 +95,20 @@ class Simulation:
     """Without gaps."""
 
     @classmethod
-    def of(cls, told: simulator.Simulation) -> Simulation:
+    def of(cls, simulation: simulator.Simulation) -> Simulation:
         """Return it as it is published."""
-        schedule, origin = told.schedule, told.origin
-        places = zip(told.cluster.places(), told.device_times, strict=True)
+        schedule, origin = simulation.schedule, simulation.origin
+        places = zip(simulation.cluster.places(), simulation.device_times, strict=True)
         return cls(
             schema_version=1,
             advisor_version=__version__,
             graph_file=origin.graph_file,
-            graph_fingerprint=told.graph.fingerprint,
+            graph_fingerprint=simulation.graph.fingerprint,
             placement_file=origin.placement_file,
-            label=told.placement.label,
+            label=simulation.placement.label,
             machine=origin.machine,
             renamed_devices=origin.renamed,
-            cost_shares=told.basis_shares,
+            cost_shares=simulation.basis_shares,
             step_ns=schedule.step_ns,
             devices=tuple(
                 contract.like(
@@ -129,12 +129,12 @@ class Simulation:
                     bytes=each.size.amount,
                     unknown=each.size.unknown,
                 )
-                for each in told.directions
+                for each in simulation.directions
             ),
             exposed_ns=schedule.exposed_ns,
-            hidden_ns=told.hidden_ns,
-            path_ns=time_by_kind(told.path),
-            path=told.path,
+            hidden_ns=simulation.hidden_ns,
+            path_ns=time_by_kind(simulation.path),
+            path=simulation.path,
         )
 
 

@@ -318,13 +318,13 @@ def _usual(batches: Sequence[T], shapes_of: Callable[[T], Any]) -> T:
 
 
 def _of_session(step: captures.Step, target: captures.SessionRun) -> LoadedStep:
-    assert target.held is not None
+    assert target.variables is not None
     inputs = target.step.inputs
     given = [target.step.batch(*each) for each in step.batches]
     batches = [
         tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs) for batch in given
     ]
-    run, trace = session_step.runner_of(target.step, target.held)
+    run, trace = session_step.runner_of(target.step, target.variables)
     last = _usual(batches, lambda batch: [tensor.shape for tensor in batch])
     shapes = [tensor.shape for tensor in last]
     size = leading_size(last)

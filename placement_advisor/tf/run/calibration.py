@@ -102,8 +102,8 @@ _PASSES = 3
 _LONG_NS = 15_000_000
 # For so long the other device has nothing to do. Judgement: as long as a layer of a model computes.
 _REST_NS = 4_000_000
-# Steps with an errand: a fifth of a second on a machine at rest. Judgement.
-_ERRANDS = 40
+# Steps with a round trip: a fifth of a second on a machine at rest. Judgement.
+_ROUND_TRIPS = 40
 
 
 def copy(
@@ -128,7 +128,7 @@ def copy(
     return _timing(times, ends, size_bytes, effort, (there - at_home) / (far - near))
 
 
-def errand(
+def round_trip(
     bench: graph_timing.GraphTimer,
     ends: tuple[str, str],
     size_bytes: int,
@@ -143,19 +143,19 @@ def errand(
     times = bench.times(
         {
             **_fans(ends, size_bytes, effort),
-            "few errands": graph_timing.errands(ends, size_bytes, few),
-            "many errands": graph_timing.errands(ends, size_bytes, many),
+            "few round trips": graph_timing.round_trips(ends, size_bytes, few),
+            "many round trips": graph_timing.round_trips(ends, size_bytes, many),
         },
         rounds=effort.rounds,
         steps=effort.steps,
     )
-    added_ns = times["many errands"].step_ns - times["few errands"].step_ns
+    added_ns = times["many round trips"].step_ns - times["few round trips"].step_ns
     return _timing(times, ends, size_bytes, effort, added_ns / (many - few) - message_ns)
 
 
 def message_ns(bench: graph_timing.GraphTimer, ends: tuple[str, str], effort: Effort) -> float:
     """Time a message of no bytes, as the mean of both directions."""
-    return errand(bench, ends, 4, replace(effort, copies=None), 0).copy_ns / 2
+    return round_trip(bench, ends, 4, replace(effort, copies=None), 0).copy_ns / 2
 
 
 def both_ways(
@@ -288,10 +288,10 @@ def reach(
 def _wake_ns(bench: graph_timing.GraphTimer, first: str, other: str, rest: int) -> int:
     """Return how much longer a small copy takes to a device that has rested for some products.
 
-    Both errands are of one step, so that nothing else differs; what comes back finds its device
+    Both round trips are of one step, so that nothing else differs; what comes back finds its device
     awake both times.
     """
-    found = bench.values(graph_timing.errand_after_rest(first, other, rest), _ERRANDS)
+    found = bench.values(graph_timing.round_trip_after_rest(first, other, rest), _ROUND_TRIPS)
     return max(0, round(median(rested - awake for rested, awake in found) * NS_PER_S))
 
 
@@ -494,7 +494,7 @@ def measure_route(
 
     def once() -> RouteFigures:
         one_way_ns = message_ns(bench, ends, _effort(about_ns) or _SLOWEST)
-        there, back = (_errands(bench, each, one_way_ns, efforts[each]) for each in efforts)
+        there, back = (_round_trips(bench, each, one_way_ns, efforts[each]) for each in efforts)
         size_bytes = _together_bytes(efforts[ends])
         effort = efforts[ends][size_bytes]
         pairs: list[calibrations.AtOnceTiming | None] = [None, None]
@@ -527,7 +527,9 @@ def probe_route(
     ends = next(iter(one)), next(iter(other))
     bench = graph_timing.GraphTimer(runtime, {**one, **other}, {})
     one_way_ns = message_ns(bench, ends, _FEW)
-    there, back = (errand(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1]))
+    there, back = (
+        round_trip(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1])
+    )
     return there.copy_ns, back.copy_ns
 
 
@@ -553,7 +555,7 @@ def _copies(
     return tuple(copy(bench, ends, *sized) for sized in efforts.items())
 
 
-def _errands(
+def _round_trips(
     bench: graph_timing.GraphTimer, ends: _Ends, one_way_ns: float, efforts: dict[int, Effort]
 ) -> tuple[calibrations.CopyTiming, ...]:
     """Measure copies one way, of growing sizes until one takes too long.
@@ -561,7 +563,7 @@ def _errands(
     ``efforts`` is filled by the first pass, for those to come.
     """
     if efforts:
-        return tuple(errand(bench, ends, *sized, one_way_ns) for sized in efforts.items())
+        return tuple(round_trip(bench, ends, *sized, one_way_ns) for sized in efforts.items())
     found: list[calibrations.CopyTiming] = []
     expected_ns = one_way_ns
     for size_bytes, next_bytes in zip_longest(COPIES, list(COPIES)[1:]):
@@ -569,7 +571,7 @@ def _errands(
         if effort is None and len(found) >= MIN_SIZES:
             break
         efforts[size_bytes] = effort = effort or _SLOWEST
-        found.append(errand(bench, ends, size_bytes, effort, one_way_ns))
+        found.append(round_trip(bench, ends, size_bytes, effort, one_way_ns))
         if next_bytes is not None:
             bytes_ns = max(0.0, found[-1].copy_ns - one_way_ns)
             expected_ns = one_way_ns + bytes_ns * next_bytes / size_bytes

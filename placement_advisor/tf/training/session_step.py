@@ -162,10 +162,10 @@ class SessionStep:
             ModelError: it cannot be put into the user's graph.
         """
         self.split = split
-        assert target.held is not None, "its variables were read"
+        assert target.variables is not None, "its variables were read"
         self.session, self._fetched, self._run = target.session, target.step, target.run
         self._left_alone: dict[int, tuple[Fetched, bool]] = {}  # With these, by their id.
-        self._held = target.held
+        self._held = target.variables
         self._shapes = [tuple(spec.shape) for spec in tf.nest.flatten(split.live.loaded.specs)]
         self._placed = user_step.placed_graph_def(split.program, split.placement)
         table = next((n.name for n in self._placed.node if n.op.startswith(_TABLES)), None)
