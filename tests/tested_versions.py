@@ -3,7 +3,7 @@
 A run becomes a row of tested_versions.json, in place of the row of the same tests with the same
 Python, TensorFlow and Keras. A row says which commit was tested, so nothing may differ from it
 but rows and their table. What CI runs beside the locked releases is held to the rows by
-test_tested_versions.py. Notes of rows, and what is said around the table, are written by hand.
+test_ci_files.py. Notes of rows, and what is said around the table, are written by hand.
 
 Arguments: options of pytest, each with its value in one word (`-n2`), and which tests to run, all
 if none is named.

@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "profile"))
 sys.path.append(str(Path(__file__).parents[1] / "report"))
 sys.path.append(str(Path(__file__).parents[1] / "report" / "html"))
 from test_damaged_profiles import GPU_TRACE, NVPROF, sound, trace_text
-from test_damaged_tab_files import READERS as OF_THE_TAB
+from test_report_file import READERS as OF_THE_TAB
 
 FILES = 20_000
 FILES_OF_A_CASE = 500
