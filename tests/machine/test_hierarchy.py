@@ -1,7 +1,5 @@
 """Machines of many hosts: what a text says, and how many devices its first hosts are."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,11 +81,8 @@ def test_what_a_text_may_not_say_is_told(text, message):
     assert caught.value.hint is not None
 
 
-def test_copies_of_tensorflow_take_no_infiniband():
+def test_where_every_device_is_simulated_infiniband_and_levels_are_refused():
     with pytest.raises(AdvisorError, match="a network joins hosts, not 'InfiniBand400'"):
         read_hardware("2x(V100)-InfiniBand400")
-
-
-def test_where_every_device_is_simulated_levels_are_refused_as_such():
     with pytest.raises(AdvisorError, match=r"levels of hosts are for `advisor compare-hardware`"):
         read_hardware("2x(2x(V100)-8xInfiniBand400)-Ethernet100")

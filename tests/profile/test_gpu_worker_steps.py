@@ -10,25 +10,19 @@ from recorded_profiles import EPOCH_NS, copied, crossing, event, gpu, host, writ
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
-from placement_advisor.profile.worker_steps import (
-    ONE_CLOCK,
-    HostClocks,
-    PlannedCopy,
-    read_worker_steps,
-)
+from placement_advisor.profile.worker_steps import ONE_CLOCK, HostClocks, read_worker_steps
 from placement_advisor.profile.xplane import Event, Line, Plane, set_back
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.measurement.measurement import StepProfile
 
 CLIENT, A, B = "client", "a:0", "b:0"
 ACROSS = crossing("a", A, B)
 SKEW_NS = 7_000_000
 
 
-def clocks(*, below_ns: int = 0, above_ns: int = 0) -> HostClocks:
+def clocks(*, below_ns=0, above_ns=0):
     """Return what pings told: b is ahead by the skew, or by so much less or more."""
     ahead = ClockRange(low_ns=SKEW_NS - below_ns, high_ns=SKEW_NS + above_ns)
     return HostClocks(
@@ -46,13 +40,13 @@ class Profiles:
     on_host: dict[str, list[Event]] = field(default_factory=dict)
     on_gpu: dict[str, list[Event]] = field(default_factory=dict)
 
-    def add_host(self, process: str, *when: Event) -> None:
+    def add_host(self, process, *when):
         self.on_host.setdefault(process, []).extend(when)
 
-    def add_gpu(self, process: str, *when: Event) -> None:
+    def add_gpu(self, process, *when):
         self.on_gpu.setdefault(process, []).extend(when)
 
-    def read(self, *crossings: PlannedCopy, clocks: HostClocks = ONE_CLOCK) -> StepProfile:
+    def read(self, *crossings, clocks=ONE_CLOCK):
         for process in (CLIENT, A, B):
             planes = [
                 host(self.on_host.get(process, [])),
@@ -73,17 +67,17 @@ class Profiles:
             on_gpus=True,
         )
 
-    def _file(self, process: str) -> Path:
+    def _file(self, process):
         return self.folder / f"{process.replace(':', '')}.xplane.pb"
 
 
-def arrival(node: str, at_ns: int) -> Event:
+def arrival(node, at_ns):
     what = "ExecutorState::ProcessAsync::Done"
     return event(what, at_ns, at_ns + 1, name=node, kernel_type="_Recv")
 
 
 @pytest.fixture
-def profiles(tmp_path: Path) -> Profiles:
+def profiles(tmp_path):
     """A step from 0 to 1000 in which a:0 makes a tensor that b:0 waits for."""
     made = Profiles(tmp_path)
     made.add_host(CLIENT, event("train", 0, 1_000, step_num=0))
@@ -105,11 +99,8 @@ def profiles(tmp_path: Path) -> Profiles:
     return made
 
 
-def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arrival(
-    profiles: Profiles,
-) -> None:
+def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arrival(profiles):
     profile = profiles.read(ACROSS)
-
     assert profile.compute_ns == {A: 200, B: 50 + 200}
     assert profile.op_ns == {"a": 200, "c": 50, "d": 200}
     # b:0 computes from 400 to 450 while it is under way.
@@ -120,47 +111,31 @@ def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arriva
     assert profile.broken_laws == ()
 
 
-def test_gpus_of_two_machines_are_on_one_timeline(profiles: Profiles) -> None:
+def test_gpus_of_two_machines_are_on_one_timeline(profiles):
     together = profiles.read(ACROSS)
     profiles.skews_ns[B] = SKEW_NS
-
     apart = profiles.read(ACROSS, clocks=clocks())
-
     assert apart.clock_contradiction_ns == 0
-    assert apart.timeline == together.timeline
-    assert apart.transfers == together.transfers
-
-
-def test_a_tensor_cannot_reach_a_gpu_before_its_kernels_on_another_have_ended(
-    profiles: Profiles,
-) -> None:
-    """What pings leave open of a clock, the copies between GPUs narrow."""
-    profiles.skews_ns[B] = SKEW_NS
-
+    assert (apart.timeline, apart.transfers) == (together.timeline, together.transfers)
+    # What pings leave open of a clock, the copies between GPUs narrow: it took 300, and were the
+    # clock ahead by more than 300 more, it would have come before it left.
     found = profiles.read(ACROSS, clocks=clocks(below_ns=100, above_ns=900)).clocks[B]
-
-    # It took 300: were the clock ahead by more than 300 more, it would have come before it left.
     assert found.high_ns - SKEW_NS == pytest.approx(300, abs=2)
     assert found.low_ns - SKEW_NS == pytest.approx(-100, abs=2)
 
 
-def test_a_tensor_that_no_kernel_makes_starts_where_it_was_sent(profiles: Profiles) -> None:
+def test_a_tensor_that_no_kernel_makes_starts_where_it_was_sent_and_copies_in_a_card_are_work(
+    profiles,
+):
+    profiles.add_gpu(A, event("MemcpyD2D", 700, 720, memcpy_details="size:64 dest:0 async:1"))
+    assert profiles.read(ACROSS).compute_ns[A] == 200 + 20
     profiles.on_gpu[A] = [event("gemm", 100, 200, tf_op="other:MatMul")]
-
     (total,) = profiles.read(ACROSS).transfers
-
     assert total.time_ns == 600 - 40
 
 
-def test_a_copy_within_the_card_is_work(profiles: Profiles) -> None:
-    profiles.add_gpu(A, event("MemcpyD2D", 700, 720, memcpy_details="size:64 dest:0 async:1"))
-
-    assert profiles.read(ACROSS).compute_ns[A] == 200 + 20
-
-
-def test_ops_on_hosts_are_no_work_of_gpus_that_were_not_profiled(profiles: Profiles) -> None:
+def test_ops_on_hosts_are_no_work_of_gpus_that_were_not_profiled(profiles):
     """As where the driver lets only administrators profile."""
     profiles.on_gpu.clear()
-
     with pytest.raises(AdvisorError, match="no device was profiled at work"):
         profiles.read(ACROSS)

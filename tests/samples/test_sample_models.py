@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, permutations
 from operator import ge
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import pytest
-from command_runs import Command, Ran, few_rounds
+from command_runs import Command, few_rounds
 from real_runs import needs_workers
 
 from placement_advisor.candidates import references
@@ -41,11 +41,6 @@ from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.machine.devices import Cluster
 
 FOLDER = Path(__file__).parents[2] / "sample_models"
 SAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -80,17 +75,17 @@ class Expected:
     known_bytes: float = 0.99
 
 
-def dense(inputs: int, units: int) -> int:
+def dense(inputs, units):
     """Weights of a dense layer."""
     return inputs * units + units
 
 
-def attention(width: int) -> int:
+def attention(width):
     """Weights of multi-head attention: queries, keys, values and the way out."""
     return 4 * dense(width, width)
 
 
-def feed_forward(width: int, hidden: int) -> int:
+def feed_forward(width, hidden):
     """Weights of the two dense layers behind attention."""
     return dense(width, hidden) + dense(hidden, width)
 
@@ -215,7 +210,7 @@ each_sample = pytest.mark.parametrize("name", SAMPLES)
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
+def traced(tmp_path_factory):
     """Return what the tracer made of a sample; all are traced at once, as many as there are cores.
 
     No step runs.
@@ -223,7 +218,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
     assert "SAMPLE_SIZE" not in os.environ, "the expected figures are those of the small size"
     children.preload()
 
-    def trace(name: str) -> Traced:
+    def trace(name):
         folder = tmp_path_factory.mktemp(name)
         path = str(FOLDER / f"{name}.py")
         with children.Child("loader") as loader:
@@ -240,12 +235,12 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
     return lambda name: running[name].result()
 
 
-def readers(graph: OpGraph, name: str) -> set[Role]:
+def readers(graph, name):
     """Return the roles of the ops that read an op's tensors."""
     return {graph.op(edge.consumer).role for edge in graph.outputs_of(name) if not edge.is_control}
 
 
-def single_step_ns(graph: OpGraph, card: str) -> int:
+def single_step_ns(graph, card):
     """Return the simulated step on one card."""
     cluster = read_hardware(card)
     costs = roofline_by_place(graph, cluster)
@@ -254,10 +249,10 @@ def single_step_ns(graph: OpGraph, card: str) -> int:
     )
 
 
-def pairs_of_cards() -> list[tuple[str, str]]:
+def pairs_of_cards():
     """Return presets of which the first is no worse in any figure, its links included."""
 
-    def figures(card: str) -> tuple[float, ...]:
+    def figures(card):
         cluster = read_hardware(card)
         (device,) = cluster.devices
         links = (cluster.link("CPU:0", "GPU:0"), cluster.link("GPU:0", "CPU:0"))
@@ -284,7 +279,7 @@ def pairs_of_cards() -> list[tuple[str, str]]:
 TIMING_ANOMALY = 1.04
 
 
-def best_step_ns(graph: OpGraph, cluster: Cluster) -> int:
+def best_step_ns(graph, cluster):
     """Return the shortest step of what rules lay out, but for what is bad on purpose."""
     costs = roofline_by_place(graph, cluster)
     simulator = Simulator(graph, costs, cluster)
@@ -295,7 +290,7 @@ def best_step_ns(graph: OpGraph, cluster: Cluster) -> int:
     )
 
 
-def better_clusters(cluster: Cluster) -> dict[str, Cluster]:
+def better_clusters(cluster):
     """Return what is better in one respect: twice the bandwidth, half the latency, both."""
     links = cluster.links
     return {
@@ -305,21 +300,19 @@ def better_clusters(cluster: Cluster) -> dict[str, Cluster]:
     }
 
 
-def towers_of(graph: OpGraph) -> Placement | NotApplicable:
+def towers_of(graph):
     """Return the tower split at assumed costs."""
     cluster = assumed_cluster(len(DEVICES))
     return propose(["towers"], graph, roofline_by_place(graph, cluster), cluster)["towers"]
 
 
-def test_every_sample_has_expectations() -> None:
+def test_every_sample_has_expectations():
     assert sorted(EXPECTED) == SAMPLES
 
 
 class TestASampleAtItsSmallSize:
     @each_sample
-    def test_is_traced_in_its_mode_and_batch(
-        self, traced: Callable[[str], Traced], name: str
-    ) -> None:
+    def test_is_traced_in_its_mode_and_batch(self, traced, name):
         found = traced(name)
         assert found.mode == EXPECTED[name].mode
         assert found.batch_size == EXPECTED[name].batch_size
@@ -328,9 +321,7 @@ class TestASampleAtItsSmallSize:
         assert roles & trains == (trains if found.mode == "train" else set())
 
     @each_sample
-    def test_has_the_weights_that_its_layers_need(
-        self, traced: Callable[[str], Traced], name: str
-    ) -> None:
+    def test_has_the_weights_that_its_layers_need(self, traced, name):
         graph = traced(name).graph
         weights_bytes = sum(
             op.parameter_bytes
@@ -343,14 +334,12 @@ class TestASampleAtItsSmallSize:
         assert weights_bytes == FLOAT_BYTES * EXPECTED[name].weights
 
     @each_sample
-    def test_names_its_layers(self, traced: Callable[[str], Traced], name: str) -> None:
+    def test_names_its_layers(self, traced, name):
         graph, expected = traced(name).graph, EXPECTED[name]
         assert set(expected.layers) <= set(graph.layers())
 
     @pytest.mark.parametrize("name", [name for name in SAMPLES if EXPECTED[name].layers])
-    def test_has_a_layer_for_all_that_serves_one(
-        self, traced: Callable[[str], Traced], name: str
-    ) -> None:
+    def test_has_a_layer_for_all_that_serves_one(self, traced, name):
         graph = traced(name).graph
         computing = [op for op in graph.ops if op.role in COMPUTING]
         without = [op for op in computing if op.layer is None]
@@ -363,9 +352,7 @@ class TestASampleAtItsSmallSize:
             assert 1 - len(without) / len(computing) >= MIN_SHARE_IN_LAYERS
 
     @each_sample
-    def test_knows_the_size_of_its_tensors(
-        self, traced: Callable[[str], Traced], name: str
-    ) -> None:
+    def test_knows_the_size_of_its_tensors(self, traced, name):
         graph = traced(name).graph
         unknown = {
             f"{edge.producer}:{edge.port}"
@@ -375,9 +362,7 @@ class TestASampleAtItsSmallSize:
         assert graph.edge_bytes_known_share >= EXPECTED[name].known_bytes, sorted(unknown)
 
     @each_sample
-    def test_takes_no_longer_on_a_card_that_is_no_worse_in_any_figure(
-        self, traced: Callable[[str], Traced], name: str
-    ) -> None:
+    def test_takes_no_longer_on_a_card_that_is_no_worse_in_any_figure(self, traced, name):
         graph = traced(name).graph
         step_ns = {card: single_step_ns(graph, card) for card in hardware_figures()["devices"]}
         slower = [
@@ -399,9 +384,7 @@ class TestASampleAtItsSmallSize:
             ),
         ],
     )
-    def test_is_no_slower_with_better_links_nor_with_one_device_more(
-        self, traced: Callable[[str], Traced], name: str, machine: str
-    ) -> None:
+    def test_is_no_slower_with_better_links_nor_with_one_device_more(self, traced, name, machine):
         graph, cluster = traced(name).graph, read_hardware(machine)
         step_ns = best_step_ns(graph, cluster)
         for better in better_clusters(cluster).values():
@@ -410,7 +393,7 @@ class TestASampleAtItsSmallSize:
         assert step_ns <= best_step_ns(graph, fewer)
 
     @pytest.mark.parametrize("name", WITH_TOWERS)
-    def test_is_split_by_its_towers(self, traced: Callable[[str], Traced], name: str) -> None:
+    def test_is_split_by_its_towers(self, traced, name):
         graph = traced(name).graph
         placement = towers_of(graph)
         assert isinstance(placement, Placement), placement
@@ -420,7 +403,7 @@ class TestASampleAtItsSmallSize:
         assert sorted(towers, key=sorted) == [{"worker:0"}, {"worker:1"}], placement.rationale
 
     @pytest.mark.parametrize("name", [name for name in SAMPLES if EXPECTED[name].towers == ()])
-    def test_without_towers_is_not_split(self, traced: Callable[[str], Traced], name: str) -> None:
+    def test_without_towers_is_not_split(self, traced, name):
         answer = towers_of(traced(name).graph)
         assert isinstance(answer, NotApplicable), answer.rationale
         assert answer.reason.startswith("no layer joins two independent towers: ")
@@ -434,7 +417,7 @@ EACH_REPLICA_ITS_OWN = frozenset({"resnet50", "transformer"})
 class TestASampleForReal:
     @each_sample
     @needs_workers
-    def test_is_analysed(self, advisor: Callable[..., Ran], name: str, tmp_path: Path) -> None:
+    def test_is_analysed(self, advisor, name, tmp_path):
         folder = tmp_path / "out"
         with few_rounds():
             ran = advisor("analyze", str(FOLDER / f"{name}.py"), "-o", str(folder), *FEW)
@@ -468,9 +451,7 @@ class TestASampleForReal:
         assert broken <= {Invariant.PROFILE_OF_TIMED_STEP}, broken
 
     @each_sample
-    def test_is_traced_at_its_full_size(
-        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_is_traced_at_its_full_size(self, name, tmp_path, monkeypatch):
         monkeypatch.setenv("SAMPLE_SIZE", "full")
         file = tmp_path / "graph.json.gz"
         words = ("trace", str(FOLDER / f"{name}.py"), "-o", str(file))

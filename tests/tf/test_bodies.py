@@ -1,7 +1,5 @@
 """What loops and conditionals cost, and the shapes behind loops of files that take any batch."""
 
-from __future__ import annotations
-
 import pytest
 from traced_models import trace
 

@@ -1,10 +1,7 @@
 """Scripts as people have them: each runs as a program, and stands still within a training step."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +76,7 @@ _KERAS_TURN = """
 def capture(child, tmp_path):
     """Return a function that runs a script up to its step, and says what was seen."""
 
-    def run(text, *arguments, **asked: Any):
+    def run(text, *arguments, **asked):
         path = tmp_path / "train.py"
         path.write_text(text)
         source = ModelSource(path=str(path), arguments=arguments, **asked)

@@ -1,7 +1,5 @@
 """How results of steps are stored, compared, and merged from shares of the batch."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import zipfile

@@ -1,7 +1,5 @@
 """What in a Python file is taken, what it is run on, and what is said where nothing is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from traced_models import MODELS

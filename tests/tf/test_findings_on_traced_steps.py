@@ -1,10 +1,7 @@
 """Each rule fires on one traced step, and not on another that differs in what it judges."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 from finding_evidence import told
@@ -163,7 +160,7 @@ def evidence(tmp_path_factory):
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(source, cluster=None, left_out=None, **more: Any):
+    def gathered(source, cluster=None, left_out=None, **more):
         step = traced(source).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)

@@ -1,7 +1,5 @@
 """Made-up batches hold what the step can take: ids of their tables, classes, words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`placement_advisor.make_parallel`, on logical CPUs: shares side by side, the same results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How hosts are measured: on known networks, and two local workers that stand for hosts."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """Models that were saved: Keras files, SavedModels, frozen graphs; and what a path is taken for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

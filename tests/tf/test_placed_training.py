@@ -1,7 +1,5 @@
 """Trainings whose step is placed while they run: the same training, and what is said of it."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

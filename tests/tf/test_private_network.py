@@ -1,7 +1,5 @@
 """A network of one's own, seen from inside and from outside."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """The runner's calls, on logical CPUs, workers, and pretended GPUs."""
 
-from __future__ import annotations
-
 import os
 import time
 

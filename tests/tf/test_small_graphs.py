@@ -1,7 +1,5 @@
 """What the tracer makes of small graphs, by hand: rewrites, layers, loops and lists."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PA307 on traced recommenders, and the code that its page gives to copy."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Traced steps as op graphs: sizes, roles, layers, state, lines; and what cannot be traced."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -34,7 +32,7 @@ inputs = ((np.ones((8, 4), "int64"), np.ones((8, 4), "int64")), np.ones((8, 4, 6
 """
 
 
-def _of(graph, **fields: object):
+def _of(graph, **fields):
     return [op for op in graph.ops if all(getattr(op, key) == fields[key] for key in fields)]
 
 
@@ -662,7 +660,7 @@ def _keras(rest, kind="keras.Model", method="make_train_function"):
     return _KERAS.format(rest=rest, kind=kind, method=method)
 
 
-def _compiled(options="", **more: str):
+def _compiled(options="", **more):
     return _keras(f'model.compile("sgd", "mse"{options})', **more)
 
 

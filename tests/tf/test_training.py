@@ -3,8 +3,6 @@
 Trainings run in children. What a profile of GPUs says is not tried here: none has been recorded.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The user's own step in the child that has loaded it: timed, recorded, at other batches."""
 
-from __future__ import annotations
-
 import pytest
 from finding_evidence import graph_of, growing_of, op
 

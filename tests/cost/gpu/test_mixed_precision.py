@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from op_graphs import edge
 
@@ -19,7 +17,7 @@ from placement_advisor.machine.gpu_facts import gpu_facts
 PRODUCT = Kernel(KernelFamily.LINEAR, (1, 64, 64, 64))
 
 
-def step(kernel: Kernel | None) -> OpGraph:
+def step(kernel):
     """Return a step with a variable of 4 kB and one that only an update reads."""
     return OpGraph(
         [
