@@ -37,9 +37,12 @@ def test_a_device_is_found_on_its_line_or_says_how_far_off_it_is():
     assert max(map(abs, bent.residuals)) > 0.05
 
 
-def test_the_slow_tenth_at_either_end_is_left_out():
+def test_a_device_is_timed_at_a_half_and_a_quarter_and_its_slow_tenth_is_left_out():
     noisy = {n: [n * MS] * 18 + [100 * n * MS, 1] for n in (32, 16)}
     assert speed_of("a", noisy).line.step_ns(32) == pytest.approx(32 * MS, rel=1e-6)
+    assert sizes_to_time(32) == (32, 16, 8)
+    assert sizes_to_time(3) == (3, 1)
+    assert sizes_to_time(1) == (1,)
 
 
 def test_the_best_split_makes_both_devices_equally_late_within_their_memory():
@@ -54,12 +57,6 @@ def test_the_best_split_makes_both_devices_equally_late_within_their_memory():
     best = best_by_lines(devices, 32, (20, None))
     assert best.batches == (20, 12)
     assert [sum(s.batches) for s in other_batches(devices, 32, (20, 50))] == [16, 32, 64]
-
-
-def test_devices_are_timed_at_the_batch_a_half_and_a_quarter_of_it():
-    assert sizes_to_time(32) == (32, 16, 8)
-    assert sizes_to_time(3) == (3, 1)
-    assert sizes_to_time(1) == (1,)
 
 
 def held(*memory_mb):

@@ -72,10 +72,12 @@ def test_the_best_split_by_hand(cards, batch, most, split):
     assert best_split(cards, batch, most) == split
 
 
-def test_a_batch_beyond_all_memory_is_refused():
+def test_a_line_needs_two_sizes_and_a_split_room_for_the_batch():
     card = BatchTime(fixed_ns=0, per_sample_ns=1.0)
     with pytest.raises(AdvisorError, match="batch of 100 does not fit: the cards hold 60 samples"):
         best_split([card, card], 100, most=[30, 30])
+    with pytest.raises(AdvisorError, match="at 1 distinct batch sizes"):
+        fit_batch_time([Throughput(batch=8, samples_per_s=rate) for rate in (1, 2)])
 
 
 @pytest.mark.parametrize(("batch", "rate"), [(0, 1.0), (-1, 1.0), (1, 0.0), (1, float("nan"))])
@@ -102,11 +104,6 @@ def test_a_fit_finds_the_line_that_points_lie_on(card, batches):
 def test_no_fit_has_a_negative_part(points):
     fitted = fit_batch_time(points)
     assert min(fitted.fixed_ns, fitted.per_sample_ns) >= 0
-
-
-def test_one_batch_size_is_too_few_for_a_line():
-    with pytest.raises(AdvisorError, match="at 1 distinct batch sizes"):
-        fit_batch_time([Throughput(batch=8, samples_per_s=rate) for rate in (1, 2)])
 
 
 @given(st.lists(cards, min_size=1, max_size=3), st.integers(0, 12), st.data())

@@ -18,11 +18,14 @@ def test_the_line_goes_through_the_two_largest_batches_and_no_part_is_negative()
     assert fit_batch_memory({1: 30, 2: 10}) == BatchMemory(fixed_bytes=10, per_sample_bytes=0)
 
 
-def test_a_step_whose_batch_changes_nothing_fits_at_any_size_or_none():
+def test_a_step_whose_batch_changes_nothing_has_no_largest_nor_a_best_batch():
     found = fit_batch_memory({16: 30 * MB, 32: 30 * MB})
     assert found.largest_batch(30 * MB) is None
     assert found.largest_batch(29 * MB) == 0
     assert fit_batch_memory({4: 7 * MB}) == BatchMemory(fixed_bytes=7 * MB, per_sample_bytes=0)
+
+    card = BatchTime(fixed_ns=5, per_sample_ns=1)
+    assert best_batch([card, card], [4, None]) is None
 
 
 @given(st.integers(0, 10**12), st.floats(1, 10**9), st.integers(1, 10**13), st.integers(1, 10**6))
@@ -57,8 +60,3 @@ def test_no_batch_that_fits_makes_more_samples_per_second(devices, part):
     )
     whole = done - TILE * len(cards)  # Rounding down takes less than a tile of each card.
     assert whole / step_ns * 1e9 <= best.most_samples_per_s * (1 + 1e-9)
-
-
-def test_without_a_limit_there_is_no_best_batch():
-    card = BatchTime(fixed_ns=5, per_sample_ns=1)
-    assert best_batch([card, card], [4, None]) is None

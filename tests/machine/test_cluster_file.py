@@ -193,19 +193,11 @@ def test_a_curve_that_is_none_is_refused_with_its_line(curve, expected):
         (
             'basis = "measured"',
             'basis = "guessed"',
-            "line 40: links[3].basis: 'guessed' is not measured or assumed",
+            "line 40: links[3].basis: 'guessed' is not mea",
         ),
         ("[dispatch]", "[dispatcher]", "line 42: dispatcher: unknown key; did you mean dispatch?"),
-        (
-            "step_overhead_ns",
-            "step_ns",
-            "line 43: dispatch.step_ns: unknown key; did you mean asleep_ns?",
-        ),
-        (
-            "step_overhead_ns = 100_000",
-            "step_overhead_ns = ",
-            "line 43: not valid TOML: Invalid value",
-        ),
+        ("step_overhead_ns", "step_ns", "line 43: dispatch.step_ns: unknown key; did you mean asl"),
+        ("step_overhead_ns = 100_000", "step_overhead_ns = ", "line 43: not valid TOML: Invalid v"),
         ("[[hosts]]", "[hosts]", "line 14: hosts: {"),
         ("# A desk:", "schema_version = 2 #", "line 1: schema_version: 2 is newer than the 1"),
         ("# A desk:", "schema_version = 0 #", "line 1: schema_version: 0 is not a version"),

@@ -27,13 +27,11 @@ def test_what_a_copy_takes_by_hand(link, size_bytes, time_ns):
     assert link.bytes_ns(size_bytes) == time_ns - 10
 
 
-def test_no_copy_is_faster_than_the_latency():
+def test_a_copy_takes_the_latency_at_least_and_the_wire_for_its_bytes_in_a_stream():
     steep = replace(LINE, latency_ns=150, curve=((100, 200), (200, 300)))
     assert steep.transfer_ns(80) == 180
     assert steep.transfer_ns(10) == steep.transfer_ns(0) == 150
 
-
-def test_a_copy_occupies_the_wire_for_its_bytes_in_a_stream_of_others():
     assert [CURVE.wire_ns(size) for size in (100, 2_000)] == [190, 2_190]
     stream = replace(CURVE, stream_bytes_per_s=0.5e9)
     # By itself the smaller copy takes 190 ns for its bytes; no copy is on the wire for longer.

@@ -7,9 +7,18 @@ from placement_advisor.machine.gpu_facts import facts_of_card, gpu_facts, gpus_w
 from placement_advisor.machine.presets import device_preset, hardware_figures
 
 
-def test_each_datasheet_is_that_of_a_preset():
+def test_datasheets_are_those_of_presets_by_name_and_chip():
     presets = hardware_figures()["devices"].values()
     assert {table["gpu"] for table in presets} == set(gpus_with_facts())
+
+    capabilities: dict[str, set[float]] = {}
+    for name in gpus_with_facts():
+        facts = gpu_facts(name)
+        capabilities.setdefault(facts.chip, set()).add(facts.capability)
+    assert all(len(found) == 1 for found in capabilities.values())
+
+    with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
+        gpu_facts("V100")
 
 
 @pytest.mark.parametrize("preset", hardware_figures()["devices"])
@@ -27,19 +36,6 @@ def test_the_peak_is_that_of_whole_multiprocessors_at_a_plausible_clock(name):
     lanes = {3.7: 192, 6.0: 64, 7.0: 64, 7.5: 64, 8.0: 64}.get(facts.capability, 128)
     clock_hz = facts.peak_flops_per_s / (2 * lanes * facts.multiprocessors)
     assert 0.8e9 < clock_hz < 2.6e9
-
-
-def test_cards_of_one_chip_have_one_capability():
-    capabilities: dict[str, set[float]] = {}
-    for name in gpus_with_facts():
-        facts = gpu_facts(name)
-        capabilities.setdefault(facts.chip, set()).add(facts.capability)
-    assert all(len(found) == 1 for found in capabilities.values())
-
-
-def test_a_gpu_without_facts_is_refused_with_similar_names():
-    with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
-        gpu_facts("V100")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,16 @@ from placement_advisor.machine.presets import hardware_figures, read_hardware
 LINKS = hardware_figures()["links"]
 
 
-def test_a_text_without_brackets_is_a_host():
+def test_a_text_is_a_host_whose_devices_are_doubled_until_all_are_in():
     machine = read_machine("8xV100-NVLink")
     assert machine == Machine(label="8xV100-NVLink", host=read_hardware("8xV100-NVLink"))
     assert machine.hosts == 1
     assert machine.device_counts() == [1, 2, 4, 8]
+
+    assert doubled(1) == [1]
+    assert doubled(8) == [1, 2, 4, 8]
+    assert doubled(6) == [1, 2, 4, 6]
+    assert read_machine("3x(6xV100)-Ethernet10").device_counts() == [1, 2, 4, 6, 12, 18]
 
 
 def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
@@ -28,13 +33,6 @@ def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
     assert outer.message_ns == LINKS["Ethernet100"]["latency_ns"]
     assert machine.hosts == 128
     assert machine.device_counts() == [1 << power for power in range(11)]
-
-
-def test_devices_are_doubled_until_all_are_in():
-    assert doubled(1) == [1]
-    assert doubled(8) == [1, 2, 4, 8]
-    assert doubled(6) == [1, 2, 4, 6]
-    assert read_machine("3x(6xV100)-Ethernet10").device_counts() == [1, 2, 4, 6, 12, 18]
 
 
 def test_first_hosts_fill_one_group_after_the_other():

@@ -27,7 +27,7 @@ THREE = over_hosts(
 )
 
 
-def test_devices_of_two_hosts_are_linked_as_their_first_ones():
+def test_devices_of_two_hosts_are_linked_as_their_first_ones_which_the_first_host_drives():
     assert TWO.links == {
         ("a:0", "a:1"): WITHIN.there,
         ("a:1", "a:0"): WITHIN.back,
@@ -40,8 +40,6 @@ def test_devices_of_two_hosts_are_linked_as_their_first_ones():
     assert TWO.reference_ns == {"a:0": 250_000, "a:1": 260_000, "b:0": 300_000}
     assert TWO.reference_p90 == {"a:0": 1.02, "a:1": 1.05, "b:0": 1.0}
 
-
-def test_the_first_host_drives_its_own_devices_and_those_of_others():
     assert (TWO.step_overhead_ns, TWO.op_ns) == (350_000, 1_100)
     assert TWO.partition_overhead_ns == DRIVEN.partition_overhead_ns
     assert (TWO.remote_ns, TWO.quantum_ns) == (DRIVEN.remote_ns, DRIVEN.quantum_ns)

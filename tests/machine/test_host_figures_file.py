@@ -38,13 +38,17 @@ def test_what_is_kept_is_found_and_a_further_host_leaves_it():
     assert kept_route(THREE_HOSTS, A, C) is None
 
 
-def test_hosts_are_known_by_whatever_name():
+def test_hosts_are_known_by_whatever_name_but_not_with_another_number_of_devices():
     keep_host(FIRST, TWO_HOSTS, A)
     keep_route(ROUTE, TWO_HOSTS, A, B)
     renamed = replace(A, name="x"), replace(B, name="y")
     plan = plan_hosts(renamed, HostLink.TLS)
     assert kept_host(plan, renamed[0]) == FIRST
     assert kept_route(plan, *renamed) == ROUTE
+
+    keep_host(ALONE, TWO_HOSTS, B)
+    two = replace(B, slots=core_slots((0, 1)))
+    assert kept_host(plan_hosts((A, two), HostLink.TLS), two) is None
 
 
 def test_figures_of_a_host_that_drives_are_none_of_one_that_does_not():
@@ -72,12 +76,6 @@ def test_what_figures_depend_on_tells_them_apart(other):
     _, b = other.hosts
     assert host_fingerprint(other, b) != host_fingerprint(TWO_HOSTS, B)
     assert route_fingerprint(other, A, b) != route_fingerprint(TWO_HOSTS, A, B)
-
-
-def test_another_number_of_devices_is_measured_anew():
-    keep_host(ALONE, TWO_HOSTS, B)
-    two = replace(B, slots=core_slots((0, 1)))
-    assert kept_host(plan_hosts((A, two), HostLink.TLS), two) is None
 
 
 @pytest.mark.parametrize(

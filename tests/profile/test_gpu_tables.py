@@ -186,14 +186,12 @@ def test_a_gpu_trace_has_spans_routes_and_bytes():
     assert profile.notes == ()
 
 
-def test_whether_a_kb_has_1000_or_1024_bytes_sizes_and_rates_tell():
+def test_units_are_told_by_sizes_and_rates_and_a_damaged_row_is_counted():
     assert sorted(route.size_bytes for route in trace(IN_1024).routes) == [8_192, 40_960]
     unknown = trace(IN_THOUSANDS.replace("KB,MB/s", "KB,KB/s"))
     assert sorted(route.size_bytes for route in unknown.routes) == [8_000, 40_000]
     assert "a kB is taken for 1,000 bytes; should it be 1,024" in unknown.notes[0]
 
-
-def test_a_damaged_row_of_a_trace_is_counted():
     profile = trace(IN_THOUSANDS.replace("1.050000", "x"))
     assert profile.notes == ("1 of its rows cannot be read, and is left out",)
     assert [route.route.kind for route in profile.routes] == [CopyKind.DEVICE_TO_HOST]

@@ -12,6 +12,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
+from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
 from placement_advisor.profile.totals import ByHost, totals_of
 from placement_advisor.profile.xplane import Event, Line
@@ -109,28 +110,39 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path):
     [
         ("MemcpyP2P", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
         ("MemcpyD2D", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
+        ("CopyDeviceToDevice", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
         ("CopyDeviceToDevice", "size:8 dest:0", DeviceUse.WITHIN, ("GPU:0", "GPU:0")),
         ("MemcpyP2P", "size:8 dest:7", DeviceUse.PEER, ("GPU:0", "GPU:7")),
         ("MemcpyP2P", "size:8", DeviceUse.PEER, ("GPU:0", "unknown")),
         ("MemcpyD2H", "kind:pageable size:8 dest:0 async:1", DeviceUse.HOST, ("GPU:0", "host")),
+        ("MemcpyD2H", "num_bytes:8", DeviceUse.HOST, ("GPU:0", "host")),
+        ("MemcpyH2D", "kind:pageable size:8 dest:0 async:1", DeviceUse.HOST, ("host", "GPU:0")),
         ("MemcpyOther", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
     ],
 )
 def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
     tmp_path, name, details, use, ends
 ):
+    path = tmp_path / "p.xplane.pb"
     copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
-    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 5), copied]), gpu(1, []))
+    planes = gpu(0, [kernel("a:A", 0, 15), copied]), gpu(1, [])
+    profile = read(path, *planes)
     (route,) = profile.routes
     assert (route.route.source, route.route.target) == ends
     assert (route.count, route.size_bytes, route.of_unknown_size) == (1, 8, 0)
-    assert profile.devices[0].total[use].time_ns == 10
-    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 5
+    total = profile.devices[0].total
+    assert (total[use].time_ns, total[DeviceUse.COMPUTE].time_ns) == (10, 15)
     assert [(t.tensor, t.count, t.size_bytes, t.time_ns) for t in profile.tensors] == [
         ("edge_1_a", 1, 8, 10)
     ]
-    assert profile.unclassified_share == pytest.approx(
-        10 / 15 if use is DeviceUse.UNCLASSIFIED else 0
+    assert profile.unclassified_share == (10 / 25 if use is DeviceUse.UNCLASSIFIED else 0)
+    # The reader of steps says the same, but for what is work within the card.
+    write(path, *planes, host([event("train", 0, 1_000, step_num=0)]))
+    transfers = read_gpu_steps(path, {"GPU:0": 0, "GPU:1": 1}).transfers
+    # GPU 0 computes until 15, GPU 1 never.
+    exposed_ns = 10 if ends[1] == "GPU:1" else 5
+    assert [(t.source, t.target, t.size_bytes, t.time_ns, t.exposed_ns) for t in transfers] == (
+        [] if use is DeviceUse.WITHIN else [(*ends, 8, 10, exposed_ns)]
     )
 
 

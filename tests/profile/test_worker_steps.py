@@ -1,10 +1,11 @@
 """Steps of worker processes, on profiles small enough to add up by hand."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from recorded_profiles import EPOCH_NS, activity, copied, crossing
+from recorded_profiles import EPOCH_NS, activity, copied, crossing, event, gpu
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
@@ -32,6 +33,8 @@ class Profiles:
     # How far the clock of the machine on which a process ran is ahead.
     skews_ns: dict[str, int] = field(default_factory=dict)
     events: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
+    # What the GPU of a worker did, if it has one.
+    on_gpu: dict[str, list[Event]] = field(default_factory=dict)
 
     def add(self, process, name, start_ns, end_ns, *, thread="tf_Compute/1", stats=None):
         event = Event(
@@ -65,7 +68,7 @@ class Profiles:
         self.add(process, f"{node}:CollectiveReduceV2", start_ns + 1, end_ns + 500, thread=thread)
         self.add(process, done, end_ns, end_ns + 500, thread=thread, stats=stats)
 
-    def read(self, *crossings, exchanged=None, clocks=ONE_CLOCK):
+    def read(self, *crossings, exchanged=None, clocks=ONE_CLOCK, on_gpus=False):
         self.write(CLIENT, WORKER_0, WORKER_1)
         return read_worker_steps(
             {worker: self.file(worker) for worker in (WORKER_0, WORKER_1)},
@@ -73,6 +76,7 @@ class Profiles:
             crossings,
             exchanged or {},
             clocks,
+            on_gpus=on_gpus,
         )
 
     def write(self, *processes):
@@ -89,6 +93,10 @@ class Profiles:
                 Plane(name="/host:CPU", lines=lines),
                 Plane(name="Task Environment", stats=task),
             )
+            if process in self.on_gpu:
+                stream = Line(name="Stream #13", id=13, events=tuple(self.on_gpu[process]))
+                # XProf derives lines from the stream's; they hold the same work again.
+                planes += (gpu(0, stream, replace(stream, name="TensorFlow Ops", id=0xDEADBEF0)),)
             write_planes(self.file(process), set_back(planes, -self.skews_ns.get(process, 0)))
 
     def file(self, process):
@@ -509,3 +517,66 @@ def test_copies_of_a_model_on_two_machines_are_aligned_by_what_they_exchange(pro
     # The steps last longer or shorter by what is not known of the clocks.
     longer_ns = apart.step_ns[0] - together.step_ns[0]
     assert abs(longer_ns) <= sum(clock.uncertainty_ns for clock in apart.clocks.values())
+
+
+@pytest.fixture
+def of_gpus(profiles):
+    """A step from 0 to 1000 in which the GPU of a worker makes a tensor that another waits for."""
+    profiles.step(0, 1_000)
+    # The op is launched, and its tensor sent, before its kernels run.
+    profiles.add(WORKER_0, "a:MatMul", 20, 30)
+    profiles.add(WORKER_0, "a_send:_Send", 40, 45)
+    profiles.on_gpu[WORKER_0] = [
+        event("gemm_part", 100, 200, tf_op="a:MatMul"),
+        event("gemm_rest", 200, 300, tf_op="a:MatMul"),
+        event("MemcpyD2H", 300, 350, memcpy_details="size:64 dest:0 async:1"),
+    ]
+    profiles.arrival(WORKER_1, "a_recv", 600)
+    profiles.on_gpu[WORKER_1] = [
+        event("gemm", 400, 450, tf_op="c:MatMul"),
+        event("MemcpyH2D", 500, 600, memcpy_details="size:64 dest:0 async:1"),
+        event("gemm", 600, 800, tf_op="d:MatMul"),
+    ]
+    return partial(profiles.read, planned("a"), on_gpus=True)
+
+
+def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arrival(of_gpus):
+    profile = of_gpus()
+    assert profile.compute_ns == {WORKER_0: 200, WORKER_1: 50 + 200}
+    assert profile.op_ns == {"a": 200, "c": 50, "d": 200}
+    # The second GPU computes from 400 to 450 while it is under way.
+    assert profile.transfers == (copied(WORKER_0, WORKER_1, 64, 600 - 300, 300 - 50),)
+    # Its parts are no copies of their own.
+    assert [row.name for row in profile.activities if row.is_copy] == ["[gRPC memcpy PtoP]"]
+    assert (profile.step_memory_bytes, profile.broken_laws) == ({}, ())
+
+
+def test_gpus_of_two_machines_are_on_one_timeline(profiles, of_gpus):
+    def apart(**pings):
+        ranges = {"a": ClockRange(low_ns=0, high_ns=0), **known_to(**pings)}
+        hosts = {WORKER_0: "a", WORKER_1: "b"}
+        return of_gpus(clocks=HostClocks(host_of=hosts, ranges=ranges))
+
+    together = of_gpus()
+    profiles.skews_ns[WORKER_1] = SKEW_NS
+    found = apart(b=(0, 0))
+    assert found.clock_contradiction_ns == 0
+    assert (found.timeline, found.transfers) == (together.timeline, together.transfers)
+    # What pings leave open of a clock, the copies between GPUs narrow: it took 300, and were the
+    # clock ahead by more than 300 more, it would have come before it left.
+    clock = apart(b=(100, 900)).clocks[WORKER_1]
+    assert clock.high_ns - SKEW_NS == pytest.approx(300, abs=2)
+    assert clock.low_ns - SKEW_NS == pytest.approx(-100, abs=2)
+
+
+def test_what_a_gpu_does_by_itself_or_did_not_tell_is_no_copy_of_others(profiles, of_gpus):
+    within = event("MemcpyD2D", 700, 720, memcpy_details="size:64 dest:0 async:1")
+    profiles.on_gpu[WORKER_0].append(within)
+    assert of_gpus().compute_ns[WORKER_0] == 200 + 20
+    # A tensor that no kernel makes starts where it was sent.
+    profiles.on_gpu[WORKER_0] = [event("gemm", 100, 200, tf_op="other:MatMul")]
+    assert of_gpus().transfers[0].time_ns == 600 - 40
+    # As where the driver lets only administrators profile: ops on hosts are no work of GPUs.
+    profiles.on_gpu.clear()
+    with pytest.raises(AdvisorError, match="no device was profiled at work"):
+        of_gpus()

@@ -37,7 +37,7 @@ def test_an_ideal_product_takes_its_flops_at_peak_or_its_bytes_by_hand():
     )
 
 
-def test_far_rows_cost_more_for_each_doubling_of_k_by_hand():
+def test_far_rows_and_half_tiles_cost_more_by_hand():
     constants = replace(PLAIN, far_rows=0.4)
     # log2(1 + (2^20 / 1000)^2) / 2 doublings, for all but few of the rows; 16 x 16 tiles of 64
     # rows, each of which reads 64 columns of weights.
@@ -51,8 +51,6 @@ def test_far_rows_cost_more_for_each_doubling_of_k_by_hand():
         seconds(bandwidth=1e9, k=10), rel=1e-3
     )
 
-
-def test_half_a_tile_along_m_costs_more_by_hand():
     constants = replace(PLAIN, half_tiles=1.0)
     assert seconds(constants, bandwidth=1e9, m=1024, k=10**5) == seconds(
         bandwidth=1e9, m=1024, k=10**5

@@ -33,7 +33,7 @@ def test_elementwise_kernels_move_inputs_and_result_by_hand():
     assert elementwise_s(np.array([1000]), 2, GPU, constants) == pytest.approx(12_000 / 0.8e9)
 
 
-def test_softmax_reads_short_rows_once_and_long_ones_again_with_some_threads_idle_by_hand():
+def test_rows_are_read_once_or_again_from_memory_with_some_threads_idle_by_hand():
     assert softmax(100, 512) == pytest.approx(1.2 * 8 * 100 * 512 / 1e9)
     # 2048 elements are two steps of 256 threads with four each: none is idle.
     assert softmax(100, 2048) == pytest.approx(1.7 * 8 * 100 * 2048 / 1e9)
@@ -41,8 +41,6 @@ def test_softmax_reads_short_rows_once_and_long_ones_again_with_some_threads_idl
     idle = 0.3 * (1 / 3) ** 2
     assert softmax(100, 1536) == pytest.approx((1.7 + idle) * 8 * 100 * 1536 / 1e9)
 
-
-def test_rows_that_overflow_the_cache_are_read_from_memory_again():
     # 64 rows in flight: 2 kB each fit into 1 MB, 64 kB each do not.
     assert normalisation(100, 512) == pytest.approx(1.2 * 8 * 100 * 512 / 1e9, rel=0.01)
     assert normalisation(100, 16_384) == pytest.approx(2.0 * 8 * 100 * 16_384 / 1e9, rel=0.01)

@@ -15,29 +15,23 @@ def seconds(m, n, k, tiling=ONE_TILE, count=1):
     return float(tiled_s(products, GPU, tiling, bandwidth=1e12)[0])
 
 
-def test_four_tiles_take_one_wave_and_five_take_two_by_hand():
+def test_tiles_take_waves_filling_and_splitting_by_hand():
     wave_s = 2 * 128 * 128 * 1000 / 1e9
     assert seconds(256, 256, 1000) == pytest.approx(wave_s)
     assert seconds(256, 129, 1000) == pytest.approx(wave_s)
     assert seconds(128, 5 * 128, 1000) == pytest.approx(2 * wave_s)
     assert seconds(128, 128, 1000, count=5) == pytest.approx(2 * wave_s)
 
-
-def test_filling_a_tile_costs_steps_and_a_single_one_hides_less_by_hand():
     tiling = replace(ONE_TILE, filling_k=50, single_tile=0.2)
     step_s = 2 * 128 * 128 / 1e9
     assert seconds(128, 128, 1000, tiling) == pytest.approx(1050 * step_s * 1.2)
     assert seconds(128, 8 * 128, 1000, tiling) == pytest.approx(2 * 1050 * step_s * 1.1)
 
-
-def test_a_long_product_of_one_tile_is_split_over_the_multiprocessors_by_hand():
     # Four parts of 2^18 steps, then five results of 128x128 numbers through memory.
     tiling = replace(ONE_TILE, adding_up_s=0.5)
     expected = 2 * 128 * 128 * 2**18 / 1e9 + 0.5 + 5 * 4 * 128 * 128 / 1e12
     assert seconds(128, 128, 2**20, tiling) == pytest.approx(expected)
 
-
-def test_the_faster_tile_is_taken():
     tiling = replace(ONE_TILE, peak_shares={"128x128": 1.0, "32x32": 0.5})
     assert seconds(32, 32, 1000, tiling) == pytest.approx(2 * 32 * 32 * 1000 / 0.5e9)
     assert seconds(256, 256, 1000, tiling) == seconds(256, 256, 1000)

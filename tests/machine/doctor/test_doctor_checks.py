@@ -20,11 +20,15 @@ def one(facts, name):
     return check
 
 
-def test_a_machine_in_order_has_no_problem_and_analyses_next():
+def test_a_machine_in_order_has_no_problem_and_every_problem_says_what_to_do():
     checks = check_all(LAPTOP)
     notes = [check.name for check in checks if check.state is not State.OK]
     assert notes == ["gpus"]
     assert next_command(LAPTOP, checks) == "advisor analyze MODEL.py"
+
+    for check in check_all(SERVER):
+        assert check.action or check.state is not State.PROBLEM, check
+        assert not check.blocks or check.state is State.PROBLEM
 
 
 def test_a_python_that_is_not_wanted_and_a_missing_profile_tab_are_problems():
@@ -214,9 +218,3 @@ def test_without_a_calibration_that_holds_one_is_made_next():
     fresh, stale = found(both, "calibration")
     assert fresh.state is State.OK
     assert stale.action is None
-
-
-def test_every_problem_says_what_to_do():
-    for check in check_all(SERVER):
-        assert check.action or check.state is not State.PROBLEM, check
-        assert not check.blocks or check.state is State.PROBLEM

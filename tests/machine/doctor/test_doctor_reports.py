@@ -43,7 +43,7 @@ def test_findings_stand_under_one_another_however_long_their_names_are():
     ]
 
 
-def test_a_machine_in_order_can_analyse():
+def test_the_document_says_whether_to_analyse_what_is_next_and_null_where_nothing_is_known():
     content = told(LAPTOP)
     assert content["can_analyze"] is True
     assert content["next"] == "advisor analyze MODEL.py"
@@ -53,8 +53,6 @@ def test_a_machine_in_order_can_analyse():
         "copy_ns": 3_100_000,
     }
 
-
-def test_what_blocks_is_to_be_done_next():
     content = told(SERVER)
     assert content["can_analyze"] is False
     assert content["next"] == "pip install 'tensorflow<2.22,>=2.21'"
@@ -63,8 +61,6 @@ def test_what_blocks_is_to_be_done_next():
     assert pairs[0] == {"first": 0, "second": 1, "code": "NV12", "connection": "nvlink"}
     assert pairs[4]["connection"] is None
 
-
-def test_what_is_not_known_is_null():
     kept = replace(LAPTOP.calibrations[0], small=None, large=None)
     content = told(replace(LAPTOP, wanted_python=None, has_sys_admin=None, calibrations=(kept,)))
     assert content["python"]["wanted"] is content["gpus"]["sys_admin"] is None
