@@ -204,8 +204,6 @@ EXPECTED = {
 
 COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE)
 
-WITH_TOWERS = [name for name, expected in EXPECTED.items() if expected.towers]
-
 each_sample = pytest.mark.parametrize("name", SAMPLES)
 
 
@@ -312,37 +310,30 @@ def test_every_sample_has_expectations():
 
 class TestASampleAtItsSmallSize:
     @each_sample
-    def test_is_traced_in_its_mode_and_batch(self, traced, name):
-        found = traced(name)
-        assert found.mode == EXPECTED[name].mode
-        assert found.batch_size == EXPECTED[name].batch_size
-        roles = {op.role for op in found.graph.ops}
+    def test_is_traced_with_its_mode_batch_layers_and_weights(self, traced, name):
+        found, expected = traced(name), EXPECTED[name]
+        graph = found.graph
+        assert (found.mode, found.batch_size) == (expected.mode, expected.batch_size)
         trains = {Role.BACKWARD, Role.UPDATE}
-        assert roles & trains == (trains if found.mode == "train" else set())
-
-    @each_sample
-    def test_has_the_weights_that_its_layers_need(self, traced, name):
-        graph = traced(name).graph
+        roles = {op.role for op in graph.ops} & trains
+        assert roles == (trains if found.mode == "train" else set())
+        assert set(expected.layers) <= set(graph.layers())
         weights_bytes = sum(
             op.parameter_bytes
             for op in graph.ops
             if op.role is Role.VARIABLE
-            and (op.layer is not None or not EXPECTED[name].layers)
+            and (op.layer is not None or not expected.layers)
             and Role.FORWARD in readers(graph, op.name)
             and not op.name.rpartition("/")[2].startswith(NOT_WEIGHTS)
         )
-        assert weights_bytes == FLOAT_BYTES * EXPECTED[name].weights
+        assert weights_bytes == FLOAT_BYTES * expected.weights
 
     @each_sample
-    def test_names_its_layers(self, traced, name):
-        graph, expected = traced(name).graph, EXPECTED[name]
-        assert set(expected.layers) <= set(graph.layers())
-
-    @pytest.mark.parametrize("name", [name for name in SAMPLES if EXPECTED[name].layers])
-    def test_has_a_layer_for_all_that_serves_one(self, traced, name):
+    def test_knows_the_size_of_its_tensors_and_the_layer_of_all_that_serves_one(self, traced, name):
         graph = traced(name).graph
+        assert graph.edge_bytes_known_share >= EXPECTED[name].known_bytes
         computing = [op for op in graph.ops if op.role in COMPUTING]
-        without = [op for op in computing if op.layer is None]
+        without = [op for op in computing if op.layer is None] if EXPECTED[name].layers else []
         for op in without:
             assert op.role is not Role.BACKWARD, op
             served = [graph.op(edge.consumer) for edge in graph.outputs_of(op.name)]
@@ -350,16 +341,6 @@ class TestASampleAtItsSmallSize:
             assert not [r for r in served if r.role is Role.FORWARD and r.layer is not None], op
         if len(computing) >= MANY_OPS:
             assert 1 - len(without) / len(computing) >= MIN_SHARE_IN_LAYERS
-
-    @each_sample
-    def test_knows_the_size_of_its_tensors(self, traced, name):
-        graph = traced(name).graph
-        unknown = {
-            f"{edge.producer}:{edge.port}"
-            for edge in graph.edges
-            if not edge.is_control and edge.size_bytes is None
-        }
-        assert graph.edge_bytes_known_share >= EXPECTED[name].known_bytes, sorted(unknown)
 
     @each_sample
     def test_takes_no_longer_on_a_card_that_is_no_worse_in_any_figure(self, traced, name):
@@ -392,21 +373,21 @@ class TestASampleAtItsSmallSize:
         fewer = cluster.with_devices(cluster.device_names()[:-1])
         assert step_ns <= best_step_ns(graph, fewer)
 
-    @pytest.mark.parametrize("name", WITH_TOWERS)
-    def test_is_split_by_its_towers(self, traced, name):
-        graph = traced(name).graph
-        placement = towers_of(graph)
-        assert isinstance(placement, Placement), placement
-        assert placement.rationale.startswith(f"{EXPECTED[name].tower_count} towers joined by ")
-        device = placement.by_layer(graph)
-        towers = [{device[layer] for layer in tower} for tower in EXPECTED[name].towers]
-        assert sorted(towers, key=sorted) == [{"worker:0"}, {"worker:1"}], placement.rationale
-
-    @pytest.mark.parametrize("name", [name for name in SAMPLES if EXPECTED[name].towers == ()])
-    def test_without_towers_is_not_split(self, traced, name):
-        answer = towers_of(traced(name).graph)
-        assert isinstance(answer, NotApplicable), answer.rationale
-        assert answer.reason.startswith("no layer joins two independent towers: ")
+    @pytest.mark.parametrize(
+        "name", [name for name in SAMPLES if EXPECTED[name].towers is not None]
+    )
+    def test_is_split_by_its_towers_if_it_has_some(self, traced, name):
+        graph, expected = traced(name).graph, EXPECTED[name]
+        answer = towers_of(graph)
+        if not expected.towers:
+            assert isinstance(answer, NotApplicable), answer.rationale
+            assert answer.reason.startswith("no layer joins two independent towers: ")
+            return
+        assert isinstance(answer, Placement), answer
+        assert answer.rationale.startswith(f"{expected.tower_count} towers joined by ")
+        device = answer.by_layer(graph)
+        towers = [{device[layer] for layer in tower} for tower in expected.towers]
+        assert sorted(towers, key=sorted) == [{"worker:0"}, {"worker:1"}], answer.rationale
 
 
 # Samples whose replicas compute something of their own: masks of dropout, statistics of the batch.
