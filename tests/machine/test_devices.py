@@ -81,7 +81,7 @@ def test_a_slower_wire_is_no_more_work_for_its_ends(link):
     assert slow.sender == slow.receiver == WORK
 
 
-def test_a_device_has_the_start_and_end_of_all_others_or_its_own():
+def test_a_device_has_the_start_and_end_of_all_others_or_its_own_which_are_not_what_it_is_like():
     first, near, far = (Device(name=name, kind="CPU") for name in "abc")
     far = replace(far, remote_start_ns=500, remote_end_ns=0)
     dispatch = Dispatch(remote_start_ns=20, remote_end_ns=30)
@@ -92,8 +92,6 @@ def test_a_device_has_the_start_and_end_of_all_others_or_its_own():
     assert [twice.remote_start_ns(device) for device in twice.devices[1:]] == [40, 1_000]
     assert [twice.remote_end_ns(device) for device in twice.devices[1:]] == [60, 0]
 
-
-def test_where_a_device_stands_is_no_part_of_what_it_is_like():
     near = Device(name="a:0", kind="GPU", host="CPU:0", launch_overhead_ns=5)
     far = replace(near, name="b:0", host="CPU:1", remote_start_ns=9, remote_end_ns=9)
     assert near.bare() == far.bare()

@@ -23,7 +23,7 @@ def test_a_text_is_a_host_whose_devices_are_doubled_until_all_are_in():
     assert read_machine("3x(6xV100)-Ethernet10").device_counts() == [1, 2, 4, 6, 12, 18]
 
 
-def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
+def test_each_bracket_is_a_level_and_first_hosts_fill_one_group_after_the_other():
     machine = read_machine("8x(16x(8xH100-NVLink4)-8xInfiniBand400)-Ethernet100")
     assert machine.host == read_hardware("8xH100-NVLink4")
     inner, outer = machine.levels
@@ -34,8 +34,6 @@ def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
     assert machine.hosts == 128
     assert machine.device_counts() == [1 << power for power in range(11)]
 
-
-def test_first_hosts_fill_one_group_after_the_other():
     machine = read_machine("2x(4x(V100)-Ethernet100)-Ethernet10")
     members = {
         hosts: [level.members for level in machine.first_levels(hosts)] for hosts in (1, 2, 4, 8)

@@ -165,7 +165,7 @@ def test_eight_modules_are_a_hybrid_cube_mesh():
         assert cluster.link("GPU:0", "GPU:4").bandwidth_bytes_per_s >= one
 
 
-def test_a_copy_to_another_host_goes_over_three_links():
+def test_a_copy_to_another_host_goes_over_three_links_and_waits_for_messages():
     cluster = read_hardware("2x(2xV100-NVLink)-Ethernet100")
     assert [device.host for device in cluster.devices] == ["CPU:0", "CPU:0", "CPU:1", "CPU:1"]
     assert cluster.link("GPU:0", "GPU:1").bandwidth_bytes_per_s == bandwidth("NVLink2")
@@ -176,8 +176,6 @@ def test_a_copy_to_another_host_goes_over_three_links():
     assert math.isclose(link.bandwidth_bytes_per_s, 1 / seconds_per_byte)
     assert link.channel == cluster.link("GPU:1", "GPU:3").channel
 
-
-def test_other_hosts_start_and_give_tensors_by_a_message_and_one_host_without():
     cluster = read_hardware("2x(2xV100-NVLink)-Ethernet100")
     message_ns = latency("Ethernet100")
     starts_ns = [cluster.remote_start_ns(device) for device in cluster.devices]
@@ -302,7 +300,7 @@ def test_tf32_stands_apart_from_the_float32_peak_on_cards_whose_tensor_cores_are
     }
 
 
-def test_a_gpus_host_launches_ops_ahead_and_each_copy_at_its_end():
+def test_ops_and_copies_of_gpus_are_launched_ahead_and_told_later():
     cluster = read_hardware("K80+V100-PCIe3")
     k80, v100 = cluster.devices
     assert (k80.launches_ahead, v100.launches_ahead) == (True, True)
@@ -313,8 +311,6 @@ def test_a_gpus_host_launches_ops_ahead_and_each_copy_at_its_end():
     assert down.sender.time_ns(0) == v100.launch_overhead_ns
     assert down.receiver.time_ns(0) == 0
 
-
-def test_what_reads_a_copy_of_a_gpu_is_told_later():
     cluster = read_hardware("2x(2xV100-NVLink)-Ethernet100")
 
     def waits_ns(source, target, *legs):

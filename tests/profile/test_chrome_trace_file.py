@@ -55,7 +55,7 @@ def test_kineto_tells_kernels_and_copies_by_category(tmp_path):
     assert (route.count, route.size_bytes, route.time_ns) == (1, 4096, 100_000)
 
 
-def test_a_pytorch_trace_is_called_one_with_gpus_and_without(tmp_path):
+def test_a_pytorch_trace_and_a_timeline_of_tensorflow_1_are_called_so(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": KINETO}))
     assert read_chrome_trace(path)[0] is FileFormat.PYTORCH
@@ -63,8 +63,6 @@ def test_a_pytorch_trace_is_called_one_with_gpus_and_without(tmp_path):
     with pytest.raises(AdvisorError, match=r"\(PyTorch trace \(Kineto\)\) shows no GPU at work"):
         read_chrome_trace(path)
 
-
-def test_a_timeline_of_tensorflow_1_is_called_one(tmp_path):
     path = tmp_path / "timeline.json"
     device = "/job:localhost/replica:0/task:0/device:GPU:0"
     events = [
@@ -200,7 +198,5 @@ def test_what_does_not_end_is_refused_and_what_has_no_such_list_has_none():
     ):
         assert list_start(as_bytes(text), "events") is None
 
-
-def test_a_mark_of_the_byte_order_is_passed_over_and_members_can_be_chosen():
     text = '\ufeff[{"a": 1}, {"b": 2}, {"a": 3}]'
     assert members_of(text, b'"a"') == [{"a": 1}, {"a": 3}]

@@ -146,14 +146,12 @@ def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
     )
 
 
-def test_a_copy_without_a_size_is_counted_and_its_bandwidth_is_not_known(tmp_path):
+def test_collectives_derived_lines_and_copies_without_a_size_count_as_what_they_are(tmp_path):
     copies = [event("MemcpyH2D", 0, 10), copy("MemcpyH2D", 50, 20, 10)]
     (route,) = read(tmp_path / "p.xplane.pb", gpu(0, copies)).routes
     assert (route.count, route.of_unknown_size, route.size_bytes) == (2, 1, 50)
     assert route.bytes_per_s is None
 
-
-def test_collectives_are_neither_compute_nor_copies(tmp_path):
     profile = read(
         tmp_path / "p.xplane.pb",
         gpu(0, [kernel("a:A", 0, 50)], [event("ncclDevKernel_AllReduce_Sum_f32_RING", 40, 90)]),
@@ -162,6 +160,12 @@ def test_collectives_are_neither_compute_nor_copies(tmp_path):
     assert (total[DeviceUse.COMPUTE].time_ns, total[DeviceUse.COLLECTIVE].time_ns) == (50, 50)
     assert total[DeviceUse.COLLECTIVE].exposed_ns == 40
     assert not profile.routes
+
+    derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
+    other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
+    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)], derived, other))
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
+    assert profile.notes == ("lines that are no streams were not read: Launch Stats",)
 
 
 @pytest.mark.parametrize(
@@ -262,14 +266,6 @@ def test_each_half_is_joined_once_and_the_first_to_come_is_the_first_to_go(tmp_p
         ("GPU:1", "GPU:2", 1, 8, 0),
     ]
     assert found == by_route
-
-
-def test_derived_lines_do_not_count_and_unknown_ones_are_named(tmp_path):
-    derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
-    other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
-    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)], derived, other))
-    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
-    assert profile.notes == ("lines that are no streams were not read: Launch Stats",)
 
 
 def test_gpus_of_several_hosts_are_told_apart_and_a_profile_without_devices_says_so(tmp_path):

@@ -89,7 +89,7 @@ def test_what_is_called_is_a_plain_function_whose_answer_has_a_type():
             "of_user_code",
             "Dimensions must be equal, but are 2 and 3",
             "",
-            "Error: in user code:\n\n",
+            "ValueError: in user code:\n\n",
         ),
         ("of_a_layer", "it takes no input", "it takes no input", "Not this one"),
         ("of_a_layer", "it takes no input", "it takes no input", "Arguments received by"),
