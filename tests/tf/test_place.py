@@ -1,7 +1,5 @@
 """`placement_advisor.place`: ops run where they should, results are equal."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,13 +1,11 @@
 """Numbers other than plain float32, on the GPUs that `hardware.toml` describes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.cost.gpu.kernel_times import KernelBasis, KernelTime, kernel_time, time_in
+from placement_advisor.cost.gpu.kernel_times import KernelBasis, kernel_time, time_in
 from placement_advisor.graph.op import Arithmetic
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
@@ -17,19 +15,17 @@ TWO_TILES = 256
 ROWS = (4096, 4096)
 
 
-def time(
-    arithmetic: Arithmetic, gpu: str, op: str = "linear", dims: tuple[int, ...] = PRODUCT
-) -> KernelTime:
+def time(arithmetic, gpu, op="linear", dims=PRODUCT):
     return time_in(arithmetic, op, dims, gpu_facts(gpu))
 
 
-def test_a_gpu_without_units_computes_the_default_in_float32() -> None:
+def test_a_gpu_without_units_computes_the_default_in_float32():
     for gpu in ("P100-PCIe", "V100-PCIe", "T4"):
         plain = kernel_time("linear", PRODUCT, gpu_facts(gpu))
         assert time(Arithmetic.DEFAULT, gpu) == time(Arithmetic.FLOAT32, gpu) == plain
 
 
-def test_units_are_faster_and_assumed() -> None:
+def test_units_are_faster_and_assumed_and_before_ampere_do_no_bfloat16():
     for arithmetic, gpu in (
         (Arithmetic.DEFAULT, "A100-40GB-PCIe"),
         (Arithmetic.FLOAT16, "V100-PCIe"),
@@ -39,8 +35,6 @@ def test_units_are_faster_and_assumed() -> None:
         assert (found.basis, found.within) == (KernelBasis.ASSUMED, None)
         assert found.time_ns < plain.time_ns / 3
 
-
-def test_units_before_ampere_do_not_do_bfloat16() -> None:
     assert (
         time(Arithmetic.BFLOAT16, "V100-PCIe").time_ns
         > 4 * time(Arithmetic.FLOAT16, "V100-PCIe").time_ns
@@ -48,7 +42,7 @@ def test_units_before_ampere_do_not_do_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("op", ["relu", "add", "softmax"])
-def test_kernels_that_move_memory_take_half_as_long_in_halves(op: str) -> None:
+def test_kernels_that_move_memory_take_half_as_long_in_halves(op):
     whole = time(Arithmetic.DEFAULT, "A100-40GB-PCIe", op, ROWS)
     half = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", op, ROWS)
     assert half.time_ns == pytest.approx(whole.time_ns / 2, rel=1e-3)
@@ -60,15 +54,12 @@ def test_kernels_that_move_memory_take_half_as_long_in_halves(op: str) -> None:
     arithmetic=st.sampled_from(Arithmetic),
     sizes=st.tuples(*[st.integers(1, 9_000)] * 3),
 )
-def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(
-    gpu: str, arithmetic: Arithmetic, sizes: tuple[int, int, int]
-) -> None:
+def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(gpu, arithmetic, sizes):
     m, k, n = sizes
     facts = gpu_facts(gpu)
     is_half = arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
     peak = max(
-        facts.peak_flops_per_s,
-        (facts.half_flops_per_s if is_half else facts.tf32_flops_per_s) or 0,
+        facts.peak_flops_per_s, (facts.half_flops_per_s if is_half else facts.tf32_flops_per_s) or 0
     )
     time_s = time(arithmetic, gpu, dims=(1, m, k, n)).time_ns / 1e9 + 1e-9
     moved = (2 if is_half else 4) * (m * k + k * n + m * n)
@@ -82,9 +73,7 @@ def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(
     sizes=st.tuples(*[st.integers(1, 9_000)] * 3),
     more=st.integers(1, 500),
 )
-def test_a_larger_product_on_units_never_takes_less(
-    gpu: str, arithmetic: Arithmetic, sizes: tuple[int, int, int], more: int
-) -> None:
+def test_a_larger_product_on_units_never_takes_less(gpu, arithmetic, sizes, more):
     m, k, n = sizes
     for op in ("linear", "bmm"):
         time_ns = time(arithmetic, gpu, op, (1, m, k, n)).time_ns
@@ -101,34 +90,22 @@ def test_a_larger_product_on_units_never_takes_less(
     gpu=st.sampled_from(gpus_with_facts()),
     arithmetic=st.sampled_from(Arithmetic),
     filter_size=st.sampled_from((1, 3, 5, 7)),
-    batch=st.integers(1, 256),
-    inputs=st.integers(1, 2_048),
-    outputs=st.integers(1, 2_048),
-    image=st.integers(7, 256),
+    sizes=st.tuples(
+        st.integers(1, 256), st.integers(1, 2_048), st.integers(1, 2_048), st.integers(7, 256)
+    ),
 )
-def test_a_larger_convolution_on_units_never_takes_less(
-    gpu: str,
-    arithmetic: Arithmetic,
-    filter_size: int,
-    batch: int,
-    inputs: int,
-    outputs: int,
-    image: int,
-) -> None:
-    def time_ns(batch: int, inputs: int, outputs: int, image: int) -> int:
-        dims = (batch, inputs, outputs, filter_size, image, 1, filter_size // 2)
+def test_a_larger_convolution_on_units_never_takes_less(gpu, arithmetic, filter_size, sizes):
+    def time_ns(*sizes):
+        dims = (*sizes[:3], filter_size, sizes[3], 1, filter_size // 2)
         return time(arithmetic, gpu, "conv", dims).time_ns
 
-    least_ns = time_ns(batch, inputs, outputs, image)
-    assert time_ns(batch + 1, inputs, outputs, image) >= least_ns - 1
-    assert time_ns(batch, inputs + 1, outputs, image) >= least_ns - 1
-    assert time_ns(batch, inputs, outputs + 1, image) >= least_ns - 1
-    assert time_ns(batch, inputs, outputs, image + 1) >= least_ns - 1
+    for i in range(4):
+        assert time_ns(*sizes[:i], sizes[i] + 1, *sizes[i + 1 :]) >= time_ns(*sizes) - 1
 
 
 @pytest.mark.parametrize("gpu", gpus_with_facts())
 @pytest.mark.parametrize("arithmetic", Arithmetic)
-def test_borders_between_compute_and_memory_are_no_jumps(gpu: str, arithmetic: Arithmetic) -> None:
+def test_borders_between_compute_and_memory_are_no_jumps(gpu, arithmetic):
     # From a product that memory limits to one that computing does, without a tile's border.
     lengths = [round(length) for length in np.geomspace(64, 65_536, 200)]
     for op in ("linear", "bmm"):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from gpu_samples import GPU
@@ -20,43 +18,36 @@ NORMALISATION = NormalisationConstants(
 )
 
 
-def softmax(rows: int, length: int, constants: SoftmaxConstants = SOFTMAX) -> float:
+def softmax(rows, length, constants=SOFTMAX):
     return float(softmax_s(np.array([rows]), np.array([length]), GPU, constants)[0])
 
 
-def normalisation(rows: int, length: int) -> float:
+def normalisation(rows, length):
     sizes = np.array([float(rows)]), np.array([float(length)])
     return float(layer_norm_s(*sizes, GPU, NORMALISATION, 1e9)[0])
 
 
-def test_elementwise_kernels_move_inputs_and_result_by_hand() -> None:
+def test_elementwise_kernels_move_inputs_and_result_by_hand():
     constants = StreamConstants(bandwidth_share=0.8, record_launch_s=0)
     assert elementwise_s(np.array([1000]), 1, GPU, constants) == pytest.approx(8_000 / 0.8e9)
     assert elementwise_s(np.array([1000]), 2, GPU, constants) == pytest.approx(12_000 / 0.8e9)
 
 
-def test_softmax_reads_short_rows_once_and_long_ones_again_by_hand() -> None:
+def test_rows_are_read_once_or_again_from_memory_with_some_threads_idle_by_hand():
     assert softmax(100, 512) == pytest.approx(1.2 * 8 * 100 * 512 / 1e9)
     # 2048 elements are two steps of 256 threads with four each: none is idle.
     assert softmax(100, 2048) == pytest.approx(1.7 * 8 * 100 * 2048 / 1e9)
-
-
-def test_threads_without_an_element_are_idle_by_hand() -> None:
     # 1536 elements are two steps of 256 threads with four each: a third more than there are.
     idle = 0.3 * (1 / 3) ** 2
     assert softmax(100, 1536) == pytest.approx((1.7 + idle) * 8 * 100 * 1536 / 1e9)
 
-
-def test_rows_that_overflow_the_cache_are_read_from_memory_again() -> None:
     # 64 rows in flight: 2 kB each fit into 1 MB, 64 kB each do not.
     assert normalisation(100, 512) == pytest.approx(1.2 * 8 * 100 * 512 / 1e9, rel=0.01)
     assert normalisation(100, 16_384) == pytest.approx(2.0 * 8 * 100 * 16_384 / 1e9, rel=0.01)
 
 
 @pytest.mark.parametrize("length", [1, 100, HELD_ROW, HELD_ROW + 1, 5000])
-def test_nothing_is_faster_than_copying_the_tensor_and_twice_the_rows_take_twice(
-    length: int,
-) -> None:
+def test_nothing_is_faster_than_copying_the_tensor_and_twice_the_rows_take_twice(length):
     for time_s in (softmax, normalisation):
         assert time_s(100, length) >= 8 * 100 * length / 1e9
         assert time_s(200, length) == pytest.approx(2 * time_s(100, length))
