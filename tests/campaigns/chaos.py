@@ -22,15 +22,11 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
-from command_runs import LAUNCH, Command, Ran, wait_until
+from command_runs import LAUNCH, Command, wait_until
 
 from placement_advisor.files.output import CONTENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CASES = 200
 _MODEL = """
@@ -119,11 +115,11 @@ class _Case:
     after_s: float
 
     @property
-    def candidates(self) -> str:
+    def candidates(self):
         return "towers,batch" + (",mirrored" if self.victim == "mirrored" else "")
 
 
-def cases() -> list[str]:
+def cases():
     """Return hits at moments that are drawn with a fixed seed, as many of each kind."""
     draw = random.Random(20)
     found = []
@@ -135,13 +131,13 @@ def cases() -> list[str]:
     return found
 
 
-def _parsed(case: str) -> _Case:
+def _parsed(case):
     head, _, stage = case.partition(" s into ")
     _, how, victim, after = head.split()
     return _Case(how, victim, stage, float(after))
 
 
-def examine(case: str) -> dict[str, Any]:
+def examine(case):
     """Run an analysis, hit it, and return how it ended and which promises it broke."""
     asked = _parsed(case)
     with contextlib.ExitStack() as stack:
@@ -178,14 +174,14 @@ def examine(case: str) -> dict[str, Any]:
         }
 
 
-def _command(home: Path, output: Path, candidates: str) -> Command:
+def _command(home, output, candidates):
     model = home / "model.py"
     model.write_text(_MODEL)
     words = ("analyze", str(model), "-o", str(output), *_FEW, "--candidates", candidates)
     return Command(*words, temp=home / "temp", launch=_LAUNCH)
 
 
-def _reached(command: Command, stage: str, after_s: float) -> bool:
+def _reached(command, stage, after_s):
     """Wait for a moment; return whether the command still ran then."""
     wait_until(lambda: stage in command.err or command.process.poll() is not None, _LIMIT_S)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -193,7 +189,7 @@ def _reached(command: Command, stage: str, after_s: float) -> bool:
     return command.process.poll() is None
 
 
-def _hit(command: Command, home: Path, case: _Case) -> bool:
+def _hit(command, home, case):
     """Do it; return whether there was anything to hit."""
     if case.how == "vanished":
         shutil.rmtree(home / "disk", ignore_errors=True)
@@ -215,11 +211,11 @@ def _hit(command: Command, home: Path, case: _Case) -> bool:
     return True
 
 
-def _pid(command: Command, home: Path, victim: str) -> int | None:
+def _pid(command, home, victim):
     """Return the victim that was started last, waiting for one; None if the command ended."""
     noted = home / "temp.pids"
 
-    def alive() -> list[int]:
+    def alive():
         lines = noted.read_text().splitlines() if noted.exists() else []
         pids = [int(line.split()[-1]) for line in lines if line.startswith(victim)]
         return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
@@ -229,7 +225,7 @@ def _pid(command: Command, home: Path, victim: str) -> int | None:
 
 
 @contextlib.contextmanager
-def _small_disk(folder: Path) -> Iterator[bool]:
+def _small_disk(folder):
     """Make a folder a disk of its own; False where the system does not let us."""
     size = f"size={_DISK_MB}m"
     mounted = subprocess.run(
@@ -242,7 +238,7 @@ def _small_disk(folder: Path) -> Iterator[bool]:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def _fill(file: Path) -> None:
+def _fill(file):
     with contextlib.suppress(OSError), file.open("wb", buffering=0) as filler:
         for size in (65_536, 1):
             with contextlib.suppress(OSError):
@@ -250,20 +246,20 @@ def _fill(file: Path) -> None:
                     pass
 
 
-def _state(output: Path) -> str:
+def _state(output):
     entries = {path.name for path in output.iterdir()} if output.exists() else set()
     if not entries:
         return "none"
     return "complete" if _ALWAYS <= entries <= set(CONTENT) else f"half: {sorted(entries)}"
 
 
-def _lost(output: Path) -> list[str]:
+def _lost(output):
     """Return the candidates that were to run and have no result."""
     found = json.loads((output / "analysis.json").read_text())["candidates"]
     return [candidate["family"] for candidate in found if candidate["failure"] is not None]
 
 
-def _broken(case: _Case, ran: Ran, state: str, lost: list[str], was_hit: bool) -> list[str]:
+def _broken(case, ran, state, lost, was_hit):
     """Return what was promised of such a case and is not so."""
     is_killed = was_hit and case.how == "SIGKILL"
     done = ran.code == 0 and state == "complete"
@@ -290,7 +286,7 @@ def _broken(case: _Case, ran: Ran, state: str, lost: list[str], was_hit: bool) -
     return broken
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(results):
     """Return for each hit how it ended, and below what was broken."""
     rows = [
         "| hit | cases | hit in time | done | one error | interrupted, killed | as promised |",
@@ -324,7 +320,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 @contextlib.contextmanager
-def own_cache() -> Iterator[None]:
+def own_cache():
     """Keep calibrations and compiled code of these runs away from the user's."""
     before = os.environ.get("XDG_CACHE_HOME")
     with tempfile.TemporaryDirectory(prefix="chaos-cache-") as folder:
@@ -338,7 +334,7 @@ def own_cache() -> Iterator[None]:
                 os.environ["XDG_CACHE_HOME"] = before
 
 
-def _calibrate(home: Path) -> None:
+def _calibrate(home):
     with _command(home, home / "out", "towers,batch") as command:
         ran = command.wait(timeout_s=_LIMIT_S)
     if ran.code != 0:

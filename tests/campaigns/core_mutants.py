@@ -1,7 +1,5 @@
 """Do tests notice a small mistake in what simulates, prices, proposes, compares and judges?"""
 
-from __future__ import annotations
-
 from mutants import Area, Subject, run_on_mutants
 
 CORE = Subject(

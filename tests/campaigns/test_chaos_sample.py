@@ -1,16 +1,9 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import chaos
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 @pytest.fixture(scope="module")
-def _cache() -> Iterator[None]:
+def _cache():
     with chaos.own_cache():
         yield
 
@@ -19,7 +12,7 @@ def _cache() -> Iterator[None]:
 @pytest.mark.campaign
 @pytest.mark.usefixtures("_cache")
 @pytest.mark.parametrize("case", chaos.cases()[: len(chaos.HITS)])
-def test_what_hits_an_analysis_leaves_nothing_behind_and_breaks_no_promise(case: str) -> None:
+def test_what_hits_an_analysis_leaves_nothing_behind_and_breaks_no_promise(case):
     found = chaos.examine(case)
     if "not_run" in found:
         pytest.skip(found["not_run"])

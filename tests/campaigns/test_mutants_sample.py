@@ -1,7 +1,5 @@
 """A sample of the mutants, and the mistakes in bounds that tests did not notice once."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -13,11 +11,7 @@ SAMPLE = 12
 # Each of them makes bounds say too much.
 _RECEIVED = "(received, home, step.receive_ns(tensor))"
 _ONCE_UNNOTICED = (
-    (
-        "solvers/lower_bounds.py",
-        "min(map(step.begin_ns, step",
-        "max(map(step.begin_ns, step",
-    ),
+    ("solvers/lower_bounds.py", "min(map(step.begin_ns, step", "max(map(step.begin_ns, step"),
     ("solvers/lower_bounds.py", _RECEIVED, _RECEIVED.replace("step", "2 * step")),
     ("solvers/lower_bounds.py", _RECEIVED, "(received, home, _UNLIMITED_NS)"),
     ("solvers/lower_bounds.py", "min((link.sender", "max((link.sender"),
@@ -28,14 +22,12 @@ pytestmark = pytest.mark.campaign
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+def workshop(tmp_path_factory):
     return Workshop(tmp_path_factory.mktemp("workshop"), PROOF.areas[0].tests)
 
 
 @pytest.mark.parametrize(("module", "right", "wrong"), _ONCE_UNNOTICED)
-def test_a_mistake_that_was_not_noticed_once_is(
-    workshop: Workshop, module: str, right: str, wrong: str
-) -> None:
+def test_a_mistake_that_was_not_noticed_once_is(workshop, module, right, wrong):
     source = (ROOT / PACKAGE / module).read_text()
     assert source.count(right) == 1
     changed = source.replace(right, wrong)
@@ -44,7 +36,7 @@ def test_a_mistake_that_was_not_noticed_once_is(
     assert outcome.killed_by is not None
 
 
-def test_a_program_without_a_mistake_survives(workshop: Workshop) -> None:
+def test_a_program_without_a_mistake_survives(workshop):
     source = (ROOT / PACKAGE / "solvers" / "lower_bounds.py").read_text()
     same = Mutant(
         name="none", module="solvers/lower_bounds.py", source=source, changed=f"{source}\n"
@@ -53,7 +45,7 @@ def test_a_program_without_a_mistake_survives(workshop: Workshop) -> None:
     assert workshop.outcome(same).killed_by is None
 
 
-def test_of_mutants_drawn_at_random_none_survives_unexplained(workshop: Workshop) -> None:
+def test_of_mutants_drawn_at_random_none_survives_unexplained(workshop):
     names = random.Random(7).sample(list(PROOF.mutants), SAMPLE)
     alive = [n for n in names if workshop.outcome(PROOF.mutants[n]).killed_by is None]
 

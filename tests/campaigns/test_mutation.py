@@ -1,7 +1,5 @@
 """Mutants are one small mistake each, and what a test notices of them is told."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path
@@ -31,11 +29,11 @@ def least(numbers: list[int], name: str = "a 2") -> int:
 '''
 
 
-def changes(source: str) -> list[str]:
+def changes(source):
     return [mutant.name.split(": ", 1)[1] for mutant in mutants_of("m.py", source)]
 
 
-def test_every_kind_of_slip_is_made_and_no_word_is_changed() -> None:
+def test_every_kind_of_slip_is_made_and_no_word_is_changed():
     assert changes(SOURCE) == [
         "7 → 8",
         "7 → 6",
@@ -75,11 +73,11 @@ def test_every_kind_of_slip_is_made_and_no_word_is_changed() -> None:
         ("x = {a for a in b} - c", "{a for a in b} → set()"),
     ],
 )
-def test_a_slip_of_this_kind_is_made(source: str, change: str) -> None:
+def test_a_slip_of_this_kind_is_made(source, change):
     assert change in changes(source)
 
 
-def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
+def test_names_tell_mutants_apart_and_do_not_hang_on_lines():
     names = [mutant.name for mutant in mutants("solvers/lower_bounds.py")]
 
     assert len(set(names)) == len(names)
@@ -88,7 +86,7 @@ def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
     ]
 
 
-def test_a_mutant_differs_in_one_place_and_is_python() -> None:
+def test_a_mutant_differs_in_one_place_and_is_python():
     for mutant in mutants("solvers/lower_bounds.py"):
         ast.parse(mutant.changed)
         changed = [line for line in mutant.difference.splitlines()[3:] if line[:1] in "+-"]
@@ -97,5 +95,5 @@ def test_a_mutant_differs_in_one_place_and_is_python() -> None:
 
 
 @pytest.mark.campaign
-def test_every_explanation_is_of_a_mutant_that_there_is() -> None:
+def test_every_explanation_is_of_a_mutant_that_there_is():
     assert set(explanations()) <= {*PROOF.every_mutant, *CORE.every_mutant}

@@ -1,18 +1,11 @@
 """Splits of the batch are locked and checked like other placements."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.problems import ModelResult, ProblemCode, Status
+from placement_advisor.check.problems import ProblemCode, Status
 from placement_advisor.check.project_files import read_config
 from placement_advisor.check.record import Part
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODEL = """\
 import tensorflow as tf
@@ -46,14 +39,12 @@ dataset = tf.data.Dataset.from_tensors(((x, x), y))
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+    def working(self, what, done, total, candidate=""): ...
 
-    def note(self, what: str) -> None: ...
+    def note(self, what): ...
 
 
-def checked(
-    root: Path, placement: str, hardware: str = "2xT4", model: str = MODEL, **options: bool
-) -> ModelResult:
+def checked(root, placement, hardware="2xT4", model=MODEL, **options):
     (root / "model.py").write_text(model)
     (root / "pyproject.toml").write_text(
         f'[tool.advisor]\nhardware = "{hardware}"\n[[tool.advisor.models]]\npath = "model.py"\n'
@@ -65,7 +56,7 @@ def checked(
 
 
 @pytest.mark.parametrize("placement", ["batch", "mirrored"])
-def test_a_split_of_the_batch_is_locked_and_checked(tmp_path: Path, placement: str) -> None:
+def test_a_split_of_the_batch_is_locked_and_checked(tmp_path, placement):
     locked = checked(tmp_path, placement, update=True)
     assert locked.after is not None, locked.error
     assert {"replica_0/hidden", "replica_1/hidden"} <= {
@@ -89,16 +80,14 @@ def test_a_split_of_the_batch_is_locked_and_checked(tmp_path: Path, placement: s
         ("batch-towers", "3xT4", "over pairs of devices, and the hardware has one"),
     ],
 )
-def test_a_batch_that_cannot_be_split_so_is_an_error(
-    tmp_path: Path, placement: str, hardware: str, error: str
-) -> None:
+def test_a_batch_that_cannot_be_split_so_is_an_error(tmp_path, placement, hardware, error):
     result = checked(tmp_path, placement, hardware)
     assert result.status is Status.COULD_NOT_RUN
     assert error in (result.error or "")
     assert result.hint
 
 
-def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path: Path) -> None:
+def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path):
     locked = checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
     assert locked.after is not None, locked.error
     where = {name: layer.devices[Part.FORWARD] for name, layer in locked.after.layers.items()}
@@ -110,9 +99,7 @@ def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path
     assert (same.status, same.notes) == (Status.PASSED, ())
 
 
-def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(
-    tmp_path: Path,
-) -> None:
+def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp_path):
     checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
     (problem,) = checked(tmp_path, "batch-towers", "4xT4", MODEL).problems
     assert problem.code is ProblemCode.DOES_NOT_FIT

@@ -1,9 +1,5 @@
 """What a check does ahead of time, and from graph files alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.candidates import references
@@ -14,19 +10,16 @@ from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.mark.parametrize("hardware", ["V100", "2xV100-NVLink", "2x(2xT4)-Ethernet100"])
-def test_what_is_compiled_ahead_is_placed_and_simulated_on_any_hardware(hardware: str) -> None:
+def test_what_is_compiled_ahead_is_placed_and_simulated_on_any_hardware(hardware):
     _compile(read_hardware(hardware), {"auto"})
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+    def working(self, what, done, total, candidate=""): ...
 
-    def note(self, what: str) -> None: ...
+    def note(self, what): ...
 
 
 @pytest.mark.parametrize(
@@ -36,9 +29,7 @@ class Silent:
         ("GTX1080Ti+GTX1080", {ProblemCode.PLACEMENT_CHANGED, ProblemCode.SLOWER}),
     ],
 )
-def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
-    tmp_path: Path, hardware: str, codes: set[ProblemCode]
-) -> None:
+def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(tmp_path, hardware, codes):
     kinds = frozenset({"CPU", "GPU"})
     product = Op(name="product", kind="MatMul", layer="dense", flops=10**11, device_kinds=kinds)
     graph = OpGraph([product], [])

@@ -1,14 +1,13 @@
 """Harmful edits of four models are caught, each by its culprit; harmless ones pass."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from edits import HARMFUL, HARMLESS, Edit
+from edits import HARMFUL, HARMLESS
 
 from placement_advisor.check.causes import MEMORY_TOLERANCE, STEP_TOLERANCE
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.problems import CheckResult, ModelResult, ProblemCode, Status
+from placement_advisor.check.problems import CheckResult, ProblemCode, Status
 from placement_advisor.check.project_files import lock_text, read_config, read_lock
 from placement_advisor.report.check_report import check_as_text
 
@@ -18,12 +17,12 @@ BUDGETS = {"deepconn": "1 GB", "ranker": "190 MB", "deep_mnist": "620 MB", "tran
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+    def working(self, what, done, total, candidate=""): ...
 
-    def note(self, what: str) -> None: ...
+    def note(self, what): ...
 
 
-def settings(models: dict[str, str]) -> str:
+def settings(models):
     """Return a pyproject.toml for files and the models that they are of."""
     lines = ["[tool.advisor]", 'hardware = "2xV100-NVLink"']
     for file, model in models.items():
@@ -33,12 +32,12 @@ def settings(models: dict[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelResult]:
+def checked(tmp_path_factory):
     """Check every edited model."""
     return results_of((*HARMFUL, *HARMLESS), tmp_path_factory.mktemp("edited"))
 
 
-def results_of(made: Sequence[Edit], root: Path) -> dict[str, ModelResult]:
+def results_of(made, root):
     """Check edited models against the lock file of what they were made of."""
     config = root / "pyproject.toml"
     models = [model for model in MODELS if any(edit.model == model.stem for edit in made)]
@@ -67,9 +66,7 @@ def results_of(made: Sequence[Edit], root: Path) -> dict[str, ModelResult]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_a_harmful_edit_fails_and_its_culprit_is_named(
-    checked: dict[str, ModelResult], edit: Edit
-) -> None:
+def test_a_harmful_edit_fails_and_its_culprit_is_named(checked, edit):
     result = checked[str(edit)]
     said = [
         text
@@ -82,16 +79,14 @@ def test_a_harmful_edit_fails_and_its_culprit_is_named(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMLESS, ids=str)
-def test_a_harmless_edit_passes(checked: dict[str, ModelResult], edit: Edit) -> None:
+def test_a_harmless_edit_passes(checked, edit):
     result = checked[str(edit)]
     assert result.status is Status.PASSED, (result.problems, result.error)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_each_cause_of_a_harmful_edit_is_told_once_and_fits_a_screen(
-    checked: dict[str, ModelResult], edit: Edit
-) -> None:
+def test_each_cause_of_a_harmful_edit_is_told_once_and_fits_a_screen(checked, edit):
     result = checked[str(edit)]
     effects = [(e.code, e.device) for problem in result.problems for e in problem.effects]
     assert len(effects) == len(set(effects))
@@ -108,13 +103,13 @@ def test_each_cause_of_a_harmful_edit_is_told_once_and_fits_a_screen(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_a_harmful_edit_points_at_the_model(checked: dict[str, ModelResult], edit: Edit) -> None:
+def test_a_harmful_edit_points_at_the_model(checked, edit):
     result = checked[str(edit)]
     assert {problem.place.file for problem in result.problems if problem.place} == {f"{edit}.py"}
     assert result.problems[0].source
 
 
-def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) -> None:
+def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path):
     named = {
         "tape-for-gradients-ranker": (ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
         "tape-in-a-scope-ranker": (ProblemCode.BACKWARD_LEFT, "with tf.device(FIRST):"),
@@ -164,9 +159,7 @@ def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) ->
         ("all-scopes-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
     ],
 )
-def test_an_edit_is_named_by_its_rule_and_its_line(
-    checked: dict[str, ModelResult], name: str, code: ProblemCode, source: str
-) -> None:
+def test_an_edit_is_named_by_its_rule_and_its_line(checked, name, code, source):
     first = checked[name].problems[0]
     assert first.code is code
     assert first.source is not None
@@ -174,9 +167,7 @@ def test_an_edit_is_named_by_its_rule_and_its_line(
 
 
 @pytest.mark.slow
-def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(
-    checked: dict[str, ModelResult],
-) -> None:
+def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(checked):
     for edit in HARMLESS:
         before, after = checked[str(edit)].before, checked[str(edit)].after
         assert before is not None

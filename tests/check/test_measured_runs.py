@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.problems import ModelResult, ProblemCode, Status
+from placement_advisor.check.problems import ProblemCode, Status
 from placement_advisor.check.project_files import read_config
 
 MODEL = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
@@ -19,12 +19,12 @@ placement = "{placement}"
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+    def working(self, what, done, total, candidate=""): ...
 
-    def note(self, what: str) -> None: ...
+    def note(self, what): ...
 
 
-def checked(project: Path, placement: str, options: CheckOptions) -> ModelResult:
+def checked(project, placement, options):
     config = project / "pyproject.toml"
     config.write_text(SETTINGS.format(placement=placement))
     (result,) = check_models(read_config(config), options, Silent()).results

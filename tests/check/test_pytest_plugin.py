@@ -32,13 +32,13 @@ TAPE = (
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+    def working(self, what, done, total, candidate=""): ...
 
-    def note(self, what: str) -> None: ...
+    def note(self, what): ...
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -> Path:
+def locked(tmp_path_factory, fork_server):
     """A project with a model and its lock file."""
     root = tmp_path_factory.mktemp("project")
     (root / "models").mkdir()
@@ -50,7 +50,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -> Path:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def project(pytester, monkeypatch):
     """A project in an environment in which the package is installed as it is declared today."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     metadata = pytester.mkdir("site") / "placement_advisor-0.dist-info"

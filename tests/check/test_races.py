@@ -28,13 +28,13 @@ PASSED = ModelResult(
 )
 
 
-def rounds(seed: int, *, slower: float = 1.0, noise: float = 0.05, count: int = 15):
+def rounds(seed, *, slower=1.0, noise=0.05, count=15):
     """Return the step times of today's placement, and twice of the locked one.
 
     The machine is up to twice as slow for some rounds as for others.
     """
     chance = random.Random(seed)
-    found: tuple[list[tuple[int, ...]], ...] = ([], [], [])
+    found = ([], [], [])
     for _ in range(count):
         machine = chance.uniform(1, 2)
         for runs, factor in zip(found, (slower, 1.0, 1.0), strict=True):
@@ -43,7 +43,7 @@ def rounds(seed: int, *, slower: float = 1.0, noise: float = 0.05, count: int = 
     return found
 
 
-def pace(seed: int, **drawn: float) -> Slowdown:
+def pace(seed, **drawn):
     """Return what a race says that is run until it tells."""
     runs = rounds(seed, count=MAX_ROUNDS, **drawn)
     for count in range(ROUNDS, MAX_ROUNDS):

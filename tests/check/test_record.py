@@ -15,7 +15,7 @@ class LaterDevice(Device):
     figure: int | None = None
 
 
-def test_a_figure_that_a_later_version_adds_leaves_devices_as_they_were() -> None:
+def test_a_figure_that_a_later_version_adds_leaves_devices_as_they_were():
     now = Device(name="GPU:0", kind="GPU", launch_overhead_ns=7)
     later = LaterDevice(name="GPU:0", kind="GPU", launch_overhead_ns=7)
     others = [replace(later, figure=1), replace(now, kind="CPU"), replace(now, memory_bytes=8)]
@@ -26,7 +26,7 @@ def test_a_figure_that_a_later_version_adds_leaves_devices_as_they_were() -> Non
     assert len({same, *differ}) == 4
 
 
-def test_devices_of_other_names_are_the_same_devices() -> None:
+def test_devices_of_other_names_are_the_same_devices():
     cluster = read_hardware("2xV100-NVLink")
     text = cluster_as_toml(cluster)
     for old, new in (("GPU:0", "left"), ("GPU:1", "GPU:0"), ("CPU:0", "board")):

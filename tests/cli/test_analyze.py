@@ -7,7 +7,6 @@ import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import jsonschema
@@ -31,13 +30,6 @@ from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.runs import RunResults
-    from placement_advisor.solvers.effort import Effort
-
 NAMES = ["single", "towers", "alternating"]
 QUICK = ("--effort", "0.05")
 FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating", *QUICK)
@@ -52,24 +44,19 @@ class Analysed:
     calls: list[Call]
 
     @property
-    def analysis(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.folder / "analysis.json").read_text())
-        return content
+    def analysis(self):
+        return json.loads((self.folder / "analysis.json").read_text())
 
     @property
-    def full_text(self) -> str:
+    def full_text(self):
         return (self.folder / "report.txt").read_text()
 
-    def candidate(self, name: str) -> dict[str, Any]:
+    def candidate(self, name):
         return next(c for c in self.analysis["candidates"] if c["name"] == name)
 
 
 @pytest.fixture(scope="module")
-def analysed(
-    fork_server: None,
-    two_towers: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Analysed:
+def analysed(fork_server, two_towers, tmp_path_factory):
     """One complete run."""
     folder = tmp_path_factory.mktemp("analysed")
     watch = Watch(output=folder)
@@ -81,15 +68,11 @@ def analysed(
 
 
 @pytest.fixture
-def broken_run(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Analysed]:
+def broken_run(advisor, two_towers, tmp_path, monkeypatch):
     """Runs the command and does something before one call of the runner."""
 
-    def run(
-        function: str, label: str, count: int, act: Callable[[Testbed], None], *words: str
-    ) -> Analysed:
-        def before(call: Call, testbed: Testbed) -> None:
+    def run(function, label, count, act, *words):
+        def before(call, testbed):
             if (call.function, call.label, call.count) == (function, label, count):
                 act(testbed)
 
@@ -105,44 +88,42 @@ def broken_run(
 
 @needs_workers
 class TestACompleteRun:
-    def test_exits_with_zero_and_a_verdict(self, analysed: Analysed) -> None:
+    def test_exits_with_zero_and_a_verdict(self, analysed):
         assert analysed.ran.code == 0, analysed.ran.err
         where, answer, *_ = analysed.ran.out.splitlines()
         assert where == "Measured on 2 CPU stand-ins (1 core each, gRPC), batch 32, train:"
         assert answer.startswith(("split: ", "stay single", "cannot tell: "))
         assert analysed.analysis["recommendation"]["basis"] == "measured"
 
-    def test_says_what_it_does_on_stderr_line_by_line(self, analysed: Analysed) -> None:
+    def test_says_what_it_does_on_stderr_line_by_line(self, analysed):
         lines = analysed.ran.err.splitlines()
         assert all(line.startswith("advisor: ") for line in lines)
         stages = ("importing", "running", "tracing", "measuring", "timing", "profiling")
         found = [next(i for i, line in enumerate(lines) if stage in line) for stage in stages]
         assert found == sorted(found)
 
-    def test_each_worker_has_a_core_and_the_client_waits_on_that_of_the_first(
-        self, analysed: Analysed
-    ) -> None:
+    def test_each_worker_has_a_core_and_the_client_waits_on_that_of_the_first(self, analysed):
         ((first, second, client),) = {call.cores for call in analysed.calls}
         assert len(first) == len(second) == 1
         assert first != second
         assert client == first
 
-    def test_prints_a_screen_that_show_prints_again(self, analysed: Analysed) -> None:
+    def test_prints_a_screen_that_show_prints_again(self, analysed):
         assert len(analysed.ran.out.splitlines()) <= MOST_LINES
         again = run_here("show", str(analysed.folder))
         assert (again.code, again.err, again.out) == (0, "", analysed.ran.out)
         assert run_here("show", "-v", str(analysed.folder)).out.startswith(analysed.full_text)
 
-    def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed: Analysed) -> None:
+    def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed):
         jsonschema.validate(analysed.analysis, load_schema("analysis"))
         assert [c["name"] for c in analysed.analysis["candidates"]] == NAMES
 
-    def test_says_where_its_time_went_and_leaves_none_out(self, analysed: Analysed) -> None:
+    def test_says_where_its_time_went_and_leaves_none_out(self, analysed):
         total_ns = (timings_ns := dict(analysed.analysis["timings_ns"])).pop("total")
         assert all(value > 0 for value in timings_ns.values())
         assert sum(timings_ns.values()) == total_ns
 
-    def test_says_on_each_line_how_long_is_left(self, analysed: Analysed) -> None:
+    def test_says_on_each_line_how_long_is_left(self, analysed):
         said = [line for line in analysed.ran.err.splitlines() if "two_towers.py: " not in line]
         assert all(re.search(r", about \d+ (s|min) left", line) for line in said)
         # Once more after each look for a candidate that may join.
@@ -150,14 +131,12 @@ class TestACompleteRun:
         assert timing.endswith(" if in doubt")
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_writes_placements_that_keep_the_public_contract(
-        self, analysed: Analysed, name: str
-    ) -> None:
+    def test_writes_placements_that_keep_the_public_contract(self, analysed, name):
         content = json.loads((analysed.folder / "placements" / f"{name}.json").read_text())
         jsonschema.validate(content, load_schema("placement"))
         assert content["devices"] == ["worker:0", "worker:1"]
 
-    def test_puts_each_tower_on_a_device_of_its_own(self, analysed: Analysed) -> None:
+    def test_puts_each_tower_on_a_device_of_its_own(self, analysed):
         content = json.loads((analysed.folder / "placements" / "towers.json").read_text())
         device = content["by_layer"]
         left = {device[layer] for layer in device if "left_" in layer}
@@ -165,19 +144,19 @@ class TestACompleteRun:
         assert len(left) == len(right) == 1
         assert left != right
 
-    def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
+    def test_leaves_nothing_half_written(self, analysed):
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
             "analysis.json", "break-even.png", "comparison.png", "graph.json.gz",
             "placements", "predictions", "report.html", "report.md", "report.txt", "rounds.json",
             "runs", "tensorboard", "timeline.png",
         ]  # fmt: skip
 
-    def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
+    def test_times_every_candidate_in_every_round(self, analysed):
         steps = [len(analysed.candidate(name)["measured"]["step_ns"]["samples"]) for name in NAMES]
         assert steps[0] >= 5
         assert steps == [steps[0]] * 3
 
-    def test_predicts_a_split_before_it_runs(self, analysed: Analysed) -> None:
+    def test_predicts_a_split_before_it_runs(self, analysed):
         first = {
             call.label: call for call in reversed(analysed.calls) if call.function == "prepare"
         }
@@ -188,9 +167,7 @@ class TestACompleteRun:
         assert "single" in rounds[0].predictions
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_leaves_a_prediction_that_is_older_than_the_profile(
-        self, analysed: Analysed, name: str
-    ) -> None:
+    def test_leaves_a_prediction_that_is_older_than_the_profile(self, analysed, name):
         candidate = analysed.candidate(name)
         prediction = analysed.folder / "predictions" / f"{name}.json"
         assert json.loads(prediction.read_text()) == candidate["predicted"]
@@ -200,14 +177,14 @@ class TestACompleteRun:
         assert all(prediction.stat().st_mtime_ns < path.stat().st_mtime_ns for path in profiles)
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_runs_every_op_where_it_was_placed(self, analysed: Analysed, name: str) -> None:
+    def test_runs_every_op_where_it_was_placed(self, analysed, name):
         assert analysed.candidate(name)["measured"]["moved_ops"] == []
 
     @pytest.mark.parametrize("name", ["towers", "alternating"])
-    def test_gives_the_results_of_the_single_device(self, analysed: Analysed, name: str) -> None:
+    def test_gives_the_results_of_the_single_device(self, analysed, name):
         assert analysed.candidate(name)["measured"]["verification"]["unverified"] == []
 
-    def test_sweeps_what_would_have_to_change_for_a_split_to_win(self, analysed: Analysed) -> None:
+    def test_sweeps_what_would_have_to_change_for_a_split_to_win(self, analysed):
         found = analysed.analysis["break_even"]
         assert found["bandwidth"]["outcome"] in ("crosses", "throughout", "nowhere")
         assert found["batch"]["here_samples"] == 32
@@ -216,7 +193,7 @@ class TestACompleteRun:
         title = "Break-even (simulated, corrected): a split that leaves the batch whole wins"
         assert title in analysed.full_text
 
-    def test_times_the_dataset_alone(self, analysed: Analysed) -> None:
+    def test_times_the_dataset_alone(self, analysed):
         found = analysed.analysis["input"]
         assert found["transformations"] == ["TensorSliceDataset", "BatchDataset"]
         assert found["samples_per_s"] == pytest.approx(
@@ -224,36 +201,33 @@ class TestACompleteRun:
         )
         assert "samples/s alone; the step (as-is) takes" in analysed.full_text
 
-    def test_copies_nothing_on_one_device(self, analysed: Analysed) -> None:
+    def test_copies_nothing_on_one_device(self, analysed):
         assert analysed.candidate("single")["measured"]["transfer_count"] == 0
 
     @pytest.mark.parametrize("name", ["towers", "alternating"])
-    def test_copies_what_was_predicted(self, analysed: Analysed, name: str) -> None:
+    def test_copies_what_was_predicted(self, analysed, name):
         candidate = analysed.candidate(name)
         predicted, measured = candidate["predicted"], candidate["measured"]
         assert measured["transfer_count"] == predicted["transfer_count"] > 0
         assert measured["transfer_bytes"] == predicted["transfer_bytes"] > 0
 
-    def test_its_workers_listen_in_a_network_of_their_own_alone(self, analysed: Analysed) -> None:
+    def test_its_workers_listen_in_a_network_of_their_own_alone(self, analysed):
         running = [call for call in analysed.calls if call.function == "run_steps"]
         assert {call.listening_here for call in running} == {0}
         assert {call.listening_there for call in running} == {2}
 
 
-def content_of(folder: Path) -> dict[Path, bytes]:
+def content_of(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def samples(analysis: dict[str, Any], name: str) -> list[int]:
+def samples(analysis, name):
     candidate = next(each for each in analysis["candidates"] if each["name"] == name)
-    steps: list[int] = candidate["measured"]["step_ns"]["samples"]
-    return steps
+    return candidate["measured"]["step_ns"]["samples"]
 
 
 @pytest.fixture(scope="module")
-def resumed(
-    analysed: Analysed, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Analysed:
+def resumed(analysed, two_towers, tmp_path_factory):
     """Two rounds more than those of the complete run."""
     folder = tmp_path_factory.mktemp("resumed") / "out"
     shutil.copytree(analysed.folder, folder)
@@ -267,9 +241,7 @@ def resumed(
 @needs_workers
 class TestAResumedRun:
     @pytest.mark.parametrize("name", NAMES)
-    def test_adds_its_rounds_to_those_before(
-        self, analysed: Analysed, resumed: Analysed, name: str
-    ) -> None:
+    def test_adds_its_rounds_to_those_before(self, analysed, resumed, name):
         before, after = samples(analysed.analysis, name), samples(resumed.analysis, name)
         assert after[: len(before)] == before
         assert len(after) == len(before) + 2
@@ -277,9 +249,7 @@ class TestAResumedRun:
         assert as_is[: len(before)] == analysed.analysis["as_is"]["step_ns"]["samples"]
         assert len(as_is) == len(after)
 
-    def test_predicts_what_was_predicted_before_anything_ran(
-        self, analysed: Analysed, resumed: Analysed
-    ) -> None:
+    def test_predicts_what_was_predicted_before_anything_ran(self, analysed, resumed):
         for folder in ("predictions", "placements"):
             names = {path.name for path in (analysed.folder / folder).iterdir()}
             assert names == {path.name for path in (resumed.folder / folder).iterdir()}
@@ -289,18 +259,16 @@ class TestAResumedRun:
         assert resumed.analysis["testbed"] == analysed.analysis["testbed"]
         assert resumed.analysis["bound"] == analysed.analysis["bound"]
 
-    def test_says_of_how_many_sessions_its_rounds_are(
-        self, analysed: Analysed, resumed: Analysed
-    ) -> None:
+    def test_says_of_how_many_sessions_its_rounds_are(self, analysed, resumed):
         jsonschema.validate(resumed.analysis, load_schema("analysis"))
         assert (analysed.analysis["sessions"], resumed.analysis["sessions"]) == (1, 2)
         assert "They ran in 2 sessions." in (resumed.folder / "report.md").read_text()
 
-    def test_measures_no_costs_and_searches_nothing(self, resumed: Analysed) -> None:
+    def test_measures_no_costs_and_searches_nothing(self, resumed):
         assert resumed.analysis["timings_ns"]["measure"] is None
         assert "measuring op times" not in resumed.ran.err
 
-    def test_takes_a_profile_of_each_candidate(self, resumed: Analysed) -> None:
+    def test_takes_a_profile_of_each_candidate(self, resumed):
         assert all(resumed.candidate(name)["measured"]["compute_ns"] for name in NAMES)
 
     @pytest.mark.parametrize(
@@ -311,9 +279,7 @@ class TestAResumedRun:
             (("--testbed", "logical-cpus"), "testbed: 2 CPU stand-ins (1 core each, gRPC) then, "),
         ],
     )
-    def test_is_refused_where_more_rounds_were_others(
-        self, analysed: Analysed, two_towers: Path, words: tuple[str, ...], differs: str
-    ) -> None:
+    def test_is_refused_where_more_rounds_were_others(self, analysed, two_towers, words, differs):
         before = content_of(analysed.folder)
         ran = run_here(
             "analyze", str(two_towers), "-o", str(analysed.folder), *FEW, "--resume", *words
@@ -322,9 +288,7 @@ class TestAResumedRun:
         assert f"cannot be resumed, its rounds ran under other conditions: {differs}" in ran.err
         assert content_of(analysed.folder) == before
 
-    def test_is_refused_where_the_step_is_another(
-        self, analysed: Analysed, two_towers: Path, tmp_path: Path
-    ) -> None:
+    def test_is_refused_where_the_step_is_another(self, analysed, two_towers, tmp_path):
         wider = tmp_path / "two_towers.py"
         wider.write_text(two_towers.read_text().replace("Dense(64", "Dense(65"))
         assert wider.read_text() != two_towers.read_text()
@@ -335,19 +299,19 @@ class TestAResumedRun:
         assert content_of(analysed.folder) == before
 
     @pytest.mark.parametrize("word", ["--quick", "--no-run"])
-    def test_is_refused_where_nothing_runs(self, two_towers: Path, word: str) -> None:
+    def test_is_refused_where_nothing_runs(self, two_towers, word):
         ran = run_here("analyze", str(two_towers), "--resume", word)
         assert ran.code == 2
         assert "--resume adds rounds, and by the other options none run" in ran.err
 
     def test_that_is_interrupted_loses_nothing_of_those_before(
-        self, analysed: Analysed, two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, analysed, two_towers, tmp_path, monkeypatch
+    ):
         folder = tmp_path / "out"
         shutil.copytree(analysed.folder, folder)
         before = content_of(folder)
 
-        def interrupt(call: Call, testbed: Testbed) -> None:
+        def interrupt(call, testbed):
             if (call.function, call.label, call.count) == ("run_steps", "towers", 2):
                 raise KeyboardInterrupt
 
@@ -361,9 +325,7 @@ class TestAResumedRun:
 
 @pytest.mark.slow
 @needs_workers
-def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
-    broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(broken_run, monkeypatch):
     monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     analysed = broken_run("", "", 0, lambda testbed: None, "--open-ports")
     assert analysed.ran.code == 0, analysed.ran.err
@@ -377,12 +339,10 @@ def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
 
 @pytest.mark.slow
 @needs_workers
-def test_the_tab_of_tensorboard_is_told_how_far_it_is(
-    broken_run: Callable[..., Analysed], tmp_path: Path
-) -> None:
-    seen: list[dict[str, Any]] = []
+def test_the_tab_of_tensorboard_is_told_how_far_it_is(broken_run, tmp_path):
+    seen = []
 
-    def look(testbed: Testbed) -> None:
+    def look(testbed):
         (run,) = find_runs(tmp_path)
         assert run.name == "out (running)"
         seen.append(json.loads(run.overview() or b""))
@@ -403,10 +363,8 @@ def test_the_tab_of_tensorboard_is_told_how_far_it_is(
 
 
 @needs_workers
-def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
-    broken_run: Callable[..., Analysed],
-) -> None:
-    def kill_soon(testbed: Testbed) -> None:
+def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(broken_run):
+    def kill_soon(testbed):
         assert testbed._client is not None
         # Two thousand steps more, so that the worker dies in the middle of one.
         testbed._client.start(runner.run_steps, "towers", 0, 2_000)
@@ -430,7 +388,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
 
 @pytest.mark.slow
 @needs_workers
-def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed]) -> None:
+def test_without_single_nothing_can_be_told(broken_run):
     analysed = broken_run("run_steps", "single", 4, lambda testbed: kill(testbed, "worker:0"))
     assert analysed.ran.code == 0, analysed.ran.err
     assert analysed.candidate("single")["failure"]["kind"] == "crashed"
@@ -440,9 +398,7 @@ def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed])
 
 @pytest.mark.slow
 @needs_workers
-def test_a_killed_client_costs_the_candidate_that_it_ran(
-    broken_run: Callable[..., Analysed],
-) -> None:
+def test_a_killed_client_costs_the_candidate_that_it_ran(broken_run):
     analysed = broken_run("verify", "towers", 0, lambda testbed: kill(testbed, "client"))
     assert analysed.ran.code == 0, analysed.ran.err
     failure = analysed.candidate("towers")["failure"]
@@ -453,8 +409,8 @@ def test_a_killed_client_costs_the_candidate_that_it_ran(
 
 @needs_workers
 def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
-    broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    broken_run, monkeypatch, tmp_path
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # No calibration is kept there.
     analysed = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"))
     assert analysed.ran.code == 2
@@ -465,9 +421,9 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
 
 @needs_workers
 def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predicted(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def join(forecast: Predictions, results: RunResults, effort: Effort) -> Refined | None:
+    advisor, two_towers, tmp_path, monkeypatch
+):
+    def join(forecast, results, effort):
         believed = refining.prediction_correction(forecast, results)
         if "searched-2" in forecast.predicted or believed is None:
             return None
@@ -505,12 +461,7 @@ def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predi
 
 @pytest.mark.slow
 @needs_workers
-def test_a_step_that_fails_as_it_is_costs_as_is_alone(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    write_model: Callable[[str], Path],
-) -> None:
+def test_a_step_that_fails_as_it_is_costs_as_is_alone(advisor, two_towers, tmp_path, write_model):
     # Dies in the user's own process once the step has run some times there.
     code = two_towers.read_text() + (
         "import os\n"
@@ -535,12 +486,8 @@ def test_a_step_that_fails_as_it_is_costs_as_is_alone(
 @pytest.mark.slow
 @needs_workers
 def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    write_model: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    advisor, two_towers, tmp_path, write_model, monkeypatch
+):
     monkeypatch.setattr(run_stage, "_INPUT_LIMIT_S", 2.0)
     # More than enough for the example batches.
     code = two_towers.read_text() + (
@@ -567,32 +514,21 @@ def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
 class NoTestbed(Testbed):
     __test__ = False  # The name of its base starts with "Test"; pytest must not collect it.
 
-    def __init__(self, *args: object, **options: object) -> None:
+    def __init__(self, *args, **options):
         raise AssertionError("a testbed was set up")
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (
-            (
-                "--no-run",
-                *QUICK,
-            ),
-            "--no-run: no step was executed",
-        ),
+        (("--no-run", *QUICK), "--no-run: no step was executed"),
         (("--devices", "3"), "3 devices need 3 cores of their own"),
         (("--testbed", "none"), "--testbed none: nothing was run"),
     ],
 )
 def test_where_nothing_runs_everything_is_simulated_and_says_so(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    reason: str,
-) -> None:
+    advisor, two_towers, tmp_path, monkeypatch, words, reason
+):
     monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
     monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -619,11 +555,8 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
 
 
 def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    advisor, two_towers, tmp_path, monkeypatch
+):
     monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
@@ -653,8 +586,8 @@ def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so
 
 
 def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_are_not_here(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
+    advisor, two_towers, tmp_path
+):
     words = ("--quick", "--candidates", "batch", "--hardware", "2xV100-NVLink", "-q", "--json")
     ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
     assert ran.code == 0, ran.err
@@ -666,9 +599,7 @@ def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_ar
     assert "(without --quick" not in analysis["recommendation"]["answer"]
 
 
-def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(advisor, tmp_path):
     model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
     words = ("--no-run", *QUICK, "--quiet", "--json", "-o", str(tmp_path / "out"))
     ran = advisor("analyze", model, *words)
@@ -699,9 +630,7 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     assert json.loads(ran.out)["break_even"] is None
 
 
-def test_one_family_can_be_asked_for_and_single_always_runs(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
+def test_one_family_can_be_asked_for_and_single_always_runs(advisor, two_towers, tmp_path):
     words = (
         "--candidates",
         "towers",
@@ -717,16 +646,14 @@ def test_one_family_can_be_asked_for_and_single_always_runs(
 
 
 def test_the_default_folder_is_named_after_the_model_and_what_was_asked(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    advisor, two_towers, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert advisor("analyze", str(two_towers), "--no-run", *QUICK, "-q").code == 0
     assert (tmp_path / "advisor-out" / "two_towers-no-run" / "analysis.json").is_file()
 
 
-def test_inference_of_another_batch_size_can_be_asked_for(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
+def test_inference_of_another_batch_size_can_be_asked_for(advisor, two_towers, tmp_path):
     words = ("--mode", "infer", "--batch-size", "16", "--no-run", *QUICK, "--quiet", "--json")
     ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
     model = json.loads(ran.out)["model"]
@@ -741,9 +668,7 @@ def test_inference_of_another_batch_size_can_be_asked_for(
 
 
 @pytest.mark.slow
-def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(tmp_path, monkeypatch):
     path = tmp_path / "train.py"
     path.write_text(
         "import sys, os, keras, numpy as np\n"
@@ -768,8 +693,8 @@ def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(
 # Called again, as the advisor traces it: the first such error ends the analysis, another the split.
 @pytest.mark.parametrize(("traces", "code"), [(1, 2), (2, 0)])
 def test_a_secret_that_a_step_quotes_when_it_is_traced_is_neither_written_nor_shown(
-    advisor: Callable[..., Ran], tmp_path: Path, traces: int, code: int
-) -> None:
+    advisor, tmp_path, traces, code
+):
     path = tmp_path / "train.py"
     path.write_text(
         "import sys, tensorflow as tf\n"
@@ -793,5 +718,5 @@ def test_a_secret_that_a_step_quotes_when_it_is_traced_is_neither_written_nor_sh
     assert not any("battery-staple" in text for text in texts)
 
 
-def _text(path: Path) -> str:
+def _text(path):
     return path.read_bytes().decode(errors="replace") if path.is_file() else ""

@@ -1,20 +1,13 @@
 """`advisor analyze` with the batch split: run on real workers, refused, and simulated elsewhere."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from command_runs import Ran, run_here
+from command_runs import run_here
 from real_runs import needs_workers
 
 from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--refine", "0")
 MODEL = """
@@ -42,7 +35,7 @@ inputs = (tf.reshape(tf.range(24.0), (8, 3)),)
 
 
 @pytest.fixture(scope="module")
-def run(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+def run(fork_server, tmp_path_factory):
     """One complete run of a step alone and with its batch split, in two ways."""
     folder = tmp_path_factory.mktemp("batch")
     model = folder / "model.py"
@@ -54,7 +47,7 @@ def run(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ra
 
 
 @pytest.fixture(scope="module")
-def candidates(run: tuple[Ran, Path]) -> dict[str, dict[str, Any]]:
+def candidates(run):
     assert run[0].code == 0, run[0].err
     analysis = json.loads((run[1] / "analysis.json").read_text())
     jsonschema.validate(analysis, load_schema("analysis"))
@@ -62,40 +55,34 @@ def candidates(run: tuple[Ran, Path]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def batch(candidates: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def batch(candidates):
     return candidates["batch"]
 
 
 @needs_workers
 class TestASplitBatch:
-    def test_computes_what_the_step_does_on_half_of_the_samples_each(
-        self, batch: dict[str, Any]
-    ) -> None:
+    def test_computes_what_the_step_does_on_half_of_the_samples_each(self, batch):
         assert batch["samples"] == [15, 15]
         assert batch["failure"] is None
         assert batch["measured"]["verification"]["unverified"] == []
         assert batch["measured"]["moved_ops"] == []
 
-    def test_has_no_finding_that_replicas_differ(self, run: tuple[Ran, Path]) -> None:
+    def test_has_no_finding_that_replicas_differ(self, run):
         analysis = json.loads((run[1] / "analysis.json").read_text())
         assert "PA304" not in {finding["code"] for finding in analysis["findings"]}
 
-    def test_copies_what_was_predicted(self, batch: dict[str, Any]) -> None:
+    def test_copies_what_was_predicted(self, batch):
         predicted, measured = batch["predicted"], batch["measured"]
         # Four variables go there; their gradients, the sum of losses and the hits come back.
         assert predicted["transfer_count"] == measured["transfer_count"] == 10
         assert predicted["transfer_bytes"] == measured["transfer_bytes"]
 
-    def test_is_predicted_from_what_its_ops_were_measured_to_cost(
-        self, batch: dict[str, Any]
-    ) -> None:
+    def test_is_predicted_from_what_its_ops_were_measured_to_cost(self, batch):
         ratio = batch["predicted"]["ratio_to_single"]
         assert 0 < ratio["low"] < ratio["ratio"] < ratio["high"]
         assert all(time_ns > 0 for time_ns in batch["predicted"]["compute_ns"].values())
 
-    def test_has_a_row_and_how_to_do_it_but_no_placement_file(
-        self, run: tuple[Ran, Path], batch: dict[str, Any]
-    ) -> None:
+    def test_has_a_row_and_how_to_do_it_but_no_placement_file(self, run, batch):
         ran, output = run
         assert "\nbatch " in ran.out
         report = (output / "report.md").read_text()
@@ -109,9 +96,7 @@ class TestASplitBatch:
         assert batch["placement_file"] is None
         assert not (output / "placements" / "batch.json").exists()
 
-    def test_has_variables_on_both_devices_where_they_are_spread(
-        self, candidates: dict[str, dict[str, Any]]
-    ) -> None:
+    def test_has_variables_on_both_devices_where_they_are_spread(self, candidates):
         spread = candidates["variables-spread"]
         assert spread["failure"] is None
         assert spread["measured"]["verification"]["unverified"] == []
@@ -124,9 +109,7 @@ class TestASplitBatch:
         assert held["worker:0"] < all_on_first["worker:0"]
         assert held["worker:1"] > all_on_first["worker:1"]
 
-    def test_needs_a_host_to_have_variables_there(
-        self, candidates: dict[str, dict[str, Any]]
-    ) -> None:
+    def test_needs_a_host_to_have_variables_there(self, candidates):
         failure = candidates["variables-on-host"]["failure"]
         assert failure["kind"] == "not-applicable"
         assert failure["message"] == "worker:0 has no host beside it that could hold variables"
@@ -143,8 +126,8 @@ class TestASplitBatch:
     ],
 )
 def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_is_lost(
-    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...], reason: str
-) -> None:
+    advisor, tmp_path, words, reason
+):
     model = tmp_path / "model.py"
     model.write_text(NOT_BY_SHARES)
     output = str(tmp_path / "out")
@@ -154,7 +137,7 @@ def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_i
     assert "\nsingle " in ran.out
 
 
-def test_elsewhere_a_split_batch_is_simulated(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+def test_elsewhere_a_split_batch_is_simulated(advisor, tmp_path):
     model = tmp_path / "model.py"
     model.write_text(MODEL.format(layer=DENSE))
     families = "batch,variables-on-host"
@@ -188,8 +171,8 @@ inputs = (x, np.ones((24, 1), "float32"))
 
 @pytest.mark.slow
 def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+    advisor, tmp_path
+):
     model = tmp_path / "model.py"
     model.write_text(TOWERS)
     words = ("--testbed", "logical-cpus", "--devices", "4", *FEW, "-q", "--json")
@@ -211,9 +194,7 @@ def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_d
     assert set(layout["devices"]) == {"cpu:0", "cpu:1"}
 
 
-def test_with_fewer_devices_or_no_towers_that_is_said(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_with_fewer_devices_or_no_towers_that_is_said(advisor, tmp_path):
     model = tmp_path / "model.py"
     model.write_text(MODEL.format(layer=DENSE))
     reasons = {2: "two pairs of devices are 4, and there are 2", 4: "no layer joins two"}
@@ -226,9 +207,7 @@ def test_with_fewer_devices_or_no_towers_that_is_said(
 
 
 @pytest.mark.slow
-def test_a_step_that_draws_random_numbers_is_verified_with_draws_held_equal(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_a_step_that_draws_random_numbers_is_verified_with_draws_held_equal(advisor, tmp_path):
     model = tmp_path / "model.py"
     model.write_text(MODEL.format(layer="keras.layers.Dropout(0.5)"))
     words = ("--candidates", "batch", *FEW, "-q", "--json")

@@ -1,25 +1,19 @@
 """`advisor analyze` with copies of the model under `tf.distribute`: run, refused, broken."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from command_runs import Ran, run_here
+from command_runs import run_here
 from real_runs import needs_workers
 from watched_testbed import listening
 
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
@@ -150,19 +144,18 @@ before.touch()
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 
 
-def candidate_in(analysis: dict[str, Any]) -> dict[str, Any]:
+def candidate_in(analysis):
     (found,) = (each for each in analysis["candidates"] if each["name"] == "mirrored")
-    candidate: dict[str, Any] = found
-    return candidate
+    return found
 
 
 @contextmanager
-def watched() -> Iterator[set[tuple[int, int]]]:
+def watched():
     """Collect on how many sockets mirrored processes listen, in this network and in their own."""
-    seen: set[tuple[int, int]] = set()
+    seen = set()
     run_steps = MirroredTestbed.run_steps
 
-    def look_and_run(self: MirroredTestbed, *args: Any) -> Any:
+    def look_and_run(self, *args):
         seen.add(listening([child.pid for child in self._children]))
         return run_steps(self, *args)
 
@@ -172,15 +165,13 @@ def watched() -> Iterator[set[tuple[int, int]]]:
 
 
 @pytest.fixture(scope="module")
-def listened() -> set[tuple[int, int]]:
+def listened():
     """What `watched` saw of the run."""
     return set()
 
 
 @pytest.fixture(scope="module")
-def run(
-    fork_server: None, tmp_path_factory: pytest.TempPathFactory, listened: set[tuple[int, int]]
-) -> tuple[Ran, Path]:
+def run(fork_server, tmp_path_factory, listened):
     """One complete run of a step alone and mirrored, with dense and sparse gradients."""
     folder = tmp_path_factory.mktemp("mirrored")
     model = folder / "model.py"
@@ -193,38 +184,36 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def analysis(run: tuple[Ran, Path]) -> dict[str, Any]:
+def analysis(run):
     assert run[0].code == 0, run[0].err
-    found: dict[str, Any] = json.loads((run[1] / "analysis.json").read_text())
+    found = json.loads((run[1] / "analysis.json").read_text())
     jsonschema.validate(found, load_schema("analysis"))
     return found
 
 
 @needs_workers
 class TestAMirroredStep:
-    def test_trains_as_the_step_alone_does(self, analysis: dict[str, Any]) -> None:
+    def test_trains_as_the_step_alone_does(self, analysis):
         mirrored = candidate_in(analysis)
         assert mirrored["samples"] == [16, 16]
         assert mirrored["failure"] is None
         assert mirrored["measured"]["verification"]["unverified"] == []
 
-    def test_is_predicted_before_it_is_timed_and_compared(self, run: tuple[Ran, Path]) -> None:
+    def test_is_predicted_before_it_is_timed_and_compared(self, run):
         ran, output = run
         assert (output / "predictions" / "mirrored.json").exists()
         assert "\nmirrored " in ran.out
         assert "mirrored" in ran.out.split("\n\n")[0]  # The verdict is about it.
 
-    def test_its_processes_listen_in_a_network_of_their_own_alone(
-        self, analysis: dict[str, Any], listened: set[tuple[int, int]]
-    ) -> None:
+    def test_its_processes_listen_in_a_network_of_their_own_alone(self, analysis, listened):
         assert listened == {(0, 2)}
 
-    def test_has_all_variables_on_every_device(self, analysis: dict[str, Any]) -> None:
+    def test_has_all_variables_on_every_device(self, analysis):
         held = candidate_in(analysis)["predicted"]["peak_memory_bytes"]
         parameters = analysis["model"]["parameter_bytes"]
         assert min(held.values()) > parameters
 
-    def test_its_profile_shows_the_exchange_on_both_devices(self, analysis: dict[str, Any]) -> None:
+    def test_its_profile_shows_the_exchange_on_both_devices(self, analysis):
         mirrored = candidate_in(analysis)
         measured = mirrored["measured"]
         # An all-reduce of dense gradients; of the table the number of rows, rows, and indices.
@@ -235,9 +224,7 @@ class TestAMirroredStep:
         assert (measured["transfer_bytes"], measured["bytes_basis"]) == (None, None)
         assert all(time_ns > 0 for time_ns in measured["compute_ns"].values())
 
-    def test_no_device_computes_and_waits_for_longer_than_the_profiled_step(
-        self, analysis: dict[str, Any]
-    ) -> None:
+    def test_no_device_computes_and_waits_for_longer_than_the_profiled_step(self, analysis):
         measured = candidate_in(analysis)["measured"]
         laws = {broken["law"] for broken in candidate_in(analysis)["broken_laws"]}
         assert not laws & {"device-within-step", "copies-within-step", "parts-add-up"}
@@ -245,13 +232,13 @@ class TestAMirroredStep:
         assert 0 < measured["exposed_ns"] <= round(profiled_ns)
         assert max(measured["compute_ns"].values()) <= round(profiled_ns)
 
-    def test_weak_scaling_is_run_as_well(self, analysis: dict[str, Any]) -> None:
+    def test_weak_scaling_is_run_as_well(self, analysis):
         row = analysis["scaling"][-1]
         assert (row["name"], row["candidate"], row["batch"]) == ("weak scaling", "mirrored", 64)
         assert row["predicted_ns"] > 0
         assert row["measured_ns"] > 0
 
-    def test_its_report_says_how_to_do_it(self, run: tuple[Ran, Path]) -> None:
+    def test_its_report_says_how_to_do_it(self, run):
         report = (run[1] / "report.md").read_text()
         assert "16 of the 32 samples of a batch on each of worker:0, worker:1" in report
         assert 'tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"])' in report
@@ -259,9 +246,7 @@ class TestAMirroredStep:
 
 @pytest.mark.slow
 @needs_workers
-def test_devices_of_one_process_are_mirrored_as_well(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_devices_of_one_process_are_mirrored_as_well(advisor, tmp_path):
     """With the model of TensorFlow's own guide to `MirroredStrategy`."""
     words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
     with watched() as seen:
@@ -276,9 +261,7 @@ def test_devices_of_one_process_are_mirrored_as_well(
 @pytest.mark.slow
 @needs_workers
 @pytest.mark.parametrize("scaled", ["", SCALED])
-def test_gradients_that_add_up_to_others_are_found_out(
-    advisor: Callable[..., Ran], tmp_path: Path, scaled: str
-) -> None:
+def test_gradients_that_add_up_to_others_are_found_out(advisor, tmp_path, scaled):
     model = tmp_path / "model.py"
     model.write_text(MEAN_OF_ITS_OWN.format(scaled=scaled))
     ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
@@ -295,8 +278,8 @@ def test_gradients_that_add_up_to_others_are_found_out(
 @needs_workers
 @pytest.mark.parametrize(("norm", "is_wrong"), [(1e-2, True), (1e6, False)])
 def test_gradients_that_replicas_clip_by_norms_of_their_own_are_found_out(
-    advisor: Callable[..., Ran], tmp_path: Path, norm: float, *, is_wrong: bool
-) -> None:
+    advisor, tmp_path, norm, *, is_wrong
+):
     model = tmp_path / "model.py"
     model.write_text(CLIPPED.format(norm=norm))
     ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
@@ -311,9 +294,7 @@ def test_gradients_that_replicas_clip_by_norms_of_their_own_are_found_out(
 
 @pytest.mark.slow
 @needs_workers
-def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(advisor, tmp_path):
     """Once told *split: mirrored, 1.87×*: `assign_sub` exchanges nothing under `tf.distribute`."""
     model = tmp_path / "alone.py"
     model.write_text(ALONE)
@@ -330,15 +311,13 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
 
 @pytest.mark.slow
 @needs_workers
-def test_a_process_that_dies_costs_the_candidate_alone(
-    fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_costs_the_candidate_alone(fork_server, tmp_path, monkeypatch):
     model = tmp_path / "model.py"
     model.write_text(MODEL)
     run_steps = MirroredTestbed.run_steps
-    turns: list[int] = []
+    turns = []
 
-    def break_and_run(self: MirroredTestbed, *args: Any) -> Any:
+    def break_and_run(self, *args):
         turns.append(1)
         if len(turns) == 3:
             os.kill(self._children[1].pid, signal.SIGKILL)
@@ -361,9 +340,7 @@ def test_a_process_that_dies_costs_the_candidate_alone(
         (("--devices", "3"), "gives all devices the same number of samples, not 11 + 11 + 10"),
     ],
 )
-def test_uneven_shares_cannot_be_mirrored(
-    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...], reason: str
-) -> None:
+def test_uneven_shares_cannot_be_mirrored(advisor, tmp_path, words, reason):
     model = tmp_path / "model.py"
     model.write_text(MODEL)
     output = tmp_path / "out"
@@ -372,7 +349,7 @@ def test_uneven_shares_cannot_be_mirrored(
     assert reason in (output / "report.md").read_text()
 
 
-def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+def test_elsewhere_replicas_are_simulated(advisor, tmp_path):
     model = tmp_path / "model.py"
     model.write_text(MODEL)
     words = (*FEW, "--hardware", "4xV100-NVLink", "-q", "--json")
@@ -389,9 +366,7 @@ def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path:
 
 @pytest.mark.slow
 @needs_workers
-def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_replicas_that_take_statistics_and_draw_are_verified_as_well(advisor, tmp_path):
     """TensorFlow's own split of the batch and ours are held against one reference."""
     model = tmp_path / "model.py"
     model.write_text(OF_ITS_OWN)
@@ -416,9 +391,7 @@ def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
         (LOOP.format(built=BUILT), "logical-cpus"),
     ],
 )
-def test_a_script_runs_once_more_as_replicas_up_to_its_step(
-    advisor: Callable[..., Ran], tmp_path: Path, script: str, testbed: str
-) -> None:
+def test_a_script_runs_once_more_as_replicas_up_to_its_step(advisor, tmp_path, script, testbed):
     path = tmp_path / "train.py"
     path.write_text(script)
     words = ("--testbed", testbed, *FEW, "-q", "--json")
@@ -434,8 +407,8 @@ def test_a_script_runs_once_more_as_replicas_up_to_its_step(
 @pytest.mark.slow
 @needs_workers
 def test_variables_that_replicas_of_one_process_cannot_make_are_told_with_a_remedy(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+    advisor, tmp_path
+):
     path = tmp_path / "train.py"
     path.write_text(LOOP.format(built=""))
     words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
@@ -447,9 +420,7 @@ def test_variables_that_replicas_of_one_process_cannot_make_are_told_with_a_reme
 @pytest.mark.slow
 @needs_workers
 @pytest.mark.parametrize("end", ["raise ValueError(sys.argv[2])", "os._exit(3)"])
-def test_a_second_run_that_fails_quotes_no_secret(
-    advisor: Callable[..., Ran], tmp_path: Path, end: str
-) -> None:
+def test_a_second_run_that_fails_quotes_no_secret(advisor, tmp_path, end):
     path = tmp_path / "train.py"
     path.write_text(AGAIN.format(end=end) + FIT)
     output = tmp_path / "out"

@@ -1,20 +1,11 @@
 """Training scripts whose step calls Python: predicted from op times of their own process."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
 from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_runs import Ran
 
 pytestmark = pytest.mark.slow
 _SCRIPT = """
@@ -43,15 +34,13 @@ _LINE = _SCRIPT.splitlines().index(
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Path:
+def script(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(_SCRIPT)
     return path
 
 
-def test_no_candidate_runs_and_the_answer_says_why(
-    advisor: Callable[..., Ran], script: Path, tmp_path: Path
-) -> None:
+def test_no_candidate_runs_and_the_answer_says_why(advisor, script, tmp_path):
     folder = tmp_path / "out"
     ran = advisor("analyze", str(script), "-o", str(folder), "--effort", "0.05")
     assert ran.code == 0, ran.err
@@ -64,7 +53,7 @@ def test_no_candidate_runs_and_the_answer_says_why(
     # Two steps of the script, then 2 of warm-up, up to 10 timed and 11 profiled.
     assert len((tmp_path / "counted").read_text()) <= 2 + 2 + 10 + 11
 
-    analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
+    analysis = json.loads((folder / "analysis.json").read_text())
     jsonschema.validate(analysis, load_schema("analysis"))
     single, *others = analysis["candidates"]
     assert single["name"] == "single"
@@ -82,9 +71,7 @@ def test_no_candidate_runs_and_the_answer_says_why(
     assert f"Simulated (no candidate ran: {place} calls" in " ".join(shown.out.split())
 
 
-def test_without_a_run_the_time_of_python_is_said_to_be_unknown(
-    advisor: Callable[..., Ran], script: Path, tmp_path: Path
-) -> None:
+def test_without_a_run_the_time_of_python_is_said_to_be_unknown(advisor, script, tmp_path):
     folder = tmp_path / "out"
     ran = advisor("analyze", str(script), "-o", str(folder), "--quick", "--hardware", "2xV100")
     assert ran.code == 0, ran.err
@@ -92,9 +79,7 @@ def test_without_a_run_the_time_of_python_is_said_to_be_unknown(
     assert any("calls Python, and how long that takes is not known" in text for text in warnings)
 
 
-def test_what_has_to_run_a_placement_refuses_it(
-    advisor: Callable[..., Ran], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_to_run_a_placement_refuses_it(advisor, script, tmp_path, monkeypatch):
     why = f"`PyFunc` at train.py:{_LINE + 1} calls Python, which stays with the process"
     ran = advisor("balance", str(script))
     assert (ran.code, ran.out) == (2, ""), ran.err

@@ -1,21 +1,12 @@
 """`advisor balance`: on real workers, and what it refuses."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 from real_runs import needs_workers
 
 from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_runs import Ran
 
 MODEL = """
 import tensorflow as tf
@@ -39,7 +30,7 @@ def step():
 """
 
 
-def written(folder: Path, text: str) -> str:
+def written(folder, text):
     model = folder / "model.py"
     model.write_text(text)
     return str(model)
@@ -47,7 +38,7 @@ def written(folder: Path, text: str) -> str:
 
 @pytest.mark.slow
 @needs_workers
-def test_two_real_workers_share_a_batch(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+def test_two_real_workers_share_a_batch(advisor, tmp_path):
     model = written(tmp_path, MODEL.replace("SAMPLES", "64"))
     ran = advisor("balance", model, "--testbed", "workers", "--json", "-q")
     assert ran.code == 0, ran.err
@@ -61,23 +52,19 @@ def test_two_real_workers_share_a_batch(advisor: Callable[..., Ran], tmp_path: P
     assert all(sum(samples) == 64 for samples in tried)
 
 
-def test_where_nothing_can_be_timed_that_is_said(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_where_nothing_can_be_timed_that_is_said(advisor, tmp_path):
     ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "none", "-q")
     assert ran.code == 2
     assert "nothing can run here" in ran.err
 
 
-def test_a_model_without_a_batch_is_refused(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_model_without_a_batch_is_refused(advisor, tmp_path):
     ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "logical-cpus", "-q")
     assert ran.code == 2
     assert "its inputs hold no batch" in ran.err
 
 
-def test_a_step_that_compares_samples_with_each_other_is_refused(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_a_step_that_compares_samples_with_each_other_is_refused(advisor, tmp_path):
     pairs = MODEL.replace("SAMPLES", "64").replace("return x", "return x @ tf.transpose(x)")
     ran = advisor("balance", written(tmp_path, pairs), "--testbed", "logical-cpus", "-q")
     assert ran.code == 2
@@ -94,9 +81,7 @@ def test_a_step_that_compares_samples_with_each_other_is_refused(
         ("1MB", "a batch of 2048 does not fit: the devices hold"),
     ],
 )
-def test_memory_that_does_not_do_is_refused(
-    advisor: Callable[..., Ran], tmp_path: Path, memory: str, said: str
-) -> None:
+def test_memory_that_does_not_do_is_refused(advisor, tmp_path, memory, said):
     model = written(tmp_path, MODEL.replace("SAMPLES", "2048"))
     ran = advisor("balance", model, "--testbed", "logical-cpus", "--memory", memory, "-q")
     assert ran.code == 2

@@ -1,26 +1,20 @@
 """The command where a container leaves things out: home, user, a place for temporary files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import _ROOT, LAUNCH, Command, Ran
 from layer_models import model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
 HOMES = ("HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")
 MOUNTS = ("unshare", "--mount")
 
 
-def needs(namespace: Sequence[str]) -> pytest.MarkDecorator:
+def needs(namespace):
     ran = subprocess.run([*namespace, "true"], check=False, capture_output=True)
     return pytest.mark.skipif(ran.returncode != 0, reason="the system refuses that namespace")
 
@@ -34,7 +28,7 @@ print(Listener(family="AF_UNIX").address.startswith(folder))
 """
 
 
-def run(within: Sequence[str], *words: str, cwd: Path, **variables: str) -> Ran:
+def run(within, *words, cwd, **variables):
     """Run the command within another one, without a home."""
     bare = {name: text for name, text in os.environ.items() if name not in HOMES}
     ran = subprocess.run(
@@ -57,7 +51,7 @@ def run(within: Sequence[str], *words: str, cwd: Path, **variables: str) -> Ran:
         "search two.graph.json.gz --hardware 2xV100-NVLink --effort 0.01",
     ],
 )
-def test_a_user_without_a_name_and_a_home_is_served(tmp_path: Path, words: str) -> None:
+def test_a_user_without_a_name_and_a_home_is_served(tmp_path, words):
     model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / "two.graph.json.gz")
     ran = run(STRANGER, *words.split(), cwd=tmp_path)
     assert (ran.code, ran.err) == (0, "")
@@ -65,7 +59,7 @@ def test_a_user_without_a_name_and_a_home_is_served(tmp_path: Path, words: str) 
 
 
 @needs_stranger
-def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
     ran = run(STRANGER, "check", cwd=closed)
@@ -81,9 +75,7 @@ def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path: Path) -> No
         ("graph {graph} --png /dev/shm/two.png", "no picture can be drawn: "),
     ],
 )
-def test_without_a_place_for_temporary_files_that_is_said(
-    tmp_path: Path, words: str, message: str
-) -> None:
+def test_without_a_place_for_temporary_files_that_is_said(tmp_path, words, message):
     graph = tmp_path / "two.graph.json.gz"
     model("in1 -> a", "in2 -> b", "a b -> dot").save(graph)
     read_only = 'for d in /tmp /var/tmp; do mount --bind -o ro $d $d; done; exec "$@"'
@@ -96,7 +88,7 @@ def test_without_a_place_for_temporary_files_that_is_said(
     assert hint.endswith("with TMPDIR")
 
 
-def test_sockets_are_made_where_their_path_is_short(tmp_path: Path) -> None:
+def test_sockets_are_made_where_their_path_is_short(tmp_path):
     far = tmp_path / ("far" * 40)
     far.mkdir()
     ran = subprocess.run(
@@ -110,7 +102,7 @@ def test_sockets_are_made_where_their_path_is_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_traced_with_temporary_files_far_away(tmp_path: Path, two_towers: Path) -> None:
+def test_a_model_is_traced_with_temporary_files_far_away(tmp_path, two_towers):
     far = tmp_path / ("far" * 40)
     words = ("trace", str(two_towers), "-o", str(tmp_path / "two.graph.json.gz"))
     with Command(*words, temp=far) as command:

@@ -1,12 +1,9 @@
 """`advisor graph`, from files alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import pytest
@@ -19,16 +16,12 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.steps import render_graph
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 PNG = b"\x89PNG\r\n"
 GRAPH = model("in1 -> a", "in2 -> b", "a b -> dot")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """A folder with a graph file and a placement file for it."""
     folder = tmp_path / "here"
     folder.mkdir()
@@ -43,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run(*words: str) -> Ran:
+def run(*words):
     """Run the command without TensorFlow, which is made impossible to import."""
     code = f"import sys; sys.modules['tensorflow'] = None; {LAUNCH}"
     ran = subprocess.run(
@@ -55,14 +48,14 @@ def run(*words: str) -> Ran:
     return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
 
-def test_the_summary_is_printed_without_tensorflow(here: Path) -> None:
+def test_the_summary_is_printed_without_tensorflow(here):
     ran = run("m.graph.json.gz")
     text = render_graph(summarize(GRAPH), graph_file="m.graph.json.gz")
     assert ran == Ran(code=0, out=text, err="")
     assert text.startswith(f"graph        m.graph.json.gz, fingerprint {GRAPH.fingerprint}\nops ")
 
 
-def test_layers_are_drawn_without_tensorflow_and_nothing_is_printed(here: Path) -> None:
+def test_layers_are_drawn_without_tensorflow_and_nothing_is_printed(here):
     assert run("m.graph.json.gz", "--png", "m.png") == Ran(code=0, out="", err="")
     assert (here / "m.png").read_bytes().startswith(PNG)
     assert sorted(path.name for path in here.iterdir()) == [
@@ -70,27 +63,27 @@ def test_layers_are_drawn_without_tensorflow_and_nothing_is_printed(here: Path) 
     ]  # fmt: skip
 
 
-def test_a_placement_changes_the_picture(advisor: Callable[..., Ran], here: Path) -> None:
+def test_a_placement_changes_the_picture(advisor, here):
     for words in (("plain.png",), ("placed.png", "--placement", "towers.json")):
         assert advisor("graph", "m.graph.json.gz", "--png", *words).code == 0
     assert (here / "plain.png").read_bytes() != (here / "placed.png").read_bytes()
 
 
-def refusal(ran: Ran) -> str:
+def refusal(ran):
     assert ran.code == 2
     assert ran.out == ""
     assert "Traceback" not in ran.err
     return ran.err
 
 
-def test_a_missing_or_foreign_file_is_named(advisor: Callable[..., Ran], here: Path) -> None:
+def test_a_missing_or_foreign_file_is_named(advisor, here):
     (here / "notes.txt").write_text("no graph")
     for words in (("nowhere.gz",), ("notes.txt",), ("notes.txt", "--png", "m.png")):
         assert f"advisor: error: {words[0]}: " in refusal(advisor("graph", *words))
     assert not (here / "m.png").exists()
 
 
-def test_a_placement_for_another_graph_is_refused(advisor: Callable[..., Ran], here: Path) -> None:
+def test_a_placement_for_another_graph_is_refused(advisor, here):
     content = json.loads((here / "towers.json").read_text())
     content["graph_fingerprint"] = content["structure"]["fingerprint"] = "0" * 16
     (here / "other.json").write_text(json.dumps(content))
@@ -100,9 +93,7 @@ def test_a_placement_for_another_graph_is_refused(advisor: Callable[..., Ran], h
     assert not (here / "m.png").exists()
 
 
-def test_a_picture_that_cannot_be_written_is_refused(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_a_picture_that_cannot_be_written_is_refused(advisor, here):
     error = refusal(advisor("graph", "m.graph.json.gz", "--png", "nowhere/m.png"))
     assert "nowhere/m.png: cannot be written: nowhere: No such file or directory" in error
     assert "choose another file with --png" in error
@@ -113,11 +104,7 @@ def test_a_picture_that_cannot_be_written_is_refused(
 @pytest.mark.parametrize(
     ("words", "problem", "hint"),
     [
-        (
-            ("--placement", "towers.json"),
-            "--placement is for a picture or",
-            "png OUT.png, or",
-        ),
+        (("--placement", "towers.json"), "--placement is for a picture or", "png OUT.png, or"),
         (("--depth", "1"), "--depth is for a picture", "add --png OUT.png"),
         (("--depth", "1", "--format", "dot"), "--depth is for a picture", "add --png OUT.png"),
         (("-o", "m.dot"), "-o is for --format", "add --format graphml|dot|json"),
@@ -125,9 +112,7 @@ def test_a_picture_that_cannot_be_written_is_refused(
         (("--png", "m.png", "--format", "dot"), "--png and --format are two", "leave one out"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
-    words: tuple[str, ...], problem: str, hint: str, advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_options_that_do_not_go_together_are_refused(words, problem, hint, advisor, here):
     error = refusal(advisor("graph", "m.graph.json.gz", *words))
     assert problem in error
     assert hint in error
@@ -135,15 +120,13 @@ def test_options_that_do_not_go_together_are_refused(
 
 
 @pytest.mark.parametrize("form", GraphFormat)
-def test_ops_are_written_for_other_programs_without_tensorflow(
-    form: GraphFormat, here: Path
-) -> None:
+def test_ops_are_written_for_other_programs_without_tensorflow(form, here):
     ran = run("m.graph.json.gz", "--format", form, "--placement", "towers.json")
     device_of = {op.name: "worker:0" for op in GRAPH.ops}
     assert ran == Ran(code=0, out=graph_text(GRAPH, form, device_of), err="")
 
 
-def test_what_is_written_loads_again_with_networkx(advisor: Callable[..., Ran], here: Path) -> None:
+def test_what_is_written_loads_again_with_networkx(advisor, here):
     assert advisor("graph", "m.graph.json.gz", "--format", "graphml", "-o", "m.graphml").out == ""
     found = nx.read_graphml(here / "m.graphml")
     assert list(found) == [op.name for op in GRAPH.ops]
@@ -152,7 +135,7 @@ def test_what_is_written_loads_again_with_networkx(advisor: Callable[..., Ran], 
     assert OpGraph.from_networkx(nx.node_link_graph(json.loads(text), edges="edges")) == GRAPH
 
 
-def test_names_in_any_script_are_whole_in_files(here: Path) -> None:
+def test_names_in_any_script_are_whole_in_files(here):
     model("in -> é").save(here / "e.graph.json.gz")
     for words in (("--format", "dot", "-o", "e.dot"), ("--format", "graphml", "-o", "e.graphml")):
         assert run("e.graph.json.gz", *words) == Ran(code=0, out="", err="")
@@ -160,9 +143,7 @@ def test_names_in_any_script_are_whole_in_files(here: Path) -> None:
     assert list(nx.read_graphml(here / "e.graphml")) == ["in", "é"]
 
 
-def test_a_file_that_is_no_graph_or_cannot_be_written_is_refused(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_a_file_that_is_no_graph_or_cannot_be_written_is_refused(advisor, here):
     (here / "notes.txt").write_text("no graph")
     error = refusal(advisor("graph", "notes.txt", "--format", "dot", "-o", "m.out"))
     assert "advisor: error: notes.txt: " in error

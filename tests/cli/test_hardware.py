@@ -1,9 +1,6 @@
 """`advisor hardware`: all presets, and one of them."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import jsonschema
 import pytest
@@ -16,15 +13,15 @@ WIDTH = 120
 GPUS, LINKS = hardware_figures()["devices"], hardware_figures()["links"]
 
 
-def told(*words: str) -> dict[str, Any]:
+def told(*words):
     ran = run_here("hardware", *words, "--json")
     assert (ran.code, ran.err) == (0, "")
-    content: dict[str, Any] = json.loads(ran.out)
+    content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema("hardware")).validate(content)
     return content
 
 
-def test_all_gpus_and_links_are_listed() -> None:
+def test_all_gpus_and_links_are_listed():
     lines = run_here("hardware").out.splitlines()
     firsts = [line.split(maxsplit=1)[0] for line in lines if line[:1].strip()]
     assert [name for name in firsts if name in GPUS] == list(GPUS)
@@ -32,7 +29,7 @@ def test_all_gpus_and_links_are_listed() -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
-def test_json_has_all_of_them() -> None:
+def test_json_has_all_of_them():
     content = told()
     assert [gpu["name"] for gpu in content["devices"]] == list(GPUS)
     assert [link["name"] for link in content["links"]] == list(LINKS)
@@ -40,13 +37,13 @@ def test_json_has_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("word", ["V100", "v100-sxm2", "V100-SXM2-16GB"])
-def test_a_gpu_goes_by_any_of_its_names(word: str) -> None:
+def test_a_gpu_goes_by_any_of_its_names(word):
     (gpu,) = told(word)["devices"]
     assert gpu["name"] == "V100"
     assert told(word)["links"] == []
 
 
-def test_what_is_measured_fitted_transferred_and_assumed_is_told_apart() -> None:
+def test_what_is_measured_fitted_transferred_and_assumed_is_told_apart():
     bases = {
         gpu["name"]: {kernel["family"]: kernel["basis"] for kernel in gpu["kernels"]}
         for gpu in told()["devices"]
@@ -55,7 +52,7 @@ def test_what_is_measured_fitted_transferred_and_assumed_is_told_apart() -> None
     assert (bases["L4"]["linear"], bases["L4"]["relu"]) == ("assumed", "transferred")
 
 
-def test_a_launch_is_the_hosts_and_costs_the_same_with_every_card() -> None:
+def test_a_launch_is_the_hosts_and_costs_the_same_with_every_card():
     launches = [
         (gpu["launch_overhead_ns"], gpu["launch_overhead_basis"]) for gpu in told()["devices"]
     ]
@@ -63,7 +60,7 @@ def test_a_launch_is_the_hosts_and_costs_the_same_with_every_card() -> None:
     assert "5.7 µs with a K80" in run_here("hardware", "K80").out
 
 
-def test_text_about_a_gpu_has_its_figures_and_sources() -> None:
+def test_text_about_a_gpu_has_its_figures_and_sources():
     out = run_here("hardware", "rtx3090").out
     assert out.startswith("RTX3090: datasheet RTX3090, chip GA102\n")
     assert "% off  transferred from other chips" in out
@@ -71,7 +68,7 @@ def test_text_about_a_gpu_has_its_figures_and_sources() -> None:
     assert "https://github.com/NVIDIA/nccl/issues/1127" in out
 
 
-def test_text_about_a_bridge_says_how_many_it_joins() -> None:
+def test_text_about_a_bridge_says_how_many_it_joins():
     out = run_here("hardware", "NVLink3-GA102").out
     assert "a bridge, which joins 2 devices" in out
     assert "judgement" in out
@@ -91,9 +88,7 @@ def test_text_about_a_bridge_says_how_many_it_joins() -> None:
         ),
     ],
 )
-def test_a_machine_is_shown_by_its_gpus_and_links(
-    word: str, gpus: list[str], links: list[str]
-) -> None:
+def test_a_machine_is_shown_by_its_gpus_and_links(word, gpus, links):
     shown = told(word)
     assert {gpu["name"] for gpu in shown["devices"]} == set(gpus)
     assert {link["name"] for link in shown["links"]} == set(links)
@@ -102,13 +97,13 @@ def test_a_machine_is_shown_by_its_gpus_and_links(
     assert f"\n\n{links[-1]}\n\nlatency" in text
 
 
-def test_a_machine_that_is_none_is_refused_as_elsewhere() -> None:
+def test_a_machine_that_is_none_is_refused_as_elsewhere():
     ran = run_here("hardware", "4xA10O")
     assert ran.code == 2
     assert "hardware '4xA10O': unknown device 'A10O'; there are A10" in ran.err
 
 
-def test_a_name_that_is_none_is_answered_with_those_that_are() -> None:
+def test_a_name_that_is_none_is_answered_with_those_that_are():
     ran = run_here("hardware", "V10")
     assert ran.code == 2
     assert "no GPU and no link 'V10'; there are V100, " in ran.err

@@ -1,16 +1,9 @@
 """Options that ask for hosts, where they cannot be meant: one error, before anything starts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from command_runs import run_here
 
 from placement_advisor.remote_hosts.tls import new_secret
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAITING = "a:2@127.0.0.1:1"
 
@@ -30,13 +23,7 @@ WAITING = "a:2@127.0.0.1:1"
         ("--hosts tf-config", "--hosts tf-config: TF_CONFIG is not set"),
     ],
 )
-def test_what_names_no_hosts_is_one_error(
-    command: str,
-    words: str,
-    problem: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_names_no_hosts_is_one_error(command, words, problem, tmp_path, monkeypatch):
     for name in ("SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "TF_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -47,7 +34,7 @@ def test_what_names_no_hosts_is_one_error(
     assert "Traceback" not in ran.err
 
 
-def test_a_secret_that_cannot_be_read_and_nobody_there_are_told(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_and_nobody_there_are_told(tmp_path):
     secret = tmp_path / "hosts.pem"
     ran = run_here("doctor", "--hosts", WAITING, "--secret", str(secret))
     assert (ran.code, ran.out) == (2, "")

@@ -1,26 +1,18 @@
-from __future__ import annotations
-
 import io
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.progress import TimeAhead
 from placement_advisor.cli.console import progress
 from placement_advisor.report import progress as progress_module
 
-if TYPE_CHECKING:
-    import pytest
-
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def test_without_a_terminal_each_stage_is_one_plain_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_terminal_each_stage_is_one_plain_line(monkeypatch):
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=False) as watcher:
@@ -31,7 +23,7 @@ def test_without_a_terminal_each_stage_is_one_plain_line(
     assert stderr.getvalue() == "advisor: timing\nadvisor: model.py: model\nadvisor: profiling\n"
 
 
-def test_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_says_nothing(monkeypatch):
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=True) as watcher:
@@ -40,9 +32,7 @@ def test_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stderr.getvalue() == ""
 
 
-def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -55,7 +45,7 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(
     assert "timing 3/6, towers, about 8 s left" in stderr.getvalue()
 
 
-def test_a_line_says_what_is_left_in_all_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_says_what_is_left_in_all_from_there_on(monkeypatch):
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=False) as watcher:
@@ -70,9 +60,7 @@ def test_a_line_says_what_is_left_in_all_from_there_on(monkeypatch: pytest.Monke
     )
 
 
-def test_on_a_busy_machine_what_is_left_is_said_to_be_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_on_a_busy_machine_what_is_left_is_said_to_be_longer(monkeypatch):
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=False) as watcher:
@@ -81,7 +69,7 @@ def test_on_a_busy_machine_what_is_left_is_said_to_be_longer(
     assert stderr.getvalue() == "advisor: tracing, about 45 s left, longer while other work runs\n"
 
 
-def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_counts_down_what_is_expected(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -98,12 +86,12 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
         assert line_of(watcher) == "profiling 3/6, towers, about 40 s left"
 
 
-def line_of(watcher: object) -> str:
+def line_of(watcher):
     assert isinstance(watcher, progress_module.LiveLine)
     return watcher.__rich__().plain
 
 
-def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_from_models_are_no_markup(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -112,7 +100,7 @@ def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "loading [bold]model.py[/none]" in stderr.getvalue()
 
 
-def test_a_note_stays_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_stays_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)

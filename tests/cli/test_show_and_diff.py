@@ -1,11 +1,8 @@
 """`advisor show` and `advisor diff`: finished analyses, found, printed again and compared."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -18,13 +15,8 @@ from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.report.analysis_report import full_text
 from placement_advisor.results.contracts import load_schema
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from placement_advisor.analysis.analysis_result import Analysis
-
-
-def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
+def written(folder, analysis, *, at=0):
     """What an analysis leaves behind, as far as the commands look at it; written at a second."""
     folder.mkdir(parents=True)
     if not analysis.options.quick:
@@ -37,17 +29,17 @@ def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
     return folder
 
 
-def of_model(path: str) -> Analysis:
+def of_model(path):
     plain = sample_analysis.sample()
     return replace(plain, model=replace(plain.model, path=path))
 
 
-def quick() -> Analysis:
+def quick():
     plain = sample_analysis.unmeasured()
     return replace(plain, options=replace(plain.options, run=False, quick=True))
 
 
-def error_of(*words: str) -> list[str]:
+def error_of(*words):
     ran = run_here(*words)
     assert ran.code == 2
     assert ran.out == ""
@@ -55,9 +47,7 @@ def error_of(*words: str) -> list[str]:
     return ran.err.splitlines()
 
 
-def test_the_newest_analysis_is_shown_if_no_folder_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_analysis_is_shown_if_no_folder_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "advisor-out"
     written(folder / "old", sample_analysis.sample(), at=1_000)
@@ -72,9 +62,7 @@ def test_the_newest_analysis_is_shown_if_no_folder_is_named(
     assert run_here("show", "advisor-out/old").out.startswith("Measured on")
 
 
-def test_a_quick_analysis_is_found_as_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_analysis_is_found_as_any_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "advisor-out"
     written(folder / "net-quick", quick(), at=2_000)
@@ -86,12 +74,12 @@ def test_a_quick_analysis_is_found_as_any_other(
     assert run_here("diff", "advisor-out/net", "advisor-out/net-quick").code == 0
 
 
-def test_the_log_folder_of_an_analysis_is_none(tmp_path: Path) -> None:
+def test_the_log_folder_of_an_analysis_is_none(tmp_path):
     folder = written(tmp_path / "a", sample_analysis.sample())
     assert "holds no finished analysis" in error_of("show", str(folder / LOG_FOLDER))[0]
 
 
-def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path: Path) -> None:
+def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path):
     plain = quick()
     answer = replace(plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
     bare = replace(plain, findings=(), recommendation=answer)
@@ -100,9 +88,7 @@ def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path: Path) -> None:
     assert "advisor view" not in shown
 
 
-def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "advisor-out" / "net-quick", quick())
     folder = "advisor-out/net-quick"
@@ -123,7 +109,7 @@ def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(
     ]
 
 
-def test_an_analysis_that_runs_still_is_not_shown(tmp_path: Path) -> None:
+def test_an_analysis_that_runs_still_is_not_shown(tmp_path):
     overview = tmp_path / "mine" / LOG_FOLDER / OVERVIEW
     overview.parent.mkdir(parents=True)
     overview.write_text("{}")
@@ -133,7 +119,7 @@ def test_an_analysis_that_runs_still_is_not_shown(tmp_path: Path) -> None:
     ]
 
 
-def test_verbose_prints_all_of_it(tmp_path: Path) -> None:
+def test_verbose_prints_all_of_it(tmp_path):
     analysis = sample_analysis.sample()
     folder = written(tmp_path / "a", analysis)
     ran = run_here("show", "--verbose", str(folder))
@@ -141,9 +127,7 @@ def test_verbose_prints_all_of_it(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, full_text(analysis) + view)
 
 
-def test_colour_is_shown_where_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_colour_is_shown_where_it_is_asked_for(tmp_path, monkeypatch):
     folder = str(written(tmp_path / "a", sample_analysis.sample()))
     assert "\x1b" not in run_here("show", folder).out
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -159,9 +143,7 @@ def test_colour_is_shown_where_it_is_asked_for(
         ("report.txt", None, "report.txt: cannot be read: No such file or directory"),
     ],
 )
-def test_a_file_that_is_none_is_named(
-    tmp_path: Path, file: str, content: str | None, says: str
-) -> None:
+def test_a_file_that_is_none_is_named(tmp_path, file, content, says):
     folder = written(tmp_path / "a", sample_analysis.sample())
     if content is None:
         (folder / file).unlink()
@@ -173,7 +155,7 @@ def test_a_file_that_is_none_is_named(
     assert "`advisor analyze` writes it" in hint
 
 
-def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path: Path) -> None:
+def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path):
     folder = written(tmp_path / "a", sample_analysis.sample())
     evil = "\x1b[2J\n::error::forged " * 9
     path = folder / "analysis.json"
@@ -191,7 +173,7 @@ def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path: Path
         assert not any(line.lstrip().startswith("::") for line in ran.out.splitlines())
 
 
-def test_two_analyses_are_compared(tmp_path: Path) -> None:
+def test_two_analyses_are_compared(tmp_path):
     before = written(tmp_path / "before", sample_analysis.sample())
     after = written(tmp_path / "after", of_model("other.py"))
     ran = run_here("diff", str(before), str(after))
@@ -203,13 +185,13 @@ def test_two_analyses_are_compared(tmp_path: Path) -> None:
     assert [change["name"] for change in content["changes"]] == ["file"]
 
 
-def test_another_verdict_is_no_failure(tmp_path: Path) -> None:
+def test_another_verdict_is_no_failure(tmp_path):
     before = written(tmp_path / "before", sample_analysis.unmeasured())
     after = written(tmp_path / "after", sample_analysis.not_applicable())
     assert run_here("diff", str(before), str(after)).code == 0
 
 
-def test_a_folder_that_cannot_be_compared_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_compared_is_named(tmp_path):
     folder = written(tmp_path / "a", sample_analysis.sample())
     gone = tmp_path / "gone"
     assert error_of("diff", str(folder), str(gone))[0].endswith(f"{gone}: no such folder")

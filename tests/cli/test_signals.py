@@ -1,30 +1,16 @@
 """The command as a process of its own: how it ends, and what it shares with others."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import (
-    ENDS_WITHIN_S,
-    LAUNCH,
-    LAUNCH_BRIEF,
-    Command,
-    Ran,
-    run_here,
-    wait_until,
-)
+from command_runs import ENDS_WITHIN_S, LAUNCH, LAUNCH_BRIEF, Command, Ran, run_here, wait_until
 
 from placement_advisor.cli import app
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Says on stderr when it is at work, through no buffer of Python's.
 ENDLESS = "while True: pass\n"
@@ -38,16 +24,16 @@ FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating", "-
 MANY = ("--rounds", "10000", "--steps", "100")
 
 
-def interrupt_as_a_terminal_does(command: Command) -> None:
+def interrupt_as_a_terminal_does(command):
     os.killpg(command.process.pid, signal.SIGINT)
 
 
-def assert_all_is_gone(command: Command, tmp_path: Path) -> None:
+def assert_all_is_gone(command, tmp_path):
     assert command.processes_left() == []
     assert not (tmp_path / "out").exists()
 
 
-def assert_interrupted(command: Command, tmp_path: Path) -> None:
+def assert_interrupted(command, tmp_path):
     interrupt_as_a_terminal_does(command)
     ran = command.wait(timeout_s=ENDS_WITHIN_S)
     assert_all_is_gone(command, tmp_path)
@@ -60,9 +46,7 @@ def assert_interrupted(command: Command, tmp_path: Path) -> None:
 
 # The first just after the start of the fork server, the others while TensorFlow is imported.
 @pytest.mark.parametrize("after_s", [0.01, 0.03, 0.06, 2.0])
-def test_ctrl_c_while_tensorflow_is_imported_ends_everything(
-    two_towers: Path, tmp_path: Path, after_s: float
-) -> None:
+def test_ctrl_c_while_tensorflow_is_imported_ends_everything(two_towers, tmp_path, after_s):
     output = str(tmp_path / "out")
     with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
         command.wait_for_line("importing TensorFlow")
@@ -70,7 +54,7 @@ def test_ctrl_c_while_tensorflow_is_imported_ends_everything(
         assert_interrupted(command, tmp_path)
 
 
-def test_ctrl_c_in_the_users_endless_loop_ends_everything(tmp_path: Path) -> None:
+def test_ctrl_c_in_the_users_endless_loop_ends_everything(tmp_path):
     model = tmp_path / "model.py"
     model.write_text(ENDLESS)
     output = str(tmp_path / "out")
@@ -81,7 +65,7 @@ def test_ctrl_c_in_the_users_endless_loop_ends_everything(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_ctrl_c_between_steps_of_workers_ends_everything(two_towers: Path, tmp_path: Path) -> None:
+def test_ctrl_c_between_steps_of_workers_ends_everything(two_towers, tmp_path):
     words = ("analyze", str(two_towers), "-o", str(tmp_path / "out"), *MANY)
     with Command(*words, temp=tmp_path / "temp") as command:
         command.wait_for_line("timing")
@@ -106,9 +90,7 @@ while True: pass
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_of_what_the_users_code_has_started(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_nothing_is_left_of_what_the_users_code_has_started(tmp_path, number):
     model, output, temp = tmp_path / "model.py", tmp_path / "out", tmp_path / "temp"
     model.write_text(BUSY)
     with Command("analyze", str(model), "-o", str(output), temp=temp) as command:
@@ -121,7 +103,7 @@ def test_nothing_is_left_of_what_the_users_code_has_started(
     assert not output.exists() or list(output.iterdir()) == []
 
 
-def test_a_terminal_that_is_closed_ends_everything(two_towers: Path, tmp_path: Path) -> None:
+def test_a_terminal_that_is_closed_ends_everything(two_towers, tmp_path):
     output = str(tmp_path / "out")
     with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
         command.wait_for_line("importing TensorFlow")
@@ -131,9 +113,7 @@ def test_a_terminal_that_is_closed_ends_everything(two_towers: Path, tmp_path: P
     assert list((tmp_path / "temp").iterdir()) == []
 
 
-def test_a_command_under_nohup_goes_on_when_the_terminal_is_closed(
-    two_towers: Path, tmp_path: Path
-) -> None:
+def test_a_command_under_nohup_goes_on_when_the_terminal_is_closed(two_towers, tmp_path):
     output = str(tmp_path / "out")
     nohup = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {LAUNCH}"
     words = ("analyze", str(two_towers), "-o", output)
@@ -146,8 +126,8 @@ def test_a_command_under_nohup_goes_on_when_the_terminal_is_closed(
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 2.0])
 def test_a_command_killed_while_tensorflow_is_imported_leaves_no_process(
-    two_towers: Path, tmp_path: Path, after_s: float
-) -> None:
+    two_towers, tmp_path, after_s
+):
     output = str(tmp_path / "out")
     with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
         command.wait_for_line("importing TensorFlow")
@@ -157,9 +137,7 @@ def test_a_command_killed_while_tensorflow_is_imported_leaves_no_process(
 
 
 @pytest.mark.slow
-def test_a_command_killed_between_steps_of_workers_leaves_no_process(
-    two_towers: Path, tmp_path: Path
-) -> None:
+def test_a_command_killed_between_steps_of_workers_leaves_no_process(two_towers, tmp_path):
     words = ("analyze", str(two_towers), "-o", str(tmp_path / "out"), *MANY)
     with Command(*words, temp=tmp_path / "temp") as command:
         command.wait_for_line("timing")
@@ -171,7 +149,7 @@ def test_a_command_killed_between_steps_of_workers_leaves_no_process(
 
 
 @pytest.fixture(scope="module")
-def at_once(tmp_path_factory: pytest.TempPathFactory, two_towers: Path) -> tuple[Ran, Ran]:
+def at_once(tmp_path_factory, two_towers):
     """Two runs at the same time: one that answers in JSON, and a quiet one."""
     folder = tmp_path_factory.mktemp("at_once")
     model = folder / "talkative.py"
@@ -187,14 +165,14 @@ def at_once(tmp_path_factory: pytest.TempPathFactory, two_towers: Path) -> tuple
     return answers
 
 
-def test_two_runs_at_once_do_not_disturb_each_other(at_once: tuple[Ran, Ran]) -> None:
+def test_two_runs_at_once_do_not_disturb_each_other(at_once):
     assert [ran.code for ran in at_once] == [0, 0], at_once[0].err + at_once[1].err
     analysis = json.loads(at_once[0].out)
     assert [c["failure"] for c in analysis["candidates"]] == [None] * 3
     assert at_once[1].out.startswith("Measured on ")
 
 
-def test_what_the_users_code_prints_is_in_no_output(at_once: tuple[Ran, Ran]) -> None:
+def test_what_the_users_code_prints_is_in_no_output(at_once):
     json.loads(at_once[0].out)
     for ran in at_once:
         assert "from print" not in ran.out + ran.err
@@ -202,19 +180,17 @@ def test_what_the_users_code_prints_is_in_no_output(at_once: tuple[Ran, Ran]) ->
         assert "from another process" not in ran.out + ran.err
 
 
-def test_a_quiet_run_says_nothing_on_stderr(at_once: tuple[Ran, Ran]) -> None:
+def test_a_quiet_run_says_nothing_on_stderr(at_once):
     assert at_once[1].err == ""
 
 
-def test_a_loud_run_says_nothing_on_stderr_but_what_it_does(at_once: tuple[Ran, Ran]) -> None:
+def test_a_loud_run_says_nothing_on_stderr_but_what_it_does(at_once):
     assert at_once[0].err != ""
     assert all(line.startswith("advisor: ") for line in at_once[0].err.splitlines())
 
 
-def test_an_interruption_of_which_compiled_code_makes_another_error_is_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def read_a_profile() -> None:
+def test_an_interruption_of_which_compiled_code_makes_another_error_is_one(monkeypatch):
+    def read_a_profile():
         try:
             signal.raise_signal(signal.SIGTERM)
         except KeyboardInterrupt as interrupt:

@@ -1,25 +1,18 @@
 """`advisor simulate`, from files alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from command_runs import _ROOT, LAUNCH, Ran
+from command_runs import _ROOT, LAUNCH
 from layer_models import model
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 GRAPH = OpGraph(
     [
@@ -31,7 +24,7 @@ GRAPH = OpGraph(
 WORDS = ("m.graph.json.gz", "--placement", "towers.json")
 
 
-def save_placement(path: Path, *devices: str) -> None:
+def save_placement(path, *devices):
     """Write a placement with layer b on the last of the devices and the rest on the first."""
     Placement(
         label="towers",
@@ -42,7 +35,7 @@ def save_placement(path: Path, *devices: str) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """A folder with a graph file and a placement file for it."""
     folder = tmp_path / "here"
     folder.mkdir()
@@ -52,15 +45,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def simulated(advisor: Callable[..., Ran], *words: str) -> dict[str, Any]:
+def simulated(advisor, *words):
     ran = advisor("simulate", *WORDS, "--json", *words)
     assert (ran.code, ran.err) == (0, "")
-    content: dict[str, Any] = json.loads(ran.out)
+    content = json.loads(ran.out)
     jsonschema.validate(content, load_schema("simulation"))
     return content
 
 
-def test_a_step_is_simulated_without_tensorflow(here: Path) -> None:
+def test_a_step_is_simulated_without_tensorflow(here):
     code = (
         f"import sys; sys.modules['tensorflow'] = None; sys.modules['keras'] = None\n"
         f"try:\n    {LAUNCH.replace(';', chr(10) + '   ')}\n"
@@ -87,9 +80,7 @@ def test_a_step_is_simulated_without_tensorflow(here: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_devices_of_the_placement_are_taken_in_order_and_that_is_said(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_the_devices_of_the_placement_are_taken_in_order_and_that_is_said(advisor, here):
     content = simulated(advisor, "--hardware", "3xV100-NVLink")
     assert content["renamed_devices"] == {"worker:0": "GPU:0", "worker:1": "GPU:1"}
     computes = {device["name"]: device["compute_ns"] > 0 for device in content["devices"]}
@@ -99,7 +90,7 @@ def test_the_devices_of_the_placement_are_taken_in_order_and_that_is_said(
     assert "its devices are taken in order: worker:0 as GPU:0, worker:1 as GPU:1\n" in ran.out
 
 
-def test_known_names_are_not_taken_in_order(advisor: Callable[..., Ran], here: Path) -> None:
+def test_known_names_are_not_taken_in_order(advisor, here):
     save_placement(here / "towers.json", "GPU:1", "GPU:0")
     content = simulated(advisor, "--hardware", "2xV100-NVLink")
     assert content["renamed_devices"] == {}
@@ -108,9 +99,7 @@ def test_known_names_are_not_taken_in_order(advisor: Callable[..., Ran], here: P
     assert times_ns[1] == 2 * times_ns[0]
 
 
-def test_faster_devices_and_matrix_units_make_the_step_shorter(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_faster_devices_and_matrix_units_make_the_step_shorter(advisor, here):
     steps_ns = [simulated(advisor)["step_ns"]] + [
         simulated(advisor, "--hardware", f"2x{card}-PCIe3")["step_ns"] for card in ("T4", "A100")
     ]
@@ -118,7 +107,7 @@ def test_faster_devices_and_matrix_units_make_the_step_shorter(
     assert len(set(steps_ns)) == 3
 
 
-def test_a_cluster_file_gives_its_own_figures(advisor: Callable[..., Ran], here: Path) -> None:
+def test_a_cluster_file_gives_its_own_figures(advisor, here):
     (here / "mine.toml").write_text(
         """
 [[devices]]
@@ -171,9 +160,7 @@ bandwidth_bytes_per_s = 1e9
         ),
     ],
 )
-def test_what_a_user_can_get_wrong_is_named(
-    words: tuple[str, ...], problem: str, advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_what_a_user_can_get_wrong_is_named(words, problem, advisor, here):
     model("in1 -> a").save(here / "other.gz")
     (here / "bare.toml").write_text('[[devices]]\nname = "a"\nkind = "CPU"\n')
     before = sorted(here.iterdir())

@@ -1,12 +1,9 @@
 """What the command prints where its output goes nowhere, and names that would drive a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import _ROOT, LAUNCH
@@ -15,21 +12,18 @@ from layer_models import model
 from placement_advisor.cli.app import READER_GONE
 from placement_advisor.report.progress import harmless
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 GRAPH = "m.graph.json.gz"
 NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A folder with a graph file."""
     model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
     return tmp_path
 
 
-def in_shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def in_shell(folder, line, **variables):
     """Run a line of shell in which `$ADVISOR` is the command."""
     launch = f"'{sys.executable}' -P -c \"{LAUNCH}\""
     return subprocess.run(
@@ -42,7 +36,7 @@ def in_shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedP
     )
 
 
-def test_a_full_disk_under_standard_output_is_one_error(folder: Path) -> None:
+def test_a_full_disk_under_standard_output_is_one_error(folder):
     ran = in_shell(folder, f"$ADVISOR graph {GRAPH} > /dev/full")
     assert ran.returncode == 2
     assert ran.stderr == (
@@ -51,7 +45,7 @@ def test_a_full_disk_under_standard_output_is_one_error(folder: Path) -> None:
     )
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(folder: Path) -> None:
+def test_a_reader_that_has_seen_enough_is_no_error(folder):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
@@ -66,13 +60,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(folder: Path) -> None:
     assert (ran.returncode, ran.stderr) == (READER_GONE, b"")
 
 
-def test_a_closed_standard_output_is_no_error(folder: Path) -> None:
+def test_a_closed_standard_output_is_no_error(folder):
     ran = in_shell(folder, f"$ADVISOR graph {GRAPH} >&-")
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("where", ["/dev/full", "&-"])
-def test_messages_that_go_nowhere_change_nothing_else(folder: Path, where: str) -> None:
+def test_messages_that_go_nowhere_change_nothing_else(folder, where):
     ran = in_shell(folder, f"$ADVISOR search {GRAPH} --json 2>{where}")
     assert ran.returncode == 0
     assert json.loads(ran.stdout)
@@ -80,7 +74,7 @@ def test_messages_that_go_nowhere_change_nothing_else(folder: Path, where: str) 
     assert (ran.returncode, ran.stdout) == (2, "")
 
 
-def test_what_is_closed_is_no_place_for_a_file(folder: Path) -> None:
+def test_what_is_closed_is_no_place_for_a_file(folder):
     code = (
         "from placement_advisor.cli.console import open_streams; open_streams(); "
         "file = open('written', 'w'); print(file.fileno(), file=file)"
@@ -90,14 +84,14 @@ def test_what_is_closed_is_no_place_for_a_file(folder: Path) -> None:
     assert int((folder / "written").read_text()) > 2
 
 
-def test_a_terminal_that_knows_ascii_alone_gets_question_marks(folder: Path) -> None:
+def test_a_terminal_that_knows_ascii_alone_gets_question_marks(folder):
     plain = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     ran = in_shell(folder, "$ADVISOR explain PA101", **plain)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.isascii()
 
 
-def test_names_in_errors_neither_drive_a_terminal_nor_a_ci_system(folder: Path) -> None:
+def test_names_in_errors_neither_drive_a_terminal_nor_a_ci_system(folder):
     name = "gone\x1b[2J\n::error::forged"
     ran = subprocess.run(
         [sys.executable, "-P", "-c", LAUNCH, "graph", name],
@@ -123,13 +117,13 @@ def test_names_in_errors_neither_drive_a_terminal_nor_a_ci_system(folder: Path) 
         ("\x9b31m\r\u202e\ud800", "�31m���"),
     ],
 )
-def test_harmless_text_stays_readable(told: str, shown: str) -> None:
+def test_harmless_text_stays_readable(told, shown):
     assert harmless(told) == shown
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
-def test_a_full_disk_under_temporary_files_is_one_error(folder: Path) -> None:
+def test_a_full_disk_under_temporary_files_is_one_error(folder):
     (folder / "model.py").write_text(
         "import tensorflow as tf\n"
         "weights = tf.Variable(tf.zeros((300, 300)))\n"

@@ -1,20 +1,14 @@
 """The command in a folder that a stranger has filled: its modules and settings are not ours."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import _ROOT, LAUNCH
 from layer_models import model
 
 from placement_advisor.report.tensorboard.server import tensorboard
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Names that the command, its children or TensorFlow import, and that a model's folder may have too.
 NAMES = ("json", "queue", "keras", "numpy", "yaml", "tensorboard", "placement_advisor")
@@ -35,7 +29,7 @@ inputs = (tf.ones((4, 1)),)
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A folder whose modules leave a file beside it when they are run."""
     folder = tmp_path / "checkout"
     folder.mkdir()
@@ -44,7 +38,7 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def advisor(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def advisor(checkout, *words):
     """Run the command as its installed script does, which leaves the current folder out."""
     return subprocess.run(
         [sys.executable, "-P", "-c", LAUNCH, *words],
@@ -56,13 +50,13 @@ def advisor(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def trapped(checkout: Path) -> list[str]:
+def trapped(checkout):
     """Return what ran that should not have."""
     return [path.name for path in checkout.parent.glob("* ran")]
 
 
 @pytest.mark.slow
-def test_tracing_a_model_runs_no_module_of_the_current_folder(checkout: Path) -> None:
+def test_tracing_a_model_runs_no_module_of_the_current_folder(checkout):
     path = checkout.parent / "models" / "model.py"
     path.parent.mkdir()
     path.write_text(MODEL)
@@ -71,16 +65,14 @@ def test_tracing_a_model_runs_no_module_of_the_current_folder(checkout: Path) ->
     assert trapped(checkout) == []
 
 
-def test_tensorboard_runs_no_module_of_the_current_folder(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensorboard_runs_no_module_of_the_current_folder(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
     with tensorboard(checkout.parent, "localhost", 0) as (address, _):
         assert address.startswith("http://")
     assert trapped(checkout) == []
 
 
-def test_matplotlibs_settings_in_the_current_folder_change_no_picture(checkout: Path) -> None:
+def test_matplotlibs_settings_in_the_current_folder_change_no_picture(checkout):
     model("in1 -> a", "in2 -> b", "a b -> dot").save(checkout / "two.graph.json.gz")
     assert advisor(checkout, "graph", "two.graph.json.gz", "--png", "plain.png").returncode == 0
     (checkout / "matplotlibrc").write_text("text.usetex: true\naxes.facecolor: red\n")

@@ -1,20 +1,12 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, get_type_hints
+from typing import get_type_hints
 
 import pytest
 
 from placement_advisor.candidates.families import NAMES
 from placement_advisor.cli.analyze import analyze
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    from command_runs import Ran
-
-
-def tree(folder: Path) -> dict[str, bytes]:
+def tree(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
         for path in folder.rglob("*")
@@ -22,9 +14,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def refused(
-    advisor: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
+def refused(advisor, tmp_path, monkeypatch):
     """Runs `analyze` in an empty folder with a model file; returns the one error that it gives."""
     here = tmp_path / "here"
     here.mkdir()
@@ -37,7 +27,7 @@ def refused(
     monkeypatch.chdir(here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
-    def run(*words: str) -> str:
+    def run(*words):
         before = tree(tmp_path)
         ran = advisor("analyze", *words)
         assert ran.code == 2
@@ -100,18 +90,16 @@ def refused(
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_any_work(
-    refused: Callable[..., str], words: tuple[str, ...], messages: list[str]
-) -> None:
+def test_what_cannot_be_done_is_refused_before_any_work(refused, words, messages):
     error = refused(*words)
     assert all(message in error for message in messages), error
 
 
-def test_the_help_of_candidates_names_every_family() -> None:
+def test_the_help_of_candidates_names_every_family():
     option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
     listed = option.help.partition("try: ")[2].partition(".")[0].split(", ")
     assert listed == [name for name in NAMES if name not in ("single", "as-written")]
 
 
-def test_the_help_of_check_names_the_table_of_its_settings(advisor: Callable[..., Ran]) -> None:
+def test_the_help_of_check_names_the_table_of_its_settings(advisor):
     assert "[tool.advisor]" in advisor("check", "--help").out

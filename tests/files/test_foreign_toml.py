@@ -1,7 +1,5 @@
 """Lines of places, found beside the parser."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -79,7 +77,7 @@ def test_tables_written_as_a_list_have_the_line_of_the_list():
     assert line_of(data, "links[0].latency_ns") == 2
 
 
-def misfit(data: bytes) -> str:
+def misfit(data):
     with pytest.raises(MisfitError) as caught:
         parse_toml(data)
     return str(caught.value)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 
@@ -11,26 +9,24 @@ from placement_advisor.files.output import output_file
 ELSEWHERE = Path("elsewhere")
 
 
-def write(path: Path, text: str, read: Path = ELSEWHERE) -> None:
+def write(path, text, read=ELSEWHERE):
     with output_file(path, option="-o", read=read) as put:
         put(lambda place: place.write_text(text))
 
 
-def test_the_file_is_there_at_the_end_and_nothing_else(tmp_path: Path) -> None:
+def test_the_file_is_there_at_the_end_and_nothing_else(tmp_path):
     write(tmp_path / "out", "new")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out", "new")]
 
 
-def test_others_may_read_it_as_any_file(tmp_path: Path) -> None:
+def test_others_may_read_it_as_any_file(tmp_path):
     write(tmp_path / "out", "new")
     (tmp_path / "plain").touch()
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("out", "plain")]
     assert modes[0] == modes[1]
 
 
-def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(
-    tmp_path: Path,
-) -> None:
+def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(tmp_path):
     (tmp_path / "out").write_text("old")
     with (
         pytest.raises(ZeroDivisionError),
@@ -50,9 +46,7 @@ def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(
         ("folder", "it is a folder"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_refused_before_any_work(
-    name: str, message: str, tmp_path: Path
-) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(name, message, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with (
@@ -64,12 +58,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(
     assert error.value.hint == "choose another file with -o"
 
 
-def test_a_device_is_no_place_for_a_file() -> None:
+def test_a_device_is_no_place_for_a_file():
     with pytest.raises(AdvisorError, match="no plain file"):
         write(Path("/dev/null"), "new")
 
 
-def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
+def test_what_is_read_is_not_overwritten(tmp_path):
     (tmp_path / "model.py").write_text("model")
     (tmp_path / "link").symlink_to("model.py")
     for name in ("model.py", "link"):
@@ -80,8 +74,8 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "model.py").read_text() == "model"
 
 
-def test_a_disk_that_fills_up_is_named_with_the_file(tmp_path: Path) -> None:
-    def full(_: Path) -> None:
+def test_a_disk_that_fills_up_is_named_with_the_file(tmp_path):
+    def full(_):
         raise OSError(28, "No space left on device")
 
     with (

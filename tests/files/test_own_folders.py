@@ -1,21 +1,14 @@
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files import output
 from placement_advisor.files.output import is_left_behind, output_folder, own_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _OWNER = """
 import sys, time
@@ -29,7 +22,7 @@ with own_folder(Path(sys.argv[1])) as folder:
 
 
 @pytest.fixture
-def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def owner(tmp_path):
     """Another process that has a folder of its own in ``tmp_path``."""
     command = [sys.executable, "-c", _OWNER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -39,12 +32,12 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def end(owner: subprocess.Popen[str]) -> None:
+def end(owner):
     owner.send_signal(signal.SIGKILL)
     owner.wait()
 
 
-def test_a_folder_is_gone_after_the_block(tmp_path: Path) -> None:
+def test_a_folder_is_gone_after_the_block(tmp_path):
     with own_folder(tmp_path) as folder:
         (folder / "half").write_text("written")
         assert not is_left_behind(folder)
@@ -53,18 +46,14 @@ def test_a_folder_is_gone_after_the_block(tmp_path: Path) -> None:
     assert output.owned_folders() == []
 
 
-def test_the_folder_of_a_process_that_runs_stays(
-    tmp_path: Path, owner: subprocess.Popen[str]
-) -> None:
+def test_the_folder_of_a_process_that_runs_stays(tmp_path, owner):
     (theirs,) = tmp_path.iterdir()
     assert not is_left_behind(theirs)
     with own_folder(tmp_path):
         assert (theirs / "half").exists()
 
 
-def test_the_folder_of_a_process_that_was_killed_goes_with_the_next(
-    tmp_path: Path, owner: subprocess.Popen[str]
-) -> None:
+def test_the_folder_of_a_process_that_was_killed_goes_with_the_next(tmp_path, owner):
     (theirs,) = tmp_path.iterdir()
     end(owner)
     assert is_left_behind(theirs)
@@ -72,17 +61,15 @@ def test_the_folder_of_a_process_that_was_killed_goes_with_the_next(
         assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_a_folder_that_no_lock_file_tells_of_stays(tmp_path: Path) -> None:
+def test_a_folder_that_no_lock_file_tells_of_stays(tmp_path):
     (tmp_path / ".advisor-old").mkdir()
     with own_folder(tmp_path):
         pass
     assert (tmp_path / ".advisor-old").exists()
 
 
-def test_where_files_cannot_be_locked_nothing_is_taken_for_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(descriptor: int, operation: int) -> None:
+def test_where_files_cannot_be_locked_nothing_is_taken_for_left_behind(tmp_path, monkeypatch):
+    def refuse(descriptor, operation):
         raise OSError("no locks here")
 
     monkeypatch.setattr(output.fcntl, "flock", refuse)
@@ -93,7 +80,7 @@ def test_where_files_cannot_be_locked_nothing_is_taken_for_left_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_of_anybody_else_is_followed_or_waited_for(tmp_path: Path) -> None:
+def test_nothing_of_anybody_else_is_followed_or_waited_for(tmp_path):
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / ".owner").write_text("")
@@ -113,8 +100,8 @@ def test_nothing_of_anybody_else_is_followed_or_waited_for(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-def test_a_folder_that_others_removed_and_made_again_is_told(tmp_path: Path) -> None:
-    def write() -> None:
+def test_a_folder_that_others_removed_and_made_again_is_told(tmp_path):
+    def write():
         with output_folder(tmp_path / "out") as staging:
             shutil.rmtree(tmp_path / "out")
             staging.mkdir(parents=True)

@@ -1,7 +1,5 @@
 """Laws of steps: met by whatever is summarised or compared, and named where figures break them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given
@@ -27,7 +25,7 @@ from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
 MS = 1_000_000
 
 
-def run(rounds, profile=None) -> Measurement:
+def run(rounds, profile=None):
     return Measurement(
         warmup_ns=(),
         rounds=tuple(tuple(steps) for steps in rounds),
@@ -38,7 +36,7 @@ def run(rounds, profile=None) -> Measurement:
     )
 
 
-def profile(compute_ms: float, step_ms: float) -> StepProfile:
+def profile(compute_ms, step_ms):
     return StepProfile(
         step_ns=(round(step_ms * MS),),
         compute_ns={"worker:0": round(compute_ms * MS), "worker:1": 0},
@@ -50,7 +48,7 @@ def profile(compute_ms: float, step_ms: float) -> StepProfile:
     )
 
 
-def laws(found) -> list[Invariant]:
+def laws(found):
     return [broken.law for broken in found]
 
 
@@ -110,7 +108,7 @@ def test_whatever_is_compared_has_a_ratio_that_agrees_with_its_rounds(pairs):
 def test_ratios_that_their_rounds_do_not_have_are_found_out():
     single, split = run([(10,), (12,), (11,)]), run([(20,), (21,), (23,)])
 
-    def found(**ratio: float) -> list[Invariant]:
+    def found(**ratio):
         interval = Interval(**ratio)
         compared = Comparison(baseline="single", ratio=interval, rounds=3)
         return laws(comparison_violations(compared, single, split))
@@ -125,7 +123,7 @@ def test_ratios_that_their_rounds_do_not_have_are_found_out():
     assert found(median=2.1, low=1.75, high=2.2) == [Invariant.RATIO_AGREES]
 
 
-def schedule(*transfers: Transfer) -> Schedule:
+def schedule(*transfers):
     return Schedule(
         label="towers",
         runs=(OpRun(op="x", device="a", ready_ns=0, start_ns=0, end_ns=5),),
@@ -137,7 +135,7 @@ def schedule(*transfers: Transfer) -> Schedule:
     )
 
 
-def hop(source: str, target: str, start_ns: int, end_ns: int, of: str | None = "sum") -> Transfer:
+def hop(source, target, start_ns, end_ns, of="sum"):
     return Transfer(
         producer=f"{source}_to_{target}_{start_ns}",
         port=0,
@@ -162,11 +160,7 @@ def test_the_hops_of_a_collective_are_one_copy_on_each_device():
     assert sorted(
         (copy.source, copy.target, len(copy.transfers), copy.start_ns, copy.end_ns)
         for copy in found.copies
-    ) == [
-        ("a", "b", 1, 8, 9),
-        ("a", "b", 2, 1, 7),
-        ("b", "a", 2, 1, 5),
-    ]
+    ) == [("a", "b", 1, 8, 9), ("a", "b", 2, 1, 7), ("b", "a", 2, 1, 5)]
     assert (found.transfer_count, found.carried.amount) == (3, 500)
     assert found.transfer_ns == (6 + 1) + 4
     assert schedule_violations(found) == ()

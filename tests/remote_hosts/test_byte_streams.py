@@ -1,19 +1,13 @@
-from __future__ import annotations
-
 import os
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from placement_advisor.remote_hosts.conversation import PipeStream
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 @pytest.fixture
-def ends() -> Iterator[tuple[PipeStream, PipeStream]]:
+def ends():
     """Two streams, each of which reads what the other one writes."""
     (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
     first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
@@ -22,16 +16,14 @@ def ends() -> Iterator[tuple[PipeStream, PipeStream]]:
         stream.close()
 
 
-def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(
-    ends: tuple[PipeStream, PipeStream],
-) -> None:
+def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(ends):
     first, _ = ends
     ended = []
 
-    def read() -> None:
+    def read():
         ended.append(first.read(None))
 
-    def write() -> None:
+    def write():
         with pytest.raises(BrokenPipeError):
             first.write(bytes(1_000_000))
         ended.append(b"written")
@@ -46,7 +38,7 @@ def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(
     assert first.read(None) == b""
 
 
-def test_the_end_of_one_side_is_the_end_for_the_other() -> None:
+def test_the_end_of_one_side_is_the_end_for_the_other():
     to_first, from_second = os.pipe()
     to_second, from_first = os.pipe()
     first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)

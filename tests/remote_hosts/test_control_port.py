@@ -1,19 +1,12 @@
 """Control by the relay's port: one analysis at a time, for holders of the secret."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from agent import Agent
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import lab, refusal
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.remote_hosts.relay import check_may_listen, parse_place
 from placement_advisor.remote_hosts.tls import new_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -48,7 +41,7 @@ def test_everywhere_takes_a_word_more(address):
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[Lab]:
+def network():
     if (reason := refusal()) is not None:
         pytest.skip(reason)
     with lab(hosts=2) as made:
@@ -56,14 +49,12 @@ def network() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def secret() -> str:
+def secret():
     return new_secret(1).decode()
 
 
 @pytest.fixture(scope="module")
-def port(
-    network: Lab, secret: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, int]]:
+def port(network, secret, tmp_path_factory):
     """Where control is served on the first host."""
     folder = str(tmp_path_factory.mktemp("service"))
     service, relay = Agent(network, "h0"), Agent(network, "h0")
@@ -74,7 +65,7 @@ def port(
 
 
 @pytest.fixture(scope="module")
-def other_host(network: Lab) -> Iterator[Agent]:
+def other_host(network):
     agent = Agent(network, "h1")
     yield agent
     agent.end()

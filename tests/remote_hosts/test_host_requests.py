@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,18 +5,15 @@ from hypothesis import strategies as st
 from placement_advisor.errors import AdvisorError
 from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts, read_hostfile
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_hosts_are_names_with_numbers_of_devices() -> None:
+def test_hosts_are_names_with_numbers_of_devices():
     assert parse_hosts("a:2,b.example.org:1") == (
         HostRequest(name="a", devices=2),
         HostRequest(name="b.example.org", devices=1),
     )
 
 
-def test_an_address_behind_a_host_is_where_others_reach_it() -> None:
+def test_an_address_behind_a_host_is_where_others_reach_it():
     assert parse_hosts("a:2@10.0.0.5, b:2@fe80::1%eth0, 10.0.0.7:1@b-fast") == (
         HostRequest(name="a", devices=2, address="10.0.0.5"),
         HostRequest(name="b", devices=2, address="fe80::1%eth0"),
@@ -47,21 +40,21 @@ def test_an_address_behind_a_host_is_where_others_reach_it() -> None:
         ("a:2,b:1,a:1", "host a is named twice"),
     ],
 )
-def test_what_names_no_hosts_is_refused(words: str, problem: str) -> None:
+def test_what_names_no_hosts_is_refused(words, problem):
     with pytest.raises(AdvisorError) as error:
         parse_hosts(words)
     assert problem in error.value.message
     assert error.value.hint
 
 
-def test_a_user_is_for_the_launcher_to_know() -> None:
+def test_a_user_is_for_the_launcher_to_know():
     with pytest.raises(AdvisorError) as error:
         parse_hosts("erika@a:2")
     assert error.value.hint is not None
     assert "--launch 'ssh ME@{host}'" in error.value.hint
 
 
-def test_a_hostfile_has_a_host_on_each_line(tmp_path: Path) -> None:
+def test_a_hostfile_has_a_host_on_each_line(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("# ours\na slots=2  # the old one\n\n  b:1@10.0.0.6\nc slots = 3\n")
     assert read_hostfile(file) == (
@@ -83,9 +76,7 @@ def test_a_hostfile_has_a_host_on_each_line(tmp_path: Path) -> None:
         (b"\xff\xfe", "not a text file"),
     ],
 )
-def test_a_file_that_names_no_hosts_is_refused(
-    tmp_path: Path, content: bytes, problem: str
-) -> None:
+def test_a_file_that_names_no_hosts_is_refused(tmp_path, content, problem):
     file = tmp_path / "hosts"
     file.write_bytes(content)
     with pytest.raises(AdvisorError) as error:
@@ -93,7 +84,7 @@ def test_a_file_that_names_no_hosts_is_refused(
     assert problem in error.value.message
 
 
-def test_a_hostfile_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_hostfile_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(AdvisorError, match="cannot be read: No such file"):
         read_hostfile(tmp_path / "nowhere")
     with pytest.raises(AdvisorError, match="cannot be read: not a file"):
@@ -101,7 +92,7 @@ def test_a_hostfile_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=30))
-def test_any_words_are_hosts_or_refused(words: str) -> None:
+def test_any_words_are_hosts_or_refused(words):
     try:
         hosts = parse_hosts(words)
     except AdvisorError:
@@ -121,15 +112,13 @@ def test_any_words_are_hosts_or_refused(words: str) -> None:
         ("::1", "::1", None),
     ],
 )
-def test_at_a_port_behind_an_address_a_service_waits(
-    where: str, address: str, port: int | None
-) -> None:
+def test_at_a_port_behind_an_address_a_service_waits(where, address, port):
     (found,) = parse_hosts(f"a:2@{where}")
     assert found == HostRequest(name="a", devices=2, address=address, port=port)
 
 
 @pytest.mark.parametrize("where", ["b:0", "b:65536", "[b", "b]:1", "[]:1", "b:", ":7600", "[b]1"])
-def test_what_is_no_address_is_refused_with_examples(where: str) -> None:
+def test_what_is_no_address_is_refused_with_examples(where):
     with pytest.raises(AdvisorError, match="is no address") as error:
         parse_hosts(f"a:2@{where}")
     assert "[2001:db8::5]:7600" in (error.value.hint or "")

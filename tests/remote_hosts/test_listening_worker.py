@@ -1,31 +1,25 @@
 """`advisor worker --listen` as a user starts it, on hosts of the lab."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent import Agent
 from command_runs import run_here
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import lab, refusal
 
 from placement_advisor.remote_hosts.tls import new_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIGHT = str(Path(__file__).with_name("light_worker.py"))
 PORT = 7_000
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[Lab]:
+def network():
     if (reason := refusal()) is not None:
         pytest.skip(reason)
     with lab(hosts=3) as made:
@@ -33,7 +27,7 @@ def network() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
+def secret(tmp_path):
     path = tmp_path / "hosts.pem"
     path.write_bytes(new_secret(1))
     path.chmod(0o600)
@@ -43,7 +37,7 @@ def secret(tmp_path: Path) -> Path:
 class Service:
     """A service on the first host, whose children have no TensorFlow."""
 
-    def __init__(self, network: Lab, folder: Path, *words: str | Path) -> None:
+    def __init__(self, network, folder, *words):
         self.temp = folder / "temp"
         self.temp.mkdir()
         environment = {
@@ -52,7 +46,7 @@ class Service:
             "TMPDIR": str(self.temp),
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
-        self.process: subprocess.Popen[str] = network.run(
+        self.process = network.run(
             "h0",
             [sys.executable, "-P", LIGHT, "advisor", "worker", *words],
             env=environment,
@@ -60,19 +54,19 @@ class Service:
             text=True,
         )
 
-    def line(self) -> str:
+    def line(self):
         """Return what it says next."""
         assert self.process.stderr is not None
         return self.process.stderr.readline().strip()
 
-    def end(self) -> tuple[int, str]:
+    def end(self):
         """Return its exit code and what else it says."""
         _, said = self.process.communicate(timeout=30)
         return self.process.returncode, said
 
 
 @pytest.fixture
-def service(network: Lab, tmp_path: Path, secret: Path) -> Iterator[Service]:
+def service(network, tmp_path, secret):
     place = f"{network.address('h0')}:{PORT}"
     started = Service(network, tmp_path, "--listen", place, "--secret", secret)
     assert started.line() == f"advisor: waiting at {place}"
@@ -81,7 +75,7 @@ def service(network: Lab, tmp_path: Path, secret: Path) -> Iterator[Service]:
     started.end()
 
 
-def opened(network: Lab, host: str, secret: Path) -> tuple[Agent, Any]:
+def opened(network, host, secret):
     agent = Agent(network, host)
     return agent, agent.do("open_host", network.address("h0"), PORT, secret.read_text())
 

@@ -4,21 +4,14 @@ Hosts are network namespaces (`network_lab`). Instead of TensorFlow's servers sm
 open as those are, each in a private network of its host.
 """
 
-from __future__ import annotations
-
 import struct
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from agent import Agent
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import lab, refusal
 
 from placement_advisor.remote_hosts.tls import new_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NETWORK = 7_000_000_000_000_000_001
 PORTS = (20_000, 20_001)
@@ -28,9 +21,7 @@ DATA = 2
 class Host:
     """A host with a relay, and one worker in a private network whose door is open."""
 
-    def __init__(
-        self, network: Lab, number: int, secret: str, folder: Path, *, privileges: bool = True
-    ) -> None:
+    def __init__(self, network, number, secret, folder, *, privileges=True):
         self.name = f"h{number}"
         self.address = network.address(self.name)
         self.own_port = PORTS[number]
@@ -43,18 +34,18 @@ class Host:
         assert self.worker.do("make_network") is None
         assert self.worker.do("serve", self.own_port, self.name) is None
 
-    def open_to(self, *others: Host, network: int = NETWORK) -> None:
+    def open_to(self, *others, network=NETWORK):
         far = [(other.own_port, other.address, other.relay_port) for other in others]
         opened = self.worker.do("open_network", str(self.folder), network, [self.own_port], far)
         assert opened is None, opened
 
-    def end(self) -> None:
+    def end(self):
         self.worker.end()
         self.relay.end()
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[Lab]:
+def network():
     if (reason := refusal()) is not None:
         pytest.skip(reason)
     with lab(hosts=3) as made:
@@ -62,14 +53,12 @@ def network() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def secret() -> str:
+def secret():
     return new_secret(1).decode()
 
 
 @pytest.fixture(scope="module")
-def joined(
-    network: Lab, secret: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Host, Host]]:
+def joined(network, secret, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hosts")
     a, b = (Host(network, number, secret, folder) for number in (0, 1))
     a.open_to(b)
@@ -80,7 +69,7 @@ def joined(
 
 
 @pytest.fixture
-def pair(network: Lab, secret: str, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
+def pair(network, secret, tmp_path):
     """Two hosts for one test alone, which may harm them."""
     a, b = (Host(network, number, secret, tmp_path) for number in (0, 1))
     a.open_to(b)
@@ -91,7 +80,7 @@ def pair(network: Lab, secret: str, tmp_path: Path) -> Iterator[tuple[Host, Host
 
 
 @pytest.fixture(scope="module")
-def stranger(network: Lab) -> Iterator[Agent]:
+def stranger(network):
     agent = Agent(network, "h2")
     yield agent
     agent.end()
@@ -132,11 +121,11 @@ def test_a_third_host_reaches_no_worker(joined, stranger):
 
 
 @pytest.fixture(scope="module")
-def other_secret() -> str:
+def other_secret():
     return new_secret(1).decode()
 
 
-def greeting(network: int = NETWORK, port: int = 20_001, purpose: int = DATA) -> str:
+def greeting(network=NETWORK, port=20_001, purpose=DATA):
     return struct.pack(">4sBxHQ", b"pla2", purpose, port, network).hex()
 
 

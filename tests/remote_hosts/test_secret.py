@@ -1,7 +1,5 @@
 """The secret of hosts: made, read, refused where it is no secret any more."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import ssl
@@ -23,7 +21,7 @@ from placement_advisor.remote_hosts.tls import (
 )
 
 
-def write(path: Path, content: bytes, mode: int = 0o600) -> Path:
+def write(path, content, mode=0o600):
     path.write_bytes(content)
     path.chmod(mode)
     return path
@@ -59,7 +57,7 @@ def test_a_secret_that_others_may_read_or_change_is_refused(tmp_path, mode):
         read_secret(path)
 
 
-def halves(secret: bytes) -> tuple[bytes, bytes]:
+def halves(secret):
     key, mark, rest = secret.partition(b"-----BEGIN CERTIFICATE-----")
     return key, mark + rest
 
