@@ -76,7 +76,7 @@ def test_everything_that_can_be_said(tmp_path):
     )
 
 
-def test_what_is_not_said_is_as_written_without_budgets():
+def test_what_is_not_said_is_as_written_and_the_nearest_file_upwards_is_found(tmp_path):
     model = ModelConfig(path="m.py", place=Place("pyproject.toml", 1))
     assert (model.placement, model.batch_size, model.mode, model.graph) == (
         "as-written", None, None, None,
@@ -84,9 +84,6 @@ def test_what_is_not_said_is_as_written_without_budgets():
     assert model.limits == Limits(
         max_transfer_bytes=None, max_peak_bytes=None, max_step_regression=STEP_TOLERANCE
     )
-
-
-def test_the_nearest_file_upwards_is_found(tmp_path):
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(FULL)
@@ -95,23 +92,20 @@ def test_the_nearest_file_upwards_is_found(tmp_path):
     assert find_config(below) == below.parent / "pyproject.toml"
 
 
-def test_no_file_at_all_says_what_to_write(tmp_path):
+def test_a_file_that_is_not_there_is_named_and_where_none_is_it_is_said_what_to_write(tmp_path):
     with pytest.raises(AdvisorError, match=r"no pyproject\.toml in .* or above") as caught:
         find_config(tmp_path)
     assert "[tool.advisor]" in (caught.value.hint or "")
+    with pytest.raises(AdvisorError, match=r"gone\.toml: cannot be read: No such file"):
+        read_config(tmp_path / "gone.toml")
+    with pytest.raises(AdvisorError, match="not a file"):
+        read_config(tmp_path)
 
 
 def test_a_setting_with_a_name_without_end_is_named_in_short(refused):
     error = refused(f'[tool.advisor]\nhardware = "2xT4"\nmodels = [{{path{"9" * 5_000} = 1}}]')
     assert "models[0].path999" in error
     assert len(error) < 400
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(AdvisorError, match=r"gone\.toml: cannot be read: No such file"):
-        read_config(tmp_path / "gone.toml")
-    with pytest.raises(AdvisorError, match="not a file"):
-        read_config(tmp_path)
 
 
 @pytest.mark.parametrize(

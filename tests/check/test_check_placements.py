@@ -1,11 +1,9 @@
 """How a model that is checked is placed: by a file older than it, by a rule, by a search."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from layer_models import model
@@ -24,10 +22,6 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 KINDS = {"left": "Relu", "right": "Softmax", "join": "Add"}
 MODEL = model("in -> left", "in2 -> right", "left right -> join", kinds=KINDS)
@@ -50,8 +44,6 @@ BY_LAYER = {"": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0"}
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder with a placement file."""
-
     root: Path
 
     def write(self, **changes):
@@ -94,21 +86,15 @@ def device_of(found):
     return dict(found.placement.device_of)
 
 
-def test_a_file_places_layers_and_leaves_no_freedom(project):
+def test_a_file_places_layers_in_the_order_of_its_devices_and_leaves_no_freedom(project):
     found = project.lay_out()
     assert found.freedom is PlacementFreedom.NONE
     assert device_of(found) == {
         "in": "GPU:0", "in2": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0",
     }  # fmt: skip
-
-
-def test_a_file_for_other_names_of_devices_is_read_in_their_order(project):
     names = dict(zip(DEVICES, ("worker:0", "worker:1"), strict=True))
     project.write(devices=list(names.values()), by_layer={k: names[v] for k, v in BY_LAYER.items()})
     assert device_of(project.lay_out())["right"] == "GPU:1"
-
-
-def test_ops_may_be_elsewhere_than_their_layer(project):
     project.write(by_op={"left": "GPU:1"})
     assert device_of(project.lay_out())["left"] == "GPU:1"
 
@@ -117,12 +103,9 @@ RENAMED = model("in -> visitor", "in2 -> film", "visitor film -> top",
                 kinds={"visitor": "Relu", "film": "Softmax", "top": "Add"})  # fmt: skip
 
 
-def test_renamed_layers_are_found_by_what_they_are_made_of(project):
+def test_renamed_layers_are_found_by_what_they_are_made_of_where_that_is_known(project):
     found = device_of(project.lay_out(RENAMED, locked=locked_layers(MODEL)))
     assert (found["visitor"], found["film"], found["top"]) == ("GPU:0", "GPU:1", "GPU:0")
-
-
-def test_renamed_layers_without_a_lock_file_do_not_fit(project):
     with pytest.raises(DoesNotFitError) as caught:
         project.lay_out(RENAMED)
     assert caught.value.message == (
@@ -130,7 +113,7 @@ def test_renamed_layers_without_a_lock_file_do_not_fit(project):
     )
 
 
-def test_a_file_holds_for_the_same_model_under_other_names(project):
+def test_renamed_layers_are_found_without_a_lock_file(project):
     apart = {
         "by_op": {"left": "GPU:1"},
         "structure": asdict(identities(MODEL, BY_LAYER, ("left",))),
@@ -138,9 +121,6 @@ def test_a_file_holds_for_the_same_model_under_other_names(project):
     project.write(**apart)
     found = device_of(project.lay_out(RENAMED))
     assert (found["visitor"], found["film"], found["top"]) == ("GPU:1", "GPU:1", "GPU:0")
-
-
-def test_renamed_layers_of_a_changed_model_are_found_without_a_lock_file(project):
     project.write(structure=asdict(identities(MODEL, BY_LAYER, ())))
     kinds = {"visitor": "Relu", "film": "Softmax", "join": "Add"}
     changed = model("in -> visitor", "in2 -> film", "visitor film in -> join", kinds=kinds)
@@ -196,7 +176,7 @@ def test_an_op_that_was_apart_from_its_layer_and_is_gone_leaves_nothing_to_place
     assert device_of(project.lay_out(fewer))[layer] == "GPU:0"
 
 
-def test_a_new_layer_does_not_fit_and_is_listed(project):
+def test_new_layers_do_not_fit_and_are_listed_and_one_that_is_gone_does_no_harm(project):
     more = model("in -> left", "in2 -> right", "left right -> join", "join -> extra",
                  kinds=KINDS)  # fmt: skip
     with pytest.raises(DoesNotFitError) as caught:
@@ -204,36 +184,29 @@ def test_a_new_layer_does_not_fit_and_is_listed(project):
     assert caught.value.message == "p.json has no device for extra"
     assert caught.value.ops == ("extra",)
     assert "advisor analyze" in (caught.value.hint or "")
-
-
-def test_a_layer_that_is_gone_does_no_harm(project):
     fewer = model("in -> left", "left -> join", kinds=KINDS)
     assert device_of(project.lay_out(fewer)) == {"in": "GPU:0", "left": "GPU:0", "join": "GPU:0"}
-
-
-def test_many_new_layers_are_counted(project):
     many = model("in -> n0", *(f"n{i} -> n{i + 1}" for i in range(8)))
     with pytest.raises(DoesNotFitError, match="n0, n1, n2, n3, n4 and 4 more; it places left"):
         project.lay_out(many)
 
 
-def test_ops_of_no_layer_that_nobody_placed_are_named(project):
+def test_what_a_file_does_not_say_or_says_of_other_devices_is_named(project):
     project.write(by_layer={k: v for k, v in BY_LAYER.items() if k})
     with pytest.raises(DoesNotFitError, match="has no device for ops of no layer"):
         project.lay_out()
+    project.write(devices=["a", "b", "c"], by_layer=dict.fromkeys(BY_LAYER, "c"))
+    with pytest.raises(AdvisorError, match="written for 3 devices, there are 2: GPU:0, GPU:1"):
+        project.lay_out()
 
 
-def test_what_touches_a_variable_goes_with_it(project):
+def test_what_touches_a_variable_goes_with_it_and_a_search_ends_the_same_way(project):
     weights = Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, layer="left", variable="w")
     read = Op(name="r", kind="ReadVariableOp", layer="right", variable="w")
     graph = OpGraph([*MODEL.ops, weights, read], MODEL.edges)
     assert device_of(project.lay_out(graph))["r"] == "GPU:0"
-
-
-def test_a_file_for_more_devices_than_there_are_is_refused(project):
-    project.write(devices=["a", "b", "c"], by_layer=dict.fromkeys(BY_LAYER, "c"))
-    with pytest.raises(AdvisorError, match="written for 3 devices, there are 2: GPU:0, GPU:1"):
-        project.lay_out()
+    found = [project.lay_out(configured="auto").placement.device_of for _ in range(2)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -253,12 +226,9 @@ def test_a_damaged_file_is_one_error(project, content, problem):
     assert caught.value.message.startswith(f"{project.root / 'p.json'}: ")
 
 
-def test_a_file_that_is_not_there_is_one_error(project):
+def test_what_is_no_placement_is_one_error(project):
     with pytest.raises(AdvisorError, match=r"gone\.json: cannot be read: No such file"):
         project.lay_out(configured="gone.json")
-
-
-def test_an_unknown_placement_says_which_there_are(project):
     with pytest.raises(AdvisorError, match="unknown placement 'tower'") as caught:
         project.lay_out(configured="tower")
     assert "one of as-written, auto, " in (caught.value.hint or "")
@@ -300,22 +270,14 @@ def test_any_hardware_has_a_place_for_a_step_and_for_none(project, configured, h
         assert len(found.placement.device_of) == len(placed_ops(graph))
 
 
-def test_as_written_needs_the_scopes(project):
+def test_as_written_needs_the_scopes_and_as_many_devices(project):
     with pytest.raises(AdvisorError, match="the graph file does not say"):
         project.lay_out(configured=AS_WRITTEN)
-
-
-def test_scopes_of_more_devices_than_there_are_do_not_fit(project):
     with pytest.raises(
         DoesNotFitError, match=r"name 3 devices \(GPU:0, GPU:1, GPU:2\), the hard"
     ) as caught:
         project.lay_out(configured=AS_WRITTEN, asked={"left": "GPU:1", "right": "GPU:2"})
     assert caught.value.ops == ("right",)
-
-
-def test_the_same_step_is_searched_the_same_way(project):
-    found = [project.lay_out(configured="auto").placement.device_of for _ in range(2)]
-    assert found[0] == found[1]
 
 
 def test_a_step_that_one_device_does_not_hold_is_searched_on_more(project):

@@ -10,16 +10,11 @@ from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.problems import CheckResult, ProblemCode, Status
 from placement_advisor.check.project_files import lock_text, read_config, read_lock
 from placement_advisor.report.check_report import check_as_text
+from placement_advisor.testbed.benchmark import SilentProgress
 
 MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
 # One and a half times what the models need.
 BUDGETS = {"deepconn": "1 GB", "ranker": "190 MB", "deep_mnist": "620 MB", "transformer": "230 MB"}
-
-
-class Silent:
-    def working(self, what, done, total, candidate=""): ...
-
-    def note(self, what): ...
 
 
 def settings(models):
@@ -33,7 +28,6 @@ def settings(models):
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory):
-    """Check every edited model."""
     return results_of((*HARMFUL, *HARMLESS), tmp_path_factory.mktemp("edited"))
 
 
@@ -44,7 +38,7 @@ def results_of(made, root):
     for model in models:
         (root / model.name).write_text(model.read_text())
     config.write_text(settings({model.name: model.stem for model in models}))
-    result = check_models(read_config(config), CheckOptions(update=True), Silent())
+    result = check_models(read_config(config), CheckOptions(update=True), SilentProgress())
     assert {model.status for model in result.results} == {Status.PASSED}
     lock_file = root / "placements.lock.json"
     before = read_lock(lock_file)
@@ -52,29 +46,29 @@ def results_of(made, root):
     for file, edit in edits.items():
         (root / file).write_text(edit.applied((root / f"{edit.model}.py").read_text()))
     config.write_text(settings({file: edit.model for file, edit in edits.items()}))
-    lock_file.write_text(
-        lock_text(
-            {
-                f"{file}:train_step": before[f"{edit.model}.py:train_step"]
-                for file, edit in edits.items()
-            }
-        )
-    )
-    found = check_models(read_config(config), CheckOptions(), Silent())
+    kept = {f"{file}:train_step": before[f"{e.model}.py:train_step"] for file, e in edits.items()}
+    lock_file.write_text(lock_text(kept))
+    found = check_models(read_config(config), CheckOptions(), SilentProgress())
     return {result.model.partition(".")[0]: result for result in found.results}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_a_harmful_edit_fails_and_its_culprit_is_named(checked, edit):
+def test_a_harmful_edit_fails_names_its_culprit_once_and_points_at_the_model(checked, edit):
     result = checked[str(edit)]
-    said = [
-        text
-        for problem in result.problems
-        for text in (problem.what, *problem.culprits, *(each.what for each in problem.effects))
-    ]
+    problems = result.problems
     assert result.status is Status.FAILED, result
+    effects = [effect for problem in problems for effect in problem.effects]
+    culprits = [text for problem in problems for text in problem.culprits]
+    said = [*culprits, *(each.what for each in (*problems, *effects))]
     assert any(edit.culprit in text for text in said), said
+    named = [text for text in culprits if not text.endswith(" more")]
+    for once in (named, [(effect.code, effect.device) for effect in effects]):
+        assert len(once) == len(set(once))
+    lines = check_as_text(CheckResult(lock_file="l", results=(result,))).splitlines()
+    assert len(lines) <= 30
+    assert {problem.place.file for problem in problems if problem.place} == {f"{edit}.py"}
+    assert problems[0].source
 
 
 @pytest.mark.slow
@@ -82,31 +76,6 @@ def test_a_harmful_edit_fails_and_its_culprit_is_named(checked, edit):
 def test_a_harmless_edit_passes(checked, edit):
     result = checked[str(edit)]
     assert result.status is Status.PASSED, (result.problems, result.error)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_each_cause_of_a_harmful_edit_is_told_once_and_fits_a_screen(checked, edit):
-    result = checked[str(edit)]
-    effects = [(e.code, e.device) for problem in result.problems for e in problem.effects]
-    assert len(effects) == len(set(effects))
-    culprits = [
-        text
-        for problem in result.problems
-        for text in problem.culprits
-        if not text.endswith(" more")
-    ]
-    assert len(culprits) == len(set(culprits))
-    lines = check_as_text(CheckResult(lock_file="l", results=(result,))).splitlines()
-    assert len(lines) <= 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_a_harmful_edit_points_at_the_model(checked, edit):
-    result = checked[str(edit)]
-    assert {problem.place.file for problem in result.problems if problem.place} == {f"{edit}.py"}
-    assert result.problems[0].source
 
 
 def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path):
@@ -132,31 +101,22 @@ def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path):
     ]
 
 
+LEFT, CHANGED = ProblemCode.BACKWARD_LEFT, ProblemCode.SCOPE_CHANGED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "code", "source"),
     [
-        ("tape-for-gradients-ranker", ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
-        ("tape-for-gradients-transformer", ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
-        (
-            "scopes-in-a-tf-function-deep_mnist",
-            ProblemCode.BACKWARD_LEFT,
-            "gradients = tf.gradients(",
-        ),
-        (
-            "layer-moved-deepconn",
-            ProblemCode.SCOPE_CHANGED,
-            'with tf.device(FIRST), tf.name_scope("item',
-        ),
-        ("layer-moved-transformer", ProblemCode.SCOPE_CHANGED, "with tf.device(FIRST):"),
-        ("variable-elsewhere-ranker", ProblemCode.SCOPE_CHANGED, "with tf.device(FIRST):"),
-        (
-            "cpu-only-op-pinned-ranker",
-            ProblemCode.NO_KERNEL,
-            "video = tf.strings.to_hash_bucket_fast(",
-        ),
-        ("scope-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
-        ("all-scopes-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
+        ("tape-for-gradients-ranker", LEFT, "gradients = tape.gradient("),
+        ("tape-for-gradients-transformer", LEFT, "gradients = tape.gradient("),
+        ("scopes-in-a-tf-function-deep_mnist", LEFT, "gradients = tf.gradients("),
+        ("layer-moved-deepconn", CHANGED, 'with tf.device(FIRST), tf.name_scope("item'),
+        ("layer-moved-transformer", CHANGED, "with tf.device(FIRST):"),
+        ("variable-elsewhere-ranker", CHANGED, "with tf.device(FIRST):"),
+        ("cpu-only-op-pinned-ranker", ProblemCode.NO_KERNEL, "video = tf.strings.to_hash_bucket"),
+        ("scope-removed-ranker", CHANGED, "item = through(item_tower"),
+        ("all-scopes-removed-ranker", CHANGED, "item = through(item_tower"),
     ],
 )
 def test_an_edit_is_named_by_its_rule_and_its_line(checked, name, code, source):

@@ -81,25 +81,22 @@ def edited(**changes):
 
 def test_a_lock_file_is_written_to_be_read_in_a_diff():
     assert lock_text(LOCKED) == TEXT
-
-
-def test_no_file_has_no_records(tmp_path):
-    assert read_lock(tmp_path / "placements.lock.json") == {}
-
-
-def test_a_layer_moved_is_a_line_of_a_diff():
     moved = record(layers={"lower": layer("11", ONE), "upper": layer("22", TWO, backward=ONE)})
     before, after = (lock_text({"m": each}).splitlines() for each in (record(), moved))
     (line,) = set(after) - set(before)
     assert line.strip().startswith('"upper": {"backward": "GPU:0", ')
-
-
-def test_several_devices_of_a_layer_stand_on_its_line():
     layer_a = LayerRecord(forward=(ONE, TWO), fingerprint="1", busy_us=2)
     several = record(layers={"a": layer_a})
     assert '"a": {"busy_us": 2, "forward": ["GPU:0", "GPU:1"], "made_of": "1"}' in lock_text(
         {"m": several}
     )
+
+
+def test_no_file_has_no_records_and_markers_within_names_are_no_conflict(tmp_path):
+    assert read_lock(tmp_path / "placements.lock.json") == {}
+    found = {"m": replace(record(), placement="\n<<<<<<< a\n=======\n")}
+    (tmp_path / "lock").write_text(lock_text(found))
+    assert read_lock(tmp_path / "lock") == found
 
 
 @ANY_PATH
@@ -159,12 +156,9 @@ def test_what_hands_have_edited_is_named_with_its_place(refused, changes, place,
     assert "delete it and run `advisor check --update`" in error.hint
 
 
-def test_fields_beside_the_models_are_refused(refused):
+def test_what_this_version_does_not_know_is_refused(refused):
     text = TEXT.replace('"schema_version"', '"note": 1,\n  "schema_version"')
     assert "note: unknown key; there are schema_version, models" in refused(text).message
-
-
-def test_a_newer_schema_asks_for_a_newer_advisor(refused):
     error = refused(TEXT.replace('"schema_version": 1', '"schema_version": 2, "more": {}'))
     assert error.message == (
         "schema_version: 2 is newer than the 1 that this advisor reads; update it"
@@ -186,12 +180,6 @@ def test_a_merge_conflict_is_named_with_its_first_line(refused, end):
 def test_what_is_left_of_a_merge_conflict_is_named(refused, marker, end):
     error = refused(TEXT.replace("\n", end).replace(f"{{{end}", f"{{{end}{marker}{end}", 1))
     assert error.message == "merge conflict at line 2"
-
-
-def test_markers_within_names_are_no_conflict(tmp_path):
-    found = {"m": replace(record(), placement="\n<<<<<<< a\n=======\n")}
-    (tmp_path / "lock").write_text(lock_text(found))
-    assert read_lock(tmp_path / "lock") == found
 
 
 def test_a_file_cut_off_anywhere_is_refused(refused):

@@ -40,7 +40,7 @@ def real(fork_server, tmp_path_factory):
 
 
 @needs_workers
-def test_workers_are_as_they_must_be(real):
+def test_a_real_run_finds_workers_as_they_must_be_and_its_bundle_names_nobody(real):
     content, _ = real
     jsonschema.Draft202012Validator(load_schema("acceptance")).validate(content)
     (pair,) = content["pairs"]
@@ -53,10 +53,6 @@ def test_workers_are_as_they_must_be(real):
     # Products take µs; reads of their variables, whose names begin as theirs do, take ns.
     assert " ns," not in found["op times"][1]
     assert not content["untried_on_gpus"]
-
-
-@needs_workers
-def test_the_bundle_of_a_real_run_names_nobody(real):
     _, path = real
     with zipfile.ZipFile(path) as bundle:
         found = {name: bundle.read(name) for name in bundle.namelist()}
@@ -98,30 +94,21 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_bundle_that_nobody_named_replaces_none(here):
+def test_a_bundle_goes_where_it_is_told_and_replaces_none_if_nobody_named_it(here):
     (here / "advisor-acceptance.zip").write_text("an older one")
     ran = run_here("doctor", "--run")
     assert (ran.code, ran.out.splitlines()[-2]) == (0, "bundle: advisor-acceptance-2.zip")
     assert (here / "advisor-acceptance.zip").read_text() == "an older one"
     assert zipfile.is_zipfile(here / "advisor-acceptance-2.zip")
-
-
-def test_a_bundle_goes_where_it_is_told(here):
     (here / "mine.zip").write_text("an older one")
     ran = run_here("doctor", "--run", "--bundle", "mine.zip")
     assert ran.out.splitlines()[-2] == "bundle: mine.zip"
     assert zipfile.is_zipfile(here / "mine.zip")
 
 
-def test_what_is_off_is_a_failed_check(here, monkeypatch):
-    killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
-    monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
-    ran = run_here("doctor", "--run")
-    assert ran.code == 1
-    assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
-
-
-def test_what_cannot_be_set_up_is_an_error_and_leaves_no_bundle(here, monkeypatch):
+def test_what_is_off_is_a_failed_check_and_what_cannot_be_set_up_an_error_without_a_bundle(
+    here, monkeypatch
+):
     def refuse(*_):
         raise TestbedError("nothing to run on")
 
@@ -129,6 +116,10 @@ def test_what_cannot_be_set_up_is_an_error_and_leaves_no_bundle(here, monkeypatc
     ran = run_here("doctor", "--run")
     assert (ran.code, ran.out) == (2, "")
     assert list(here.iterdir()) == []
+    killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
+    monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
+    assert ran.code == 1
+    assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jsonschema
 import pytest
+from cli_answers import refusal, told
 from command_runs import children_left, run_here
 from real_runs import needs_workers
 from sample_calibration import WORKERS
@@ -25,7 +24,6 @@ from placement_advisor.machine.calibration import (
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import CallFailure, FailureCause
-from placement_advisor.results.contracts import load_schema
 
 W0, W1 = "worker:0", "worker:1"
 COPIES = tuple(
@@ -40,8 +38,6 @@ FIGURES = replace(
 
 
 class KnownTestbed:
-    """Gives one answer."""
-
     answer: ClassVar[Any] = FIGURES
     events: ClassVar[list[str]] = []
 
@@ -78,7 +74,7 @@ def name():
     return calibration_fingerprint(plan_testbed(TestbedKind.WORKERS, 2))
 
 
-def test_figures_are_measured_shown_and_kept(known):
+def test_figures_are_measured_anew_shown_and_kept(known):
     ran = run_here("calibrate", "--open-ports")
     assert ran.code == 0, ran.err
     assert known == ["start", "calibrate", "close", "close"]
@@ -88,9 +84,6 @@ def test_figures_are_measured_shown_and_kept(known):
     assert stored_calibration(name()) == FIGURES
     assert "warning" not in ran.err  # A private network can be had.
     assert "advisor: calibrating the testbed" in ran.err
-
-
-def test_it_measures_anew_whatever_is_kept(known):
     replace(FIGURES, op_ns=7).save(name(), testbed="workers")
     run_here("calibrate", "--quiet")
     assert "calibrate" in known
@@ -100,8 +93,7 @@ def test_it_measures_anew_whatever_is_kept(known):
 def test_the_json_keeps_its_contract_and_quiet_says_nothing_else(known, monkeypatch):
     monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     ran = run_here("calibrate", "--json", "--quiet", "-o", "two.toml", "--open-ports")
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)
+    content = told(ran, "calibration")
     assert ran.err == ""
     assert content["testbed"]["kind"] == "workers"
     assert content["fingerprint"] == name()
@@ -129,10 +121,7 @@ def test_a_cache_that_cannot_be_written_is_told(known, tmp_path, monkeypatch):
 
 
 def refused(*words):
-    ran = run_here("calibrate", *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert "Traceback" not in ran.err
-    return ran.err
+    return refusal(run_here("calibrate", *words))
 
 
 @pytest.mark.parametrize(
@@ -151,16 +140,13 @@ def test_what_cannot_be_done_is_one_error_before_anything_starts(known, words, m
     assert known == []
 
 
-def test_figures_to_which_no_line_fits_are_an_error_and_are_not_kept(known, monkeypatch, tmp_path):
+def test_figures_that_cannot_be_used_are_an_error_and_are_not_kept(known, monkeypatch, tmp_path):
     noisy = replace(FIGURES, links={(W0, W1): (replace(COPIES[0], copy_ns=-5), COPIES[1])})
     monkeypatch.setattr(KnownTestbed, "answer", noisy)
     assert "measure again on a quieter machine" in refused("-o", "two.toml")
     assert stored_calibration(name()) is None
     assert not (tmp_path / "two.toml").exists()
     assert known[-1] == "close"
-
-
-def test_a_worker_that_dies_is_an_error(known, monkeypatch):
     died = CallFailure(cause=FailureCause.CRASHED, message="worker:1 was killed", output_tail="")
     monkeypatch.setattr(KnownTestbed, "answer", died)
     assert "calibration failed: worker:1 was killed" in refused()
@@ -172,9 +158,7 @@ def test_two_real_workers(advisor, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "two.toml"
     ran = advisor("calibrate", "--testbed", "workers", "--json", "-q", "-o", str(file))
-    assert ran.code == 0, ran.err
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)
+    content = told(ran, "calibration")
     if content["kept_in"] is None:  # Other work disturbed it: good for now, but not for later.
         assert max(device["reference_p90_ratio"] for device in content["devices"]) >= 1.3
     else:

@@ -33,7 +33,6 @@ BARE = Calibration(
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """No calibration is kept at first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -46,15 +45,12 @@ def told():
     return content
 
 
-def test_the_text_has_a_state_for_every_finding_and_ends_with_what_to_type():
+def test_text_and_json_tell_of_this_environment():
     lines = run_here("doctor").out.splitlines()
     assert lines[0].startswith("advisor ")
     assert lines[-1].startswith("next: ")
     states = {line.split()[0] for line in lines[2:-1] if line and not line.startswith(" ")}
     assert states <= {"ok", "note", "problem"}
-
-
-def test_the_json_keeps_its_contract_and_knows_this_environment():
     content = told()
     assert content["python"]["version"] == ".".join(map(str, sys.version_info[:3]))
     assert all(package["version"] for package in content["packages"])
@@ -80,9 +76,6 @@ def test_a_calibration_holds_where_its_fingerprint_is_this_testbeds():
     BARE.save(calibration_fingerprint(plan), testbed="logical-cpus")
     BARE.save("0" * 16, testbed="logical-cpus")
     assert sorted(kept["holds"] for kept in told()["calibrations"]) == [False, True]
-
-
-def test_a_calibration_of_devices_that_are_gone_does_not_hold():
     BARE.save("0" * 16, testbed="gpus")
     BARE.save("1" * 16, testbed="a kind of tomorrow")
     (kept,) = told()["calibrations"]

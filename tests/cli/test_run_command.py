@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import sample_analysis
+from cli_answers import refusal
 from command_runs import Command, run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
@@ -141,10 +142,7 @@ def test_what_cannot_be_run_is_said_in_one_error(tmp_path, monkeypatch):
 
 
 def error_of(*words):
-    ran = run_here(*words)
-    assert ran.code == 2
-    assert ran.out == ""
-    return ran.err.splitlines()[0]
+    return refusal(run_here(*words)).splitlines()[0]
 
 
 def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_it_brought(

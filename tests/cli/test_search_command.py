@@ -1,14 +1,11 @@
 """`advisor search`, from files alone."""
 
-import json
-
-import jsonschema
 import pytest
+from cli_answers import refusal, told
 from command_runs import run_here
 from layer_models import model
 
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.results.contracts import load_schema
 
 GRAPH = "m.graph.json.gz"
 
@@ -23,20 +20,14 @@ def here(tmp_path, monkeypatch):
 
 
 def searched(*words):
-    ran = run_here("search", GRAPH, *words, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    content = json.loads(ran.out)
-    jsonschema.validate(content, load_schema("search"))
-    return content
+    return told(run_here("search", GRAPH, *words, "--json"), "search")
 
 
 def refused(*words):
-    ran = run_here("search", *words)
-    assert (ran.code, ran.out) == (2, "")
-    return ran.err
+    return refusal(run_here("search", *words))
 
 
-def test_the_best_placement_of_a_graph_is_told_in_whole_ns():
+def test_the_best_placement_of_a_graph_is_told_in_whole_ns_and_words():
     content = searched("--devices", "3", "--effort", "1")
     assert (content["proven"], content["stopped_by"]) == (True, "proof")
     assert content["lower_bound_ns"] == content["step_ns"]
@@ -45,16 +36,6 @@ def test_the_best_placement_of_a_graph_is_told_in_whole_ns():
     assert sum(device["ops"] for device in devices) == content["ops"] == len(content["device_of"])
     # Towers run side by side: the step is shorter than its work.
     assert content["step_ns"] < sum(device["work_ns"] for device in devices)
-
-
-def test_hardware_is_taken_by_its_name_and_hosts_that_run_nothing_are_left_out():
-    content = searched("--hardware", "2xV100-NVLink", "--effort", "0.1")
-    assert content["machine"] == "2xV100-NVLink"
-    hosts = [device for device in content["devices"] if not device["name"].startswith("GPU")]
-    assert all(device["ops"] for device in hosts)
-
-
-def test_the_text_begins_with_the_verdict():
     ran = run_here("search", GRAPH, "--effort", "1")
     assert (ran.code, ran.err) == (0, "")
     first, *_ = ran.out.splitlines()
@@ -62,24 +43,22 @@ def test_the_text_begins_with_the_verdict():
     assert first.endswith("proved for assumed costs, no such placement is better")
 
 
-def test_seed_and_effort_are_told():
+def test_hardware_seed_and_effort_are_taken_and_told():
+    content = searched("--hardware", "2xV100-NVLink", "--effort", "0.1")
+    assert content["machine"] == "2xV100-NVLink"
+    hosts = [device for device in content["devices"] if not device["name"].startswith("GPU")]
+    assert all(device["ops"] for device in hosts)
     content = searched("--seed", "3", "--effort", "2")
     assert (content["seed"], content["effort_units"], content["time_limit_s"]) == (3, 2.0, None)
     limited = searched("--time-limit", "5")
     assert (limited["effort_units"], limited["time_limit_s"]) == (None, 5.0)
 
 
-def test_options_that_contradict_each_other_are_refused():
+def test_what_cannot_be_searched_is_refused(here):
     error = refused(GRAPH, "--devices", "2", "--hardware", "2xT4")
     assert "cannot be used together" in error
-
-
-def test_files_that_are_damaged_are_refused(here):
     assert "cannot be read" in refused("nowhere.json")
     (here / "half.gz").write_bytes(b"\x1f\x8b\x08")
     assert "cut off before its end" in refused("half.gz")
-
-
-def test_a_graph_without_ops_is_refused():
     OpGraph([], []).save("empty.graph.json.gz")
     assert "nothing in it can be placed" in refused("empty.graph.json.gz")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 import sample_analysis
+from cli_answers import refusal
 from command_runs import run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
@@ -40,11 +41,7 @@ def quick():
 
 
 def error_of(*words):
-    ran = run_here(*words)
-    assert ran.code == 2
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
-    return ran.err.splitlines()
+    return refusal(run_here(*words)).splitlines()
 
 
 def test_the_newest_analysis_is_shown_if_no_folder_is_named(tmp_path, monkeypatch):
@@ -74,9 +71,16 @@ def test_a_quick_analysis_is_found_as_any_other(tmp_path, monkeypatch):
     assert run_here("diff", "advisor-out/net", "advisor-out/net-quick").code == 0
 
 
-def test_the_log_folder_of_an_analysis_is_none(tmp_path):
+def test_a_folder_without_a_finished_analysis_is_not_shown(tmp_path):
     folder = written(tmp_path / "a", sample_analysis.sample())
     assert "holds no finished analysis" in error_of("show", str(folder / LOG_FOLDER))[0]
+    overview = tmp_path / "mine" / LOG_FOLDER / OVERVIEW
+    overview.parent.mkdir(parents=True)
+    overview.write_text("{}")
+    assert error_of("show", str(tmp_path)) == [
+        f"advisor: error: {tmp_path}: holds no finished analysis",
+        "advisor: hint: `advisor analyze MODEL` writes what can be shown",
+    ]
 
 
 def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path):
@@ -109,25 +113,12 @@ def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(tmp_path, monke
     ]
 
 
-def test_an_analysis_that_runs_still_is_not_shown(tmp_path):
-    overview = tmp_path / "mine" / LOG_FOLDER / OVERVIEW
-    overview.parent.mkdir(parents=True)
-    overview.write_text("{}")
-    assert error_of("show", str(tmp_path)) == [
-        f"advisor: error: {tmp_path}: holds no finished analysis",
-        "advisor: hint: `advisor analyze MODEL` writes what can be shown",
-    ]
-
-
-def test_verbose_prints_all_of_it(tmp_path):
+def test_verbose_prints_all_of_it_and_colour_is_shown_where_it_is_asked_for(tmp_path, monkeypatch):
     analysis = sample_analysis.sample()
     folder = written(tmp_path / "a", analysis)
     ran = run_here("show", "--verbose", str(folder))
     view = f"In TensorBoard: advisor view {folder}\n"
     assert (ran.code, ran.out) == (0, full_text(analysis) + view)
-
-
-def test_colour_is_shown_where_it_is_asked_for(tmp_path, monkeypatch):
     folder = str(written(tmp_path / "a", sample_analysis.sample()))
     assert "\x1b" not in run_here("show", folder).out
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -173,7 +164,7 @@ def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path):
         assert not any(line.lstrip().startswith("::") for line in ran.out.splitlines())
 
 
-def test_two_analyses_are_compared(tmp_path):
+def test_two_analyses_are_compared_and_another_verdict_is_no_failure(tmp_path):
     before = written(tmp_path / "before", sample_analysis.sample())
     after = written(tmp_path / "after", of_model("other.py"))
     ran = run_here("diff", str(before), str(after))
@@ -183,9 +174,6 @@ def test_two_analyses_are_compared(tmp_path):
     content = json.loads(as_json.out)
     jsonschema.validate(content, load_schema("difference"))
     assert [change["name"] for change in content["changes"]] == ["file"]
-
-
-def test_another_verdict_is_no_failure(tmp_path):
     before = written(tmp_path / "before", sample_analysis.unmeasured())
     after = written(tmp_path / "after", sample_analysis.not_applicable())
     assert run_here("diff", str(before), str(after)).code == 0

@@ -1,18 +1,14 @@
 """`advisor simulate`, from files alone."""
 
 import json
-import os
-import subprocess
-import sys
 
-import jsonschema
 import pytest
-from command_runs import _ROOT, LAUNCH
+from cli_answers import apart, refusal, told
+from command_runs import LAUNCH
 from layer_models import model
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.results.contracts import load_schema
 
 GRAPH = OpGraph(
     [
@@ -36,7 +32,6 @@ def save_placement(path, *devices):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with a graph file and a placement file for it."""
     folder = tmp_path / "here"
     folder.mkdir()
     GRAPH.save(folder / "m.graph.json.gz")
@@ -46,11 +41,7 @@ def here(tmp_path, monkeypatch):
 
 
 def simulated(advisor, *words):
-    ran = advisor("simulate", *WORDS, "--json", *words)
-    assert (ran.code, ran.err) == (0, "")
-    content = json.loads(ran.out)
-    jsonschema.validate(content, load_schema("simulation"))
-    return content
+    return told(advisor("simulate", *WORDS, "--json", *words), "simulation")
 
 
 def test_a_step_is_simulated_without_tensorflow(here):
@@ -59,20 +50,15 @@ def test_a_step_is_simulated_without_tensorflow(here):
         f"try:\n    {LAUNCH.replace(';', chr(10) + '   ')}\n"
         "finally:\n    print(sorted(set(sys.modules) & {'matplotlib', 'networkx'}))"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code, "simulate", *WORDS, "--trace", "t.json"],
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.startswith(
+    ran = apart("simulate", *WORDS, "--trace", "t.json", launch=code)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(
         f"graph        m.graph.json.gz, fingerprint {GRAPH.fingerprint}\n"
         "placement    towers.json: towers\n"
         "machine      CPU workers, one core each: 2 devices, every figure assumed\n"
         "costs        assumed: "
     )
-    assert ran.stdout.endswith("\n[]\n")
+    assert ran.out.endswith("\n[]\n")
     trace = json.loads((here / "t.json").read_text(encoding="utf-8"))
     assert {event["name"] for event in trace["traceEvents"]} >= {"a", "b", "dot", "b:0"}
     assert sorted(path.name for path in here.iterdir()) == [
@@ -80,7 +66,9 @@ def test_a_step_is_simulated_without_tensorflow(here):
     ]  # fmt: skip
 
 
-def test_the_devices_of_the_placement_are_taken_in_order_and_that_is_said(advisor, here):
+def test_the_devices_of_the_placement_are_taken_in_order_unless_their_names_are_known(
+    advisor, here
+):
     content = simulated(advisor, "--hardware", "3xV100-NVLink")
     assert content["renamed_devices"] == {"worker:0": "GPU:0", "worker:1": "GPU:1"}
     computes = {device["name"]: device["compute_ns"] > 0 for device in content["devices"]}
@@ -88,9 +76,6 @@ def test_the_devices_of_the_placement_are_taken_in_order_and_that_is_said(adviso
     assert computes == {"GPU:0": True, "GPU:1": True, "GPU:2": False, "CPU:0": False}
     ran = advisor("simulate", *WORDS, "--hardware", "3xV100-NVLink")
     assert "its devices are taken in order: worker:0 as GPU:0, worker:1 as GPU:1\n" in ran.out
-
-
-def test_known_names_are_not_taken_in_order(advisor, here):
     save_placement(here / "towers.json", "GPU:1", "GPU:0")
     content = simulated(advisor, "--hardware", "2xV100-NVLink")
     assert content["renamed_devices"] == {}
@@ -164,8 +149,5 @@ def test_what_a_user_can_get_wrong_is_named(words, problem, advisor, here):
     model("in1 -> a").save(here / "other.gz")
     (here / "bare.toml").write_text('[[devices]]\nname = "a"\nkind = "CPU"\n')
     before = sorted(here.iterdir())
-    ran = advisor("simulate", *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert problem in ran.err
-    assert "Traceback" not in ran.err
+    assert problem in refusal(advisor("simulate", *words))
     assert sorted(here.iterdir()) == before

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from cli_answers import refusal
 from command_runs import Command, run_here, wait_until
 
 from placement_advisor.files.output import OVERVIEW
@@ -31,11 +32,7 @@ def taken_port():
 
 
 def error_of(*words):
-    ran = run_here("view", *words)
-    assert ran.code == 2
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
-    return ran.err.splitlines()
+    return refusal(run_here("view", *words)).splitlines()
 
 
 def asked_for(address, host):
@@ -48,27 +45,24 @@ def asked_for(address, host):
         return refusal.code
 
 
-def test_a_missing_folder_is_named(tmp_path, monkeypatch):
+def test_a_folder_without_an_analysis_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert error_of()[0] == "advisor: error: advisor-out: no such folder"
     assert error_of("nowhere") == [
         "advisor: error: nowhere: no such folder",
         "advisor: hint: `advisor analyze MODEL` writes what can be shown",
     ]
-
-
-def test_a_folder_without_an_analysis_is_refused(tmp_path):
     assert error_of(str(tmp_path))[0] == f"advisor: error: {tmp_path}: holds no analysis"
 
 
-def test_a_taken_port_is_named(analysis, taken_port):
+def test_where_tensorboard_is_missing_or_cannot_listen_is_named(analysis, taken_port, monkeypatch):
     assert error_of(str(analysis), "--port", str(taken_port))[-2:] == [
         f"advisor: error: cannot listen on port {taken_port} of 127.0.0.1: Address already in use",
         "advisor: hint: choose another one with --port; 0 takes any that is free",
     ]
-
-
-def test_a_missing_tensorboard_is_named(analysis, monkeypatch):
+    error = error_of(str(analysis), "--host", "192.0.2.1")[-2]
+    assert error.startswith("advisor: error: cannot listen on port 6006 of 192.0.2.1: ")
+    assert "--port" in " ".join(error_of(str(analysis), "--port", "70000"))
     monkeypatch.setattr(server, "find_spec", lambda _: None)
     assert error_of(str(analysis))[-2:] == [
         f"advisor: error: TensorBoard is not installed for {sys.executable}",
@@ -89,15 +83,6 @@ def test_a_tensorboard_that_does_not_start_is_quoted(analysis, tmp_path, monkeyp
     assert error[-1].startswith("advisor: hint: see whether it does alone: ")
 
 
-def test_an_address_that_is_not_here_is_named(analysis):
-    error = error_of(str(analysis), "--host", "192.0.2.1")[-2]
-    assert error.startswith("advisor: error: cannot listen on port 6006 of 192.0.2.1: ")
-
-
-def test_a_port_out_of_range_is_a_usage_error(analysis):
-    assert "--port" in " ".join(error_of(str(analysis), "--port", "70000"))
-
-
 def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(analysis, tmp_path):
     quick = analysis / "quick" / "analysis.json"
     quick.parent.mkdir()
@@ -111,11 +96,9 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(analysi
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{address}data/plugin/placement/runs") as answer:
             assert [run["name"] for run in json.loads(answer.read())] == ["mine"]
-
         port = address.rstrip("/").rpartition(":")[2]
         assert asked_for(address, f"rebound.example:{port}") == 403
         assert asked_for(address, f"localhost:{port}") == 200
-
         command.process.send_signal(2)
         ran = command.wait()
         assert ran.code == 0

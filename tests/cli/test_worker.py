@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from command_runs import LAUNCH, run_here
+from command_runs import LAUNCH
 
 from placement_advisor.remote_hosts.conversation import (
     COMMAND_MARK,
@@ -26,13 +26,6 @@ def worker(said, tmp_path, monkeypatch):
     ran = subprocess.run(WORKER, input=said, capture_output=True, check=False)
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
     return ran
-
-
-def test_a_worker_wants_to_know_who_gives_orders():
-    ran = run_here("worker")
-    assert ran.code == 2
-    assert "error: worker: say one of --stdio, --listen and --new-secret" in ran.err
-    assert "hint: `advisor analyze --hosts` runs `advisor worker --stdio` on each host" in ran.err
 
 
 def test_a_worker_that_nobody_speaks_to_says_so_and_ends(tmp_path, monkeypatch):
@@ -59,7 +52,6 @@ def test_on_its_output_a_worker_speaks_in_frames_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     pipe = subprocess.PIPE
     with subprocess.Popen(WORKER, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdin.write(COMMAND_MARK + framed(encode(("open", "erika"))))

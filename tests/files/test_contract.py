@@ -179,14 +179,10 @@ def test_what_people_have_mistaken_is_said_with_what_it_should_be(document, says
     assert str(caught.value).startswith(says)
 
 
-def test_settings_have_lists_where_a_contract_has_tuples():
+def test_settings_have_lists_where_a_contract_has_tuples_and_fewer_values():
     found = value_in(Settings, {"from": "a", "curve": [[1, 2], [3]]})
     assert found == Settings(path="a", curve=(Point(1, 2), Point(3)))
     assert value_in(Settings, {"from": "a", "sizes": [1, 2]}).sizes == (1, 2)
-
-
-def test_files_that_people_edit_have_fewer_values():
-    # Each unknown key would take a kilobyte to say that it is one.
     with pytest.raises(MisfitError, match="more than 1 million values"):
         value_of(Settings, b'{"more": [' + b"1," * 1_000_001 + b"1]}")
 

@@ -34,7 +34,6 @@ def test_what_stands_at_a_line_is_shown_within_reason(tmp_path):
     files = SourceFiles(tmp_path)
     assert files.text("m.py", 4) == "y = f(x)"
     shown = files.text("m.py", 14)
-    assert shown is not None
     assert (len(shown), shown[-1]) == (120, "…")
     assert files.text("m.py", 15) is None
     assert files.find("m.py", "name_scope(") == 5

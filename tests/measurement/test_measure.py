@@ -51,13 +51,9 @@ def measurement(rounds, step_profile=None):
     )
 
 
-def test_no_samples_have_no_median():
+def test_no_samples_have_no_median_and_many_have_the_textbook_interval():
     with pytest.raises(ValueError, match="no samples"):
         bootstrap_median([])
-
-
-def test_the_interval_of_many_samples_is_near_the_textbook_one():
-    # Ranks 40 and 61 of 100 bound the median at 95 % (binomial, n = 100, p = 1/2).
     interval = bootstrap_median([float(i) for i in range(1, 101)])
     assert interval.median == 50.5
     assert interval.low == pytest.approx(40, abs=2)
@@ -71,9 +67,11 @@ def test_the_interval_holds_the_median_and_lies_among_the_samples(samples):
     assert min(samples) <= interval.low <= interval.median <= interval.high <= max(samples)
 
 
-def test_the_profiler_overhead_is_profiled_over_unprofiled_step():
+def test_overheads_and_rates_are_those_of_all_batches():
     run = measurement(((100, 100), (400,)), profile(step_ns=(120, 130, 900)))
     assert run.profiler_overhead == 1.3
+    timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
+    assert timing.samples_per_s(10) == 1_000
 
 
 @pytest.mark.parametrize(
@@ -93,9 +91,3 @@ def test_transfers_add_up_and_one_unknown_size_makes_the_bytes_unknown():
     first, second = shown.transfers
     by_shape = replace(second, size_basis=SizeBasis.SHAPES)
     assert replace(shown, transfers=(first, by_shape)).size_basis is SizeBasis.SHAPES
-
-
-def test_the_rate_is_that_of_all_batches_since_prefetched_ones_come_in_bursts():
-    # Two batches wait in a buffer, the third takes 29 ms: 3 batches of 10 samples in 30 ms.
-    timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
-    assert timing.samples_per_s(10) == 1_000

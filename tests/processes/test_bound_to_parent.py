@@ -19,8 +19,6 @@ def test_a_program_ends_with_whoever_started_it():
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert parent.stdin is not None
-    assert parent.stdout is not None
     with parent:
         program = psutil.Process(int(parent.stdout.readline()))
         assert wait_until(lambda: program.name() == "sleep")

@@ -12,8 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
-from pathlib import Path
 
 from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.tls import client_context
@@ -43,14 +41,11 @@ class Agent:
 
     def do(self, name, *args):
         """Run a function of this module there and return what it returns; as text if it raises."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([name, args]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
     def end(self):
-        """End the process at once."""
         with self._process:
             self._process.kill()
 
@@ -77,25 +72,6 @@ def join_network(pid):
 
 def open_network(folder, network, near, far):
     relay.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
-
-
-def serve_control(folder):
-    """Repeat to each connection of control what it says."""
-
-    def repeat(connection):
-        while said := connection.recv(1_000):
-            connection.sendall(b"control: " + said)
-
-    waiting = relay.waiting_for_control(Path(folder))
-    serve_each = partial(relay.serve_each, waiting, repeat, lambda: None)
-    threading.Thread(target=serve_each, daemon=True).start()
-
-
-def connect_control(address, port, secret):
-    """Say something over a connection of control and return the answer."""
-    with relay.connect(address, port, secret.encode()) as connection:
-        connection.sendall(b"hello")
-        return connection.recv(1_000).decode()
 
 
 # Not for every agent: numpy, which comes along, has threads, with which no process gets a user
@@ -153,7 +129,6 @@ _kept = []
 
 
 def keep_asking(address, port, message):
-    """As `ask`, over one connection that stays."""
     if not _kept:
         _kept.append(socket.create_connection((address, port), _LIMIT_S))
     _kept[0].sendall(message.encode())
@@ -162,12 +137,10 @@ def keep_asking(address, port, message):
 
 
 def say(message):
-    """Say something over the connection that stays."""
     _kept[0].sendall(message.encode())
 
 
 def hear_kept():
-    """Return what comes next over the connection that stays."""
     return _kept[0].recv(1_000).decode()
 
 
@@ -225,11 +198,6 @@ def times_ns(address, port, size_bytes, repetitions):
                 raise ConnectionResetError
             times.append(time.perf_counter_ns() - begun)
     return times[WARM_UP:]
-
-
-def core_time_ns():
-    """Return what this process has computed so far."""
-    return time.process_time_ns()
 
 
 def listening_ports():

@@ -1,7 +1,5 @@
 """Starts workers without TensorFlow on this machine, in place of other hosts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,16 +8,12 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import light_worker
 from command_runs import MARK, processes_marked, wait_until
 
-from placement_advisor.remote_hosts.remote_host import open_hosts
-
-if TYPE_CHECKING:
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
+from placement_advisor.remote_hosts.remote_host import RemoteHost, open_hosts
 
 HERE = Path(__file__).parent
 LAUNCH = shlex.join([sys.executable, str(HERE / "light_worker.py")])

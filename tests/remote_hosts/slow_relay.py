@@ -19,8 +19,6 @@ def pass_on(source, target, chunk_bytes):
 def main():
     chunk_bytes = int(sys.argv[1]) // _PASSES_PER_S
     process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
     there = (0, process.stdin.fileno(), chunk_bytes)
     threading.Thread(target=pass_on, args=there, daemon=True).start()
     pass_on(process.stdout.fileno(), 1, chunk_bytes)

@@ -1,8 +1,13 @@
+"""Bytes between two sides: streams, frames, and conversations of messages."""
+
 import os
 import queue
+import threading
 
 import pytest
 from command_runs import HANGS_AFTER_S
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.remote_hosts import conversation
@@ -11,9 +16,91 @@ from placement_advisor.remote_hosts.conversation import (
     HEARTBEAT,
     WORKER_MARK,
     Conversation,
+    FrameReader,
     PipeStream,
     framed,
 )
+
+
+@pytest.fixture
+def ends():
+    """Two streams, each of which reads what the other one writes."""
+    (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
+    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+    yield first, second
+    for stream in (first, second):
+        stream.close()
+
+
+def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(ends):
+    first, _ = ends
+    ended = []
+
+    def read():
+        ended.append(first.read(None))
+
+    def write():
+        with pytest.raises(BrokenPipeError):
+            first.write(bytes(1_000_000))
+        ended.append(b"written")
+
+    threads = [threading.Thread(target=run) for run in (read, write)]
+    for thread in threads:
+        thread.start()
+    first.stop()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == [b"", b"written"]
+    assert first.read(None) == b""
+
+
+def test_the_end_of_one_side_is_the_end_for_the_other():
+    to_first, from_second = os.pipe()
+    to_second, from_first = os.pipe()
+    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+    second.write(b"last words")
+    second.close()
+    assert first.read(None) == b"last words"
+    assert first.read(None) == b""
+    with pytest.raises(BrokenPipeError):
+        first.write(b"wait")
+    first.close()
+
+
+def test_a_message_stands_behind_its_length_and_is_not_too_long(monkeypatch):
+    assert framed(b"hello") == b"\0\0\0\5hello"
+    reader = FrameReader(b"!")
+    assert list(reader.feed(b"!\0\0\0\5hello\0\0\0\2")) == [b"hello"]
+    assert list(reader.feed(b"yo")) == [b"yo"]
+    with pytest.raises(MisfitError, match="64,000 bytes came, and none of them ours"):
+        list(FrameReader(WORKER_MARK).feed(b"tick\n" * 20_000))
+    monkeypatch.setattr(conversation, "LONGEST_FRAME_BYTES", 4)
+    assert framed(b"four") == b"\0\0\0\4four"
+    with pytest.raises(MisfitError, match="a message of 5 bytes; at most 4 can be sent"):
+        framed(b"hello")
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.integers(1, 30)), st.text(max_size=40))
+def test_messages_come_out_however_the_bytes_arrive(messages, cuts, banner):
+    line = banner.encode() + WORKER_MARK + b"".join(framed(each) + HEARTBEAT for each in messages)
+    reader, found = FrameReader(WORKER_MARK), []
+    for cut in [*cuts, len(line)]:
+        found += reader.feed(line[:cut])
+        line = line[cut:]
+    assert found == [each for each in messages if each]
+    assert reader.skipped == banner
+
+
+def test_what_stands_before_the_mark_is_skipped_and_an_echo_is_no_worker():
+    reader = FrameReader(WORKER_MARK)
+    assert list(reader.feed(b"Welcome to b!\n")) == []
+    assert not reader.is_open
+    assert reader.skipped == "Welcome to b!\n"
+    assert list(reader.feed(WORKER_MARK + framed(b"hello"))) == [b"hello"]
+    assert reader.is_open
+    assert reader.skipped == "Welcome to b!\n"
+    assert list(reader.feed(COMMAND_MARK + framed(b"open"))) == []
+    assert not reader.is_open
 
 
 class Side:
@@ -76,16 +163,13 @@ def other(pipes):
     pipes[1].close()
 
 
-def test_messages_arrive_in_order(sides):
+def test_messages_arrive_in_order_also_large_ones_both_ways_at_once(sides):
     command, worker = sides
     for number in range(100):
         command.conversation.send(("count", number))
     worker.conversation.send({"a": 1})
     assert [worker.next() for _ in range(100)] == [("count", number) for number in range(100)]
     assert command.next() == {"a": 1}
-
-
-def test_large_messages_both_ways_at_once_do_not_wait_for_each_other(sides):
     large = os.urandom(3_000_000)
     for side in sides:
         side.conversation.send(large)

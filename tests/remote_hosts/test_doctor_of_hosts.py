@@ -3,22 +3,20 @@
 What it tries is the site of an analysis: workers in private networks, joined by relays.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
 import pytest
 from light_worker import CHANGES
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import Lab
 
-from placement_advisor.remote_hosts.tls import new_secret
 from placement_advisor.results.contracts import load_schema
 
 HERE = Path(__file__).parent
@@ -26,23 +24,9 @@ PORT = 7_600
 _LIMIT_S = 120
 
 
-@pytest.fixture(scope="module")
-def network():
-    if (reason := refusal()) is not None:
-        pytest.skip(reason)
-    with lab(hosts=3) as made:
-        yield made
-
-
 @pytest.fixture
-def secret(tmp_path):
-    return _secret_file(tmp_path / "hosts.pem")
-
-
-def _secret_file(path):
-    path.write_bytes(new_secret(1))
-    path.chmod(0o600)
-    return path
+def secret(new_secret_file):
+    return new_secret_file("hosts.pem")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,43 +56,42 @@ class Desk:
         )
 
     def doctor(self, *words, launch=None):
-        """Return exit code, stdout and stderr."""
-        ran = subprocess.run(
-            [
-                *(self.network.launcher, self.host, sys.executable, "-P"),
-                *(str(HERE / "light_command.py"), "doctor", *map(str, words)),
-                *("--launch", launch or self.launch()),
-            ],
+        command = (sys.executable, "-P", str(HERE / "light_command.py"), "doctor")
+        launched = ("--launch", launch or self.launch())
+        return subprocess.run(
+            [*self.network.launcher, self.host, *command, *map(str, words), *launched],
             env=self.environment("desk"),
             capture_output=True,
             text=True,
             timeout=_LIMIT_S,
             check=False,
         )
-        return ran.returncode, ran.stdout, ran.stderr
 
     def told(self, *words, launch=None):
-        code, out, err = self.doctor(*words, "--json", launch=launch)
-        assert out, err
-        content = json.loads(out)
+        ran = self.doctor(*words, "--json", launch=launch)
+        assert ran.stdout, ran.stderr
+        content = json.loads(ran.stdout)
         jsonschema.Draft202012Validator(load_schema("hosts")).validate(content)
-        assert code == (0 if content["can_analyze"] else 1)
+        assert ran.returncode == (0 if content["can_analyze"] else 1)
         return content
 
-    def waiting(self, host, secret, *words):
-        """Start a service that waits on a host."""
+    @contextmanager
+    def waiting(self, host, secret):
+        """Have a service wait on a host."""
         place = f"{self.network.address(host)}:{PORT}"
         light = [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker"]
-        process = self.network.run(
+        service = self.network.run(
             host,
-            [*light, "--listen", place, "--secret", secret, *words],
+            [*light, "--listen", place, "--secret", secret],
             env=self.environment(host),
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert process.stderr is not None
-        assert "waiting at" in process.stderr.readline()
-        return process
+        assert "waiting at" in service.stderr.readline()
+        yield place
+        assert service.poll() is None
+        service.kill()
+        service.communicate()
 
 
 @pytest.fixture
@@ -126,7 +109,7 @@ def ways(content):
     return {(way["source"], way["target"]) for way in content["ways"]}
 
 
-def test_two_hosts_in_order_reach_one_another(desk):
+def test_two_hosts_reach_one_another_also_without_tls(desk):
     content = desk.told("--hosts", "localhost:1,h1:1")
     assert problems(content) == {}
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
@@ -136,57 +119,43 @@ def test_two_hosts_in_order_reach_one_another(desk):
     assert abs(there["clock"]["offset_ns"]) <= there["clock"]["uncertainty_ns"]
     assert there["private_network"] is True
     assert desk.network.processes("h1") == ()
-
-
-def test_a_command_elsewhere_reaches_them_too_and_says_so_in_words(desk):
-    code, out, err = desk.doctor("--hosts", "h1:1,h2:1")
-    assert code == 0, (out, err)
-    assert "host h1, 10.77.0.2" in out
-    assert "this machine → h2" in out
-    assert out.endswith("next: advisor analyze MODEL.py, with these hosts\n")
-
-
-def test_without_tls_workers_are_reached_on_the_hosts_network(desk):
     content = desk.told("--hosts", "localhost:1,h1:1", "--link", "direct")
     assert problems(content) == {}
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
 
 
+def test_a_command_elsewhere_reaches_them_too_and_says_so_in_words(desk):
+    ran = desk.doctor("--hosts", "h1:1,h2:1")
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)
+    assert "host h1, 10.77.0.2" in ran.stdout
+    assert "this machine → h2" in ran.stdout
+    assert ran.stdout.endswith("next: advisor analyze MODEL.py, with these hosts\n")
+
+
 def test_one_port_of_a_service_that_waits_has_control_and_data(desk, secret):
-    service = desk.waiting("h1", secret)
-    place = f"{desk.network.address('h1')}:{PORT}"
-    content = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", secret)
+    with desk.waiting("h1", secret) as place:
+        content = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", secret)
     assert problems(content) == {}
     assert content["hosts"][1]["port"] == PORT
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
-    assert service.poll() is None
-    service.kill()
-    service.communicate()
 
 
 def test_hosts_that_all_wait_serve_a_command_elsewhere(desk, secret):
-    services = [desk.waiting(host, secret) for host in ("h1", "h2")]
-    hosts = ",".join(f"{host}:1@{desk.network.address(host)}:{PORT}" for host in ("h1", "h2"))
-    for _ in range(2):  # One analysis after the other.
-        content = desk.told("--hosts", hosts, "--secret", secret)
-        assert problems(content) == {}
-        assert {("h1", "h2"), ("h2", "h1"), ("this machine", "h1")} < ways(content)
-    for service in services:
-        service.kill()
-        service.communicate()
+    with desk.waiting("h1", secret) as one, desk.waiting("h2", secret) as other:
+        for _ in range(2):  # One analysis after the other.
+            content = desk.told("--hosts", f"h1:1@{one},h2:1@{other}", "--secret", secret)
+            assert problems(content) == {}
+            assert {("h1", "h2"), ("h2", "h1"), ("this machine", "h1")} < ways(content)
 
 
-def test_another_secret_and_a_host_where_nobody_listens_are_told(desk, secret, tmp_path):
-    service = desk.waiting("h1", secret)
-    place = f"{desk.network.address('h1')}:{PORT}"
-    other = _secret_file(tmp_path / "other.pem")
-    told = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", other)
+def test_another_secret_and_a_host_where_nobody_listens_are_told(desk, secret, new_secret_file):
+    other = new_secret_file("other.pem")
+    with desk.waiting("h1", secret) as place:
+        told = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", other)
     assert problems(told)["reached"].startswith(f"host h1: {place} has another secret")
     nobody = f"{desk.network.address('h2')}:{PORT}"
     told = desk.told("--hosts", f"localhost:1,h2:1@{nobody}", "--secret", secret)
     assert problems(told)["reached"] == f"host h2: {nobody} cannot be reached: Connection refused"
-    service.kill()
-    service.communicate()
 
 
 def test_two_versions_of_tensorflow_are_one_error(desk):

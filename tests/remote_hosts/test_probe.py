@@ -23,17 +23,13 @@ def test_an_address_of_another_host_is_on_no_interface(address):
     assert host_facts.interface_of(address) is None
 
 
-def test_a_way_carries_small_messages_and_large_ones():
+def test_a_way_carries_small_messages_and_large_ones_or_there_is_none():
     (port,) = free_ports(1)
     host_facts.answer_at("127.0.0.1", port)
     tried = host_facts.try_way("127.0.0.1", port)
     assert tried.small_ns is not None
     assert tried.small_ns > 0
     assert tried.large_passes
-
-
-def test_nobody_there_is_no_way():
-    (port,) = free_ports(1)
     assert host_facts.try_way("127.0.0.1", port) == WayTried(small_ns=None, large_passes=False)
 
 

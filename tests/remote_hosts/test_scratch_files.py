@@ -10,7 +10,7 @@ def files(tmp_path):
     return ScratchFiles(tmp_path / "scratch")
 
 
-def test_a_file_is_written_and_read_in_pieces(files, tmp_path):
+def test_files_and_folders_are_written_and_read_in_pieces(files, tmp_path):
     path = files.put(3, ("model.py",), b"x = ", False)
     assert path == str(tmp_path / "scratch" / "sent-3" / "model.py")
     assert files.put(3, ("model.py",), b"1\n", True) == path
@@ -18,15 +18,9 @@ def test_a_file_is_written_and_read_in_pieces(files, tmp_path):
     assert files.get(path, (), 0) == b"x = 1\n"
     assert files.get(path, (), 4) == b"1\n"
     assert files.get(path, (), 6) == b""
-
-
-def test_a_large_file_is_read_a_piece_at_a_time(files):
     path = files.put(0, ("large",), b"x" * (PIECE_BYTES + 1), False)
     assert len(files.get(path, (), 0)) == PIECE_BYTES
     assert files.get(path, (), PIECE_BYTES) == b"x"
-
-
-def test_a_folder_comes_with_what_is_below_it(files, tmp_path):
     folder = str(tmp_path / "scratch" / "sent-1" / "bundle")
     assert files.put(1, ("bundle", "b", "data"), b"2", False) == folder
     assert files.put(1, ("bundle", "a"), b"1", False) == folder

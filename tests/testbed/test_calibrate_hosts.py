@@ -53,7 +53,6 @@ class KnownTestbed:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache directory of this test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -61,20 +60,16 @@ def measured(testbed, *, anew=False):
     return calibration_of(testbed, SilentProgress(), anew=anew)  # type: ignore[arg-type]
 
 
-def test_hosts_and_the_ways_between_them_are_measured_and_kept():
+def test_hosts_and_the_ways_between_them_are_measured_once_and_kept():
     testbed = KnownTestbed(TWO_HOSTS)
     assert not has_calibration(TWO_HOSTS)
     assert measured(testbed) == TWO
     assert testbed.asked == [("a",), ("b",), ("a", "b")]
     assert has_calibration(TWO_HOSTS)
     assert str(calibration_path(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
-
     again = KnownTestbed(TWO_HOSTS)
     assert measured(again) == TWO
     assert (again.asked, again.probed) == ([], [1_000_000])
-
-
-def test_of_a_further_host_only_what_is_new_is_measured():
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(THREE_HOSTS)
     assert set(measured(testbed).reference_ns) == {"a:0", "a:1", "b:0", "c:0", "c:1"}

@@ -20,8 +20,6 @@ UNDER_WAY_S = 1.0
 
 
 class OverBoth:
-    """A testbed over both hosts."""
-
     def __init__(self, hosts):
         self._process = hosts.run(
             str(lab_testbed.__file__),
@@ -32,12 +30,10 @@ class OverBoth:
         assert self.answer() is None
 
     def ask(self, name):
-        assert self._process.stdin is not None
         self._process.stdin.write(name + "\n")
         self._process.stdin.flush()
 
     def answer(self):
-        assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline())
 
     def do(self, name):

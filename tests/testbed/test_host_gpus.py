@@ -35,13 +35,10 @@ def refused(hosts, model, launch):
     return " ".join(said.split())
 
 
-def test_gpus_that_tensorflow_does_not_find_end_an_analysis_with_one_error(hosts, two_towers):
+def test_gpus_that_are_hidden_on_one_host_or_not_found_are_one_error(hosts, two_towers):
     said = refused(hosts, two_towers, hosts.launch)
     assert "error: host localhost: TensorFlow finds no GPU, though the system has some" in said
     assert "CUDA_VISIBLE_DEVICES= before `advisor`" in said
-
-
-def test_gpus_that_are_hidden_on_one_host_alone_are_a_mixture(hosts, two_towers):
     said = refused(hosts, two_towers, f"{hosts.launch} {HIDING}")
     assert "of GPUs localhost has 1 for 1, h1 has none for 1" in said
     assert HIDING in said

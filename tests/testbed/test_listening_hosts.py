@@ -52,7 +52,6 @@ def test_a_host_on_which_a_service_waits_runs_its_share_and_waits_on(tmp_path):
             "--secret",
             str(secret),
         )
-        assert service.stdout is not None
         assert service.stdout.readline() == f"advisor: waiting at {place}\n"
         hosts = f"localhost:1@{network.address(here)},{there}:1@{place}"
         for output in (tmp_path / "first", tmp_path / "second"):

@@ -87,7 +87,6 @@ def bench(child, tmp_path):
         open_ports=True,
         hosts=(),
     )
-
     machine = testbed.ProcessLauncher(tmp_path, open_ports=True)
 
     def call(function, program, paths, steps, seed, **_):
@@ -112,7 +111,7 @@ def bench(child, tmp_path):
     return made
 
 
-def test_all_are_asked_before_one_is_waited_for(bench, child):
+def test_all_are_asked_before_one_is_waited_for_and_compared_on_the_testbed(bench, child, tmp_path):
     assert bench.run_steps("mirrored", 0, 2) == [600, 610]
     assert child.log == [
         ("mirrored-worker:0", "run_steps"),
@@ -120,17 +119,13 @@ def test_all_are_asked_before_one_is_waited_for(bench, child):
         ("mirrored-worker:0", "run_steps done"),
         ("mirrored-worker:1", "run_steps done"),
     ]
-
-
-def test_statistics_may_be_each_replicas_own(bench):
     prepared = bench.prepare("mirrored", {}, "batch")
-    assert isinstance(prepared, Prepared)
     assert prepared.unexchanged == ("w",)
-
-
-def test_results_are_compared_on_the_testbed_and_are_gone_then(bench, tmp_path):
     assert bench.verify("mirrored", 4) == RIGHT
     assert list(tmp_path.glob("*.results")) == []
+    files = bench.profile("mirrored", 3)
+    assert set(files.devices) == {"worker:0", "worker:1"}
+    assert files.devices["worker:0"] == files.client != files.devices["worker:1"]
 
 
 def test_results_are_wrong_that_are_so_from_wherever_they_begin(bench, child):
@@ -153,16 +148,9 @@ def test_a_failure_ends_all_and_is_the_answer_to_all_that_follows(bench, child, 
     assert child.log == []
 
 
-def test_a_broken_connection_is_the_death_of_the_process_behind_it(bench, child):
+def test_a_broken_connection_is_the_death_of_the_process_behind_it_also_at_the_start(bench, child):
     child.once["mirrored-worker:0", "run_steps"], child.died = REFUSED, "mirrored-worker:1"
     assert bench.run_steps("mirrored", 0, 2) == KILLED
-
-
-def test_each_process_has_its_profile(bench):
-    files = bench.profile("mirrored", 3)
-    assert isinstance(files, ProfileFiles)
-    assert set(files.devices) == {"worker:0", "worker:1"}
-    assert files.devices["worker:0"] == files.client != files.devices["worker:1"]
 
 
 def test_a_profiler_that_takes_its_process_down_is_tried_once_more_on_new_ones(bench, child):
@@ -184,5 +172,4 @@ def test_why_it_did_not_start_is_the_answer_to_all_that_follows(bench, child):
     child.once["mirrored-worker:1", "open_worker"] = REFUSED
     assert bench.start() is None
     answer = bench.prepare("mirrored", {}, "batch")
-    assert isinstance(answer, CallFailure)
     assert answer.message == "mirrored-worker:1 did not start: connection reset"

@@ -1,7 +1,6 @@
 """A trial on a testbed that fails on cue. What really failing testbeds do is in test_analyze."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,7 +23,6 @@ from placement_advisor.testbed.benchmark import (
     BRIEF_ROUNDS,
     MAX_ROUNDS,
     Benchmark,
-    BenchmarkEntry,
     SilentProgress,
     time_briefly,
     time_in_rounds,
@@ -32,23 +30,13 @@ from placement_advisor.testbed.benchmark import (
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
 from placement_advisor.tf.answers import Prepared, SourceLine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., tuple[dict[str, BenchmarkEntry], "FakeTestbed"]]
-
-DOWN = CallFailure(
-    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
-)
-LOST = CallFailure(
-    cause=FailureCause.CRASHED, message="host b is lost: nothing was heard", child_ended=True
-)
-REFUSED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
+CRASHED = FailureCause.CRASHED
+DOWN = CallFailure(cause=CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True)
+LOST = CallFailure(cause=CRASHED, message="host b is lost: nothing was heard", child_ended=True)
+REFUSED = CallFailure(cause=CRASHED, message="no kernel")
 STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
 # As many as tell how two candidates compare if nothing varies.
 ROUNDS = least_samples(2)
-
-
 RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
 
 
@@ -148,10 +136,17 @@ def trial_of(testbed, **options):
 
 
 def placed(*labels):
-    return [
-        Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
-        for label in labels
-    ]
+    here = {"op": "GPU:0"}
+    return [Placement(label=each, family=each, device_of=here, rationale="") for each in labels]
+
+
+def entered(*labels, cues=None, **options):
+    """Return a trial of placements, and its testbed."""
+    testbed = FakeTestbed(cues or {})
+    trial = trial_of(testbed, **options)
+    for placement in placed(*labels):
+        trial.enter(placement)
+    return trial, testbed
 
 
 @pytest.fixture(autouse=True)
@@ -285,10 +280,8 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
     monkeypatch,
 ):
     monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
-    trial = trial_of(FakeTestbed({}), joining=1)
-    first, second, late = placed(*STEP_NS)
-    trial.enter(first)
-    trial.enter(second)
+    trial, _ = entered("single", "towers", joining=1)
+    (late,) = placed("alternating")
     assert trial.competitors == 2
 
     def end_round(number):
@@ -304,7 +297,6 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
     assert comparison.rounds == ROUNDS
     assert comparison.ratio.median == 2.0
     measured = trial.entries["alternating"].measurement(None)
-    assert measured is not None
     assert measured.round_count == ROUNDS
 
 
@@ -319,18 +311,15 @@ def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is()
 
 def briefly(cues=None):
     """Run `alternating` for a few rounds behind those of the others."""
-    testbed = FakeTestbed(cues or {})
-    trial = trial_of(testbed, joining=1)
-    first, second, brief = placed(*STEP_NS)
-    trial.enter(first)
-    trial.enter(second)
+    trial, testbed = entered("single", "towers", cues=cues, joining=1)
+    (brief,) = placed("alternating")
     time_in_rounds(trial, ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
     trial.enter(brief, is_brief=True)
     time_briefly(trial, lambda number: testbed.calls.append(("as-is", str(number))))
     return trial, testbed
 
 
-def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_others():
+def test_what_runs_briefly_has_rounds_of_its_own_and_weakens_no_interval_of_others():
     trial, testbed = briefly()
     total = ROUNDS + BRIEF_ROUNDS
     rounds = {label: entry.rounds for label, entry in trial.entries.items()}
@@ -341,13 +330,8 @@ def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_oth
     assert [name for function, name in testbed.calls if function == "as-is"] == [
         str(number) for number in range(total)
     ]
-
-
-def test_what_runs_briefly_weakens_no_interval_of_others_and_nothing_is_chosen_by_it():
     trial, _ = briefly()
-    alone = trial_of(FakeTestbed({}), joining=1)
-    for placement in placed("single", "towers"):
-        alone.enter(placement)
+    alone, _ = entered("single", "towers", joining=1)
     time_in_rounds(alone, ROUNDS, lambda _: None)
     assert trial.competitors == alone.competitors == 2
     assert trial.fewest_rounds == alone.fewest_rounds == ROUNDS
@@ -368,16 +352,14 @@ def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone():
 
 def apart(cues=None, budget_s=1.0):
     """Time two more placements apart from a trial of two; return it, its testbed, their rounds."""
-    testbed = FakeTestbed(cues or {})
-    trial = trial_of(testbed)
+    trial, testbed = entered("single", cues=cues)
     ran, other = placed("single", "towers")
-    trial.enter(ran)
     time_in_rounds(trial, ROUNDS, lambda _: None)
     found = trial.time_apart([other, ran], budget_s)
     return trial, testbed, {each.placement.label: each.rounds for each in found}
 
 
-def test_what_is_no_candidate_is_timed_apart_from_rounds_and_is_gone_then():
+def test_what_is_no_candidate_is_timed_apart_if_there_is_time_and_is_gone_then():
     trial, testbed, found = apart()
     rounds = len(found["towers"])
     assert rounds > defaults.ROUNDS
@@ -386,10 +368,6 @@ def test_what_is_no_candidate_is_timed_apart_from_rounds_and_is_gone_then():
     assert trial.entries["single"].rounds == [(1_000, 1_000)] * ROUNDS
     assert ("verify", "towers") in testbed.calls
     assert testbed.discarded == ["towers"]
-
-
-def test_what_would_take_too_long_is_not_timed_apart():
-    # A round of both: three steps of 700 and 1,000 ns.
     assert apart(budget_s=(least_samples() - 0.5) * 5.1e-6)[2] == {}
     rounds = apart(budget_s=(least_samples() + 0.5) * 5.1e-6)[2]["towers"]
     assert len(rounds) == least_samples()
@@ -432,23 +410,16 @@ def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_
 
 
 def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run):
-    # After one turn to warm up it is the fifth round.
     entries, testbed = run({("run_steps", "towers", 5): LOST})
     assert {label: len(entry.rounds) for label, entry in entries.items()} == dict.fromkeys(
         STEP_NS, 4
     )
     assert all(entry.failure is None and entry.files is None for entry in entries.values())
     assert testbed.starts_left == 99
-
-
-def test_candidates_without_a_round_fail_by_the_loss_of_a_host(run):
     entries, testbed = run({("verify", "towers", 0): LOST})
     assert {entry.failure and entry.failure.message for entry in entries.values()} == {LOST.message}
     assert ("prepare", "towers") in testbed.calls
     assert ("run_steps", "towers") not in testbed.calls
-
-
-def test_a_host_that_is_lost_under_the_profiler_costs_no_rounds(run):
     entries, testbed = run({("profile", "single", 0): LOST})
     assert [len(entry.rounds) for entry in entries.values()] == [ROUNDS] * len(STEP_NS)
     assert all(entry.failure is None for entry in entries.values())
@@ -500,30 +471,21 @@ def run_beside(bench, cues=None):
     return trial.entries, testbed
 
 
-def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_with_the_others():
+def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_and_neither_takes_the_other_down():
     entries, testbed = run_beside(OwnBench({}))
     assert entries["mirrored"].rounds == [(600, 600)] * ROUNDS
     assert entries["mirrored"].files is not None
     assert ("run_steps", "mirrored") not in testbed.calls
-
-
-def test_the_death_of_its_bench_takes_nothing_else_down():
     entries, testbed = run_beside(OwnBench({"run_steps": DOWN}))
     assert entries["mirrored"].failure is not None
     assert len(entries["towers"].rounds) == ROUNDS
     assert testbed.starts_left == 99
-
-
-def test_a_testbed_that_is_built_anew_leaves_it_alone():
     bench = OwnBench({})
     entries, _ = run_beside(bench, {("run_steps", "towers", 3): DOWN})
     assert entries["towers"].failure is not None
     assert entries["mirrored"].failure is None
     assert len(entries["mirrored"].rounds) == ROUNDS
     assert bench.prepared == 1
-
-
-def test_its_wrong_results_come_with_what_may_be_the_reason():
     entries, _ = run_beside(OwnBench({"verify": wrong(0.5)}))
     assert entries["mirrored"].failure is not None
     assert entries["mirrored"].failure.kind is FailureKind.WRONG_RESULT
@@ -538,7 +500,6 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
     for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
         trial.enter(*placed(label), bench=bench)
     failure = trial.entries["mirrored"].failure
-    assert failure is not None
     assert failure.kind is FailureKind.WRONG_RESULT
     assert failure.message == (
         "each device updates 'w', 'v' from its own samples alone: nothing is exchanged, every "
@@ -584,9 +545,6 @@ def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(monkeypatch):
     assert resumed.competitors == at_once.competitors == 3
     assert resumed.joining == at_once.joining == 1
     assert resumed.comparisons() == at_once.comparisons()
-
-
-def test_each_round_has_an_order_of_its_own_in_whatever_session(monkeypatch):
     monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     trial = in_sessions((3, 5))
     numbers = []
@@ -599,7 +557,6 @@ def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch):
     # After the warm-up and two rounds, in the first session alone.
     trial = in_sessions((9, 5), {("run_steps", "towers", 3): REFUSED})
     towers = trial.entries["towers"]
-    assert towers.failure is not None
     assert towers.failure.message == REFUSED.message
     assert towers.rounds[:2] == [(700, 700)] * 2
     assert not any(towers.rounds[2:])
