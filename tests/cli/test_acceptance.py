@@ -118,6 +118,7 @@ def test_what_is_off_is_a_failed_check_and_what_cannot_be_set_up_an_error_withou
     assert list(here.iterdir()) == []
     killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
     monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
+    ran = run_here("doctor", "--run")
     assert ran.code == 1
     assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
 

@@ -1,6 +1,8 @@
 import io
 import sys
+from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -11,10 +13,8 @@ from placement_advisor.report import progress as progress_module
 
 @pytest.fixture
 def stderr(monkeypatch):
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    return stream
+    return io.StringIO()
 
 
 @pytest.fixture
@@ -31,8 +31,14 @@ def now(monkeypatch):
     return time_s
 
 
+@contextmanager
+def watching(stream, *, quiet=False):
+    with mock.patch.object(sys, "stderr", stream), progress(quiet=quiet) as watcher:
+        yield watcher
+
+
 def test_without_a_terminal_each_stage_is_one_plain_line(stderr):
-    with progress(quiet=False) as watcher:
+    with watching(stderr) as watcher:
         watcher.working("timing", 0, 3)
         watcher.working("timing", 1, 3)
         watcher.note("model.py: model")
@@ -41,14 +47,14 @@ def test_without_a_terminal_each_stage_is_one_plain_line(stderr):
 
 
 def test_quiet_says_nothing(terminal):
-    with progress(quiet=True) as watcher:
+    with watching(terminal, quiet=True) as watcher:
         watcher.working("timing", 0, 3)
         watcher.note("model.py: model")
     assert terminal.getvalue() == ""
 
 
 def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes_and_notes_stay(terminal, now):
-    with progress(quiet=False) as watcher:
+    with watching(terminal) as watcher:
         watcher.note("model.py: layers [3], batch 32 assumed")
         watcher.working("loading [bold]model.py[/none]", 0, 1)  # No markup.
         watcher.working("timing", 0, 6)
@@ -61,7 +67,7 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes_and_notes_stay(ter
 
 
 def test_a_line_says_what_is_left_in_all_from_there_on(stderr):
-    with progress(quiet=False) as watcher:
+    with watching(stderr) as watcher:
         watcher.expect(TimeAhead(stage_s=20, later_s=25))
         watcher.working("tracing", 0, 1)
         watcher.expect(TimeAhead(stage_s=10, later_s=15, doubt_s=95))
@@ -77,7 +83,7 @@ def test_a_line_says_what_is_left_in_all_from_there_on(stderr):
 
 
 def test_a_terminal_counts_down_what_is_expected(terminal, now):
-    with progress(quiet=False) as watcher:
+    with watching(terminal) as watcher:
 
         def line():
             return watcher.__rich__().plain

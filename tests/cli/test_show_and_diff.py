@@ -72,13 +72,13 @@ def test_a_quick_analysis_is_found_as_any_other(tmp_path, monkeypatch):
 
 
 def test_a_folder_without_a_finished_analysis_is_not_shown(tmp_path):
-    folder = written(tmp_path / "a", sample_analysis.sample())
+    folder = written(tmp_path / "b" / "a", sample_analysis.sample())
     assert "holds no finished analysis" in error_of("show", str(folder / LOG_FOLDER))[0]
-    overview = tmp_path / "mine" / LOG_FOLDER / OVERVIEW
+    overview = tmp_path / "runs" / "mine" / LOG_FOLDER / OVERVIEW
     overview.parent.mkdir(parents=True)
     overview.write_text("{}")
-    assert error_of("show", str(tmp_path)) == [
-        f"advisor: error: {tmp_path}: holds no finished analysis",
+    assert error_of("show", str(tmp_path / "runs")) == [
+        f"advisor: error: {tmp_path}/runs: holds no finished analysis",
         "advisor: hint: `advisor analyze MODEL` writes what can be shown",
     ]
 
@@ -119,11 +119,10 @@ def test_verbose_prints_all_of_it_and_colour_is_shown_where_it_is_asked_for(tmp_
     ran = run_here("show", "--verbose", str(folder))
     view = f"In TensorBoard: advisor view {folder}\n"
     assert (ran.code, ran.out) == (0, full_text(analysis) + view)
-    folder = str(written(tmp_path / "a", sample_analysis.sample()))
-    assert "\x1b" not in run_here("show", folder).out
+    assert "\x1b" not in run_here("show", str(folder)).out
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[1;32msplit: towers" in run_here("show", folder).out
+    assert "\x1b[1;32msplit: towers" in run_here("show", str(folder)).out
 
 
 @pytest.mark.parametrize(
@@ -174,8 +173,8 @@ def test_two_analyses_are_compared_and_another_verdict_is_no_failure(tmp_path):
     content = json.loads(as_json.out)
     jsonschema.validate(content, load_schema("difference"))
     assert [change["name"] for change in content["changes"]] == ["file"]
-    before = written(tmp_path / "before", sample_analysis.unmeasured())
-    after = written(tmp_path / "after", sample_analysis.not_applicable())
+    before = written(tmp_path / "unmeasured", sample_analysis.unmeasured())
+    after = written(tmp_path / "not-applicable", sample_analysis.not_applicable())
     assert run_here("diff", str(before), str(after)).code == 0
 
 

@@ -208,9 +208,10 @@ print(Listener(family="AF_UNIX").address.startswith(folder))
 
 
 def run(within, *words, cwd, **variables):
-    """Run the command within another one, without a home."""
-    homeless = ("env", *(word for name in HOMES for word in ("-u", name)))
-    return apart(*words, within=(*within, *homeless), cwd=cwd, **variables)
+    """Run the command within another one, without a home but for what variables say."""
+    unset = (word for name in HOMES for word in ("-u", name))
+    instead = (f"{name}={text}" for name, text in variables.items())
+    return apart(*words, within=(*within, "env", *unset, *instead), cwd=cwd)
 
 
 @needs_stranger
@@ -252,7 +253,7 @@ def test_without_a_place_for_temporary_files_that_is_said(tmp_path, words, messa
     read_only = 'for d in /tmp /var/tmp; do mount --bind -o ro $d $d; done; exec "$@"'
     within = (*MOUNTS, "sh", "-c", read_only, "-")
     nowhere = {"HOME": "/proc/none", "TMPDIR": "/proc/none"}
-    ran = apart(*words.format(graph=graph).split(), within=within, cwd="/proc", **nowhere)
+    ran = run(within, *words.format(graph=graph).split(), cwd="/proc", **nowhere)
     assert ran.code == 2
     error, hint = ran.err.splitlines()
     assert error.startswith(f"advisor: error: {message}")

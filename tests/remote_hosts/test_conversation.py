@@ -99,6 +99,7 @@ def test_what_stands_before_the_mark_is_skipped_and_an_echo_is_no_worker():
     assert list(reader.feed(WORKER_MARK + framed(b"hello"))) == [b"hello"]
     assert reader.is_open
     assert reader.skipped == "Welcome to b!\n"
+    reader = FrameReader(WORKER_MARK)
     assert list(reader.feed(COMMAND_MARK + framed(b"open"))) == []
     assert not reader.is_open
 

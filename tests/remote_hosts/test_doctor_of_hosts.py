@@ -59,7 +59,7 @@ class Desk:
         command = (sys.executable, "-P", str(HERE / "light_command.py"), "doctor")
         launched = ("--launch", launch or self.launch())
         return subprocess.run(
-            [*self.network.launcher, self.host, *command, *map(str, words), *launched],
+            [self.network.launcher, self.host, *command, *map(str, words), *launched],
             env=self.environment("desk"),
             capture_output=True,
             text=True,
@@ -88,10 +88,12 @@ class Desk:
             text=True,
         )
         assert "waiting at" in service.stderr.readline()
-        yield place
-        assert service.poll() is None
-        service.kill()
-        service.communicate()
+        try:
+            yield place
+            assert service.poll() is None
+        finally:
+            service.kill()
+            service.communicate()
 
 
 @pytest.fixture

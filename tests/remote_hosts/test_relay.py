@@ -247,6 +247,7 @@ def test_an_address_that_is_no_way_to_the_host_is_told(network, secret, tmp_path
     assert said.startswith("AdvisorError: cannot listen at 10.77.0.2 port 0: Cannot assign"), said
     agent.end()
     network.call("h2", ["sh", "-c", "echo 127.0.1.1 debian >> /etc/hosts"])
+    agent = Agent(network, "h2")
     said = agent.do("start_relay", str(tmp_path), secret, "debian")
     assert said == "AdvisorError: debian is 127.0.1.1 on that host, which no other one reaches"
     assert agent.do("listening_ports") == []
