@@ -57,6 +57,7 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes_and_notes_stay(ter
     with watching(terminal) as watcher:
         watcher.note("model.py: layers [3], batch 32 assumed")
         watcher.working("loading [bold]model.py[/none]", 0, 1)  # No markup.
+    with watching(terminal) as watcher:
         watcher.working("timing", 0, 6)
         now[0] = 4.0
         watcher.working("timing", 2, 6, "towers")

@@ -248,7 +248,8 @@ def test_an_address_that_is_no_way_to_the_host_is_told(network, secret, tmp_path
     agent.end()
     network.call("h2", ["sh", "-c", "echo 127.0.1.1 debian >> /etc/hosts"])
     agent = Agent(network, "h2")
-    said = agent.do("start_relay", str(tmp_path), secret, "debian")
+    (tmp_path / "debian").mkdir(mode=0o700)
+    said = agent.do("start_relay", str(tmp_path / "debian"), secret, "debian")
     assert said == "AdvisorError: debian is 127.0.1.1 on that host, which no other one reaches"
     assert agent.do("listening_ports") == []
     agent.end()
