@@ -1,14 +1,63 @@
-"""Lines of places, found beside the parser."""
+"""Files that others wrote: plain ones of a size that can be read, lines of TOML, or one error."""
 
-from __future__ import annotations
-
+import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from placement_advisor.files.untrusted import MAX_TOML_BYTES, MisfitError, line_of, parse_toml
+from placement_advisor.files import untrusted
+from placement_advisor.files.untrusted import (
+    MAX_TOML_BYTES,
+    MisfitError,
+    line_of,
+    mapped,
+    parse_toml,
+    read_plain,
+)
+
+READERS = [lambda path: read_plain(path, 5), mapped]
+
+
+@pytest.fixture(params=READERS, ids=["content", "mapped"])
+def read(request):
+    """Reads a file, whole or mapped."""
+    return lambda path: bytes(request.param(path))
+
+
+@pytest.mark.parametrize("data", [b"", b"12345"])
+def test_a_plain_file_is_read(tmp_path, read, data):
+    (tmp_path / "file").write_bytes(data)
+    (tmp_path / "link").symlink_to("file")
+    assert read(tmp_path / "link") == data
+
+
+def test_all_else_is_named(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    for name, problem in {
+        "": "not a file",
+        "pipe": "not a file",
+        "device": "not a file",
+        "gone": "No such file or directory",
+        "loop": "Too many levels of symbolic links",
+    }.items():
+        with pytest.raises(OSError, match=problem) as caught:
+            read(tmp_path / name)
+        assert caught.value.strerror == problem
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
+def test_a_file_that_is_too_large_is_named(tmp_path, read, monkeypatch):
+    monkeypatch.setattr(untrusted, "MAX_MAPPED_BYTES", 5)
+    (tmp_path / "file").write_bytes(b"123456")
+    with pytest.raises(OSError, match="more than 0 MB"):
+        read(tmp_path / "file")
+
 
 TEXT = b'''# [[links]] in a comment
 schema_version = 1
@@ -70,38 +119,26 @@ def test_a_place_has_the_line_where_it_is_written(place, line):
     assert line_of(TEXT, place) == line
 
 
-def test_lines_of_windows_are_counted_alike():
+def test_lines_of_windows_and_of_lists_are_counted_alike():
     assert line_of(TEXT.replace(b"\n", b"\r\n"), "links[1].latency_ns") == 15
-
-
-def test_tables_written_as_a_list_have_the_line_of_the_list():
     data = b"a = 1\nlinks = [\n  {latency_ns = 1},\n]\n"
     assert line_of(data, "links[0].latency_ns") == 2
 
 
-def misfit(data: bytes) -> str:
+def misfit(data):
     with pytest.raises(MisfitError) as caught:
         parse_toml(data)
     return str(caught.value)
 
 
-def test_what_is_no_toml_is_refused_with_its_line():
+def test_what_is_no_toml_is_refused_with_its_line_and_at_once():
     assert misfit(b"a = 1\nb = = 2\n").startswith("line 2: not valid TOML: ")
     assert misfit(b"a = 1\nb = [\n").startswith("line 3: not valid TOML: ")
     assert misfit(b"a = 1\n\nb = '\xff'").startswith("not valid TOML: 'utf-8' codec can't decode")
-
-
-def test_dates_that_cannot_be_are_refused():
     assert misfit(b"a = 2024-02-31\n").startswith("line 1: not valid TOML: ")
-
-
-def test_deep_nesting_is_refused():
     assert misfit(b"a = " + b"[" * 900 + b"\n" + b"[" * 900).startswith(
         "not valid TOML: maximum recursion depth"
     )
-
-
-def test_large_files_and_long_lines_are_refused_at_once():
     started = time.process_time()
     assert misfit(b"#" * (MAX_TOML_BYTES + 1)) == "more than 4 MB"
     assert misfit(b"a = 1\nb" + b".b" * 1_000_000) == "line 2: more than 1,000 characters"
