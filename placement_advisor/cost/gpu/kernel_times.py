@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from placement_advisor.cost.gpu.kernels import (
+    VOLTA,
     ConvolutionConstants,
     Convolutions,
     NormalisationConstants,
@@ -59,8 +60,6 @@ if TYPE_CHECKING:
 ALL_CHIPS = "all chips"
 HBM_SINCE_VOLTA, OTHER_MEMORY = "HBM since Volta", "other memory"
 SINCE_VOLTA, BEFORE_VOLTA = "since Volta", "before Volta"
-# The compute capability of the first chip of that generation.
-VOLTA = 7.0
 # Columns that the record has of a convolution.
 RECORDED_DIMENSIONS = 7
 
@@ -171,7 +170,9 @@ def generation(gpu: GpuFacts) -> str:
     return BEFORE_VOLTA if MAXWELL <= gpu.capability < VOLTA else SINCE_VOLTA
 
 
-def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+def _products(
+    has_weights: bool, dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> Figures:
     """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
     count, m, k, n = dims.T
     parts = {"tiling": Tiling(**constants["tiling"]), "clock": Clock(**constants["clock"])}
@@ -180,6 +181,7 @@ def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: flo
         with_fed_cores(gpu),
         ProductConstants(**{**constants, **parts}),
         bandwidth,
+        has_weights=has_weights,
     )
 
 
@@ -225,10 +227,10 @@ def _elementwise(
     return elementwise_s(rows * length, inputs, gpu, StreamConstants(**constants))
 
 
-def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, _: float) -> Figures:
+def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
     """Time softmax over rows, of (rows, length)."""
     rows, length = dims.T
-    return softmax_s(rows, length, gpu, SoftmaxConstants(**constants))
+    return softmax_s(rows, length, gpu, SoftmaxConstants(**constants), bandwidth)
 
 
 def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
@@ -239,8 +241,8 @@ def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: f
 
 # By name in the record. `bmm` is a product of many, with its own kernels.
 OPS: Mapping[str, Rule] = {
-    "linear": _products,
-    "bmm": _products,
+    "linear": partial(_products, True),
+    "bmm": partial(_products, False),
     "conv": _convolution,
     "add": partial(_elementwise, 2),
     "mul": partial(_elementwise, 2),

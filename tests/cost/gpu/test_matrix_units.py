@@ -14,6 +14,8 @@ from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 PRODUCT = (1, 4096, 4096, 4096)
 # Half a tile more or less along m changes which kernel runs.
 TWO_TILES = 256
+# And so it does whether rows along k fill sectors, which is told in whole ones.
+SECTOR = 8
 ROWS = (4096, 4096)
 
 
@@ -47,12 +49,19 @@ def test_units_before_ampere_do_not_do_bfloat16() -> None:
     )
 
 
-@pytest.mark.parametrize("op", ["relu", "add", "softmax"])
+@pytest.mark.parametrize("op", ["relu", "add", "tanh"])
 def test_kernels_that_move_memory_take_half_as_long_in_halves(op: str) -> None:
     whole = time(Arithmetic.DEFAULT, "A100-40GB-PCIe", op, ROWS)
     half = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", op, ROWS)
     assert half.time_ns == pytest.approx(whole.time_ns / 2, rel=1e-3)
     assert (whole.basis, half.basis) == (KernelBasis.FITTED, KernelBasis.ASSUMED)
+
+
+def test_softmax_in_halves_moves_half_as_much_and_computes_as_much() -> None:
+    whole = time(Arithmetic.DEFAULT, "A100-40GB-PCIe", "softmax", ROWS).time_ns
+    half = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", "softmax", ROWS).time_ns
+    copied = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", "relu", ROWS).time_ns
+    assert whole - half == pytest.approx(copied, rel=0.1)
 
 
 @given(
@@ -91,7 +100,7 @@ def test_a_larger_product_on_units_never_takes_less(
         for larger in (
             (1 + more, m, k, n),
             (1, m + TWO_TILES, k, n),
-            (1, m, k + more, n),
+            (1, m, k + SECTOR * more, n),
             (1, m, k, n + more),
         ):
             assert time(arithmetic, gpu, op, larger).time_ns >= time_ns
@@ -129,8 +138,9 @@ def test_a_larger_convolution_on_units_never_takes_less(
 @pytest.mark.parametrize("gpu", gpus_with_facts())
 @pytest.mark.parametrize("arithmetic", Arithmetic)
 def test_borders_between_compute_and_memory_are_no_jumps(gpu: str, arithmetic: Arithmetic) -> None:
-    # From a product that memory limits to one that computing does, without a tile's border.
-    lengths = [round(length) for length in np.geomspace(64, 65_536, 200)]
+    # From a product that memory limits to one that computing does, without a border of a tile or
+    # a sector.
+    lengths = [SECTOR * round(length) for length in np.geomspace(8, 8_192, 100)]
     for op in ("linear", "bmm"):
         times = np.array(
             [time(arithmetic, gpu, op, (1, 1024, length, 1024)).time_ns for length in lengths]
