@@ -53,12 +53,12 @@ def _failures(root: Path, model: str) -> Iterator[str]:
     from placement_advisor.report.check_report import explanation, model_reports
 
     config = read_config(find_config(root))
-    for told in model_reports(check_models(config, CheckOptions(only=(model,)), _Notes())):
-        if told.status is not Status.PASSED:
-            yield "\n".join([f"{told.model} ({told.place})", *explanation(told)])
+    for report in model_reports(check_models(config, CheckOptions(only=(model,)), _Notes())):
+        if report.status is not Status.PASSED:
+            yield "\n".join([f"{report.model} ({report.place})", *explanation(report)])
         else:
-            for note in told.notes:
-                print(f"{told.model}: {note}", file=sys.stderr)
+            for note in report.notes:
+                print(f"{report.model}: {note}", file=sys.stderr)
 
 
 class _Notes:

@@ -13,11 +13,10 @@ from drawn_cases import AT_NIGHT
 from hypothesis import HealthCheck, settings
 from network_lab.lab import lab, refusal
 
-from placement_advisor.machine import testbed_plan
+from placement_advisor.machine import calibration, this_machine
 from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed import cost_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +57,7 @@ dataset = tf.data.Dataset.from_tensor_slices(((values, values[::-1]), values[:, 
 def _an_idle_machine() -> Iterator[None]:
     """Have commands in this process say nothing of what else this machine does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(testbed_plan, "load_average", lambda: 0.0)
+        patch.setattr(this_machine, "load_average", lambda: 0.0)
         yield
 
 
@@ -75,7 +74,7 @@ def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             patch.setenv("MPLCONFIGDIR", str(cache / "matplotlib"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         # On a busy machine each run would calibrate anew, for half a minute.
-        patch.setattr(cost_measurement, "UNSTEADY_P90", float("inf"))
+        patch.setattr(calibration, "UNSTEADY_P90", float("inf"))
         for kind in (TestbedKind.WORKERS, TestbedKind.LOGICAL_CPUS):
             plan = replace(plan_testbed(kind, 2), kind=kind)
             sample_calibration.of(plan).save(calibration_fingerprint(plan), testbed=kind)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placement_advisor.graph.op_work.signature import Signature, WorkBasis
+from placement_advisor.graph.op import WorkBasis
+from placement_advisor.graph.op_work.signature import Signature
 from placement_advisor.graph.op_work.work import work_of
 
 

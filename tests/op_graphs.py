@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Kernel, KernelFamily, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
-from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

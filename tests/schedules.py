@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.op_patterns import host_bound
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
@@ -67,7 +66,7 @@ def check_schedule(
 def _check_places(
     schedule: Schedule, graph: OpGraph, placement: Placement, cluster: Cluster
 ) -> None:
-    host_of = {d.name: (d.host, host_bound(graph, d.kind)) for d in cluster.devices if d.host}
+    host_of = {d.name: (d.host, graph.host_bound(d.kind)) for d in cluster.devices if d.host}
     for run in schedule.runs:
         device = placement.device_of[run.op]
         host, bound = host_of.get(device, (None, frozenset()))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import Merge, SplitTraces, Wiring
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.signature import WorkBasis
 
 
 def op(name: str, size: int | None, *, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:

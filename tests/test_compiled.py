@@ -52,7 +52,7 @@ def called(folder: Path, mounts: str | None = None, **variables: str) -> str:
     return ran.stdout
 
 
-class Touches:
+class VariableAccess:
     """Unpickled, it writes a file: code that came as data."""
 
     def __init__(self, path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_cache_that_a_file_of_settings_names_is_not_unpickled(folder: Path) ->
     indices = list(planted.rglob("*.nbi"))
     assert indices
     for index in indices:
-        index.write_bytes(pickle.dumps(numba.__version__) + pickle.dumps(Touches(ran)))
+        index.write_bytes(pickle.dumps(numba.__version__) + pickle.dumps(VariableAccess(ran)))
     (folder / "checkout" / SETTINGS).write_text("cache_dir: planted\n")
     assert called(folder) == "42\n"
     assert not ran.exists()

@@ -16,15 +16,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import HostLink
-    from placement_advisor.measurement.measurement import (
-        CandidateFailure,
-        Comparison,
-        InputTiming,
-        Interval,
-        Measurement,
-        StepProfile,
-        Violation,
-    )
+    from placement_advisor.measurement import measurement as measurements
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
@@ -55,20 +47,20 @@ class Candidate:
     rationale: str
     placement: Placement | None = None
     predicted: Schedule | None = None
-    measured: Measurement | None = None
-    comparison: Comparison | None = None
-    failure: CandidateFailure | None = None
+    measured: measurements.Measurement | None = None
+    comparison: measurements.Comparison | None = None
+    failure: measurements.CandidateFailure | None = None
     by_layer: Mapping[str, str] | None = None
     torn_layers: int = 0
     predicted_ratio: PredictedRatio | None = None
     ratio_after_runs: PredictedRatio | None = None
     samples: tuple[int, ...] | None = None
-    broken_laws: tuple[Violation, ...] = ()
+    broken_laws: tuple[measurements.Violation, ...] = ()
     weak_predicted_ns: int | None = None
     weak_measured_ns: tuple[int, ...] = ()
 
     @property
-    def profile(self) -> StepProfile | None:
+    def profile(self) -> measurements.StepProfile | None:
         """The profile of its steps; None without one, and where nothing is concluded from it."""
         return self.measured.profile if self.measured is not None and not self.broken_laws else None
 
@@ -176,7 +168,7 @@ class Recommendation:
 
     verdict: AdviceVerdict
     candidate: str | None
-    speedup: Interval | None
+    speedup: measurements.Interval | None
     basis: str
     applies_to: str
     answer: str
@@ -312,7 +304,7 @@ class Analysis:
     timings_ns: Mapping[str, int]
     bound: UncertainBound | None = None
     break_even: BreakEven | None = None
-    input_timing: InputTiming | None = None
+    input_timing: measurements.InputTiming | None = None
     how: HowToSplit | None = None
     assumed_times: tuple[AssumedTimes, ...] = ()
     sessions: int = 0

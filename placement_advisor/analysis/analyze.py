@@ -13,20 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import defaults
+from placement_advisor.analysis import recording as recordings
+from placement_advisor.analysis import step_costs, tracing
 from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
 from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
 from placement_advisor.analysis.predictions import bound_of, break_even_of, predict, propose_all
 from placement_advisor.analysis.progress import Stage, initial_facts
-from placement_advisor.analysis.recording import (
-    ResumeState,
-    check_candidates_exist,
-    check_same_conditions,
-    conditions_of,
-    read_resume_state,
-    read_searched_placements,
-    traced_conditions,
-)
 from placement_advisor.analysis.runs import (
     CandidateRuns,
     ReferenceTimings,
@@ -39,34 +32,13 @@ from placement_advisor.analysis.runs import (
     refine,
     with_ratio,
 )
-from placement_advisor.analysis.step_costs import (
-    assume_costs,
-    costs_from,
-    costs_from_measured,
-    make_testbed_session,
-    measure_costs_of_step,
-    restart_testbed,
-)
 from placement_advisor.analysis.target_costs import read_target_hardware
-from placement_advisor.analysis.tracing import (
-    AnalysisRequest,
-    growth_of,
-    load_model,
-    split_batch,
-    trace_loaded,
-)
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
 from placement_advisor.errors import AdvisorError, ModelError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine.testbed_plan import (
-    ONE_PROCESS,
-    TestbedKind,
-    plan_testbed,
-    with_load,
-    with_network,
-)
+from placement_advisor.machine import testbed_plan
 from placement_advisor.processes.calls import FailureCause
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.cost_measurement import has_calibration
@@ -80,20 +52,17 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.progress import AnalysisProgress
-    from placement_advisor.analysis.recording import AnalysisRecorder
     from placement_advisor.analysis.runs import CandidateRun
-    from placement_advisor.analysis.step_costs import AllCosts, MeasuredCosts, TestbedSession
     from placement_advisor.analysis.target_costs import TargetHardware
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter
     from placement_advisor.tf.answers import Traced
 
 
 def analyze(
     options: AnalyzeOptions,
-    recording: Callable[[Traced], AnalysisRecorder],
+    recording: Callable[[Traced], recordings.AnalysisRecorder],
     progress: AnalysisProgress,
 ) -> Analysis:
     """Analyse a model.
@@ -117,15 +86,15 @@ class _AnalysisRun:
     """
 
     _loader: Child
-    _request: AnalysisRequest
-    _recorder: AnalysisRecorder
+    _request: tracing.AnalysisRequest
+    _recorder: recordings.AnalysisRecorder
     _predictions: Predictions
-    _measured: MeasuredCosts
+    _measured: step_costs.MeasuredCosts
 
     def __init__(
         self,
         options: AnalyzeOptions,
-        recording: Callable[[Traced], AnalysisRecorder],
+        recording: Callable[[Traced], recordings.AnalysisRecorder],
         progress: AnalysisProgress,
         stack: ExitStack,
     ) -> None:
@@ -139,7 +108,7 @@ class _AnalysisRun:
         self._bundle = self._scratch / "bundle"
         self._bundle.mkdir()
         self._hosts: ConnectedHosts | None = None
-        self._session: TestbedSession | None = None
+        self._session: step_costs.TestbedSession | None = None
         self._results = RunResults()
 
     def result(self) -> Analysis:
@@ -152,7 +121,7 @@ class _AnalysisRun:
             self._run(self._session)
         return self._conclude()
 
-    def _plan_testbed(self) -> TestbedPlan:
+    def _plan_testbed(self) -> testbed_plan.TestbedPlan:
         """Return where candidates run, or why they do not."""
         options = self._options
         if options.hosts is not None:
@@ -162,7 +131,7 @@ class _AnalysisRun:
         elif self._hardware is not None:
             plan = self._hardware.plan()
         else:
-            plan = plan_testbed(options.testbed, options.devices)
+            plan = testbed_plan.plan_testbed(options.testbed, options.devices)
         if options.ratios is not None and len(options.ratios) != len(plan.devices):
             raise AdvisorError(
                 f"--ratios: {len(options.ratios)} ratios for {len(plan.devices)} devices",
@@ -174,12 +143,12 @@ class _AnalysisRun:
             self._progress.learn(is_run=False)
         plan = _plan_as_used(plan, options, self._watcher)
         if self._earlier is not None:
-            now = conditions_of(options, plan)
-            check_same_conditions(self._earlier.conditions, now, options.folder)
+            now = recordings.conditions_of(options, plan)
+            recordings.check_same_conditions(self._earlier.conditions, now, options.folder)
         self._progress.learn(is_busy=plan.load is not None)
         return plan
 
-    def _load_and_trace(self, plan: TestbedPlan) -> None:
+    def _load_and_trace(self, plan: testbed_plan.TestbedPlan) -> None:
         self._progress.begin(Stage.IMPORT)
         self._watcher.working("importing TensorFlow", 0, 1)
         preload()
@@ -194,11 +163,11 @@ class _AnalysisRun:
                 raise TestbedError(self._hosts.lost) from None
             raise
         if self._earlier is not None:
-            now = traced_conditions(self._request)
-            check_same_conditions(self._earlier.traced, now, self._options.folder)
+            now = recordings.traced_conditions(self._request)
+            recordings.check_same_conditions(self._earlier.traced, now, self._options.folder)
         self._recorder = self._recording(self._request.traced)
 
-    def _traced(self, plan: TestbedPlan) -> AnalysisRequest:
+    def _traced(self, plan: testbed_plan.TestbedPlan) -> tracing.AnalysisRequest:
         """Load the model and trace it, also with its batch split and at other batch sizes."""
         options, loader, watcher, progress = (
             self._options,
@@ -207,31 +176,31 @@ class _AnalysisRun:
             self._progress,
         )
         progress.begin(Stage.LOAD)
-        load_model(options.source, loader, watcher)
+        tracing.load_model(options.source, loader, watcher)
         progress.begin(Stage.TRACE)
-        traced = trace_loaded(options.source, self._bundle, loader, watcher)
+        traced = tracing.trace_loaded(options.source, self._bundle, loader, watcher)
         progress.learn(ops=len(traced.graph))
         progress.begin(Stage.SPLIT)
         runs = plan.not_run is None and traced.python_call is None
         folder = self._bundle if runs else None
-        splits = split_batch(options, len(plan.devices), traced, folder, loader, watcher)
+        splits = tracing.split_batch(options, len(plan.devices), traced, folder, loader, watcher)
         growth = None
         if not options.quick:
             watcher.working("tracing other batch sizes", 0, 1)
-            growth = growth_of(loader, traced, options.source.time_limit_s)
-        return AnalysisRequest(
+            growth = tracing.growth_of(loader, traced, options.source.time_limit_s)
+        return tracing.AnalysisRequest(
             options=options, plan=plan, traced=traced, splits=splits, growth=growth
         )
 
-    def _estimate(self) -> AllCosts:
+    def _estimate(self) -> step_costs.AllCosts:
         """Return the costs of the step: assumed, recorded in its process, or measured."""
         if self._request.plan.not_run is not None:
             self._loader.close()
-            return assume_costs(self._request, self._hardware)
+            return step_costs.assume_costs(self._request, self._hardware)
         call = self._request.traced.python_call
         return self._measure_costs() if call is None else self._record_costs(call)
 
-    def _record_costs(self, python_call: str) -> AllCosts:
+    def _record_costs(self, python_call: str) -> step_costs.AllCosts:
         """Return what the step costs in the process that has loaded it, where it can run."""
         plan = own_process_plan(self._request.plan, python_call)
         self._request = request = replace(self._request, plan=plan)
@@ -242,31 +211,31 @@ class _AnalysisRun:
         recorded = record_in_own_process(request, self._loader, folder, self._watcher)
         self._loader.close()
         if recorded is None:
-            return assume_costs(request, None)
+            return step_costs.assume_costs(request, None)
         prices, self._results = recorded
-        return costs_from(request, prices)
+        return step_costs.costs_from(request, prices)
 
-    def _measure_costs(self) -> AllCosts:
+    def _measure_costs(self) -> step_costs.AllCosts:
         """Return what the step costs on the testbed; a resumed analysis measures nothing anew."""
         request, site = self._request, None
         if self._hosts is not None:
             site = self._hosts.site(self._scratch, self._stack)
             self._hosts.when_lost(lambda why: self._watcher.note(f"warning: {why}"))
-        self._session = session = make_testbed_session(
+        self._session = session = step_costs.make_testbed_session(
             request, self._loader, self._bundle, self._scratch, self._watcher, site
         )
         self._stack.callback(session.close)
         self._progress.begin(Stage.CALIBRATE)
         self._recorder.show(snapshot(request, "measuring costs"))
         if self._earlier is None:
-            self._measured = measure_costs_of_step(request, session, self._progress)
+            self._measured = step_costs.measure_costs_of_step(request, session, self._progress)
         else:
             self._measured = self._earlier.costs
             session.trial.resume(self._earlier.candidates, self._earlier.joining)
-            restart_testbed(request, session, self._progress)
-        return costs_from_measured(request, self._measured)
+            step_costs.restart_testbed(request, session, self._progress)
+        return step_costs.costs_from_measured(request, self._measured)
 
-    def _propose_and_simulate(self, costs: AllCosts) -> None:
+    def _propose_and_simulate(self, costs: step_costs.AllCosts) -> None:
         """Find the candidates and predict them all; recorded before any of them runs.
 
         A resumed analysis has the placements that searches found before.
@@ -277,7 +246,7 @@ class _AnalysisRun:
         self._watcher.working("searching placements", 0, 1)
         found = {}
         if earlier is not None:
-            found = read_searched_placements(options.folder, earlier, request.graph)
+            found = recordings.read_searched_placements(options.folder, earlier, request.graph)
         proposals = propose_all(
             request.graph,
             costs,
@@ -297,13 +266,13 @@ class _AnalysisRun:
         for label, predicted in self._predictions.predicted.items():
             self._recorder.prediction(label, predicted.schedule, predicted.ratio)
         if earlier is not None:
-            check_candidates_exist(earlier, proposals.placements, options.folder)
+            recordings.check_candidates_exist(earlier, proposals.placements, options.folder)
             predictions = self._predictions
             for label, ratio in earlier.after_runs.items():
                 predictions = with_ratio(predictions, label, ratio)
             self._change_predictions(predictions)
 
-    def _run(self, session: TestbedSession) -> None:
+    def _run(self, session: step_costs.TestbedSession) -> None:
         """Run candidates, and correct the predictions of all others by what has run."""
         earlier, predictions = self._earlier, self._predictions
         if earlier is None:
@@ -364,13 +333,13 @@ class _AnalysisRun:
                 outcomes[label] = replace(outcome, measured=measured)
         return outcomes
 
-    def _new_resume_state(self, trial: Benchmark) -> ResumeState:
+    def _new_resume_state(self, trial: Benchmark) -> recordings.ResumeState:
         """Return what another session needs to go on from this one."""
         predicted = self._predictions.predicted
         after_runs = {label: predicted[label].after_runs for label in trial.entries}
-        return ResumeState(
-            conditions=conditions_of(self._options, self._request.plan),
-            traced=traced_conditions(self._request),
+        return recordings.ResumeState(
+            conditions=recordings.conditions_of(self._options, self._request.plan),
+            traced=recordings.traced_conditions(self._request),
             sessions=self._results.sessions,
             joining=trial.joining,
             costs=self._measured,
@@ -403,7 +372,7 @@ class _AnalysisRun:
         return analysis
 
 
-def _resume_state(options: AnalyzeOptions) -> ResumeState | None:
+def _resume_state(options: AnalyzeOptions) -> recordings.ResumeState | None:
     """Return what there is to go on from, None for a new analysis."""
     if not options.resume:
         return None
@@ -412,28 +381,28 @@ def _resume_state(options: AnalyzeOptions) -> ResumeState | None:
             f"{RESUME} adds rounds, and by the other options none run",
             hint=f"leave out --hardware, --testbed none, {NO_RUN} and {QUICK}",
         )
-    return read_resume_state(options.folder)
+    return recordings.read_resume_state(options.folder)
 
 
 def _plan_as_used(
-    plan: TestbedPlan, options: AnalyzeOptions, watcher: ProgressReporter
-) -> TestbedPlan:
+    plan: testbed_plan.TestbedPlan, options: AnalyzeOptions, watcher: ProgressReporter
+) -> testbed_plan.TestbedPlan:
     """Return where candidates run, or why they do not, though they may be able to."""
     if not options.run:
         option, not_run = QUICK if options.quick else NO_RUN, plan.not_run
         if not_run is None:
-            plan = replace(plan, kind=TestbedKind.NONE, slots=(), is_declined=True)
+            plan = replace(plan, kind=testbed_plan.TestbedKind.NONE, slots=(), is_declined=True)
             not_run = f"{option}: no step was executed"
         if options.quick and not set(SPLITS).intersection(options.families):
             not_run += ", no split of the batch tried"
         plan = replace(plan, not_run=not_run)
-    plan = with_network(
+    plan = testbed_plan.with_network(
         plan,
         open_ports=options.open_ports,
-        instead=f"--no-run only predicts; {ONE_PROCESS}",
+        instead=f"--no-run only predicts; {testbed_plan.ONE_PROCESS}",
         note=watcher.note,
     )
-    return with_load(plan, watcher.note)
+    return testbed_plan.with_load(plan, watcher.note)
 
 
 def _facts_of_candidates(
@@ -449,7 +418,7 @@ def _facts_of_candidates(
 
 
 def _rerun_estimate(
-    request: AnalysisRequest, predictions: Predictions, progress: AnalysisProgress
+    request: tracing.AnalysisRequest, predictions: Predictions, progress: AnalysisProgress
 ) -> RerunEstimate | None:
     """Return what the next run would take: more of the same, or without what kept this one short.
 
@@ -473,7 +442,7 @@ def _rerun_estimate(
 
 
 def _without_second_script_run(
-    chosen: tuple[Placement, ...], request: AnalysisRequest, watcher: ProgressReporter
+    chosen: tuple[Placement, ...], request: tracing.AnalysisRequest, watcher: ProgressReporter
 ) -> tuple[Placement, ...]:
     """Return the candidates without `mirrored`, if a script would have to run for it once more.
 

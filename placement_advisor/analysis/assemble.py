@@ -7,24 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
-from placement_advisor.analysis.analysis_result import (
-    TO_SPLIT,
-    Analysis,
-    Candidate,
-    CapturedStep,
-    HowToSplit,
-    Model,
-    Recommendation,
-    TestbedSummary,
-)
+from placement_advisor.analysis import analysis_result, instructions
 from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import find_all, placements_to_time
-from placement_advisor.analysis.instructions import (
-    how_to_mirror,
-    how_to_split,
-    how_to_split_batch,
-    how_to_split_over_pairs,
-)
 from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.analysis.runs import RunResults
@@ -43,7 +28,6 @@ from placement_advisor.simulator.step_growth import GrowingStep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.analysis_result import UncertainBound
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.analysis.verdict import RerunEstimate
@@ -76,7 +60,9 @@ def snapshot(
     )
 
 
-def candidates_of(predictions: Predictions, results: RunResults) -> tuple[Candidate, ...]:
+def candidates_of(
+    predictions: Predictions, results: RunResults
+) -> tuple[analysis_result.Candidate, ...]:
     """Return the candidates with what is predicted and what was measured of each."""
     return tuple(
         _not_applicable(name, answer)
@@ -90,10 +76,10 @@ def answer_of(
     request: AnalysisRequest,
     predictions: Predictions,
     results: RunResults,
-    candidates: tuple[Candidate, ...],
-    bound: UncertainBound,
+    candidates: tuple[analysis_result.Candidate, ...],
+    bound: analysis_result.UncertainBound,
     again: RerunEstimate | None = None,
-) -> Recommendation:
+) -> analysis_result.Recommendation:
     """Return the answer that these candidates give; see `recommend` for ``again``."""
     as_is = results.beside.as_is_ns or None
     return recommend(
@@ -120,15 +106,15 @@ def assemble(
     request: AnalysisRequest,
     predictions: Predictions,
     results: RunResults,
-    candidates: tuple[Candidate, ...],
-    bound: UncertainBound,
+    candidates: tuple[analysis_result.Candidate, ...],
+    bound: analysis_result.UncertainBound,
     break_even: BreakEven | None,
     again: RerunEstimate | None,
-) -> Analysis:
+) -> analysis_result.Analysis:
     """Return the analysis, but for the time that it took; see `recommend` for ``again``."""
     recommendation = answer_of(request, predictions, results, candidates, bound, again)
     evidence = _evidence(request, predictions, results, candidates, recommendation, break_even)
-    return Analysis(
+    return analysis_result.Analysis(
         advisor_version=__version__,
         tensorflow_version=request.traced.tensorflow_version,
         options=request.options,
@@ -156,8 +142,8 @@ def assemble(
     )
 
 
-def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
-    return Candidate(
+def _not_applicable(name: str, answer: NotApplicable) -> analysis_result.Candidate:
+    return analysis_result.Candidate(
         name=name,
         family=answer.family,
         rationale=answer.reason,
@@ -167,10 +153,10 @@ def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
 
 def _candidate(
     name: str, placement: Placement, predictions: Predictions, results: RunResults
-) -> Candidate:
+) -> analysis_result.Candidate:
     predicted, outcome = predictions.predicted[name], results.outcomes.get(name)
     split, graph = predictions.proposals.splits.get(name), predictions.proposals.graph
-    return Candidate(
+    return analysis_result.Candidate(
         name=name,
         family=placement.family,
         rationale=placement.rationale,
@@ -213,15 +199,15 @@ def _title(request: AnalysisRequest) -> str:
     return title_of(request.traced.name, Path(request.options.source.path))
 
 
-def _model(request: AnalysisRequest) -> Model:
+def _model(request: AnalysisRequest) -> analysis_result.Model:
     graph, traced, plan = request.graph, request.traced, request.plan
-    captured = traced.captured and CapturedStep(
+    captured = traced.captured and analysis_result.CapturedStep(
         call=traced.captured.call,
         step=traced.captured.name,
         is_replica=traced.captured.is_replica,
         run_command=request.options.run_command(len(plan.devices) if plan.stand_in else None),
     )
-    return Model(
+    return analysis_result.Model(
         path=request.options.source.path,
         mode=traced.mode,  # type: ignore[arg-type] # Loaders know no other two.
         chosen=traced.chosen,
@@ -237,9 +223,9 @@ def _model(request: AnalysisRequest) -> Model:
     )
 
 
-def _testbed(request: AnalysisRequest, predictions: Predictions) -> TestbedSummary:
+def _testbed(request: AnalysisRequest, predictions: Predictions) -> analysis_result.TestbedSummary:
     plan = request.plan
-    return TestbedSummary(
+    return analysis_result.TestbedSummary(
         kind=plan.kind.value,
         stand_in=plan.stand_in,
         description=plan.description,
@@ -255,14 +241,14 @@ def _evidence(
     request: AnalysisRequest,
     predictions: Predictions,
     results: RunResults,
-    candidates: tuple[Candidate, ...],
-    recommendation: Recommendation,
+    candidates: tuple[analysis_result.Candidate, ...],
+    recommendation: analysis_result.Recommendation,
     break_even: BreakEven | None,
 ) -> Evidence:
     """Return what rules may look at."""
     growing = request.growing(predictions.proposals.prices)
     proposals, traced = predictions.proposals, request.traced
-    is_to_split = recommendation.verdict in TO_SPLIT
+    is_to_split = recommendation.verdict in analysis_result.TO_SPLIT
     return Evidence(
         graph=request.graph,
         cluster=proposals.prices.cluster,
@@ -299,8 +285,8 @@ def _assumed_times(predictions: Predictions) -> tuple[AssumedTimes, ...]:
 
 
 def _how(
-    predictions: Predictions, recommendation: Recommendation, folder: Path
-) -> HowToSplit | None:
+    predictions: Predictions, recommendation: analysis_result.Recommendation, folder: Path
+) -> analysis_result.HowToSplit | None:
     """Return how to carry out what is recommended, None if no candidate is."""
     proposals = predictions.proposals
     placement = proposals.placements.get(recommendation.candidate or "")
@@ -308,16 +294,18 @@ def _how(
         return None
     split = proposals.splits.get(placement.family)
     if split is None:
-        return how_to_split(proposals.graph, placement, folder)
+        return instructions.how_to_split(proposals.graph, placement, folder)
     cluster = proposals.prices.cluster
     if placement.family == BATCH_TOWERS:
-        return how_to_split_over_pairs(placement.label, split.samples, cluster, folder)
+        return instructions.how_to_split_over_pairs(placement.label, split.samples, cluster, folder)
     if placement.family == MIRRORED:
-        return how_to_mirror(placement.label, split.samples, cluster)
-    return how_to_split_batch(placement.label, placement.family, split.samples, cluster)
+        return instructions.how_to_mirror(placement.label, split.samples, cluster)
+    return instructions.how_to_split_batch(
+        placement.label, placement.family, split.samples, cluster
+    )
 
 
-def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:
+def _failures_in_words(candidates: Sequence[analysis_result.Candidate]) -> list[str]:
     return [
         f"{candidate.name} has no result: {candidate.failure.kind}: {candidate.failure.message}"
         for candidate in candidates
@@ -325,7 +313,7 @@ def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:
     ]
 
 
-def _broken_laws_in_words(candidates: Sequence[Candidate]) -> list[str]:
+def _broken_laws_in_words(candidates: Sequence[analysis_result.Candidate]) -> list[str]:
     return [
         f"{candidate.name}: {candidate.broken_laws[0].what}, which cannot be: nothing is concluded "
         "from its profile"

@@ -17,29 +17,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.tracing import check_runs, child_ended, traced_model
 from placement_advisor.candidates import references
-from placement_advisor.candidates.batch_split.plan import (
-    SPLIT,
-    check_no_pairs,
-    share_folder,
-    shares_of,
-)
+from placement_advisor.candidates.batch_split import plan as split_plan
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.cost.batch import (
-    MAX_MISFIT,
-    Balance,
-    BatchMemory,
-    DeviceSpeed,
-    best_batch,
-    best_by_lines,
-    fit_batch_memory,
-    largest_alone,
-    misfit_of,
-    other_batches,
-    sizes_to_time,
-    speed_of,
-    split_step,
-    trimmed_mean,
-)
+from placement_advisor.cost import batch as batch_costs
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
@@ -87,7 +67,7 @@ def time_devices(
     shares: Mapping[int, TracedShare],
     bundles: Mapping[int, Path],
     watcher: ProgressReporter,
-) -> tuple[DeviceSpeed, ...]:
+) -> tuple[batch_costs.DeviceSpeed, ...]:
     """Time each share of a batch on each device of a running testbed, alone and in turns.
 
     ``shares`` has the traces by number of samples, ``bundles`` the folder of each.
@@ -98,13 +78,13 @@ def time_devices(
     names = [device.name for device in testbed.plan.devices]
     runs = [(name, samples) for samples in shares for name in names]
     for samples, share in shares.items():
-        testbed.add_program(share_folder(samples), bundles[samples], share.graph)
+        testbed.add_program(split_plan.share_folder(samples), bundles[samples], share.graph)
     for done, (name, samples) in enumerate(runs):
         label = _run_label(name, samples)
         watcher.working("preparing", done, len(runs), label)
         alone = references.on_device(shares[samples].graph, name)
         expect(
-            testbed.prepare(label, alone.device_of, share_folder(samples)),
+            testbed.prepare(label, alone.device_of, split_plan.share_folder(samples)),
             partial(_run_error, label),
         )
     steps = {run: _steps_per_turn(_run_steps(testbed, _run_label(*run), _WARM_UP)) for run in runs}
@@ -118,11 +98,12 @@ def time_devices(
             testbed.call(runner.discard, _run_label(*run)), partial(_run_error, _run_label(*run))
         )
     return tuple(
-        speed_of(name, {samples: samples_ns[name, samples] for samples in shares}) for name in names
+        batch_costs.speed_of(name, {samples: samples_ns[name, samples] for samples in shares})
+        for name in names
     )
 
 
-def memory_of(shares: Mapping[int, OpGraph]) -> BatchMemory:
+def memory_of(shares: Mapping[int, OpGraph]) -> batch_costs.BatchMemory:
     """Return what a step holds on one device, simulated, against the samples of its batch.
 
     ``shares`` has the step's op graph by number of samples.
@@ -134,7 +115,7 @@ def memory_of(shares: Mapping[int, OpGraph]) -> BatchMemory:
         simulator = Simulator(graph, roofline_by_place(graph, cluster), cluster)
         schedule = simulator.schedule(references.on_device(graph, device))
         peak_bytes[samples] = schedule.peak_memory_bytes[device]
-    return fit_batch_memory(peak_bytes)
+    return batch_costs.fit_batch_memory(peak_bytes)
 
 
 class SplitSearch:
@@ -158,7 +139,10 @@ class SplitSearch:
 
     def tried(self) -> dict[tuple[int, ...], int]:
         """Return the mean step of every split that was timed, in ns."""
-        return {samples: round(trimmed_mean(times)) for samples, times in self._step_ns.items()}
+        return {
+            samples: round(batch_costs.trimmed_mean(times))
+            for samples, times in self._step_ns.items()
+        }
 
     def fit(self, samples: Sequence[int]) -> bool:
         """Return whether each device's memory holds its share."""
@@ -271,7 +255,7 @@ def balance(
     memory_bytes: Sequence[int] | None,
     open_ports: bool,
     watcher: ProgressReporter,
-) -> Balance:
+) -> batch_costs.Balance:
     """Time a model alone on each device at several batch sizes, and share its batch among them.
 
     ``memory_bytes`` are those of each device, or of all; None for what the devices say.
@@ -293,24 +277,24 @@ def balance(
         batch = traced.batch_size
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
-        even = shares_of(batch, [1.0] * len(plan.devices))
+        even = split_plan.shares_of(batch, [1.0] * len(plan.devices))
         watcher.working("tracing other batch sizes", 0, 1)
         steps = _StepsAtBatches(source, traced.name, loader, scratch)
-        shares = steps.traced(sizes_to_time(batch))
+        shares = steps.traced(batch_costs.sizes_to_time(batch))
         _check_no_pairs(source, traced.name, shares)
         memory = memory_of({samples: share.graph for samples, share in shares.items()})
-        alone = largest_alone(batch, plan.devices, memory)
+        alone = batch_costs.largest_alone(batch, plan.devices, memory)
         if alone < batch:
-            shares = steps.traced(sizes_to_time(alone))
+            shares = steps.traced(batch_costs.sizes_to_time(alone))
         running = Testbed(plan, scratch=scratch)
         stack.callback(running.close)
         watcher.working("starting devices", 0, 1)
         running.start()
-        bundles = {samples: scratch / share_folder(samples) for samples in shares}
+        bundles = {samples: scratch / split_plan.share_folder(samples) for samples in shares}
         speeds = time_devices(running, shares, bundles, watcher)
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
-        by_lines = best_by_lines(speeds, batch, most)
-        off = misfit_of(speeds)
+        by_lines = batch_costs.best_by_lines(speeds, batch, most)
+        off = batch_costs.misfit_of(speeds)
         splits = SplitSearch(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches
         try:
@@ -318,19 +302,19 @@ def balance(
                 splits.time([even])
             advised = splits.search(with_every_device(advised))
         except BatchSplitError as error:
-            if off > MAX_MISFIT:
+            if off > batch_costs.MAX_MISFIT:
                 raise ModelError(
                     f"{source.path}: no split can be run: {error.message}; and step times of "
                     f"devices alone, {format_share(off)} off a line over the batch, tell of none"
                 ) from None
             warnings.append(f"no split was run: {error.message}")
         running.close()
-    if off > MAX_MISFIT:
+    if off > batch_costs.MAX_MISFIT:
         warnings.append(
             f"step times are {format_share(off)} off the line over the batch: nothing is said of "
             "other batches"
         )
-    return Balance(
+    return batch_costs.Balance(
         model=source.path if source.name is None else f"{source.path}:{source.name}",
         testbed=plan.description,
         batch=batch,
@@ -339,9 +323,13 @@ def balance(
         memory=memory,
         most=tuple(most),
         best=by_lines,
-        even=split_step([speed.line for speed in speeds], even),
-        others=() if off > MAX_MISFIT else other_batches(speeds, batch, most),
-        best_batch=None if off > MAX_MISFIT else best_batch([speed.line for speed in speeds], most),
+        even=batch_costs.split_step([speed.line for speed in speeds], even),
+        others=()
+        if off > batch_costs.MAX_MISFIT
+        else batch_costs.other_batches(speeds, batch, most),
+        best_batch=None
+        if off > batch_costs.MAX_MISFIT
+        else batch_costs.best_batch([speed.line for speed in speeds], most),
         advised=advised,
         tried=splits.tried(),
         warnings=tuple(warnings),
@@ -357,7 +345,7 @@ def _check_no_pairs(source: ModelSource, name: str, shares: Mapping[int, TracedS
     (most, whole), *smaller = sorted(shares.items(), reverse=True)
     try:
         for samples, share in smaller:
-            check_no_pairs(whole.graph, share.graph, most / samples)
+            split_plan.check_no_pairs(whole.graph, share.graph, most / samples)
     except BatchSplitError as error:
         raise ModelError(f"{source.path}: {name}: {error.message}") from None
 
@@ -413,4 +401,4 @@ class _StepsAtBatches:
         if isinstance(answer, BatchSplitError):
             raise answer
         found = expect(answer, partial(child_ended, self._source, "splitting the batch"))
-        return found, folder / SPLIT
+        return found, folder / split_plan.SPLIT

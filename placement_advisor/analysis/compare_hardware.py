@@ -19,34 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
+from placement_advisor.analysis import machine_scaling, scaled_steps, target_costs
 from placement_advisor.analysis.assemble import answer_of, candidates_of
-from placement_advisor.analysis.machine_scaling import (
-    FamilyMemory,
-    HardwareComparison,
-    MachineScaling,
-    OneDevice,
-    ScaledStep,
-    Scaling,
-    SimulatedStep,
-)
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all
 from placement_advisor.analysis.runs import RunResults
-from placement_advisor.analysis.scaled_steps import (
-    FoldedStep,
-    FoldedSteps,
-    StepMemory,
-    limit_of,
-    simulator_of,
-    step_ns_if_wrong,
-)
 from placement_advisor.analysis.step_costs import assume_costs
-from placement_advisor.analysis.target_costs import (
-    TargetHardware,
-    assumed_uncertainty,
-    check_has_figures,
-    is_cluster_file,
-)
 from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
 from placement_advisor.candidates import families, pipeline, references, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
@@ -127,13 +105,15 @@ def first_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTr
 LAYER_FAMILIES = (towers.TOWERS, pipeline.FAMILY)
 
 
-def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) -> MachineScaling:
+def scaled_machine(
+    machine: Machine, traces: HostTraces, price: float | None
+) -> machine_scaling.MachineScaling:
     """Simulate a model on ever more devices of a machine, of which one costs ``price`` an hour."""
     found = _MachineResults(machine, traces)
     for part in _machine_parts(machine):
         found.split_batch(part)
         found.split_layers(part)
-    return MachineScaling(
+    return machine_scaling.MachineScaling(
         label=machine.label,
         answer=None,
         verdict=None,
@@ -153,7 +133,7 @@ class _BestStep(NamedTuple):
 
     family: str
     samples: int
-    step: FoldedStep
+    step: scaled_steps.FoldedStep
     part: _MachinePart
     replicas: int
 
@@ -163,24 +143,26 @@ class _MachineResults:
 
     def __init__(self, machine: Machine, traces: HostTraces) -> None:
         self._traces = traces
-        self.scalings = tuple(Scaling) if machine.levels else (Scaling.WEAK,)
+        self.scalings = (
+            tuple(machine_scaling.Scaling) if machine.levels else (machine_scaling.Scaling.WEAK,)
+        )
         self._traced = first_traced(traces.splits)
-        self._folded = FoldedSteps(machine.host)
+        self._folded = scaled_steps.FoldedSteps(machine.host)
         self._most = machine.device_counts()[-1]
         self._graph = traces.whole.whole
         self._costs = roofline_by_place(self._graph, machine.host)
-        self.doubt = assumed_uncertainty(self._costs, machine.host)
+        self.doubt = target_costs.assumed_uncertainty(self._costs, machine.host)
         # In each way in which costs may be wrong, and without launches.
         self._ways = (*self.doubt.ways, (1.0, 0.0))
         self._layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
         first = machine.host.with_devices(machine.host.device_names()[:1])
         self._first = _MachinePart(cluster=first, hosts=1, rings=(ring_of_devices(first),))
         self._all_on_first = references.propose_single(self._graph, self._costs, first)
-        self.steps, self.notes = list[SimulatedStep](), list[str]()
-        self.memory: list[FamilyMemory] = []
-        self._best: dict[tuple[Scaling, int], _BestStep] = {}
+        self.steps, self.notes = list[machine_scaling.SimulatedStep](), list[str]()
+        self.memory: list[machine_scaling.FamilyMemory] = []
+        self._best: dict[tuple[machine_scaling.Scaling, int], _BestStep] = {}
         # One device with the batch, and with several times that.
-        self._alone: list[tuple[OneDevice, tuple[int, ...]]] = []
+        self._alone: list[tuple[machine_scaling.OneDevice, tuple[int, ...]]] = []
         step, steps = self._add_alone(traces.whole)
         self._samples = self.alone[0].samples
         for times in sorted(traces.larger):
@@ -194,16 +176,16 @@ class _MachineResults:
             self.memory.append(steps.memory(references.SINGLE, step, another))
 
     @property
-    def alone(self) -> tuple[OneDevice, ...]:
+    def alone(self) -> tuple[machine_scaling.OneDevice, ...]:
         """One device with ever larger batches."""
         return tuple(one for one, _ in self._alone)
 
-    def rows(self) -> Iterator[ScaledStep]:
+    def rows(self) -> Iterator[machine_scaling.ScaledStep]:
         """Yield one device, then the best step of each scaling on each number of devices."""
         one, if_wrong_ns = self._alone[0]
         if one.fits:
-            yield ScaledStep(
-                scaling=Scaling.WEAK,
+            yield machine_scaling.ScaledStep(
+                scaling=machine_scaling.Scaling.WEAK,
                 family=references.SINGLE,
                 devices=1,
                 used=1,
@@ -216,7 +198,7 @@ class _MachineResults:
                 if_wrong_ns=if_wrong_ns,
             )
         for scaling in self.scalings:
-            fastest: ScaledStep | None = None
+            fastest: machine_scaling.ScaledStep | None = None
             for (of, devices), best in self._best.items():
                 if of is not scaling:
                     continue
@@ -233,14 +215,18 @@ class _MachineResults:
         if self._traced is not None:
             other = self._traced.of_share(here).folded()
             steps = _Steps(self._traced.weak(here), part, self._folded)
-            self._add(FAMILIES, steps, Scaling.WEAK, other)
-        if Scaling.STRONG not in self.scalings:
+            self._add(FAMILIES, steps, machine_scaling.Scaling.WEAK, other)
+        if machine_scaling.Scaling.STRONG not in self.scalings:
             return
         split = self._traces.splits[part.devices]
         if isinstance(split, BatchSplitError):
             self.notes.append(f"{part.devices} devices: {split.message}")
         else:
-            self._add(FAMILIES, _Steps(split.first(here), part, self._folded), Scaling.STRONG)
+            self._add(
+                FAMILIES,
+                _Steps(split.first(here), part, self._folded),
+                machine_scaling.Scaling.STRONG,
+            )
 
     def split_layers(self, part: _MachinePart) -> None:
         """Simulate the families that split layers within a host, where that has several devices."""
@@ -251,9 +237,9 @@ class _MachineResults:
             self._layouts[here] = families.propose(
                 LAYER_FAMILIES, self._graph, self._costs, part.cluster
             )
-        of_host = {Scaling.WEAK: self._traces.weak(part.hosts, here)}
-        if Scaling.STRONG in self.scalings:
-            of_host[Scaling.STRONG] = self._traces.strong(part.hosts)
+        of_host = {machine_scaling.Scaling.WEAK: self._traces.weak(part.hosts, here)}
+        if machine_scaling.Scaling.STRONG in self.scalings:
+            of_host[machine_scaling.Scaling.STRONG] = self._traces.strong(part.hosts)
         other = self._traces.weak(part.hosts, 1)
         for family, within in self._layouts[here].items():
             if isinstance(within, NotApplicable):
@@ -267,44 +253,50 @@ class _MachineResults:
                     steps = _LaidOutSteps(answer, part, self._folded, within)
                     self._add((family,), steps, scaling, other)
 
-    def _add_alone(self, traces: SplitTraces) -> tuple[FoldedStep, _Steps]:
+    def _add_alone(self, traces: SplitTraces) -> tuple[scaled_steps.FoldedStep, _Steps]:
         steps = _LaidOutSteps(traces, self._first, self._folded, self._all_on_first)
         step = steps.simulated(references.SINGLE)
         (samples,) = traces.wiring.shares
-        one = OneDevice(samples, step.outline.step_ns, step.memory.fits())
+        one = machine_scaling.OneDevice(samples, step.outline.step_ns, step.memory.fits())
         self._alone.append((one, self._if_wrong_ns(step)))
         return step, steps
 
-    def _if_wrong_ns(self, step: FoldedStep) -> tuple[int, ...]:
+    def _if_wrong_ns(self, step: scaled_steps.FoldedStep) -> tuple[int, ...]:
         return tuple(step.if_wrong(*way) for way in self._ways)
 
     def _add(
         self,
         names: Sequence[str],
         steps: _Steps,
-        scaling: Scaling,
+        scaling: machine_scaling.Scaling,
         other: SplitTraces | None = None,
     ) -> None:
         """Add steps, and what they hold with the whole batch on each of all devices."""
-        samples = self._samples * (steps.devices if scaling is Scaling.WEAK else 1)
+        samples = self._samples * (steps.devices if scaling is machine_scaling.Scaling.WEAK else 1)
         for family in names:
             step = steps.simulated(family)
             if isinstance(step, NotApplicable):
                 self.notes.append(f"{steps.devices} devices: {family} {step.reason}")
                 continue
             fits, step_ns = step.memory.fits(), step.outline.step_ns
-            self.steps.append(SimulatedStep(scaling, family, steps.devices, samples, step_ns, fits))
+            self.steps.append(
+                machine_scaling.SimulatedStep(
+                    scaling, family, steps.devices, samples, step_ns, fits
+                )
+            )
             key = scaling, steps.devices
             known = self._best.get(key)
             if fits and (known is None or step_ns < known.step.outline.step_ns):
                 self._best[key] = _BestStep(family, samples, step, steps.part, steps.replicas)
-            if scaling is Scaling.WEAK and steps.devices == self._most:
+            if scaling is machine_scaling.Scaling.WEAK and steps.devices == self._most:
                 assert other is not None
                 self.memory.append(steps.memory(family, step, other))
 
-    def _row(self, scaling: Scaling, devices: int, best: _BestStep) -> ScaledStep:
+    def _row(
+        self, scaling: machine_scaling.Scaling, devices: int, best: _BestStep
+    ) -> machine_scaling.ScaledStep:
         outline = best.step.outline
-        row = ScaledStep(
+        row = machine_scaling.ScaledStep(
             scaling=scaling,
             family=best.family,
             devices=devices,
@@ -325,15 +317,19 @@ class _MachineResults:
             one.samples for one, _ in self._ones(row) if one.samples_per_s == row.alone_per_s
         )
         share = min(1.0, best.samples / of_one / best.replicas)
-        return replace(row, limit=limit_of(outline, best.part.cluster, ideal_ns, share))
+        return replace(
+            row, limit=scaled_steps.limit_of(outline, best.part.cluster, ideal_ns, share)
+        )
 
-    def _ones(self, row: ScaledStep) -> list[tuple[OneDevice, tuple[int, ...]]]:
+    def _ones(
+        self, row: machine_scaling.ScaledStep
+    ) -> list[tuple[machine_scaling.OneDevice, tuple[int, ...]]]:
         """Return what one device could do instead: no larger batch than a step may have."""
-        is_weak = row.scaling is Scaling.WEAK
+        is_weak = row.scaling is machine_scaling.Scaling.WEAK
         most = self._samples * row.devices if is_weak else self._samples
         return [(one, wrong) for one, wrong in self._alone if one.fits and one.samples <= most]
 
-    def _against_one(self, row: ScaledStep) -> ScaledStep:
+    def _against_one(self, row: machine_scaling.ScaledStep) -> machine_scaling.ScaledStep:
         """Hold a step against what one device does best, whatever costs are."""
         ones = self._ones(row)
         if not ones:
@@ -380,7 +376,9 @@ def _machine_parts(machine: Machine) -> Iterator[_MachinePart]:
 class _Steps:
     """The split steps of a batch on a part of a machine."""
 
-    def __init__(self, traces: SplitTraces, part: _MachinePart, folded: FoldedSteps) -> None:
+    def __init__(
+        self, traces: SplitTraces, part: _MachinePart, folded: scaled_steps.FoldedSteps
+    ) -> None:
         self._traces, self.part, self._folded = traces, part, folded
         self.devices = part.devices
 
@@ -389,14 +387,16 @@ class _Steps:
         """How many there are, each of which does all ops on its share of the samples."""
         return self.devices
 
-    def memory(self, family: str, step: FoldedStep, other: SplitTraces) -> FamilyMemory:
+    def memory(
+        self, family: str, step: scaled_steps.FoldedStep, other: SplitTraces
+    ) -> machine_scaling.FamilyMemory:
         """Return what a family's step holds; ``other`` has other samples on each device."""
         assert step.sized is not None
         peak_bytes, of_replica = step.memory.busiest(step.sized(other))
         largest = None if of_replica is None else of_replica * self.replicas // self.devices
-        return FamilyMemory(family, self.devices, peak_bytes, largest)
+        return machine_scaling.FamilyMemory(family, self.devices, peak_bytes, largest)
 
-    def simulated(self, family: str) -> FoldedStep | NotApplicable:
+    def simulated(self, family: str) -> scaled_steps.FoldedStep | NotApplicable:
         """Simulate a family's step."""
         cluster, rings = self.part.cluster, self.part.rings
         if len(self._traces.shares) == 1:
@@ -405,11 +405,15 @@ class _Steps:
         proposed = propose(family, cluster.devices, ALL_DEVICES)
         if isinstance(proposed, NotApplicable):
             return proposed
-        simulator = simulator_of(proposed, cluster, rings)
+        simulator = scaled_steps.simulator_of(proposed, cluster, rings)
         device = simulator.devices_of(proposed.placement)
         outline, most = simulator.outline(device), max(self._traces.shares)
-        held = StepMemory.of_graph(outline, proposed.split.graph, most, cluster.devices)
-        return FoldedStep(outline, held, step_ns_if_wrong(simulator, device))
+        held = scaled_steps.StepMemory.of_graph(
+            outline, proposed.split.graph, most, cluster.devices
+        )
+        return scaled_steps.FoldedStep(
+            outline, held, scaled_steps.step_ns_if_wrong(simulator, device)
+        )
 
     @cached_property
     def _evenly(self) -> SplitTraces:
@@ -424,7 +428,11 @@ class _LaidOutSteps(_Steps):
     """The steps of a batch that hosts share, whose layers the devices of each split."""
 
     def __init__(
-        self, traces: SplitTraces, part: _MachinePart, folded: FoldedSteps, within: Placement
+        self,
+        traces: SplitTraces,
+        part: _MachinePart,
+        folded: scaled_steps.FoldedSteps,
+        within: Placement,
     ) -> None:
         super().__init__(traces, part, folded)
         self._within = within
@@ -433,7 +441,7 @@ class _LaidOutSteps(_Steps):
     def replicas(self) -> int:
         return self.part.hosts
 
-    def simulated(self, family: str) -> FoldedStep:
+    def simulated(self, family: str) -> scaled_steps.FoldedStep:
         """Simulate the step of a family that splits layers."""
         part = self.part
         return self._folded.laid_out(self._within, self._traces, part.cluster, part.rings)
@@ -444,7 +452,7 @@ def compare_hardware(
     hardware: Sequence[str],
     prices: Sequence[float] | None,
     watcher: ProgressReporter,
-) -> HardwareComparison:
+) -> machine_scaling.HardwareComparison:
     """Simulate a model on each machine, on ever more of its devices.
 
     ``hardware`` has descriptions as of `read_hardware` or paths of cluster files, ``prices`` what a
@@ -501,7 +509,9 @@ def compare_hardware(
             for count in [] if machine.levels else machine.device_counts()[1:]:
                 watcher.working(f"searching placements on {count} devices", done, len(machines))
                 host = machine.host.with_devices(machine.host.device_names()[:count])
-                target = TargetHardware(label=machine.label, cluster=host, recorded=None)
+                target = target_costs.TargetHardware(
+                    label=machine.label, cluster=host, recorded=None
+                )
                 request = AnalysisRequest(
                     options=options,
                     plan=target.plan(),
@@ -513,7 +523,7 @@ def compare_hardware(
             scaled.append(found)
     finally:
         gc.enable()
-    return HardwareComparison(
+    return machine_scaling.HardwareComparison(
         model=traced.name,
         mode=traced.mode,
         batch=batch,
@@ -523,8 +533,10 @@ def compare_hardware(
 
 
 def with_answer(
-    found: MachineScaling, request: AnalysisRequest, target: TargetHardware
-) -> MachineScaling:
+    found: machine_scaling.MachineScaling,
+    request: AnalysisRequest,
+    target: target_costs.TargetHardware,
+) -> machine_scaling.MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
     options, cluster = request.options, target.cluster
     all_costs = assume_costs(request, target)
@@ -539,7 +551,7 @@ def with_answer(
     devices, samples = len(cluster.devices), found.alone[0].samples
     row = None if split is None else _scaled_step(predictions, split, devices, samples)
     # Fewer devices may do better.
-    fewer = [step for step in found.best(Scaling.STRONG) if step.devices > 1][-1:]
+    fewer = [step for step in found.best(machine_scaling.Scaling.STRONG) if step.devices > 1][-1:]
     if fewer and (row is None or fewer[0].step_ns < row.step_ns):
         row = replace(fewer[0], devices=devices)
     rows = () if row is None else (replace(row, verdict=answer.verdict),)
@@ -548,7 +560,7 @@ def with_answer(
 
 def _scaled_step(
     predictions: Predictions, split: Candidate, devices: int, samples: int
-) -> ScaledStep | None:
+) -> machine_scaling.ScaledStep | None:
     """Return a candidate as a step on so many devices, None if it was not predicted."""
     alone = predictions.predicted[defaults.BASELINE]
     if split.placement is None or split.predicted is None:
@@ -563,8 +575,8 @@ def _scaled_step(
     used = {*placement.device_of.values()} & {*cluster.device_names()}
     fits = alone.too_large is None
     share = 1.0 if split.samples is None else 1 / len(split.samples)
-    return ScaledStep(
-        scaling=Scaling.STRONG,
+    return machine_scaling.ScaledStep(
+        scaling=machine_scaling.Scaling.STRONG,
         family=split.name,
         devices=devices,
         used=len(used),
@@ -573,7 +585,7 @@ def _scaled_step(
         alone_per_s=samples / alone_ns * NS_PER_S if fits else None,
         ratio=split.predicted_ratio if fits else None,
         without_launches=simulator.on(bare).step_ns(placement) / bare_alone_ns,
-        limit=limit_of(step, cluster, alone_ns / devices, share),
+        limit=scaled_steps.limit_of(step, cluster, alone_ns / devices, share),
     )
 
 
@@ -583,8 +595,8 @@ def _read_machine(text: str) -> Machine:
     Raises:
         AdvisorError: it describes none.
     """
-    machine = load_machine(Path(text)) if is_cluster_file(text) else read_machine(text)
-    check_has_figures(text, machine.host)
+    machine = load_machine(Path(text)) if target_costs.is_cluster_file(text) else read_machine(text)
+    target_costs.check_has_figures(text, machine.host)
     return machine
 
 

@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus, waiting_services
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.output import scratch_folder
+from placement_advisor.machine import machine_checks
 from placement_advisor.machine.clock_range import range_of_pings
-from placement_advisor.machine.machine_checks import (
-    ALLOW_NETWORKS,
-    Check,
-    State,
-    load_check,
-    memory_check,
-)
 from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.machine.this_machine import core_slots
@@ -281,7 +275,7 @@ _HOSTS_OF_A_WAY = 2
 NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
 
 
-def all_checks(found: HostsExamined) -> tuple[Check, ...]:
+def all_checks(found: HostsExamined) -> tuple[machine_checks.Check, ...]:
     """Return all findings."""
     per_host = [check for host in found.hosts for check in host_checks(host, found.link)]
     return (*per_host, *between_checks(found))
@@ -294,7 +288,7 @@ def next_step(found: HostsExamined) -> str:
     return actions[0] if actions else "repair what is a problem" if blocking else NEXT_STEP
 
 
-def host_checks(host: HostExamined, link: HostLink) -> Iterator[Check]:
+def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.Check]:
     """Yield the findings about one host, in a fixed order."""
     if host.answered_ns is None:
         yield _failed_check("reached", host.problem)
@@ -311,8 +305,10 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[Check]:
         yield _device_check(host.facts, host.request.devices)
         if host.place is not None:
             cores = len(host.facts.cores)
-            yield load_check(host.place.load, cores, min(host.request.devices, cores))
-        yield memory_check(host.facts.available_memory_bytes)
+            yield machine_checks.load_check(
+                host.place.load, cores, min(host.request.devices, cores)
+            )
+        yield machine_checks.memory_check(host.facts.available_memory_bytes)
         yield _clock_check(host, link)
     if host.place is not None:
         yield _address_check(host, host.place, link)
@@ -321,25 +317,29 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[Check]:
         yield _failed_check("use", host.problem)
 
 
-def _failed_check(name: str, problem: AdvisorError | None) -> Check:
+def _failed_check(name: str, problem: AdvisorError | None) -> machine_checks.Check:
     if problem is None:
         return _problem(name, "it did not answer", None)
     return _problem(name, problem.message, problem.hint)
 
 
-def _ok(name: str, finding: str) -> Check:
-    return Check(name=name, state=State.OK, finding=finding)
+def _ok(name: str, finding: str) -> machine_checks.Check:
+    return machine_checks.Check(name=name, state=machine_checks.State.OK, finding=finding)
 
 
-def _note(name: str, finding: str, action: str | None = None) -> Check:
-    return Check(name=name, state=State.NOTE, finding=finding, action=action)
+def _note(name: str, finding: str, action: str | None = None) -> machine_checks.Check:
+    return machine_checks.Check(
+        name=name, state=machine_checks.State.NOTE, finding=finding, action=action
+    )
 
 
-def _problem(name: str, finding: str, action: str | None) -> Check:
-    return Check(name=name, state=State.PROBLEM, finding=finding, action=action, blocks=True)
+def _problem(name: str, finding: str, action: str | None) -> machine_checks.Check:
+    return machine_checks.Check(
+        name=name, state=machine_checks.State.PROBLEM, finding=finding, action=action, blocks=True
+    )
 
 
-def _version_check(facts: HostFacts) -> Check:
+def _version_check(facts: HostFacts) -> machine_checks.Check:
     finding = f"advisor {facts.advisor_version}, TensorFlow {facts.tensorflow_version}, as here"
     finding += f"; Python {facts.python_version}"
     own = platform.python_version()
@@ -348,7 +348,7 @@ def _version_check(facts: HostFacts) -> Check:
     return _note("versions", f"{finding}, here {own}")
 
 
-def _device_check(facts: HostFacts, devices: int) -> Check:
+def _device_check(facts: HostFacts, devices: int) -> machine_checks.Check:
     asked = f"{counted(devices, 'device')}, one each"
     if facts.visible_gpus:
         name = common_name(facts.gpus)
@@ -364,7 +364,7 @@ def _device_check(facts: HostFacts, devices: int) -> Check:
     return _problem("devices", finding, action)
 
 
-def _clock_check(host: HostExamined, link: HostLink) -> Check:
+def _clock_check(host: HostExamined, link: HostLink) -> machine_checks.Check:
     clock = host.clock
     if clock is None:
         action = "profiles over hosts need clocks that only run: see what sets it"
@@ -378,7 +378,7 @@ def _clock_check(host: HostExamined, link: HostLink) -> Check:
     return _problem("clock", finding, "set the time of day, as by NTP")
 
 
-def _address_check(host: HostExamined, place: NetworkPlace, link: HostLink) -> Check:
+def _address_check(host: HostExamined, place: NetworkPlace, link: HostLink) -> machine_checks.Check:
     if place.interface is not None:
         mtu = "" if place.mtu_bytes is None else f", MTU {place.mtu_bytes:,} bytes"
         return _ok("address", f"{host.address} on {place.interface}{mtu}")
@@ -389,15 +389,15 @@ def _address_check(host: HostExamined, place: NetworkPlace, link: HostLink) -> C
     return _problem("address", f"{finding}, so that nothing can listen there", action)
 
 
-def _network_check(place: NetworkPlace, link: HostLink) -> Check:
+def _network_check(place: NetworkPlace, link: HostLink) -> machine_checks.Check:
     if place.has_private_network:
         return _ok("network", "workers can run in one of their own, out of reach")
     finding = "no private one can be made for workers"
-    action = f"{ALLOW_NETWORKS}, or, where you trust the network, --link direct"
+    action = f"{machine_checks.ALLOW_NETWORKS}, or, where you trust the network, --link direct"
     return (_problem if link is HostLink.TLS else _note)("network", finding, action)
 
 
-def between_checks(found: HostsExamined) -> Iterator[Check]:
+def between_checks(found: HostsExamined) -> Iterator[machine_checks.Check]:
     """Yield the findings about what lies between hosts."""
     known = {host.request: host.facts for host in found.hosts if host.facts is not None}
     try:
@@ -425,7 +425,7 @@ def between_checks(found: HostsExamined) -> Iterator[Check]:
     yield _note("MTU", f"{finding}: frames of one may not pass to the other", action)
 
 
-def _route_check(way: RouteResult, address: str) -> Check:
+def _route_check(way: RouteResult, address: str) -> machine_checks.Check:
     name = f"{way.source} → {way.target}"
     small_ns = way.tried.small_ns
     if small_ns is None:

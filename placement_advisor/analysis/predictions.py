@@ -13,14 +13,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
 from placement_advisor.candidates import searched, towers
+from placement_advisor.candidates.batch_split import split_graph as batch_graph
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.split_graph import (
-    ON_HOST,
-    SPREAD,
-    graph_of,
-    placed_on_devices,
-)
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import (
     FAMILIES,
@@ -32,12 +27,8 @@ from placement_advisor.candidates.references import as_written
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import BatchSplitError
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import schedule_violations
-from placement_advisor.measurement.measurement import (
-    WORTHWHILE_RATIO,
-    CandidateFailure,
-    FailureKind,
-)
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
@@ -52,13 +43,11 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostSource
     from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
@@ -100,7 +89,7 @@ def split_candidates(
 def _split_candidate(
     graph: OpGraph, prices: StepCosts, family: str, split: SplitCosts
 ) -> SplitCandidate | NotApplicable:
-    traced, cluster, graph_key = split.traced, prices.cluster, graph_of(family)
+    traced, cluster, graph_key = split.traced, prices.cluster, batch_graph.graph_of(family)
     if graph_key not in traced.graphs:
         uneven = (
             "MirroredStrategy gives all devices the same number of samples, not "
@@ -134,7 +123,7 @@ def _split_candidate(
 
 
 def _placed_split(
-    step: SplitGraph,
+    step: batch_graph.SplitGraph,
     family: str,
     samples: tuple[int, ...],
     cluster: Cluster,
@@ -146,12 +135,14 @@ def _placed_split(
         return towers.on_pairs(step, within, cluster.device_names(), samples)
     rationales = {
         BATCH: f"one update of the variables on {devices[0]}",
-        ON_HOST: f"one update of the variables on {host}",
-        SPREAD: f"one update of each variable, spread by size over {', '.join(devices)}",
+        batch_graph.ON_HOST: f"one update of the variables on {host}",
+        batch_graph.SPREAD: (
+            f"one update of each variable, spread by size over {', '.join(devices)}"
+        ),
         MIRRORED: "variables and updates on every device",
     }
     rationale = f"{_sum_text(samples)} samples side by side, {rationales[family]}"
-    return placed_on_devices(family, step, devices, host, rationale)
+    return batch_graph.placed_on_devices(family, step, devices, host, rationale)
 
 
 def _sum_text(samples: tuple[int, ...]) -> str:
@@ -244,8 +235,8 @@ class Prediction:
 
     schedule: Schedule
     ratio: PredictedRatio | None
-    broken_laws: tuple[Violation, ...]
-    too_large: CandidateFailure | None
+    broken_laws: tuple[measurements.Violation, ...]
+    too_large: measurements.CandidateFailure | None
     weak_step_ns: int | None
     after_runs: PredictedRatio | None = None
 
@@ -279,8 +270,8 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
         schedule=schedule,
         ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
         broken_laws=schedule_violations(schedule),
-        too_large=CandidateFailure(
-            kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short))
+        too_large=measurements.CandidateFailure(
+            kind=measurements.FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short))
         )
         if short
         else None,
@@ -315,7 +306,7 @@ def bound_from(
     """
     most = max(0.0, 1 - lower.step_ns / single_ns) if single_ns else 0.0
     if_wrong = None if ratio_if_wrong is None else max(0.0, 1 - ratio_if_wrong)
-    is_proved = most <= 1 - WORTHWHILE_RATIO
+    is_proved = most <= 1 - measurements.WORTHWHILE_RATIO
     return UncertainBound(
         step_ns=lower.step_ns,
         split_ns=lower.split_ns,
@@ -326,7 +317,7 @@ def bound_from(
         most_to_gain_if_wrong=if_wrong,
         proves_single_if_wrong=is_proved
         and if_wrong is not None
-        and if_wrong <= 1 - WORTHWHILE_RATIO,
+        and if_wrong <= 1 - measurements.WORTHWHILE_RATIO,
         costs_from=source.value,
         reason=lower.reason,
         graph_file=GRAPH,
@@ -363,7 +354,7 @@ def break_even_of(
         baseline=own[BASELINE],
         splits=tuple(splits),
         growing=growing,
-        worthwhile_ratio=WORTHWHILE_RATIO,
+        worthwhile_ratio=measurements.WORTHWHILE_RATIO,
         corrections=_corrections(labels, candidates),
     )
 

@@ -21,13 +21,7 @@ from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.clock import Clock
 from placement_advisor.measurement.measurement import least_samples
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
-from placement_advisor.testbed.benchmark import (
-    BRIEF_ROUNDS,
-    MAX_ROUNDS,
-    TIMING_BUDGET_S,
-    ProgressReporter,
-    SilentProgress,
-)
+from placement_advisor.testbed import benchmark
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -121,7 +115,7 @@ class ProgressFacts:
         """What all rounds of the candidate that runs briefly take."""
         if self.brief_ns is None:
             return 0.0
-        return BRIEF_ROUNDS * self._round_s((self.steps_ns[0], self.brief_ns))
+        return benchmark.BRIEF_ROUNDS * self._round_s((self.steps_ns[0], self.brief_ns))
 
     @property
     def prepared(self) -> int:
@@ -243,12 +237,12 @@ def time_after_rounds(known: ProgressFacts) -> TimeAhead:
 def rounds_left(known: ProgressFacts, done: int, round_s: float) -> TimeAhead:
     """Return what is left of the rounds alone: see `Trial.race` for when they end."""
     rounds = known.rounds or defaults.ROUNDS
-    budget_s = max(0.0, TIMING_BUDGET_S - done * round_s)
+    budget_s = max(0.0, benchmark.TIMING_BUDGET_S - done * round_s)
     sure_s = max(0, rounds - done) * round_s
     if known.rounds is None:
         least = least_samples(max(1, len(known.steps_ns) - 1))
         sure_s = max(min(sure_s, budget_s), (least - done) * round_s)
-    more_s = max(0, MAX_ROUNDS - max(rounds, done)) * round_s
+    more_s = max(0, benchmark.MAX_ROUNDS - max(rounds, done)) * round_s
     return TimeAhead(stage_s=sure_s, later_s=0.0, doubt_s=min(more_s, max(0.0, budget_s - sure_s)))
 
 
@@ -271,14 +265,14 @@ def rerun_estimate(
     return RerunEstimate(fixed_s=sum(fixed_s.values()), round_s=round_s, left_out=left_out)
 
 
-class ProgressListener(ProgressReporter, Protocol):
+class ProgressListener(benchmark.ProgressReporter, Protocol):
     """Is told what goes on, and how long it will take."""
 
     def expect(self, ahead: TimeAhead) -> None:
         """Say what is ahead from this moment on."""
 
 
-class SilentListener(SilentProgress):
+class SilentListener(benchmark.SilentProgress):
     """An onlooker that says nothing."""
 
     def expect(self, ahead: TimeAhead) -> None:

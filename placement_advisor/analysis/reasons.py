@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import references
 from placement_advisor.graph.name_patterns import first_names, listed
-from placement_advisor.measurement.measurement import (
-    WORTHWHILE_RATIO,
-    WORTHWHILE_SPEEDUP,
-    FailureKind,
-    Verdict,
-)
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate, UncertainBound
-    from placement_advisor.measurement.measurement import Comparison, Interval, StepProfile
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
 
 
@@ -34,9 +28,11 @@ _NAMED_VARIABLES = 3
 # A split of the batch makes other ops, which a bound does not cover.
 _WHOLE = "that leaves the batch whole"
 _VERDICT_WORDS = {
-    Verdict.FASTER: "faster",
-    Verdict.SLOWER: f"a split is worth it above {WORTHWHILE_SPEEDUP:.2f}×",
-    Verdict.INCONCLUSIVE: "too uncertain to decide",
+    measurements.Verdict.FASTER: "faster",
+    measurements.Verdict.SLOWER: (
+        f"a split is worth it above {measurements.WORTHWHILE_SPEEDUP:.2f}×"
+    ),
+    measurements.Verdict.INCONCLUSIVE: "too uncertain to decide",
 }
 
 
@@ -49,7 +45,7 @@ def doubt_text(doubt: CostUncertainty) -> str:
     return f"{off}{free}, and a split's ops {doubt.ops:g}×"
 
 
-def speedup_text(speedup: Interval) -> str:
+def speedup_text(speedup: measurements.Interval) -> str:
     """Return a speedup with its interval."""
     return f"{speedup.median:.2f}× (95 % interval {speedup.low:.2f}–{speedup.high:.2f})"
 
@@ -117,8 +113,8 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     if ratio is not None and is_other_side(candidate):
         reasons.append(
             f"{candidate.name}: the simulation has {speedup_of(ratio.ratio)} for it, on the other "
-            f"side of {WORTHWHILE_SPEEDUP:.2f}×: its error is larger than what there is to gain or "
-            "to lose, so the answer rests on the measurement alone"
+            f"side of {measurements.WORTHWHILE_SPEEDUP:.2f}×: its error is larger than what "
+            "there is to gain or to lose, so the answer rests on the measurement alone"
         )
     if candidate.measured.moved_ops:
         moved = candidate.measured.moved_ops
@@ -140,7 +136,7 @@ def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         reasons.append(
             f"{candidate.name} is {speedup_of(ratio.ratio)} as fast as {alone.name} as simulated, "
             f"{speedup_of(ratio.high)} to {speedup_of(ratio.low)} if {doubt_text(ratio.doubt)}: a "
-            f"split is worth it above {WORTHWHILE_SPEEDUP:.2f}×"
+            f"split is worth it above {measurements.WORTHWHILE_SPEEDUP:.2f}×"
         )
     return [
         *reasons,
@@ -253,7 +249,7 @@ def faster_device_reason(other: Candidate, alone: Candidate) -> str | None:
     if other.predicted is None or alone.predicted is None:
         return None
     ratio = other.predicted.step_ns / max(1, alone.predicted.step_ns)
-    if ratio >= WORTHWHILE_RATIO:
+    if ratio >= measurements.WORTHWHILE_RATIO:
         return None
     return (
         f"{other.name} is {speedup_of(ratio)} as fast as {alone.name} (simulated): the first "
@@ -266,7 +262,7 @@ def failure_reason(candidate: Candidate) -> str | None:
     failure = candidate.failure
     if failure is None:
         return unverified_reason(candidate)
-    if failure.kind is FailureKind.NOT_APPLICABLE:
+    if failure.kind is measurements.FailureKind.NOT_APPLICABLE:
         return f"{candidate.name}: not applicable: {failure.message}"
     kind = failure.kind.value.replace("-", " ")
     return f"{candidate.name}: {kind}: {failure.message}; the answer does not cover it"
@@ -303,7 +299,7 @@ def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) 
     return line
 
 
-def _ratio_reason(name: str, comparison: Comparison) -> str:
+def _ratio_reason(name: str, comparison: measurements.Comparison) -> str:
     speedup = comparison.speedup
     return (
         f"{name} is {speedup.median:.2f}× as fast as {comparison.baseline} "
@@ -312,7 +308,7 @@ def _ratio_reason(name: str, comparison: Comparison) -> str:
     )
 
 
-def _copies_against_compute(name: str, profile: StepProfile) -> str:
+def _copies_against_compute(name: str, profile: measurements.StepProfile) -> str:
     compute = _by_device(profile.compute_ns)
     if profile.transfer_count is None:
         unseen = profile.unseen_copies
@@ -338,7 +334,9 @@ def _copies_against_compute(name: str, profile: StepProfile) -> str:
     )
 
 
-def _free_copies(name: str, profile: StepProfile, alone: StepProfile) -> str:
+def _free_copies(
+    name: str, profile: measurements.StepProfile, alone: measurements.StepProfile
+) -> str:
     """Return the floor that compute sets; copies that slow the cores down are still in it."""
     busiest = max(profile.compute_ns, key=profile.compute_ns.__getitem__)
     ours, theirs = profile.compute_ns[busiest], max(alone.compute_ns.values())
@@ -362,8 +360,8 @@ def is_other_side(candidate: Candidate) -> bool:
     predicted, comparison = candidate.predicted_ratio, candidate.comparison
     if predicted is None or comparison is None:
         return False
-    is_worth_it = comparison.ratio.median < WORTHWHILE_RATIO
-    return is_worth_it != (predicted.ratio < WORTHWHILE_RATIO)
+    is_worth_it = comparison.ratio.median < measurements.WORTHWHILE_RATIO
+    return is_worth_it != (predicted.ratio < measurements.WORTHWHILE_RATIO)
 
 
 def _by_device(compute_ns: Mapping[str, int]) -> str:

@@ -12,36 +12,9 @@ from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis import reasons as verdict_reasons
+from placement_advisor.analysis import verdict
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
-from placement_advisor.analysis.reasons import (
-    as_is_reason,
-    binds_all,
-    bound_reason,
-    failure_reason,
-    faster_device_reason,
-    is_other_side,
-    is_refuted,
-    measured_reasons,
-    order_reason,
-    proof_text,
-    simulated_reasons,
-    speedup_of,
-)
-from placement_advisor.analysis.verdict import (
-    AS_IS,
-    RealRun,
-    RunElsewhere,
-    VerdictDecision,
-    WithoutPython,
-    cannot_tell,
-    is_not_applicable,
-    next_experiment_text,
-    next_run,
-    rule_measured,
-    rule_simulated,
-    rule_unfit,
-    with_as_is,
-)
 from placement_advisor.candidates import references
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
@@ -52,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate, TestbedSummary, UncertainBound
-    from placement_advisor.analysis.verdict import NextExperiment, RerunEstimate
 
 
 # What is read at a glance.
@@ -73,8 +45,10 @@ def deciding_reasons(
     """
     alone = next((c for c in candidates if c.family == references.SINGLE), None)
 
-    failed = [failure_reason(c) for c in candidates if not is_not_applicable(c)]
-    unfit = [failure_reason(c) for c in candidates if is_not_applicable(c)]
+    failed = [
+        verdict_reasons.failure_reason(c) for c in candidates if not verdict.is_not_applicable(c)
+    ]
+    unfit = [verdict_reasons.failure_reason(c) for c in candidates if verdict.is_not_applicable(c)]
 
     def told() -> Iterator[str | None]:
         yield because
@@ -111,10 +85,10 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
         if base is not None and base.profile is not None and not alone.broken_laws:
             yield _compute_text(split.name, profile.compute_ns, base.profile.compute_ns, "profiled")
     ratio = split.predicted_ratio
-    if ratio is not None and is_other_side(split):
+    if ratio is not None and verdict_reasons.is_other_side(split):
         yield (
-            f"{split.name} was simulated at {speedup_of(ratio.ratio)}: the answer rests on the "
-            "measurement alone"
+            f"{split.name} was simulated at {verdict_reasons.speedup_of(ratio.ratio)}: the "
+            "answer rests on the measurement alone"
         )
 
 
@@ -174,7 +148,7 @@ def recommend(
     testbed: TestbedSummary,
     as_is: Sequence[int] | None,
     bound: UncertainBound | None = None,
-    again: RerunEstimate | None = None,
+    again: verdict.RerunEstimate | None = None,
     *,
     calls_python: bool = False,
 ) -> Recommendation:
@@ -188,10 +162,14 @@ def recommend(
     """
     alone = next((c for c in candidates if c.family == references.SINGLE), None)
     proof = None
-    if bound is not None and bound.proves_single and not is_refuted(bound, candidates):
+    if (
+        bound is not None
+        and bound.proves_single
+        and not verdict_reasons.is_refuted(bound, candidates)
+    ):
         proof = bound
     if alone is not None and _does_not_fit(alone):
-        ruling = rule_unfit(alone, _splits(candidates))
+        ruling = verdict.rule_unfit(alone, _splits(candidates))
         basis, ground = "simulated", f"simulated for {testbed.description}"
     elif testbed.not_run is None:
         ruling = _rule_run(alone, candidates, testbed, as_is, is_proved=proof is not None)
@@ -202,29 +180,37 @@ def recommend(
 
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
-        opening = opening.replace("single", f"single, {proof_text(proof, candidates)}")
+        opening = opening.replace(
+            "single", f"single, {verdict_reasons.proof_text(proof, candidates)}"
+        )
     own = next((c for c in candidates if c.family == AS_WRITTEN), None)
     if own is not None and own is ruling.split and ruling.verdict is AdviceVerdict.SPLIT:
         ruling = replace(ruling, says=ruling.says.replace(own.name, f"keep your own ({own.name})"))
-    adds = ruling.adds + _about_own(own, ruling) + next_experiment_text(ruling.settling, again)
+    adds = (
+        ruling.adds + _about_own(own, ruling) + verdict.next_experiment_text(ruling.settling, again)
+    )
     headline = f"{opening}{ruling.says}, {ground}{adds}"
     caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
     if as_is:
         where = " on all cores" if testbed.stand_in else ""
-        headline += f"; {caveat or f'{AS_IS}{where}: {format_ns(median(as_is))}'}"
+        headline += f"; {caveat or f'{verdict.AS_IS}{where}: {format_ns(median(as_is))}'}"
 
-    tell = measured_reasons if basis == "measured" else simulated_reasons
+    tell = (
+        verdict_reasons.measured_reasons
+        if basis == "measured"
+        else verdict_reasons.simulated_reasons
+    )
     told, others = _of_candidates(candidates, alone, ruling, tell)
     reasons = [
         testbed.not_run,
         ruling.because,
-        order_reason(candidates),
-        bound_reason(bound, candidates) if bound is not None else None,
+        verdict_reasons.order_reason(candidates),
+        verdict_reasons.bound_reason(bound, candidates) if bound is not None else None,
         *told,
     ]
     shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
     if as_is and shown is not None:
-        reasons.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
+        reasons.append(verdict_reasons.as_is_reason(as_is, shown, stand_in=testbed.stand_in))
     elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
     return Recommendation(
         verdict=ruling.verdict,
@@ -238,17 +224,19 @@ def recommend(
         deciding=deciding_reasons(
             candidates,
             ruling.split,
-            bound if bound is not None and binds_all(bound, candidates, as_is) else None,
+            bound
+            if bound is not None and verdict_reasons.binds_all(bound, candidates, as_is)
+            else None,
             ruling.because,
             basis,
         ),
         reasons=tuple(filter(None, reasons)),
         others=tuple(filter(None, others)),
-        next_run=next_run(ruling.settling, again),
+        next_run=verdict.next_run(ruling.settling, again),
     )
 
 
-def _about_own(own: Candidate | None, ruling: VerdictDecision) -> str:
+def _about_own(own: Candidate | None, ruling: verdict.VerdictDecision) -> str:
     """Return what to say of the user's own split beside the answer, if that is another one."""
     if own is None or own is ruling.split:
         return ""
@@ -289,12 +277,12 @@ def _rule_run(
     as_is: Sequence[int] | None,
     *,
     is_proved: bool,
-) -> VerdictDecision:
+) -> verdict.VerdictDecision:
     unfit = _UNFIT_TESTBEDS.get(testbed.kind)
     if unfit:
-        return cannot_tell(unfit)
+        return verdict.cannot_tell(unfit)
     to_beat = None if testbed.stand_in else as_is
-    return rule_measured(alone, _splits(candidates), to_beat, is_proved, _hosts(testbed))
+    return verdict.rule_measured(alone, _splits(candidates), to_beat, is_proved, _hosts(testbed))
 
 
 def _rule_not_run(
@@ -304,20 +292,20 @@ def _rule_not_run(
     bound: UncertainBound | None,
     *,
     calls_python: bool,
-) -> VerdictDecision:
+) -> verdict.VerdictDecision:
     is_proved = bound is not None and bound.proves_single_if_wrong
     is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
     is_recorded = bound is not None and bound.costs_from == "recorded"
-    settling: NextExperiment = RunElsewhere(is_recorded=is_recorded)
+    settling: verdict.NextExperiment = verdict.RunElsewhere(is_recorded=is_recorded)
     if is_here:
-        settling = WithoutPython() if calls_python else RealRun()
-    return rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
+        settling = verdict.WithoutPython() if calls_python else verdict.RealRun()
+    return verdict.rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
 
 
 def _of_candidates(
     candidates: Sequence[Candidate],
     alone: Candidate | None,
-    ruling: VerdictDecision,
+    ruling: verdict.VerdictDecision,
     tell: Callable[[Candidate, Candidate], Iterable[str | None]],
 ) -> tuple[list[str | None], list[str | None]]:
     """Return reasons that candidates give: those of the answer, and those of the others."""
@@ -327,15 +315,15 @@ def _of_candidates(
         is_answer = ruling.split in (None, candidate)
         if alone is not None and candidate is not alone and candidate.failure is None:
             if candidate.family == references.SINGLE:
-                told.append(faster_device_reason(candidate, alone))
+                told.append(verdict_reasons.faster_device_reason(candidate, alone))
             else:
                 (told if is_answer else others).extend(tell(candidate, alone))
-        is_beside = not is_answer and is_not_applicable(candidate)
-        (others if is_beside else told).append(failure_reason(candidate))
+        is_beside = not is_answer and verdict.is_not_applicable(candidate)
+        (others if is_beside else told).append(verdict_reasons.failure_reason(candidate))
     return told, others
 
 
-def _as_is_caveat(as_is: Sequence[int], ruling: VerdictDecision) -> str | None:
+def _as_is_caveat(as_is: Sequence[int], ruling: verdict.VerdictDecision) -> str | None:
     """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
 
     It is said only where the step times that are shown say so, too. Elsewhere a split is
@@ -344,7 +332,7 @@ def _as_is_caveat(as_is: Sequence[int], ruling: VerdictDecision) -> str | None:
     run = ruling.split.measured if ruling.split is not None else None
     if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
         return None
-    comparison = with_as_is(ruling.split, run, as_is, among=1)
+    comparison = verdict.with_as_is(ruling.split, run, as_is, among=1)
     as_is_ns, split_ns = median(as_is), median(run.step_ns)
     if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
         return None

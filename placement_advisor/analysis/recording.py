@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.analysis_result import (
-        Analysis,
-        Candidate,
-        Model,
-        TestbedSummary,
-    )
+    from placement_advisor.analysis import analysis_result
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.graph.op_graph import OpGraph
@@ -183,9 +178,9 @@ class AnalysisSnapshot:
 
     doing: str
     title: str
-    model: Model
-    testbed: TestbedSummary | None
-    candidates: tuple[Candidate, ...]
+    model: analysis_result.Model
+    testbed: analysis_result.TestbedSummary | None
+    candidates: tuple[analysis_result.Candidate, ...]
 
 
 class AnalysisRecorder(Protocol):
@@ -209,5 +204,5 @@ class AnalysisRecorder(Protocol):
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Keep the raw profiles of a candidate; return where, for reports."""
 
-    def show(self, told: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: analysis_result.Analysis | AnalysisSnapshot) -> None:
         """Show how far the analysis is, and last the whole of it."""

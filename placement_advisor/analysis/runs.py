@@ -27,16 +27,9 @@ from placement_advisor.analysis.predictions import Predictions, prediction_of
 from placement_advisor.analysis.progress import Stage
 from placement_advisor.analysis.target_costs import OWN_PROCESS_UNCERTAINTY, StepCosts
 from placement_advisor.analysis.tracing import child_ended
-from placement_advisor.candidates import searched
+from placement_advisor.candidates import families, searched
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.candidates.families import (
-    PER_DEVICE,
-    PER_PAIR,
-    RUN_BRIEFLY,
-    TO_UNDERSTAND,
-    to_run,
-)
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.measured_costs import measured_costs, with_members
 from placement_advisor.cost.table import CostSource
@@ -45,20 +38,14 @@ from placement_advisor.errors import ModelError
 from placement_advisor.files.contract import Ns, Rows
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, Measurement, paired_ratios
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.profile.recorded_costs import joined_ops
 from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.simulator.sensitivity import MeasuredRatio, PredictionCorrection
 from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
-from placement_advisor.testbed.benchmark import (
-    BRIEF_ROUNDS,
-    failure_of,
-    is_time_for_another,
-    time_briefly,
-    time_in_rounds,
-)
+from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.cost_measurement import with_launches
 from placement_advisor.testbed.user_step import batch_points, loop_timing
 from placement_advisor.tf.answers import PYTHON_CALLS
@@ -80,17 +67,10 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.measurement.measurement import (
-        CandidateFailure,
-        Comparison,
-        InputTiming,
-        LoopTiming,
-    )
     from placement_advisor.processes.children import Child
     from placement_advisor.profile.recorded_ops import RecordedProfile
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.testbed.benchmark import ProgressReporter, TimedPlacement
     from placement_advisor.testbed.testbed import ProfileFiles
 
 
@@ -115,9 +95,9 @@ _ADDS_UP = (
 class CandidateRun:
     """What came of a candidate that ran; ``files`` are its raw profiles, None if it has none."""
 
-    measured: Measurement | None
-    comparison: Comparison | None
-    failure: CandidateFailure | None
+    measured: measurements.Measurement | None
+    comparison: measurements.Comparison | None
+    failure: measurements.CandidateFailure | None
     files: ProfileFiles | None
 
 
@@ -145,10 +125,10 @@ class RunResults:
 
     outcomes: Mapping[str, CandidateRun] = field(default_factory=dict)
     beside: ReferenceTimings = ReferenceTimings()
-    timed: tuple[TimedPlacement, ...] = ()
+    timed: tuple[benchmark.TimedPlacement, ...] = ()
     batch_points: tuple[Throughput, ...] = ()
-    loop_timing: LoopTiming | None = None
-    input_timing: InputTiming | None = None
+    loop_timing: measurements.LoopTiming | None = None
+    input_timing: measurements.InputTiming | None = None
     warnings: tuple[str, ...] = ()
     sessions: int = 0
 
@@ -163,7 +143,7 @@ def candidates_to_run(predictions: Predictions, options: AnalyzeOptions) -> tupl
         for label, predicted in predictions.predicted.items()
         if predicted.too_large is None
     }
-    labels = to_run(step_ns) if options.candidates is None else step_ns
+    labels = families.to_run(step_ns) if options.candidates is None else step_ns
     placements = predictions.proposals.placements
     return tuple(placements[label] for label in labels if label != defaults.BASELINE)
 
@@ -173,14 +153,18 @@ def candidate_to_run_briefly(predictions: Predictions, options: AnalyzeOptions) 
 
     It is left out where candidates were named, and where it would take too long.
     """
-    predicted = predictions.predicted.get(RUN_BRIEFLY)
+    predicted = predictions.predicted.get(families.RUN_BRIEFLY)
     if options.candidates is not None or predicted is None or predicted.too_large is not None:
         return None
     round_ns = (
         predicted.schedule.step_ns + predictions.predicted[defaults.BASELINE].schedule.step_ns
     )
-    takes_s = BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
-    return predictions.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
+    takes_s = benchmark.BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
+    return (
+        predictions.proposals.placements[families.RUN_BRIEFLY]
+        if takes_s <= _BRIEF_BUDGET_S
+        else None
+    )
 
 
 class Steering(Protocol):
@@ -279,10 +263,10 @@ class CandidateRuns:
         trial, family = self._trial, placement.family
         if family == MIRRORED:
             trial.enter(placement, bench=self._session.mirrored, if_wrong=_ADDS_UP)
-        elif family in PER_DEVICE:
-            trial.enter(placement, PER_DEVICE[0])
-        elif family in PER_PAIR:
-            trial.enter(placement, PER_PAIR[0])
+        elif family in families.PER_DEVICE:
+            trial.enter(placement, families.PER_DEVICE[0])
+        elif family in families.PER_PAIR:
+            trial.enter(placement, families.PER_PAIR[0])
         else:
             trial.enter(placement)
 
@@ -300,18 +284,18 @@ class CandidateRuns:
             results = self._results()
             self._steering.show(f"timing, round {done} done", results)
             spent_s = time.monotonic() - began_s
-            if done in look_after and is_time_for_another(trial, asked, done, spent_s):
+            if done in look_after and benchmark.is_time_for_another(trial, asked, done, spent_s):
                 watcher.working("looking for a better split", 0, 1)
                 joins = self._steering.refine(results)
                 if joins is not None:
                     self._enter(joins)
             self._progress.end_round(done)
 
-        time_in_rounds(trial, asked, end_round)
+        benchmark.time_in_rounds(trial, asked, end_round)
         if brief is not None and trial.ended is None:
             watcher.working("preparing", 0, 1, brief.label)
             trial.enter(brief, is_brief=True)
-            time_briefly(trial, self._time_as_is)
+            benchmark.time_briefly(trial, self._time_as_is)
 
     def _warm_up(self) -> None:
         """Run what is timed beside candidates once before, since the first call traces."""
@@ -331,7 +315,7 @@ class CandidateRuns:
             native_step.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
         )
         if isinstance(answer, CallFailure):
-            warning = f"as-is was not timed: {failure_of(answer).message}"
+            warning = f"as-is was not timed: {benchmark.failure_of(answer).message}"
             # Some rounds do not compare with candidates that ran in all.
             warnings = (*beside.warnings, warning)
             self._beside = replace(beside, as_is_ns=(), without_as_is=True, warnings=warnings)
@@ -347,7 +331,7 @@ class CandidateRuns:
         limit_s = self._options.source.time_limit_s
         answer = mirrored.run_weak_steps(number, 1 + self._options.steps, time_limit_s=limit_s)
         if isinstance(answer, CallFailure):
-            warning = f"weak scaling was not timed: {failure_of(answer).message}"
+            warning = f"weak scaling was not timed: {benchmark.failure_of(answer).message}"
             self._beside = replace(beside, warnings=(*beside.warnings, warning))
         else:
             self._beside = replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
@@ -364,8 +348,8 @@ def rounds_to_refine_after(asked: int | None, joining: int) -> range:
 
 
 def _time_input(
-    loader: Child, watcher: ProgressReporter
-) -> tuple[InputTiming | None, tuple[str, ...]]:
+    loader: Child, watcher: benchmark.ProgressReporter
+) -> tuple[measurements.InputTiming | None, tuple[str, ...]]:
     """Time the user's dataset alone; last of all that the loader does, as it may hang.
 
     Returns the timing, if there is one, and warnings.
@@ -405,12 +389,12 @@ def refine(predictions: Predictions, results: RunResults, effort: Effort) -> Ref
         label: correction.ratio(placement)
         for label, placement in with_found.proposals.of_whole_batch.items()
         if label not in results.outcomes
-        and placement.family not in TO_UNDERSTAND
+        and placement.family not in families.TO_UNDERSTAND
         and with_found.predicted[label].too_large is None
     }
     least = min(promised, key=lambda label: promised[label].ratio, default=None)
     measured = [ratio for ratio, _ in _measured_ratios(results).values()]
-    if least is None or promised[least].ratio >= min(WORTHWHILE_RATIO, *measured):
+    if least is None or promised[least].ratio >= min(measurements.WORTHWHILE_RATIO, *measured):
         return None
     placement = with_found.proposals.placements[least]
     chosen = with_found if placement is found else predictions
@@ -499,7 +483,7 @@ def _measured_ratios(results: RunResults) -> dict[str, tuple[float, float]]:
     found = {}
     for label, outcome in results.outcomes.items():
         if label != defaults.BASELINE and outcome.measured is not None and outcome.failure is None:
-            ratios = paired_ratios(alone.measured.rounds, outcome.measured.rounds)
+            ratios = measurements.paired_ratios(alone.measured.rounds, outcome.measured.rounds)
             if ratios:
                 found[label] = median_and_deviation(ratios)
     return found
@@ -529,7 +513,7 @@ def own_process_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
 
 
 def record_in_own_process(
-    request: AnalysisRequest, loader: Child, folder: Path, watcher: ProgressReporter
+    request: AnalysisRequest, loader: Child, folder: Path, watcher: benchmark.ProgressReporter
 ) -> tuple[StepCosts, RunResults] | None:
     """Run the step in the process that has loaded it; return what it costs, and `single` as it ran.
 
@@ -555,7 +539,7 @@ def record_in_own_process(
         source=CostSource.RECORDED,
         doubt=OWN_PROCESS_UNCERTAINTY,
     )
-    measured = Measurement(
+    measured = measurements.Measurement(
         warmup_ns=steps.warmup_ns,
         rounds=(steps.step_ns,),
         moved_ops=(),

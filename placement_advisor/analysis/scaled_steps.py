@@ -27,13 +27,8 @@ from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, D
 from placement_advisor.candidates.batch_split.mirrored_graph import ALL_GATHER, ALL_REDUCE
 from placement_advisor.candidates.batch_split.split_graph import SPREAD
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.cost import collectives
 from placement_advisor.cost.batch import fit_batch_memory
-from placement_advisor.cost.collectives import (
-    ALL_DEVICES,
-    between_hosts,
-    collective_costs,
-    with_collectives,
-)
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op import Role
@@ -84,8 +79,8 @@ def simulator_of(proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]
     costs = roofline_by_place(split.graph, cluster)
     last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
     costs[last] = costs[last].scaled(slower)
-    costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
-    there = with_collectives(cluster)
+    costs[collectives.ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
+    there = collectives.with_collectives(cluster)
     return Simulator(split.graph, costs, there, collective_of=split.collective_of)
 
 
@@ -99,7 +94,7 @@ def step_ns_if_wrong(
 
     def step_ns(copies: float, launches: float) -> int:
         cluster = simulator.cluster.scaled(copies=copies, launches=launches)
-        wrong = simulator.on(cluster).scaled_at(ALL_DEVICES, copies)
+        wrong = simulator.on(cluster).scaled_at(collectives.ALL_DEVICES, copies)
         return wrong.outlined_step_ns(device, repetition)
 
     return step_ns
@@ -138,8 +133,8 @@ def costs_of_collectives(ops: Iterable[Op], split: SplitGraph, rings: Sequence[R
     for op in ops:
         if op.kind in kinds:
             kinds[op.kind].append(op)
-    taking_part = between_hosts(rings) if split.is_of_hosts else rings
-    return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], taking_part)
+    taking_part = collectives.between_hosts(rings) if split.is_of_hosts else rings
+    return collectives.collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], taking_part)
 
 
 def limit_of(step: ScheduleArrays, cluster: Cluster, ideal_ns: float, share: float) -> Limit | None:
@@ -155,7 +150,7 @@ def limit_of(step: ScheduleArrays, cluster: Cluster, ideal_ns: float, share: flo
     launches_ns = len(run_ns[busiest]) * launch_ns * (1 - share)
     # A collective is a copy to each device.
     places = {name: number for number, name in enumerate(step.places)}
-    collectives_ns = step.run_ns[step.place == places.get(ALL_DEVICES, len(places))]
+    collectives_ns = step.run_ns[step.place == places.get(collectives.ALL_DEVICES, len(places))]
     waiting_ns = 0
     for device in devices:
         copied_ns = np.concatenate([step.copy_ns[step.target == device], collectives_ns])
@@ -398,7 +393,7 @@ class FoldedSteps:
         key = family, on_hosts, replicas, len(cluster.devices) if family == SPREAD else None
         if key not in self._structures:
             propose = steps.propose_on_hosts if on_hosts else steps.propose
-            answer = propose(family, cluster.devices, ALL_DEVICES)
+            answer = propose(family, cluster.devices, collectives.ALL_DEVICES)
             self._structures[key] = (
                 answer
                 if isinstance(answer, NotApplicable)
@@ -423,7 +418,7 @@ class FoldedSteps:
         key = within.family, on_hosts, 1, len(cluster.devices)
         if key not in self._structures:
             host = {name: name for name in cluster.place_names()}
-            answer = steps.laid_out(within, [host], ALL_DEVICES)
+            answer = steps.laid_out(within, [host], collectives.ALL_DEVICES)
             adds = _AddedOps(ONE_BY_ONE, on_hosts)
             self._structures[key] = _FoldedGraph(answer, self._host, steps, adds)
         structure = self._structures[key]
@@ -486,7 +481,7 @@ class _FoldedGraph:
         self._constants = Constants(self._split.graph)
         self._host = host
         self._places = frozenset(placement.device_of.values())
-        there = with_collectives(host)
+        there = collectives.with_collectives(host)
         unpriced = CostTable(costs={}).everywhere(there)
         graph, together = self._split.graph, self._split.collective_of
         self._simulator = Simulator(graph, unpriced, there, collective_of=together)
@@ -562,10 +557,10 @@ class _FoldedGraph:
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
         costs = costs_of_collectives(pools[_ADDED].ops, self._split, rings).costs
-        found[ALL_DEVICES] = np.full(len(self._origin), UNKNOWN, np.int64)
+        found[collectives.ALL_DEVICES] = np.full(len(self._origin), UNKNOWN, np.int64)
         for i, name in self._of_no_trace:
             if name in costs:
-                found[ALL_DEVICES][i] = costs[name].time_ns
+                found[collectives.ALL_DEVICES][i] = costs[name].time_ns
         return found
 
     @cached_property

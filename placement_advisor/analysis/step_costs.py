@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
+from placement_advisor.analysis import target_costs
 from placement_advisor.analysis.progress import Stage
-from placement_advisor.analysis.target_costs import (
-    MEASURED_UNCERTAINTY,
-    StepCosts,
-    assumed_uncertainty,
-)
 from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder
@@ -22,14 +18,8 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.files.contract import ByName, Positive, Text, What
+from placement_advisor.testbed import cost_measurement
 from placement_advisor.testbed.benchmark import Benchmark
-from placement_advisor.testbed.cost_measurement import (
-    CostMeasurement,
-    calibration_of,
-    measure_costs,
-    measure_shares,
-    split_costs,
-)
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.answers import TracedSplit
@@ -39,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.progress import AnalysisProgress
-    from placement_advisor.analysis.target_costs import TargetHardware
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
@@ -133,11 +122,11 @@ class AllCosts:
     ``splits`` go by the families that are of them; an error says why there is none.
     """
 
-    prices: StepCosts
+    prices: target_costs.StepCosts
     splits: Mapping[tuple[str, ...], SplitCosts | BatchSplitError]
 
 
-def assume_costs(request: AnalysisRequest, target: TargetHardware | None) -> AllCosts:
+def assume_costs(request: AnalysisRequest, target: target_costs.TargetHardware | None) -> AllCosts:
     """Return what all costs by assumption, here or on ``target``.
 
     Raises:
@@ -148,11 +137,11 @@ def assume_costs(request: AnalysisRequest, target: TargetHardware | None) -> All
     else:
         cluster = assumed_cluster(request.options.devices)
         costs = roofline_by_place(request.graph, cluster)
-        prices = StepCosts(
+        prices = target_costs.StepCosts(
             cluster=cluster,
             costs=costs,
             source=CostSource.ASSUMED,
-            doubt=assumed_uncertainty(costs, cluster),
+            doubt=target_costs.assumed_uncertainty(costs, cluster),
         )
     call = request.traced.python_call
     if call is not None and prices.source is CostSource.ASSUMED:
@@ -161,7 +150,7 @@ def assume_costs(request: AnalysisRequest, target: TargetHardware | None) -> All
     return costs_from(request, prices)
 
 
-def costs_from(request: AnalysisRequest, prices: StepCosts) -> AllCosts:
+def costs_from(request: AnalysisRequest, prices: target_costs.StepCosts) -> AllCosts:
     """Return these prices of the step, with those that follow of the splits of its batch."""
     splits = {
         families: split
@@ -180,7 +169,7 @@ class MeasuredCosts:
     the program that splits the batch. ``collectives`` is None where none was timed.
     """
 
-    costing: CostMeasurement
+    costing: cost_measurement.CostMeasurement
     shares: ByName[ShareCosts]
     collectives: CollectiveTimes | None
 
@@ -195,16 +184,18 @@ def measure_costs_of_step(
     """
     watcher = progress.watcher
     _start(session, progress)
-    calibration = calibration_of(session.testbed, watcher)
+    calibration = cost_measurement.calibration_of(session.testbed, watcher)
     progress.begin(Stage.MEASURE)
     watcher.working("measuring op times on one device", 0, 1)
-    costing = measure_costs(session.trial, request.plan, request.traced, calibration)
+    costing = cost_measurement.measure_costs(
+        session.trial, request.plan, request.traced, calibration
+    )
     collectives = _start_mirrored(session, watcher)
     shares: dict[str, ShareCosts] = {}
     for program, split in _traced_splits(request):
         watcher.working("measuring op times on shares of the batch", 0, 1)
         _add_programs(session, program, split)
-        tables = measure_shares(session.trial, split, costing)
+        tables = cost_measurement.measure_shares(session.trial, split, costing)
         shares[program] = tables.message if isinstance(tables, BatchSplitError) else tables
     return MeasuredCosts(costing=costing, shares=shares, collectives=collectives)
 
@@ -238,21 +229,23 @@ def costs_from_measured(request: AnalysisRequest, measured: MeasuredCosts) -> Al
             continue
         here, weak = (
             {name: table.everywhere(costing.cluster) for name, table in costs.items()}
-            for costs in split_costs(split, tables, costing, measured.collectives)
+            for costs in cost_measurement.split_costs(split, tables, costing, measured.collectives)
         )
         splits[families] = SplitCosts(
             traced=split, costs=here, weak_costs=weak, collectives=measured.collectives
         )
-    prices = StepCosts(
+    prices = target_costs.StepCosts(
         cluster=costing.cluster,
         costs=costing.costs.everywhere(costing.cluster),
         source=CostSource.MEASURED,
-        doubt=MEASURED_UNCERTAINTY,
+        doubt=target_costs.MEASURED_UNCERTAINTY,
     )
     return AllCosts(prices=prices, splits=splits)
 
 
-def split_costs_from_unsplit(split: TracedSplit, prices: StepCosts, graph: OpGraph) -> SplitCosts:
+def split_costs_from_unsplit(
+    split: TracedSplit, prices: target_costs.StepCosts, graph: OpGraph
+) -> SplitCosts:
     """Return what a split of the batch costs, by what the unsplit step of ``graph`` does.
 
     An op that was recorded there takes as many times what figures of devices say of it as it did in
@@ -277,7 +270,7 @@ def split_costs_from_unsplit(split: TracedSplit, prices: StepCosts, graph: OpGra
 def _recorded_split_costs(
     step: SplitGraph,
     by_figures: Mapping[str, CostTable],
-    prices: StepCosts,
+    prices: target_costs.StepCosts,
     figures: Mapping[str, CostTable],
 ) -> dict[str, CostTable]:
     # Devices that are alike share a table.

@@ -15,13 +15,7 @@ from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, ScriptEndedError
-from placement_advisor.processes.calls import (
-    CallFailure,
-    FailureCause,
-    expect,
-    is_user_code,
-    register_secrets,
-)
+from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import TracedSplit
@@ -41,9 +35,11 @@ if TYPE_CHECKING:
 
 
 _HINTS = {
-    FailureCause.CRASHED: "the file's own code ended the process; run it with python to see why",
-    FailureCause.TIMED_OUT: "raise --time-limit, or look for a loop that does not end",
-    FailureCause.OUT_OF_MEMORY: "make the model or its example data smaller",
+    calls.FailureCause.CRASHED: (
+        "the file's own code ended the process; run it with python to see why"
+    ),
+    calls.FailureCause.TIMED_OUT: "raise --time-limit, or look for a loop that does not end",
+    calls.FailureCause.OUT_OF_MEMORY: "make the model or its example data smaller",
 }
 
 
@@ -83,7 +79,7 @@ def load_model(source: ModelSource, loader: Child, watcher: ProgressReporter) ->
     Raises:
         ModelError: it cannot be loaded.
     """
-    register_secrets(source.arguments)
+    calls.register_secrets(source.arguments)
     is_script = source_kind(Path(source.path)) is SourceKind.PYTHON
     limit_s = source.capture_timeout_s if is_script else source.time_limit_s
     path = source.path
@@ -94,7 +90,11 @@ def load_model(source: ModelSource, loader: Child, watcher: ProgressReporter) ->
         printed = loader.printed.strip()
         said = f"; it printed:\n{printed}" if printed else ""
         raise ScriptEndedError(f"{error.message}{said}", hint=error.hint) from None
-    if is_script and isinstance(chosen, CallFailure) and chosen.cause is FailureCause.TIMED_OUT:
+    if (
+        is_script
+        and isinstance(chosen, calls.CallFailure)
+        and chosen.cause is calls.FailureCause.TIMED_OUT
+    ):
         place = _last_user_line(chosen, Path(path))
         raise ModelError(
             f"{place}: no step was seen within {limit_s:g} s",
@@ -102,7 +102,7 @@ def load_model(source: ModelSource, loader: Child, watcher: ProgressReporter) ->
             "have the script reach its first step sooner; a loop without fit, a tf.function and a "
             "tf.GradientTape has none that can be seen",
         )
-    watcher.note(f"{path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
+    watcher.note(f"{path}: {calls.expect(chosen, partial(child_ended, source, 'loading'))}")
 
 
 def trace_loaded(
@@ -120,7 +120,7 @@ def trace_loaded(
         None if bundle is None else str(bundle),
         time_limit_s=source.time_limit_s,
     )
-    traced = expect(answer, partial(child_ended, source, "tracing"))
+    traced = calls.expect(answer, partial(child_ended, source, "tracing"))
     return replace(traced, printed=loader.printed)
 
 
@@ -136,7 +136,7 @@ def trace_model(source: ModelSource, watcher: ProgressReporter) -> Traced:
         return traced_model(source, None, loader, watcher)
 
 
-def child_ended(source: ModelSource, stage: str, failure: CallFailure) -> ModelError:
+def child_ended(source: ModelSource, stage: str, failure: calls.CallFailure) -> ModelError:
     """Return what to say of a child that runs the user's file and has ended."""
     place = _last_user_line(failure, Path(source.path))
     printed = failure.output_tail.strip()
@@ -146,10 +146,10 @@ def child_ended(source: ModelSource, stage: str, failure: CallFailure) -> ModelE
     )
 
 
-def _last_user_line(failure: CallFailure, path: Path) -> str:
+def _last_user_line(failure: calls.CallFailure, path: Path) -> str:
     """Return the file and line of the user's code that ran last, if known, else the model file."""
     for file, line in failure.stack:
-        if is_user_code(file, path):
+        if calls.is_user_code(file, path):
             return f"{file}:{line}"
     return str(path)
 
@@ -202,7 +202,7 @@ def growth_of(
     larger: dict[int, OpGraph] = {}
     for times in TIMES:
         answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
-        if isinstance(answer, CallFailure):
+        if isinstance(answer, calls.CallFailure):
             return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
         if isinstance(answer, BatchSplitError):
             return answer
@@ -259,7 +259,7 @@ def split_among(
     """Return the traced step with so many samples for each replica, or why there is none."""
     where = None if folder is None else str(folder)
     answer = loader.call(splitter.split_workload, samples, where, time_limit_s=time_limit_s)
-    if isinstance(answer, CallFailure):
+    if isinstance(answer, calls.CallFailure):
         return BatchSplitError(f"splitting it failed: {answer.message}")
     return answer
 

@@ -30,19 +30,11 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
-from placement_advisor.analysis.options import RESUME
 from placement_advisor.analysis.reasons import doubt_text, speedup_of, speedup_text, unsure_reason
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.name_patterns import listed
-from placement_advisor.measurement.measurement import (
-    WORTHWHILE_RATIO,
-    Comparison,
-    FailureKind,
-    Verdict,
-    compare,
-    overall_verdict,
-)
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.units import NS_PER_S, counted, format_bytes, format_duration, format_ns
 
@@ -50,14 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate
-    from placement_advisor.measurement.measurement import Interval, Measurement
     from placement_advisor.simulator.schedule import Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
 
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
-_MORE = f"{RESUME} --rounds"
+_MORE = "--resume --rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +95,10 @@ class RerunEstimate:
         return self.fixed_s + rounds * (self.round_s or 0.0)
 
 
-def rounds_to_settle(comparison: Comparison) -> MoreRounds:
+def rounds_to_settle(comparison: measurements.Comparison) -> MoreRounds:
     """Return how many more would get the interval to one side of the worthwhile ratio."""
     ratio = comparison.ratio
-    distance = abs(ratio.median - WORTHWHILE_RATIO)
+    distance = abs(ratio.median - measurements.WORTHWHILE_RATIO)
     reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
     if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
         return MoreRounds(count=None)
@@ -134,7 +125,7 @@ def next_experiment_text(settling: NextExperiment | None, again: RerunEstimate |
             return "; a run on such devices would settle it, a profile recorded there (--costs) may"
         case MoreRounds(count=None):
             return (
-                f"; the ratio is too near {WORTHWHILE_RATIO} for more rounds to help: "
+                f"; the ratio is too near {measurements.WORTHWHILE_RATIO} for more rounds to help: "
                 "only a quieter machine would settle it"
             )
         case MoreRounds(count=rounds):
@@ -201,13 +192,13 @@ class Complexity:
 
 
 def simplest_measured(
-    faster: Sequence[tuple[Candidate, Measurement]], hosts: Collection[str]
+    faster: Sequence[tuple[Candidate, measurements.Measurement]], hosts: Collection[str]
 ) -> Candidate:
     """Return the simplest of those that the first one, the fastest, does not surely beat."""
     best, run = faster[0]
     alike = [best]
     for candidate, other in faster[1:]:
-        beaten = compare(best.name, run.rounds, other.rounds, among=len(faster))
+        beaten = measurements.compare(best.name, run.rounds, other.rounds, among=len(faster))
         if beaten is not None and beaten.ratio.low <= 1:
             alike.append(candidate)
     return min(alike, key=lambda each: Complexity.of(each, hosts))
@@ -255,7 +246,7 @@ class VerdictDecision:
     verdict: AdviceVerdict
     says: str
     split: Candidate | None = None
-    speedup: Interval | None = None
+    speedup: measurements.Interval | None = None
     adds: str = ""
     settling: NextExperiment | None = None
     because: str | None = None
@@ -315,22 +306,22 @@ def rule_measured(
     if not tried:
         return _nothing_tried(splits, "measured", is_proved)
     compared = [entry for entry in tried if not entry[2].is_brief] or tried
-    deciding = overall_verdict([comparison for _, _, comparison in compared])
+    deciding = measurements.overall_verdict([comparison for _, _, comparison in compared])
     alike = sorted(
         (entry for entry in compared if entry[2].verdict is deciding),
         key=lambda entry: entry[2].ratio.median,
     )
     best, _, comparison = alike[0]
     speedup = comparison.speedup
-    if deciding is Verdict.FASTER:
+    if deciding is measurements.Verdict.FASTER:
         return _rule_faster(alike, to_beat, hosts, among=len(splits))
     says = f"{best.name} at {speedup_text(speedup)}"
-    if deciding is Verdict.SLOWER:
+    if deciding is measurements.Verdict.SLOWER:
         lost = VerdictDecision(
             verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best, speedup=speedup
         )
         for candidate, _, brief in tried:
-            if brief.verdict is Verdict.FASTER:
+            if brief.verdict is measurements.Verdict.FASTER:
                 return _contradicted(lost, candidate, brief)
         return _all_lost(lost, [candidate for candidate, _, _ in compared], is_proved)
     return VerdictDecision(
@@ -343,7 +334,7 @@ def rule_measured(
 
 
 def _rule_faster(
-    faster: Sequence[tuple[Candidate, Measurement, Comparison]],
+    faster: Sequence[tuple[Candidate, measurements.Measurement, measurements.Comparison]],
     to_beat: Sequence[int] | None,
     hosts: Collection[str],
     *,
@@ -376,18 +367,23 @@ def _rule_faster(
 
 
 def _against_as_is(
-    best: Candidate, run: Measurement, speedup: Interval, as_is: Sequence[int], *, among: int
+    best: Candidate,
+    run: measurements.Measurement,
+    speedup: measurements.Interval,
+    as_is: Sequence[int],
+    *,
+    among: int,
 ) -> VerdictDecision:
     """Rule on a split that beats the single device: it must beat the unmodified step as well.
 
     ``among`` is the number of splits that it was chosen from.
     """
     comparison = with_as_is(best, run, as_is, among=among)
-    verdict = Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
+    verdict = measurements.Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
     says = f"{best.name}, {speedup_text(speedup)}"
-    if verdict is Verdict.FASTER:
+    if verdict is measurements.Verdict.FASTER:
         return VerdictDecision(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
-    if verdict is Verdict.SLOWER:
+    if verdict is measurements.Verdict.SLOWER:
         return VerdictDecision(
             verdict=AdviceVerdict.STAY_SINGLE,
             says=f"best split is {says}, which does not beat the step as it is",
@@ -406,12 +402,12 @@ def _against_as_is(
 
 
 def with_as_is(
-    split: Candidate, run: Measurement, as_is: Sequence[int], *, among: int
-) -> Comparison | None:
+    split: Candidate, run: measurements.Measurement, as_is: Sequence[int], *, among: int
+) -> measurements.Comparison | None:
     """Compare a split with the unmodified step, of which as many steps ran in each round."""
     each = len(as_is) // len(run.rounds)
     turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
-    return compare(AS_IS, turns, run.rounds, among=among)
+    return measurements.compare(AS_IS, turns, run.rounds, among=among)
 
 
 def rule_simulated(
@@ -433,7 +429,7 @@ def rule_simulated(
         return _nothing_tried(splits, "simulated", is_proved)
     by_ratio = sorted(tried, key=lambda entry: entry[1].ratio)
     best, ratio = by_ratio[0]
-    sure = [entry for entry in by_ratio if entry[1].high < WORTHWHILE_RATIO]
+    sure = [entry for entry in by_ratio if entry[1].high < measurements.WORTHWHILE_RATIO]
     if sure:
         chosen, given = simplest_simulated(sure, hosts)
         unsure = None if sure[0][0] is best else unsure_reason(best.name, ratio)
@@ -445,7 +441,7 @@ def rule_simulated(
             because=complexity_reason(ratios, chosen, hosts) or unsure,
         )
     says = f"{best.name} at {speedup_of(ratio.ratio)}"
-    if all(each.low > WORTHWHILE_RATIO for _, each in tried):
+    if all(each.low > measurements.WORTHWHILE_RATIO for _, each in tried):
         lost = VerdictDecision(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best)
         return _all_lost(lost, [candidate for candidate, _ in tried], is_proved)
     _, doubtful = min(tried, key=lambda entry: entry[1].low)
@@ -493,7 +489,7 @@ def _all_lost(
 
 
 def _contradicted(
-    lost: VerdictDecision, winner: Candidate, comparison: Comparison
+    lost: VerdictDecision, winner: Candidate, comparison: measurements.Comparison
 ) -> VerdictDecision:
     """Return that it cannot be told: what ran briefly came out faster than one device."""
     return replace(
@@ -512,4 +508,7 @@ def cannot_tell(says: str) -> VerdictDecision:
 
 def is_not_applicable(candidate: Candidate) -> bool:
     """Say whether the family of a candidate has nothing to propose for this graph."""
-    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
+    return (
+        candidate.failure is not None
+        and candidate.failure.kind is measurements.FailureKind.NOT_APPLICABLE
+    )

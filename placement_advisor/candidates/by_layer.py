@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.graph import name_patterns
 from placement_advisor.graph.layer_view import data_inputs, data_outputs, membership, total_bytes
 from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role
-from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def busy_ns(
         kind = device.kind if device.host is not None else None
         key = id(table), device.busy_ns(0), device.launches_ahead, kind
         if key not in shared:
-            elsewhere = host_bound(graph, kind) if kind is not None else frozenset()
+            elsewhere = graph.host_bound(kind) if kind is not None else frozenset()
             shared[key] = {
                 op.name: device.busy_ns(cost.time_ns)
                 for op in graph.ops

@@ -24,7 +24,6 @@ from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed
 from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import COMPUTING_ROLES
-from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import counted, format_bytes, format_ns
@@ -234,7 +233,7 @@ def _pools(
 
 def _on_hosts(graph: OpGraph, cluster: Cluster) -> frozenset[str]:
     kinds = {device.kind for device in cluster.devices if device.host is not None}
-    return frozenset().union(*(host_bound(graph, kind) for kind in kinds))
+    return frozenset().union(*(graph.host_bound(kind) for kind in kinds))
 
 
 def _stages(

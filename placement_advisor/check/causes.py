@@ -20,17 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.candidates.references import devices_asked_for
+from placement_advisor.check import problems as check_problems
 from placement_advisor.check.placements import PlacementFreedom
-from placement_advisor.check.problems import (
-    MAX_CULPRITS,
-    Effect,
-    Problem,
-    ProblemCode,
-    first_few,
-    layer_text,
-    some_layers,
-    with_place,
-)
 from placement_advisor.check.record import Part, PredictedVerdict
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import PASS_ROLES, Role
@@ -41,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.problems import Place
     from placement_advisor.check.record import Difference, Growth, Move, Record
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
@@ -75,14 +65,14 @@ class Limits:
 
 def effects(
     before: Record, after: Record, limits: Limits, freedom: PlacementFreedom
-) -> tuple[Effect, ...]:
+) -> tuple[check_problems.Effect, ...]:
     """Return what became worse than it may, the step's time first."""
     slower = (
         tuple(_time_effects(before, after, limits)) if before.versions == after.versions else ()
     )
     # A search weighs copies and memory against time: without a longer step they are its choice.
     is_choice = freedom is PlacementFreedom.SEARCH and before.versions == after.versions
-    if is_choice and not any(effect.code is ProblemCode.SLOWER for effect in slower):
+    if is_choice and not any(effect.code is check_problems.ProblemCode.SLOWER for effect in slower):
         return slower
     return (*slower, *_transfer_effects(before, after), *_memory_effects(before, after))
 
@@ -115,26 +105,28 @@ def improvements(
 
 def broken_limits(
     after: Record, limits: Limits, shortages: Mapping[str, str]
-) -> tuple[Effect, ...]:
+) -> tuple[check_problems.Effect, ...]:
     """Return where the step breaks a budget or needs more memory than there is.
 
     ``shortages`` say of devices what is missing there.
     """
     found = [
-        Effect(code=ProblemCode.OUT_OF_MEMORY, what=what, device=device)
+        check_problems.Effect(
+            code=check_problems.ProblemCode.OUT_OF_MEMORY, what=what, device=device
+        )
         for device, what in shortages.items()
     ]
     budget = limits.max_transfer_bytes
     if budget is not None and after.bytes_across > budget:
         found.append(
-            Effect(
-                code=ProblemCode.OVER_BUDGET,
+            check_problems.Effect(
+                code=check_problems.ProblemCode.OVER_BUDGET,
                 what=f"{format_bytes(after.bytes_across)} cross per step, max_transfer_bytes is "
                 f"{format_bytes(budget)}",
                 size=after.bytes_across - budget,
                 culprits=tuple(
                     f"{cut.tensor} {cut.source} -> {cut.target} {format_bytes(cut.size_bytes)}"
-                    for cut in after.cuts[:MAX_CULPRITS]
+                    for cut in after.cuts[: check_problems.MAX_CULPRITS]
                 ),
             )
         )
@@ -142,10 +134,12 @@ def broken_limits(
     for device in after.memory_bytes if memory is not None else ():
         if after.peak_bytes(device) > (memory or 0):
             held = after.memory_bytes[device]
-            most = sorted(held.items(), key=lambda item: (-item[1], item[0]))[:MAX_CULPRITS]
+            most = sorted(held.items(), key=lambda item: (-item[1], item[0]))[
+                : check_problems.MAX_CULPRITS
+            ]
             found.append(
-                Effect(
-                    code=ProblemCode.OVER_BUDGET,
+                check_problems.Effect(
+                    code=check_problems.ProblemCode.OVER_BUDGET,
                     what=f"{device} needs {format_bytes(after.peak_bytes(device))} of memory, "
                     f"max_peak_memory is {format_bytes(memory)}",
                     size=after.peak_bytes(device) - (memory or 0),
@@ -156,7 +150,7 @@ def broken_limits(
     return tuple(found)
 
 
-def has_grown(effect: Effect, before: Record, after: Record) -> bool:
+def has_grown(effect: check_problems.Effect, before: Record, after: Record) -> bool:
     """Whether what breaks a limit is more than it was."""
     if effect.device:
         return after.peak_bytes(effect.device) > before.peak_bytes(effect.device)
@@ -179,49 +173,49 @@ def signed(size_bytes: int | None) -> str:
     return f"{'-' if size_bytes < 0 else '+'}{format_bytes(abs(size_bytes))}"
 
 
-def _time_effects(before: Record, after: Record, limits: Limits) -> Iterator[Effect]:
+def _time_effects(before: Record, after: Record, limits: Limits) -> Iterator[check_problems.Effect]:
     growth = _step_growth(before, after)
     if growth > limits.max_step_regression:
-        yield Effect(
-            code=ProblemCode.SLOWER,
+        yield check_problems.Effect(
+            code=check_problems.ProblemCode.SLOWER,
             what=f"the predicted step takes {growth:.1%} longer ({_us_text(before.step_us)} -> "
             f"{_us_text(after.step_us)}, {limits.max_step_regression:.0%} are allowed)",
             size=growth,
         )
     if _verdict_fell(before, after, limits):
-        yield Effect(
-            code=ProblemCode.STANDING,
+        yield check_problems.Effect(
+            code=check_problems.ProblemCode.STANDING,
             what=f"{_verdict_change(before, after)}: {_us_text(after.step_us)} against "
             f"{_us_text(after.single_step_us)} on one device",
         )
 
 
-def _transfer_effects(before: Record, after: Record) -> Iterator[Effect]:
+def _transfer_effects(before: Record, after: Record) -> Iterator[check_problems.Effect]:
     added = after.copies - before.copies
     if added > 0:
-        yield Effect(
-            code=ProblemCode.COPIES,
+        yield check_problems.Effect(
+            code=check_problems.ProblemCode.COPIES,
             what=f"{added:+} copies per step ({before.copies} -> {after.copies})",
             size=added,
         )
     more = after.bytes_across - before.bytes_across
     if more > BYTES_TOLERANCE * before.bytes_across:
-        yield Effect(
-            code=ProblemCode.BYTES,
+        yield check_problems.Effect(
+            code=check_problems.ProblemCode.BYTES,
             what=f"{signed(more)} across devices per step ({format_bytes(before.bytes_across)} -> "
             f"{format_bytes(after.bytes_across)})",
             size=more,
         )
 
 
-def _memory_effects(before: Record, after: Record) -> Iterator[Effect]:
+def _memory_effects(before: Record, after: Record) -> Iterator[check_problems.Effect]:
     for device in after.memory_bytes:
         was, now = before.peak_bytes(device), after.peak_bytes(device)
         if now > (1 + MEMORY_TOLERANCE) * was:
             more = _held_more(before, after, device)
             most = f", above all {next(iter(more))}" if more else ""
-            yield Effect(
-                code=ProblemCode.MEMORY,
+            yield check_problems.Effect(
+                code=check_problems.ProblemCode.MEMORY,
                 what=f"{device}: {signed(now - was)} of peak memory ({format_bytes(was)} -> "
                 f"{format_bytes(now)}){most}",
                 size=now - was,
@@ -289,7 +283,7 @@ class Scopes:
 class Cause(NamedTuple):
     """A problem, as yet without effects, and the moves that are its own."""
 
-    problem: Problem
+    problem: check_problems.Problem
     moves: tuple[Move, ...]
 
 
@@ -299,7 +293,7 @@ class _Edit(NamedTuple):
     A backward pass is in the scope around its gradients, if there is one.
     """
 
-    code: ProblemCode
+    code: check_problems.ProblemCode
     of_variables: bool = False
     is_in_scope: bool = False
 
@@ -332,7 +326,7 @@ def causes_of_moves(
     found: Difference,
     scopes: Scopes | None,
     lines: CodeLines,
-    placed_at: Callable[[str], Place | None],
+    placed_at: Callable[[str], check_problems.Place | None],
 ) -> list[Cause]:
     """Return why layers run elsewhere, what concerns their forward pass first.
 
@@ -346,19 +340,23 @@ def causes_of_moves(
         else:
             # Under one graph a file that places it otherwise is another file.
             is_file = found.before.graph == found.after.graph
-            by_edit[_Edit(ProblemCode.PLACEMENT_CHANGED if is_file else ProblemCode.MOVED)].append(
-                move
-            )
+            by_edit[
+                _Edit(
+                    check_problems.ProblemCode.PLACEMENT_CHANGED
+                    if is_file
+                    else check_problems.ProblemCode.MOVED
+                )
+            ].append(move)
     ordered = sorted(by_edit, key=lambda edit: (_CAUSE_ORDER.index(edit.code), edit.of_variables))
     return [_cause(edit, by_edit[edit], lines, placed_at) for edit in ordered]
 
 
-def cause_in_settings(found: Difference, lines: CodeLines, place: Place) -> Cause:
+def cause_in_settings(found: Difference, lines: CodeLines, place: check_problems.Place) -> Cause:
     """Return that the settings, which stand at a place, name another placement than they did."""
-    problem = Problem(
-        code=ProblemCode.PLACEMENT_CHANGED,
+    problem = check_problems.Problem(
+        code=check_problems.ProblemCode.PLACEMENT_CHANGED,
         what=f"the placement is {found.after.placement}, and was {found.before.placement}",
-        culprits=first_few(list(move_texts(found.moves, lines))),
+        culprits=check_problems.first_few(list(move_texts(found.moves, lines))),
         action="take the placement back, or accept it",
         place=place,
     )
@@ -371,20 +369,24 @@ def move_texts(moves: Iterable[Move], lines: CodeLines) -> Iterator[str]:
     for move in moves:
         parts[move.layer, move.before[0], move.after[0]].append(move.part)
     everything = {layer for layer, _, _ in parts}
-    alike: defaultdict[tuple[Part, str, str, Place | None], list[str]] = defaultdict(list)
+    alike: defaultdict[tuple[Part, str, str, check_problems.Place | None], list[str]] = defaultdict(
+        list
+    )
     for (layer, before, after), moved in parts.items():
         # The forward pass is named where it moved: moves have it first.
         place = lines.of_parts([(layer, moved[0])], everything)
         alike[moved[0], before, after, place].append(layer)
     for (part, before, after, place), layers in alike.items():
-        yield with_place(f"{_PART_TEXTS[part]}{some_layers(layers)}: {before} -> {after}", place)
+        yield check_problems.with_place(
+            f"{_PART_TEXTS[part]}{check_problems.some_layers(layers)}: {before} -> {after}", place
+        )
 
 
 _CAUSE_ORDER = (
-    ProblemCode.PLACEMENT_CHANGED,
-    ProblemCode.SCOPE_CHANGED,
-    ProblemCode.BACKWARD_LEFT,
-    ProblemCode.MOVED,
+    check_problems.ProblemCode.PLACEMENT_CHANGED,
+    check_problems.ProblemCode.SCOPE_CHANGED,
+    check_problems.ProblemCode.BACKWARD_LEFT,
+    check_problems.ProblemCode.MOVED,
 )
 
 
@@ -393,35 +395,37 @@ def _edit(move: Move, scopes: Scopes, *, is_forward: bool) -> _Edit:
     # What reads a variable runs where that is, whatever its scope asks for.
     still_asks = is_forward and asked == move.before[0]
     if still_asks or (move.part is Part.VARIABLES and not is_forward):
-        return _Edit(ProblemCode.SCOPE_CHANGED, of_variables=True)
+        return _Edit(check_problems.ProblemCode.SCOPE_CHANGED, of_variables=True)
     if is_forward:
-        return _Edit(ProblemCode.SCOPE_CHANGED, is_in_scope=asked is not None)
+        return _Edit(check_problems.ProblemCode.SCOPE_CHANGED, is_in_scope=asked is not None)
     if asked == move.after[0]:
         # What reads a variable did not move with its scope, but its backward pass did.
-        return _Edit(ProblemCode.SCOPE_CHANGED, is_in_scope=True)
+        return _Edit(check_problems.ProblemCode.SCOPE_CHANGED, is_in_scope=True)
     if asked in scopes.left_behind:
-        return _Edit(ProblemCode.BACKWARD_LEFT, is_in_scope=move.layer in scopes.gradients_on)
-    return _Edit(ProblemCode.MOVED)
+        return _Edit(
+            check_problems.ProblemCode.BACKWARD_LEFT, is_in_scope=move.layer in scopes.gradients_on
+        )
+    return _Edit(check_problems.ProblemCode.MOVED)
 
 
 def _cause(
     edit: _Edit,
     moves: Sequence[Move],
     lines: CodeLines,
-    placed_at: Callable[[str], Place | None],
+    placed_at: Callable[[str], check_problems.Place | None],
 ) -> Cause:
     first = Part.VARIABLES if edit.of_variables else Part.FORWARD
     leading = [move for move in moves if move.part is first] or moves
     layers = list(dict.fromkeys(move.layer for move in leading))
     moves = [*leading, *(move for move in moves if move not in leading)]
     place = lines.of_parts((move.layer, move.part) for move in leading)
-    if edit.code is ProblemCode.PLACEMENT_CHANGED:
+    if edit.code is check_problems.ProblemCode.PLACEMENT_CHANGED:
         place = placed_at(layers[0])
     what, action = _edit_text(edit, moves, len(layers))
-    problem = Problem(
+    problem = check_problems.Problem(
         code=edit.code,
         what=what,
-        culprits=first_few(list(move_texts(moves, lines))),
+        culprits=check_problems.first_few(list(move_texts(moves, lines))),
         action=action,
         place=place,
     )
@@ -435,7 +439,7 @@ def _edit_text(edit: _Edit, moves: Sequence[Move], count: int) -> tuple[str, str
     layers, run, stand = f"{count} layers", "they run", "stand"
     if count == 1:
         layers, run, stand = "1 layer", "it runs", "stands"
-    if edit.code is ProblemCode.BACKWARD_LEFT:
+    if edit.code is check_problems.ProblemCode.BACKWARD_LEFT:
         why = "its ops have no device and run on"
         if edit.is_in_scope:
             why = "its gradients are taken in a tf.device scope of"
@@ -443,12 +447,12 @@ def _edit_text(edit: _Edit, moves: Sequence[Move], count: int) -> tuple[str, str
             f"the backward pass of {layers} has left {left}: {why} {here}",
             scope_rules.BACKWARD_ACTION,
         )
-    if edit.code is ProblemCode.PLACEMENT_CHANGED:
+    if edit.code is check_problems.ProblemCode.PLACEMENT_CHANGED:
         return (
             f"the placement file has {layers} on another device than before",
             "put them back in the file, or accept the move",
         )
-    if edit.code is ProblemCode.MOVED:
+    if edit.code is check_problems.ProblemCode.MOVED:
         return (
             f"{layers} {run.split()[1]} on another device than before",
             "put them back where they were, or accept the move",
@@ -471,7 +475,7 @@ _MAIN_SHARE = 0.5
 
 def cause_in_layers(
     found: Difference, freedom: PlacementFreedom, lines: CodeLines, *, is_slower: bool
-) -> Problem | None:
+) -> check_problems.Problem | None:
     """Return what became of layers, None if nothing did.
 
     A rule or a search goes by what layers there are, so that one that lost its name counts there.
@@ -493,7 +497,11 @@ def cause_in_layers(
         (found.new, "new"),
         (changed, "cut otherwise" if is_same_graph else "made of other ops or sizes"),
     ]
-    said = [f"{some_layers(layers)} {_are(layers)} {how}" for layers, how in parts if layers]
+    said = [
+        f"{check_problems.some_layers(layers)} {_are(layers)} {how}"
+        for layers, how in parts
+        if layers
+    ]
     if is_same_graph:
         said.insert(0, "the step has the same ops, grouped into other layers")
     elif len(changed) == len(found.after.layers) > 1:
@@ -505,10 +513,10 @@ def cause_in_layers(
     elif is_same_graph:
         action = "accept the change if advisor is another one, or else put names back"
     here = [*found.new, *(found.renamed[old] for old in unnamed), *changed]
-    return Problem(
-        code=ProblemCode.LAYERS_CHANGED,
+    return check_problems.Problem(
+        code=check_problems.ProblemCode.LAYERS_CHANGED,
         what="; ".join(said),
-        culprits=first_few([*moves, *_slower_texts(slower, lines)]),
+        culprits=check_problems.first_few([*moves, *_slower_texts(slower, lines)]),
         action=action,
         place=_heaviest_place(found, slower, here, lines),
     )
@@ -516,9 +524,9 @@ def cause_in_layers(
 
 def crossings(found: Difference, lines: CodeLines) -> tuple[str, ...]:
     """Say which tensors cross and did not, the largest first, and which line reads them there."""
-    return first_few(
+    return check_problems.first_few(
         [
-            with_place(
+            check_problems.with_place(
                 f"{cut.tensor} {cut.source} -> {cut.target} {signed(cut.size_bytes)}",
                 lines.of_cuts([cut]),
             )
@@ -540,14 +548,15 @@ def _changed_layers(found: Difference) -> list[str]:
     return sorted(changed, key=lambda name: grown.get(name, 0))
 
 
-def _no_kernel(found: Difference, lines: CodeLines) -> Problem:
+def _no_kernel(found: Difference, lines: CodeLines) -> check_problems.Problem:
     kinds = sorted({kind for _, kind in found.on_host_added})
     layers = list(dict.fromkeys(layer for layer, _ in found.on_host_added))
     are, it, they_run = ("is", "it", "it runs") if len(kinds) == 1 else ("are", "them", "they run")
     places = (lines.on_host.get(each) for each in found.on_host_added)
-    return Problem(
-        code=ProblemCode.NO_KERNEL,
-        what=f"{first_names(kinds, MAX_CULPRITS)} in {some_layers(layers)} {are} placed on a GPU, "
+    return check_problems.Problem(
+        code=check_problems.ProblemCode.NO_KERNEL,
+        what=f"{first_names(kinds, check_problems.MAX_CULPRITS)} in "
+        f"{check_problems.some_layers(layers)} {are} placed on a GPU, "
         f"which has no kernel for {it}: {they_run} on the host",
         action=f"take {it} out of the device scope, best into the input pipeline",
         place=next((place for place in places if place is not None), None),
@@ -558,7 +567,7 @@ def _slower_texts(slower: Iterable[Growth], lines: CodeLines) -> Iterator[str]:
     for growth in slower:
         more = format_ns(growth.after_ns - growth.before_ns)
         place = lines.of_parts([(growth.layer, Part.FORWARD)])
-        yield with_place(f"{layer_text(growth.layer)} +{more}", place)
+        yield check_problems.with_place(f"{check_problems.layer_text(growth.layer)} +{more}", place)
 
 
 def _slower_layers(found: Difference) -> list[Growth]:
@@ -567,7 +576,7 @@ def _slower_layers(found: Difference) -> list[Growth]:
 
 def _heaviest_place(
     found: Difference, slower: Sequence[Growth], layers: Iterable[str], lines: CodeLines
-) -> Place | None:
+) -> check_problems.Place | None:
     """Return the line of what weighs most: of layers that take longer, or of what crosses."""
     more_ns = (found.after.step_us - found.before.step_us) * NS_PER_US
     if slower and sum(each.after_ns - each.before_ns for each in slower) >= _MAIN_SHARE * more_ns:

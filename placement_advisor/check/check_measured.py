@@ -22,17 +22,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.candidates import references
+from placement_advisor.check import problems as check_problems
 from placement_advisor.check.causes import move_texts
 from placement_advisor.check.code_lines import CodeLines
-from placement_advisor.check.problems import (
-    MOVES,
-    Effect,
-    Problem,
-    ProblemCode,
-    Status,
-    effect_as_problem,
-    first_few,
-)
 from placement_advisor.measurement.measurement import median_interval
 from placement_advisor.testbed.benchmark import Benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
@@ -41,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from placement_advisor.check.problems import ModelResult
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -187,48 +178,53 @@ def measure(
     return found
 
 
-def with_measured(result: ModelResult, told: MeasuredCheck) -> ModelResult:
+def with_measured(
+    result: check_problems.ModelResult, check: MeasuredCheck
+) -> check_problems.ModelResult:
     """Return the result with what was measured: slower fails, no answer is inconclusive."""
     problems, notes = list(result.problems), list(result.notes)
-    if told.is_slower:
+    if check.is_slower:
         moves = () if result.difference is None else result.difference.moves
         problems = _with_slower(
             problems,
-            Effect(
-                code=ProblemCode.MEASURED_SLOWER,
-                what=f"measured on {told.devices}: {told.second}; in a race before, {told.first}",
-                culprits=first_few(list(move_texts(moves, CodeLines()))),
+            check_problems.Effect(
+                code=check_problems.ProblemCode.MEASURED_SLOWER,
+                what=f"measured on {check.devices}: {check.second}; "
+                f"in a race before, {check.first}",
+                culprits=check_problems.first_few(list(move_texts(moves, CodeLines()))),
             ),
         )
-    elif told.failure is not None:
+    elif check.failure is not None:
         problems.append(
-            Problem(
-                code=ProblemCode.DOES_NOT_RUN,
-                what=f"does not run on {told.devices}: {told.failure}",
+            check_problems.Problem(
+                code=check_problems.ProblemCode.DOES_NOT_RUN,
+                what=f"does not run on {check.devices}: {check.failure}",
                 action="run advisor analyze on the model, which tells more",
             )
         )
-    elif told.first is None:
-        notes.append(f"not measured: {told.unknown or 'no round was complete'}")
+    elif check.first is None:
+        notes.append(f"not measured: {check.unknown or 'no round was complete'}")
     else:
         alone = ""
-        if told.against_single is not None:
-            alone = f"; {speedup_of(told.against_single)} as fast as one device"
-        unclear = "" if told.first.pace is Slowdown.NO_SLOWER else ", which does not tell"
-        notes.append(f"measured on {told.devices}: {told.first}{alone}{unclear}")
+        if check.against_single is not None:
+            alone = f"; {speedup_of(check.against_single)} as fast as one device"
+        unclear = "" if check.first.pace is Slowdown.NO_SLOWER else ", which does not tell"
+        notes.append(f"measured on {check.devices}: {check.first}{alone}{unclear}")
     status = result.status
     if problems:
-        status = Status.FAILED
-    elif told.is_inconclusive and status is Status.PASSED:
-        status = Status.INCONCLUSIVE
+        status = check_problems.Status.FAILED
+    elif check.is_inconclusive and status is check_problems.Status.PASSED:
+        status = check_problems.Status.INCONCLUSIVE
     return replace(result, status=status, problems=tuple(problems), notes=tuple(notes))
 
 
-def _with_slower(problems: Sequence[Problem], slower: Effect) -> list[Problem]:
+def _with_slower(
+    problems: Sequence[check_problems.Problem], slower: check_problems.Effect
+) -> list[check_problems.Problem]:
     """Return the problems with an effect of the layers that moved: what did not was not raced."""
-    of_moves = next((each for each in problems if each.code in MOVES), None)
+    of_moves = next((each for each in problems if each.code in check_problems.MOVES), None)
     if of_moves is None:
-        return [*problems, effect_as_problem(slower, None)]
+        return [*problems, check_problems.effect_as_problem(slower, None)]
     with_it = replace(of_moves, effects=(*of_moves.effects, slower))
     return [with_it if each is of_moves else each for each in problems]
 

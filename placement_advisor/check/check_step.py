@@ -19,39 +19,9 @@ from placement_advisor import __version__
 from placement_advisor.analysis.target_costs import assumed_uncertainty
 from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import alike
-from placement_advisor.check.causes import (
-    broken_limits,
-    cause_in_layers,
-    cause_in_settings,
-    causes_of_moves,
-    crossings,
-    effects,
-    has_grown,
-    improvements,
-    is_better,
-    move_texts,
-    read_scopes,
-)
+from placement_advisor.check import causes, placements
+from placement_advisor.check import problems as check_problems
 from placement_advisor.check.code_lines import with_placement
-from placement_advisor.check.placements import (
-    DoesNotFitError,
-    PlacementFreedom,
-    lay_out,
-    lay_out_split,
-    lines_of_split,
-    moved_back,
-)
-from placement_advisor.check.problems import (
-    MAX_CULPRITS,
-    ModelResult,
-    Place,
-    Problem,
-    ProblemCode,
-    Status,
-    after_update,
-    effect_as_problem,
-    layer_text,
-)
 from placement_advisor.check.record import (
     Difference,
     Versions,
@@ -73,10 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.check.causes import Cause, Limits, Scopes
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.placements import BatchSplit
-    from placement_advisor.check.problems import Effect
     from placement_advisor.check.project_files import ModelConfig
     from placement_advisor.check.record import Move, Record
     from placement_advisor.cost.table import CostTable
@@ -149,8 +116,8 @@ class Predictor:
         return Predicted(record=found, shortages={each.device.name: str(each) for each in missing})
 
 
-_OF_CROSSINGS = frozenset({ProblemCode.COPIES, ProblemCode.BYTES})
-_OF_WAITS = frozenset({ProblemCode.SLOWER, ProblemCode.STANDING})
+_OF_CROSSINGS = frozenset({check_problems.ProblemCode.COPIES, check_problems.ProblemCode.BYTES})
+_OF_WAITS = frozenset({check_problems.ProblemCode.SLOWER, check_problems.ProblemCode.STANDING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,22 +130,22 @@ class JudgeContext:
     is the line of the settings, ``placed_at`` that of a layer in a placement file, if there is one.
     """
 
-    limits: Limits
+    limits: causes.Limits
     devices: Sequence[str]
     alike: Sequence[Sequence[str]]
-    freedom: PlacementFreedom
-    scopes: Scopes | None
+    freedom: placements.PlacementFreedom
+    scopes: causes.Scopes | None
     lines: CodeLines
     put_back: Callable[[Sequence[Move]], Predicted]
-    configured_at: Place
-    placed_at: Callable[[str], Place | None]
+    configured_at: check_problems.Place
+    placed_at: Callable[[str], check_problems.Place | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What fails, what is only told, and what differs, if anything was compared."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[check_problems.Problem, ...]
     notes: tuple[str, ...]
     difference: Difference | None
 
@@ -186,7 +153,7 @@ class Judgement:
 def judge(before: Record | None, today: Predicted, setting: JudgeContext) -> Judgement:
     """Judge the step of today by the locked one, if there is one."""
     after, freedom = today.record, setting.freedom
-    broken = broken_limits(after, setting.limits, today.shortages)
+    broken = causes.broken_limits(after, setting.limits, today.shortages)
     if before is None:
         return Judgement(
             problems=(*_as_problems(broken, setting), _not_locked()), notes=(), difference=None
@@ -198,14 +165,16 @@ def judge(before: Record | None, today: Predicted, setting: JudgeContext) -> Jud
         notes.append(_renamed("devices of other names", new_names))
         before = with_devices(before, new_names)
     is_same = before.placed == after.placed or (
-        freedom is PlacementFreedom.SEARCH and same_versions and before.graph == after.graph
+        freedom is placements.PlacementFreedom.SEARCH
+        and same_versions
+        and before.graph == after.graph
     )
     if is_same and before.placement == after.placement:
         return Judgement(
             problems=_as_problems(broken, setting), notes=tuple(notes), difference=None
         )
     found = difference(before, after, setting.alike)
-    grown = [effect for effect in broken if has_grown(effect, found.before, after)]
+    grown = [effect for effect in broken if causes.has_grown(effect, found.before, after)]
     problems = (
         *_problems(found, grown, setting),
         *_as_problems([effect for effect in broken if effect not in grown], setting),
@@ -214,58 +183,67 @@ def judge(before: Record | None, today: Predicted, setting: JudgeContext) -> Jud
     return Judgement(problems=problems, notes=tuple(notes), difference=found)
 
 
-def _problems(found: Difference, grown: Sequence[Effect], setting: JudgeContext) -> list[Problem]:
+def _problems(
+    found: Difference, grown: Sequence[check_problems.Effect], setting: JudgeContext
+) -> list[check_problems.Problem]:
     """Return each cause with its effects, those first that move layers."""
     lines = setting.lines
-    left = [*effects(found.before, found.after, setting.limits, setting.freedom), *grown]
+    left = [*causes.effects(found.before, found.after, setting.limits, setting.freedom), *grown]
     is_free = _may_move(found, setting)
-    problems: list[Problem] = []
+    problems: list[check_problems.Problem] = []
     undone: list[Move] = []
     for cause in _causes(found, bool(left), setting):
         undone += cause.moves
         own = left
-        if left and cause.problem.code is not ProblemCode.PLACEMENT_CHANGED:
+        if left and cause.problem.code is not check_problems.ProblemCode.PLACEMENT_CHANGED:
             own = _effects_undone(left, found.before, setting.put_back(undone), setting)
         left = [effect for effect in left if effect not in own]
         if own or not is_free:
             problems.append(replace(cause.problem, effects=tuple(own)))
     is_slower = any(effect.code in _OF_WAITS for effect in left)
-    in_layers = cause_in_layers(found, setting.freedom, lines, is_slower=is_slower)
-    if in_layers is not None and (left or in_layers.code is ProblemCode.NO_KERNEL):
+    in_layers = causes.cause_in_layers(found, setting.freedom, lines, is_slower=is_slower)
+    if in_layers is not None and (left or in_layers.code is check_problems.ProblemCode.NO_KERNEL):
         problems.append(replace(in_layers, effects=tuple(left)))
     elif left and problems:
         problems[0] = replace(problems[0], effects=(*problems[0].effects, *left))
     elif left:
         place = lines.of_cuts(found.cuts_added) or lines.largest.get(left[0].device)
-        problems.append(replace(effect_as_problem(left[0], place), effects=tuple(left[1:])))
+        problems.append(
+            replace(check_problems.effect_as_problem(left[0], place), effects=tuple(left[1:]))
+        )
     return _with_crossings(problems, found, lines)
 
 
 def _may_move(found: Difference, setting: JudgeContext) -> bool:
     """Whether layers may run elsewhere: by a rule, or for the better."""
-    return setting.freedom is not PlacementFreedom.NONE or is_better(found.before, found.after)
+    return setting.freedom is not placements.PlacementFreedom.NONE or causes.is_better(
+        found.before, found.after
+    )
 
 
-def _causes(found: Difference, is_worse: bool, setting: JudgeContext) -> list[Cause]:
+def _causes(found: Difference, is_worse: bool, setting: JudgeContext) -> list[causes.Cause]:
     """Return why layers moved, as far as that may be to blame."""
     if found.before.placement != found.after.placement:
         if is_worse or (found.moves and not _may_move(found, setting)):
-            return [cause_in_settings(found, setting.lines, setting.configured_at)]
+            return [causes.cause_in_settings(found, setting.lines, setting.configured_at)]
         return []
-    if setting.freedom is not PlacementFreedom.NONE:
+    if setting.freedom is not placements.PlacementFreedom.NONE:
         return []
-    return causes_of_moves(found, setting.scopes, setting.lines, setting.placed_at)
+    return causes.causes_of_moves(found, setting.scopes, setting.lines, setting.placed_at)
 
 
 def _effects_undone(
-    effects_today: Sequence[Effect], before: Record, without: Predicted, setting: JudgeContext
-) -> list[Effect]:
+    effects_today: Sequence[check_problems.Effect],
+    before: Record,
+    without: Predicted,
+    setting: JudgeContext,
+) -> list[check_problems.Effect]:
     """Return the effects of which less than half is left ``without`` some moves."""
     still = {
         (effect.code, effect.device): effect.size
         for effect in (
-            *effects(before, without.record, setting.limits, setting.freedom),
-            *broken_limits(without.record, setting.limits, without.shortages),
+            *causes.effects(before, without.record, setting.limits, setting.freedom),
+            *causes.broken_limits(without.record, setting.limits, without.shortages),
         )
     }
     return [
@@ -276,20 +254,23 @@ def _effects_undone(
 
 
 def _with_crossings(
-    problems: Sequence[Problem], found: Difference, lines: CodeLines
-) -> list[Problem]:
+    problems: Sequence[check_problems.Problem], found: Difference, lines: CodeLines
+) -> list[check_problems.Problem]:
     """Return the problems, the first that makes more cross, or else waits, with what crosses."""
     for codes in (_OF_CROSSINGS, _OF_WAITS):
         first = next((each for each in problems if codes.intersection(each.codes)), None)
         if first is not None:
-            told = replace(first, culprits=(*first.culprits, *crossings(found, lines)))
+            told = replace(first, culprits=(*first.culprits, *causes.crossings(found, lines)))
             return [told if each is first else each for each in problems]
     return list(problems)
 
 
-def _as_problems(broken: Sequence[Effect], setting: JudgeContext) -> tuple[Problem, ...]:
+def _as_problems(
+    broken: Sequence[check_problems.Effect], setting: JudgeContext
+) -> tuple[check_problems.Problem, ...]:
     return tuple(
-        effect_as_problem(effect, setting.lines.largest.get(effect.device)) for effect in broken
+        check_problems.effect_as_problem(effect, setting.lines.largest.get(effect.device))
+        for effect in broken
     )
 
 
@@ -300,21 +281,22 @@ def _notes(found: Difference, setting: JudgeContext, *, has_failed: bool) -> lis
     if found.renamed:
         notes.append(_renamed("renamed", found.renamed))
     if found.moves and not has_failed:
-        moved = list(move_texts(found.moves, setting.lines))[:MAX_CULPRITS]
+        moved = list(causes.move_texts(found.moves, setting.lines))[: check_problems.MAX_CULPRITS]
         notes.append(f"moved: {'; '.join(moved)}")
-    return [*notes, *improvements(before, after, setting.limits, setting.freedom)]
+    return [*notes, *causes.improvements(before, after, setting.limits, setting.freedom)]
 
 
 def _renamed(what: str, new_names: Mapping[str, str]) -> str:
-    few = [f"{layer_text(old)} is {layer_text(new)} now" for old, new in new_names.items()][
-        :MAX_CULPRITS
-    ]
+    few = [
+        f"{check_problems.layer_text(old)} is {check_problems.layer_text(new)} now"
+        for old, new in new_names.items()
+    ][: check_problems.MAX_CULPRITS]
     return f"{what}, which is no change: {', '.join(few)}"
 
 
-def _not_locked() -> Problem:
-    return Problem(
-        code=ProblemCode.NOT_LOCKED,
+def _not_locked() -> check_problems.Problem:
+    return check_problems.Problem(
+        code=check_problems.ProblemCode.NOT_LOCKED,
         what="the lock file does not have this model",
         action="advisor check --update, and commit what it writes",
     )
@@ -337,18 +319,18 @@ def _not_comparable(before: Record, after: Record) -> str:
 
 
 def check_step(
-    found: ModelResult,
+    found: check_problems.ModelResult,
     model: ModelConfig,
     graph: OpGraph,
     requested_device_of: Mapping[str, str] | None,
     lines: CodeLines,
     *,
-    split: BatchSplit | None,
+    split: placements.BatchSplit | None,
     root: Path,
     hardware: str,
     cluster: Cluster,
     update: bool,
-) -> tuple[ModelResult, Placement | None]:
+) -> tuple[check_problems.ModelResult, Placement | None]:
     """Return what the check of a step comes to, and its placement if there is one.
 
     ``split`` is the step with its batch split, if that is what is to be checked.
@@ -363,13 +345,13 @@ def check_step(
     locked = {} if found.before is None else found.before.layers
     try:
         if split is None:
-            layout = lay_out(
+            layout = placements.lay_out(
                 model.placement, root, graph, requested_device_of, costs, cluster, locked
             )
         else:
-            lines = lines_of_split(lines, graph, split.step)
-            layout = lay_out_split(model.placement, graph, split, costs, cluster, locked)
-    except DoesNotFitError as error:
+            lines = placements.lines_of_split(lines, graph, split.step)
+            layout = placements.lay_out_split(model.placement, graph, split, costs, cluster, locked)
+    except placements.DoesNotFitError as error:
         return _with_problems(found, [_does_not_fit(error, model, lines)], files), None
     predictor = Predictor(
         graph,
@@ -386,12 +368,12 @@ def check_step(
     today = predictor.predict(placement, schedule)
 
     def put_back(moves: Sequence[Move]) -> Predicted:
-        back = moved_back(step, placement, moves, cluster.place_names())
+        back = placements.moved_back(step, placement, moves, cluster.place_names())
         return predictor.predict(back, predictor.schedule(back))
 
     scopes = None
     if model.placement == AS_WRITTEN and requested_device_of is not None:
-        scopes = read_scopes(graph, requested_device_of, cluster)
+        scopes = causes.read_scopes(graph, requested_device_of, cluster)
     setting = JudgeContext(
         limits=model.limits,
         devices=cluster.device_names(),
@@ -407,7 +389,7 @@ def check_step(
     judgement = judge(found.before, today, setting)
     problems, notes = judgement.problems, judgement.notes
     if update:
-        left = [after_update(problem) for problem in problems]
+        left = [check_problems.after_update(problem) for problem in problems]
         notes += tuple(accepted for _, accepted in left if accepted is not None)
         problems = tuple(problem for lasting, _ in left for problem in lasting)
     found = replace(found, notes=notes, after=today.record, difference=judgement.difference)
@@ -423,37 +405,43 @@ def _versions(hardware: str, cluster: Cluster) -> Versions:
     )
 
 
-def _does_not_fit(error: DoesNotFitError, model: ModelConfig, lines: CodeLines) -> Problem:
+def _does_not_fit(
+    error: placements.DoesNotFitError, model: ModelConfig, lines: CodeLines
+) -> check_problems.Problem:
     places = (lines.of_op.get(op) for op in error.ops)
-    return Problem(
-        code=ProblemCode.DOES_NOT_FIT,
+    return check_problems.Problem(
+        code=check_problems.ProblemCode.DOES_NOT_FIT,
         what=error.message,
         action=error.hint or "ask advisor analyze for a placement that fits",
         place=next((place for place in places if place is not None), model.place),
     )
 
 
-def _placed_at(files: SourceFiles, placement: str, layer: str) -> Place | None:
+def _placed_at(files: SourceFiles, placement: str, layer: str) -> check_problems.Place | None:
     """Return the line of a placement file at which it names a layer."""
-    return Place(placement, files.find(placement, f"{json.dumps(layer)}:"))
+    return check_problems.Place(placement, files.find(placement, f"{json.dumps(layer)}:"))
 
 
 def _with_problems(
-    found: ModelResult, problems: Sequence[Problem], files: SourceFiles
-) -> ModelResult:
+    found: check_problems.ModelResult,
+    problems: Sequence[check_problems.Problem],
+    files: SourceFiles,
+) -> check_problems.ModelResult:
     """Return the result with problems, each with what stands at its line, or its scope's line."""
     shown = []
     for problem in problems:
         place = problem.place
         if place is not None and problem.code in (
-            ProblemCode.SCOPE_CHANGED,
-            ProblemCode.BACKWARD_LEFT,
+            check_problems.ProblemCode.SCOPE_CHANGED,
+            check_problems.ProblemCode.BACKWARD_LEFT,
         ):
             place = replace(place, line=files.scope(place.file, place.line) or place.line)
         source = None if place is None else files.text(place.file, place.line)
         shown.append(replace(problem, place=place, source=source))
     return replace(
-        found, status=Status.FAILED if problems else Status.PASSED, problems=tuple(shown)
+        found,
+        status=check_problems.Status.FAILED if problems else check_problems.Status.PASSED,
+        problems=tuple(shown),
     )
 
 

@@ -14,19 +14,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.tracing import split_among
-from placement_advisor.candidates import references, searched, towers
+from placement_advisor.candidates import families, references, searched, towers
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import graph_of, placed_on_devices
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.candidates.families import (
-    FAMILIES,
-    NAMES,
-    PER_PAIR,
-    SPLITS,
-    WORST_CASE_FAMILIES,
-    propose,
-)
 from placement_advisor.candidates.references import as_written, devices_asked_for
 from placement_advisor.check.problems import some_layers
 from placement_advisor.check.record import PART_OF, Part, same_layers
@@ -118,7 +110,7 @@ def lay_out(
         placement = _from_file(root / configured, graph, cluster, locked)
         placement.check(graph, cluster.place_names())
         return Layout(placement=placement, freedom=PlacementFreedom.NONE)
-    if configured in SPLITS:
+    if configured in families.SPLITS:
         raise AdvisorError(
             f"placement {configured!r} splits the batch, which is another graph than that of the "
             "file: it takes the model's code to check it",
@@ -127,13 +119,13 @@ def lay_out(
     if configured in (AUTO, SEARCHED):
         placement = _searched(graph, costs, cluster)
         return Layout(placement=placement, freedom=PlacementFreedom.SEARCH)
-    if configured not in FAMILIES:
-        known = [AS_WRITTEN, AUTO, *NAMES]
+    if configured not in families.FAMILIES:
+        known = [AS_WRITTEN, AUTO, *families.NAMES]
         raise AdvisorError(
             f"unknown placement {configured!r}",
             hint=f"give a file (*{FILE_SUFFIX}) or one of {', '.join(known)}",
         )
-    found = FAMILIES[configured](graph, costs, cluster)
+    found = families.FAMILIES[configured](graph, costs, cluster)
     if isinstance(found, NotApplicable):
         raise no_longer_applies(configured, found.reason, graph, locked)
     return Layout(placement=found, freedom=PlacementFreedom.RULE)
@@ -199,8 +191,8 @@ def _as_written(
 
 def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Placement:
     """Return the best placement by prediction, of those that fit."""
-    names = tuple(name for name in FAMILIES if name not in WORST_CASE_FAMILIES)
-    answers = propose(names, graph, costs, cluster)
+    names = tuple(name for name in families.FAMILIES if name not in families.WORST_CASE_FAMILIES)
+    answers = families.propose(names, graph, costs, cluster)
     simulator = Simulator(graph, costs, cluster)
     found = searched.propose_searched(answers, costs, simulator, _EFFORT)
     if isinstance(found, Placement):
@@ -314,7 +306,7 @@ def split_for_check(
     Raises:
         AdvisorError: it cannot be split so.
     """
-    per_pair = family in PER_PAIR
+    per_pair = family in families.PER_PAIR
     replicas = devices // towers.GROUP if per_pair else devices
     if replicas <= 1:
         groups = "pairs of devices" if per_pair else "devices"
@@ -354,7 +346,7 @@ def lay_out_split(
         AdvisorError: the devices have no place for its variables.
     """
     devices, host = cluster.device_names(), cluster.devices[0].host
-    if family in PER_PAIR:
+    if family in families.PER_PAIR:
         within = towers.within_a_pair(graph, costs, cluster)
         if isinstance(within, NotApplicable):
             raise no_longer_applies(family, within.reason, split.step.graph, locked)

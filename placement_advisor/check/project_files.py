@@ -24,29 +24,7 @@ from placement_advisor.check.problems import Place
 from placement_advisor.check.record import MAX_CUTS, Cut, Part, Record
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import (
-    CLOSED,
-    ByName,
-    Name,
-    Positive,
-    Rows,
-    Text,
-    Version,
-    What,
-    like,
-    plain,
-    value_in,
-    value_of,
-)
-from placement_advisor.files.untrusted import (
-    MisfitError,
-    line_of,
-    parse_toml,
-    read_text_bytes,
-    shown,
-    told,
-    within,
-)
+from placement_advisor.files import contract, untrusted
 from placement_advisor.units import parse_bytes, parse_share
 
 if TYPE_CHECKING:
@@ -72,7 +50,7 @@ def _parsed(parse_text: Callable[[str], Any]) -> BeforeValidator:
 
     def parsed(value: object) -> Any:
         if not isinstance(value, str) or len(value) > _MAX_FIGURE_CHARS:
-            raise ValueError(f"{shown(value)} is not a string of a number and a unit")
+            raise ValueError(f"{untrusted.shown(value)} is not a string of a number and a unit")
         return parse_text(value)
 
     return BeforeValidator(parsed)
@@ -84,12 +62,12 @@ _Share = Annotated[float, _parsed(parse_share)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
-    path: Name
-    placement: Name = AS_WRITTEN
-    batch_size: Annotated[Positive, What("a number of samples")] | None = None
+    path: contract.Name
+    placement: contract.Name = AS_WRITTEN
+    batch_size: Annotated[contract.Positive, contract.What("a number of samples")] | None = None
     mode: Literal["train", "infer"] | None = None
-    graph: Name | None = None
-    args: Rows[Text] = ()
+    graph: contract.Name | None = None
+    args: contract.Rows[contract.Text] = ()
     max_transfer_bytes: _Size | None = None
     max_peak_bytes: Annotated[_Size | None, Field(alias="max_peak_memory")] = None
     max_step_regression: _Share = STEP_TOLERANCE
@@ -110,7 +88,7 @@ class ModelConfig(_Model):
     @property
     def limits(self) -> Limits:
         """What its step may cost."""
-        return like(Limits, self)
+        return contract.like(Limits, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +108,10 @@ class CheckConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    __pydantic_config__: ClassVar = CLOSED
+    __pydantic_config__: ClassVar = contract.CLOSED
 
-    hardware: Name
-    models: Annotated[Rows[_Model], MinLen(1)]
+    hardware: contract.Name
+    models: Annotated[contract.Rows[_Model], MinLen(1)]
 
 
 def find_config(start: Path) -> Path:
@@ -155,34 +133,34 @@ def read_config(path: Path) -> CheckConfig:
         AdvisorError: it cannot be read, or does not say what to check.
     """
     try:
-        document = parse_toml(data := read_text_bytes(path), _MAX_LINE_CHARS)
-    except MisfitError as misfit:
-        raise AdvisorError(told(str(path), misfit)) from None
+        document = untrusted.parse_toml(data := untrusted.read_text_bytes(path), _MAX_LINE_CHARS)
+    except untrusted.MisfitError as misfit:
+        raise AdvisorError(untrusted.told(str(path), misfit)) from None
     tools = document.get("tool")
     table = tools.get("advisor") if isinstance(tools, dict) else None
     if table is None:
         raise AdvisorError(f"{path}: no [{_CONFIG_TABLE}]", hint=f"add\n{_EXAMPLE}")
     try:
-        settings = within(_CONFIG_TABLE, partial(value_in, _Settings), table)
+        settings = untrusted.within(_CONFIG_TABLE, partial(contract.value_in, _Settings), table)
         paths = [model.path for model in settings.models]
         for i, model in enumerate(paths):
             if model in paths[:i]:
-                raise MisfitError(
-                    f"{shown(model)} is listed twice", f"{_CONFIG_TABLE}.models[{i}].path"
+                raise untrusted.MisfitError(
+                    f"{untrusted.shown(model)} is listed twice", f"{_CONFIG_TABLE}.models[{i}].path"
                 )
-    except MisfitError as misfit:
+    except untrusted.MisfitError as misfit:
         hint = "docs/ci.md lists all settings"
-        raise AdvisorError(told(str(path), misfit, data), hint=hint) from None
+        raise AdvisorError(untrusted.told(str(path), misfit, data), hint=hint) from None
 
     def place(key: str) -> Place:
-        return Place(path.name, line_of(data, f"{_CONFIG_TABLE}.{key}") or 1)
+        return Place(path.name, untrusted.line_of(data, f"{_CONFIG_TABLE}.{key}") or 1)
 
     return CheckConfig(
         root=path.parent,
         hardware=settings.hardware,
         place=place("hardware"),
         models=tuple(
-            like(ModelConfig, model, place=place(f"models[{i}]"))
+            contract.like(ModelConfig, model, place=place(f"models[{i}]"))
             for i, model in enumerate(settings.models)
         ),
     )
@@ -200,7 +178,9 @@ _LOCK_HINT = (
 class _Cut(Cut):
     """Equal tensors between two devices, of which there are several ``times``."""
 
-    times: Annotated[int, Ge(1), Le(MAX_CUTS), What(f"a number of copies from 1 to {MAX_CUTS}")] = 1
+    times: Annotated[
+        int, Ge(1), Le(MAX_CUTS), contract.What(f"a number of copies from 1 to {MAX_CUTS}")
+    ] = 1
 
 
 def _not_too_many(cuts: tuple[_Cut, ...]) -> tuple[_Cut, ...]:
@@ -211,24 +191,26 @@ def _not_too_many(cuts: tuple[_Cut, ...]) -> tuple[_Cut, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locked(Record):
-    cuts: Annotated[Rows[_Cut], AfterValidator(_not_too_many)]
+    cuts: Annotated[contract.Rows[_Cut], AfterValidator(_not_too_many)]
 
     @classmethod
     def of(cls, record: Record) -> _Locked:
-        cuts = (like(_Cut, cut, times=times) for cut, times in Counter(record.cuts).items())
-        return like(cls, record, cuts=tuple(cuts))
+        cuts = (
+            contract.like(_Cut, cut, times=times) for cut, times in Counter(record.cuts).items()
+        )
+        return contract.like(cls, record, cuts=tuple(cuts))
 
     def record(self) -> Record:
-        cuts = (like(Cut, row) for row in self.cuts for _ in range(row.times))
-        return like(Record, self, cuts=tuple(cuts))
+        cuts = (contract.like(Cut, row) for row in self.cuts for _ in range(row.times))
+        return contract.like(Record, self, cuts=tuple(cuts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LockFile:
-    __pydantic_config__: ClassVar = CLOSED
+    __pydantic_config__: ClassVar = contract.CLOSED
 
-    schema_version: Annotated[Version, Le(SCHEMA_VERSION)]
-    models: ByName[_Locked]
+    schema_version: Annotated[contract.Version, Le(SCHEMA_VERSION)]
+    models: contract.ByName[_Locked]
 
 
 def read_lock(path: Path) -> dict[str, Record]:
@@ -240,15 +222,15 @@ def read_lock(path: Path) -> dict[str, Record]:
     if not path.exists():
         return {}
     try:
-        data = read_text_bytes(path)
+        data = untrusted.read_text_bytes(path)
         if conflict := _CONFLICT.search(data):
             line = data.count(b"\n", 0, conflict.start()) + 1
             raise AdvisorError(
                 f"{path}: merge conflict at line {line}",
                 hint="take either side, then run `advisor check --update`",
             )
-        found = value_of(_LockFile, data).models
-    except MisfitError as misfit:
+        found = contract.value_of(_LockFile, data).models
+    except untrusted.MisfitError as misfit:
         # What a newer advisor wrote is for a newer one to read.
         hint = None if "is newer" in misfit.problem else _LOCK_HINT
         raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
@@ -258,7 +240,7 @@ def read_lock(path: Path) -> dict[str, Record]:
 def lock_text(records: Mapping[str, Record]) -> str:
     """Return the content of a lock file; equal records give equal bytes."""
     models = {model: _Locked.of(record) for model, record in records.items()}
-    document = plain(_LockFile(schema_version=SCHEMA_VERSION, models=models))
+    document = contract.plain(_LockFile(schema_version=SCHEMA_VERSION, models=models))
     for locked in document["models"].values():
         for layer in locked["layers"].values():
             for part in layer.keys() & set(Part):

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placement_advisor.cli import options
 from placement_advisor.cli.console import print_json, progress, warn
-from placement_advisor.cli.options import (
-    AsJson,
-    OpenPorts,
-    Quiet,
-    TestbedChoice,
-    hosts_asked,
-    model_source,
-    refuse_beside_hosts,
-    split_sizes,
-    takes,
-)
 from placement_advisor.defaults import DEVICES
 from placement_advisor.errors import AdvisorError
 
@@ -38,7 +28,7 @@ def hardware(
             help="A GPU, a link or a machine, such as V100, NVLink2 or 4xA100.",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List GPUs and links that --hardware takes, and what predictions for them rest on.
 
@@ -62,7 +52,7 @@ CHECK_FAILED = 1
 _BUNDLE = "advisor-acceptance"
 
 
-@takes(asked=hosts_asked)
+@options.takes(asked=options.hosts_asked)
 def doctor(
     asked: HostOptions | None,
     run: Annotated[
@@ -81,8 +71,8 @@ def doctor(
             f"{_BUNDLE}.zip, or the next free name.",
         ),
     ] = None,
-    open_ports: OpenPorts = False,
-    as_json: AsJson = False,
+    open_ports: options.OpenPorts = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check versions, GPUs, cores, memory and permissions here, and say what to type next.
 
@@ -91,7 +81,7 @@ def doctor(
     if something is off.
     """
     if run:
-        refuse_beside_hosts(asked, {"--open-ports": open_ports})
+        options.refuse_beside_hosts(asked, {"--open-ports": open_ports})
         is_well = _known_step(asked, bundle or _free_name(), open_ports, as_json)
     else:
         for option, is_given in (("--bundle", bundle is not None), ("--open-ports", open_ports)):
@@ -166,7 +156,7 @@ def _free_name() -> Path:
     return next(name for name in names if not name.exists())
 
 
-@takes(asked=hosts_asked)
+@options.takes(asked=options.hosts_asked)
 def calibrate(
     *,
     devices: Annotated[
@@ -174,19 +164,19 @@ def calibrate(
         typer.Option(min=2, help=f"How many devices to measure. Default: {DEVICES}."),
     ] = None,
     testbed: Annotated[
-        TestbedChoice | None,
+        options.TestbedChoice | None,
         typer.Option(help="What to measure. Default: GPUs if there are enough, else workers."),
     ] = None,
     asked: HostOptions | None,
-    open_ports: OpenPorts = False,
+    open_ports: options.OpenPorts = False,
     output: Annotated[
         Path | None,
         typer.Option(
             "-o", "--output", metavar="FILE.toml", help="Write a cluster file for --hardware, too."
         ),
     ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure copies and overheads of the devices here anew, and keep them for `analyze`."""
     from placement_advisor.analysis.calibrate import calibrate as measured
@@ -195,7 +185,7 @@ def calibrate(
     from placement_advisor.machine.cluster_file import cluster_as_toml
     from placement_advisor.machine.testbed_plan import TestbedKind
 
-    refuse_beside_hosts(
+    options.refuse_beside_hosts(
         asked,
         {
             "--devices": devices is not None,
@@ -224,14 +214,14 @@ def calibrate(
     sys.stdout.write(render_calibration(summary))
 
 
-@takes(source=model_source)
+@options.takes(source=options.model_source)
 def balance(
     source: ModelSource,
     devices: Annotated[
         int, typer.Option(min=2, help="How many devices to share the batch among.")
     ] = DEVICES,
     testbed: Annotated[
-        TestbedChoice | None,
+        options.TestbedChoice | None,
         typer.Option(help="What to time. Default: GPUs if there are enough, else workers."),
     ] = None,
     memory: Annotated[
@@ -241,15 +231,15 @@ def balance(
             help="Memory of each device, such as 16GB:8GB, or of all. Default: what GPUs say.",
         ),
     ] = None,
-    open_ports: OpenPorts = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    open_ports: options.OpenPorts = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Time each device alone at several batch sizes, and say how to share a batch among them."""
     from placement_advisor.analysis.balance import balance as balanced
     from placement_advisor.machine.testbed_plan import TestbedKind
 
-    sizes = None if memory is None else split_sizes("--memory", memory)
+    sizes = None if memory is None else options.split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
         found = balanced(source, kind, devices, sizes, open_ports, watcher)
@@ -265,7 +255,7 @@ def balance(
     sys.stdout.write(render_balance(found))
 
 
-@takes(source=model_source)
+@options.takes(source=options.model_source)
 def compare_hardware(
     source: ModelSource,
     hardware: Annotated[
@@ -286,8 +276,8 @@ def compare_hardware(
     png: Annotated[
         Path | None, typer.Option(help="Draw speed-ups by number of devices into this file.")
     ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Simulate a model on 1, 2, 4, … devices of machines: what does each further one bring?"""
     from placement_advisor.analysis.compare_hardware import compare_hardware as compared

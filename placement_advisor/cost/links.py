@@ -192,7 +192,7 @@ def _between_hosts(
             channel=f"out of {source}" if is_shared else None,
             stream_bytes_per_s=streams.get(frozenset((source, target))),
             request_ns=latency_ns[link.target, link.source],
-            # These are measured by errands, whose ends sleep meanwhile.
+            # These are measured by round trips, whose ends sleep meanwhile.
             wake_ns=0,
         )
 

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.cost.gpu.kernel_times import kernel_cost, reached_bandwidth
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op import (
+    COMPUTING_ROLES,
+    DIMENSIONS,
+    Arithmetic,
+    KernelFamily,
+    WorkBasis,
+)
 from placement_advisor.graph.op_work import elementwise, layers, movement
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, KernelFamily
 from placement_advisor.graph.op_work.movement import SPARSE_SEGMENTS
-from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from placement_advisor.graph.op import Inside, Op
+    from placement_advisor.graph.op import Inside, Kernel, Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.op_work.kernels import Kernel
 
 
 # Eigen's products of matrices, which triangular solutions call in place of oneDNN's: 51 to 78 of

@@ -47,17 +47,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from placement_advisor.files.untrusted import (
-    MAX_BYTES,
-    MAX_INTEGER,
-    MAX_NS,
-    MAX_TEXT_CHARS,
-    MAX_VALUES,
-    MisfitError,
-    check_size,
-    read_text_bytes,
-    shown,
-)
+from placement_advisor.files import untrusted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,21 +72,21 @@ class What:
         )
 
 
-Ns = Annotated[int, Ge(0), Le(MAX_NS), What("a time in whole nanoseconds")]
-Count = Annotated[int, Ge(0), Le(MAX_INTEGER), What("a whole number")]
+Ns = Annotated[int, Ge(0), Le(untrusted.MAX_NS), What("a time in whole nanoseconds")]
+Count = Annotated[int, Ge(0), Le(untrusted.MAX_INTEGER), What("a whole number")]
 Version = Annotated[int, Ge(1)]
-Positive = Annotated[int, Ge(1), Le(MAX_INTEGER), What("a whole number above 0")]
-Bytes = Annotated[int, Ge(0), Le(MAX_BYTES), What("a number of bytes from 0 to 10^15")]
+Positive = Annotated[int, Ge(1), Le(untrusted.MAX_INTEGER), What("a whole number above 0")]
+Bytes = Annotated[int, Ge(0), Le(untrusted.MAX_BYTES), What("a number of bytes from 0 to 10^15")]
 NotNegative = Annotated[float, Ge(0), What("a number of at least 0")]
 Share = Annotated[float, Ge(0.0), Le(1.0), What("a number from 0 to 1")]
 # A nanosecond against a second: no two placements of a step lie so far apart.
 Ratio = Annotated[float, Gt(1e-9), Lt(1e9), What("a number from 10^-9 to 10^9")]
-Text = Annotated[str, MaxLen(MAX_TEXT_CHARS)]
+Text = Annotated[str, MaxLen(untrusted.MAX_TEXT_CHARS)]
 
 
 def _printable(words: str) -> str:
     if not words or not words.isprintable():
-        raise ValueError(f"{shown(words)} is not a name of printable characters")
+        raise ValueError(f"{untrusted.shown(words)} is not a name of printable characters")
     return words
 
 
@@ -185,7 +175,7 @@ def read(kind: type[T], path: Path) -> T:
     Raises:
         MisfitError: it cannot be read, or holds none.
     """
-    return value_of(kind, read_text_bytes(path))
+    return value_of(kind, untrusted.read_text_bytes(path))
 
 
 def value_of(kind: type[T], data: bytes) -> T:
@@ -195,7 +185,7 @@ def value_of(kind: type[T], data: bytes) -> T:
         MisfitError: it holds none.
     """
     is_closed = kind.__pydantic_config__["extra"] == "forbid"  # type: ignore[attr-defined]
-    check_size(data, _MAX_VALUES_CLOSED if is_closed else MAX_VALUES)
+    untrusted.check_size(data, _MAX_VALUES_CLOSED if is_closed else untrusted.MAX_VALUES)
     try:
         found: T = _adapter(kind).validate_json(data)
     except ValidationError as error:
@@ -212,7 +202,7 @@ def value_in(kind: type[T], document: object) -> T:
     try:
         data = json.dumps(document, default=_no_json)
     except ValueError:  # Python refuses to write a number of thousands of digits.
-        raise MisfitError("a number with too many digits") from None
+        raise untrusted.MisfitError("a number with too many digits") from None
     return value_of(kind, data.encode())
 
 
@@ -248,10 +238,10 @@ def _rank(error: Any) -> int:
     return 1 if error["type"] in _UNKNOWN else 2
 
 
-def _misfit(root: Any, found: ValidationError) -> MisfitError:
+def _misfit(root: Any, found: ValidationError) -> untrusted.MisfitError:
     """Return in our words what explains best what Pydantic has found."""
     error: Any = min(found.errors(include_url=False), key=_rank)
-    place, bounds, given = list(error["loc"]), error.get("ctx", {}), shown(error["input"])
+    place, bounds, given = list(error["loc"]), error.get("ctx", {}), untrusted.shown(error["input"])
     if "[key]" in place:
         del place[place.index("[key]") - 1 :]
     match error["type"], place:
@@ -286,7 +276,7 @@ def _misfit(root: Any, found: ValidationError) -> MisfitError:
             expected = bounds.get("expected", "").replace("'", "")
             what = f"not {expected}" if expected else _WHAT.get(kind, f"wrong: {error['msg']}")
             problem = f"{given} is {what}"
-    return MisfitError(problem, _place(place))
+    return untrusted.MisfitError(problem, _place(place))
 
 
 def _type_at(kind: Any, place: list[int | str]) -> Any:
@@ -347,5 +337,5 @@ def _place(parts: list[int | str]) -> str:
         if isinstance(part, int):
             place += f"[{part}]"
         else:
-            place += f"{'.' * bool(place)}{part if part.isidentifier() else shown(part)}"
+            place += f"{'.' * bool(place)}{part if part.isidentifier() else untrusted.shown(part)}"
     return place

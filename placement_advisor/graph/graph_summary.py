@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.files.contract import Count, Text
-from placement_advisor.graph.layer_structure import (
-    Join,
-    ParallelBranches,
-    RepeatedBlocks,
-    counting_layers,
-    parallel_branches,
-    repeated_blocks,
-    towers,
-)
+from placement_advisor.graph import layer_structure
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import (
     BRANCH_KINDS,
@@ -121,9 +113,9 @@ class GraphSummary:
     bytes_accessed: Total
     flops_known_bytes_share: float | None
     largest_tensors: tuple[LargeTensor, ...]
-    joins: tuple[Join, ...]
-    branches: tuple[ParallelBranches, ...]
-    repeats: tuple[RepeatedBlocks, ...]
+    joins: tuple[layer_structure.Join, ...]
+    branches: tuple[layer_structure.ParallelBranches, ...]
+    repeats: tuple[layer_structure.RepeatedBlocks, ...]
     kinds: tuple[KindWork, ...]
     host_only: tuple[HostKind, ...]
     control_flow: tuple[ControlFlow, ...]
@@ -169,9 +161,9 @@ def summarize(graph: OpGraph) -> GraphSummary:
         bytes_accessed=bytes_accessed,
         flops_known_bytes_share=(_share(priced_bytes, bytes_accessed) if is_all_sized else None),
         largest_tensors=_largest(graph, tensors),
-        joins=towers(view, counting_layers(graph, view)),
-        branches=parallel_branches(view),
-        repeats=repeated_blocks(graph, view),
+        joins=layer_structure.towers(view, layer_structure.counting_layers(graph, view)),
+        branches=layer_structure.parallel_branches(view),
+        repeats=layer_structure.repeated_blocks(graph, view),
         kinds=_kinds(computing, flops, bytes_accessed),
         host_only=host_kinds(graph),
         control_flow=_control_flow(computing, flops, bytes_accessed),

@@ -12,15 +12,14 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, Strict
 
 from placement_advisor.files.contract import Bytes, Count, Rows, Text, What
-from placement_advisor.files.untrusted import MAX_INTEGER
-from placement_advisor.graph.op_work.kernels import Kernel
-from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.files.untrusted import MAX_BYTES, MAX_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 CONTROL_PORT = -1
+Dimension = Annotated[int, Ge(1), Le(MAX_BYTES), What("a dimension from 1 to 10^15")]
 Port = Annotated[int, Ge(CONTROL_PORT), Le(MAX_INTEGER), What("a port")]
 # Thousands of ops have equal ones: they are one object.
 Word = Annotated[Text, AfterValidator(sys.intern)]
@@ -50,6 +49,82 @@ class Inside(NamedTuple):
     ops: Count
     copies: Count
     copied_bytes: Bytes | None
+
+
+class KernelFamily(StrEnum):
+    """What a kernel computes.
+
+    ``LINEAR`` is one product of matrices, ``BMM`` a batch of them. ``CONV_BY_INPUT`` and
+    ``CONV_BY_FILTER`` are the gradients of a convolution, with the dimensions of the convolution.
+    """
+
+    LINEAR = "linear"
+    BMM = "bmm"
+    CONV = "conv"
+    CONV_BY_INPUT = "conv_by_input"
+    CONV_BY_FILTER = "conv_by_filter"
+    ADD = "add"
+    MUL = "mul"
+    RELU = "relu"
+    TANH = "tanh"
+    SOFTMAX = "softmax"
+
+
+class Arithmetic(StrEnum):
+    """In which numbers a kernel computes.
+
+    ``DEFAULT`` is TensorFlow's: float32, of which products and convolutions may keep ten bits of
+    the fraction (TF32) where a GPU has units for that. ``FLOAT32`` are such that may not. Halves
+    are added up in float32.
+    """
+
+    DEFAULT = "default"
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+class Kernel(NamedTuple):
+    """One kernel; ``dims`` are named in `DIMENSIONS`, each 1 or more."""
+
+    family: Annotated[KernelFamily, Strict(False)]
+    dims: Rows[Dimension]
+    arithmetic: Annotated[Arithmetic, Strict(False)] = Arithmetic.DEFAULT
+
+
+# A product is [m, k] @ [k, n]. Of a convolution, ``stride`` is the larger one of both axes.
+_PRODUCT = ("count", "m", "k", "n")
+_CONVOLUTION = (
+    *("batch", "inputs", "outputs", "filter_height", "filter_width"),
+    *("image_height", "image_width", "result_height", "result_width", "stride"),
+)
+_ROWS = ("rows", "length")
+DIMENSIONS: dict[KernelFamily, tuple[str, ...]] = {
+    KernelFamily.LINEAR: _PRODUCT,
+    KernelFamily.BMM: _PRODUCT,
+    KernelFamily.CONV: _CONVOLUTION,
+    KernelFamily.CONV_BY_INPUT: _CONVOLUTION,
+    KernelFamily.CONV_BY_FILTER: _CONVOLUTION,
+    KernelFamily.ADD: _ROWS,
+    KernelFamily.MUL: _ROWS,
+    KernelFamily.RELU: _ROWS,
+    KernelFamily.TANH: _ROWS,
+    KernelFamily.SOFTMAX: _ROWS,
+}
+# What matrix units do, where a GPU has some.
+MATRIX_FAMILIES = frozenset(
+    family for family, dims in DIMENSIONS.items() if dims in (_PRODUCT, _CONVOLUTION)
+)
+
+
+class WorkBasis(StrEnum):
+    """Where an op's flops and bytes accessed come from.
+
+    ``FORMULA``: a formula for its kind. ``SIZES``: none; bytes in plus bytes out, flops unknown.
+    """
+
+    FORMULA = "formula"
+    SIZES = "sizes"
 
 
 class Role(StrEnum):

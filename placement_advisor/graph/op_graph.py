@@ -7,35 +7,37 @@ one that the producer lists for the port.
 
 Left out: whether a port exists. An edge may leave a port for which its producer lists no size; a
 graph file may not hold one.
+
+Its file is gzipped JSON that also says how the step was traced, and is read without networkx;
+`to_networkx` and `from_networkx` convert a graph for programs that use networkx.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate, chain, pairwise
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from itertools import accumulate, chain, islice, pairwise
 from operator import le
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+from annotated_types import Le
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.untrusted import MAX_BYTES, MAX_TOTAL_BYTES
+from placement_advisor.files import contract, untrusted
 from placement_advisor.graph.digraph import find_cycle, topological_order
-from placement_advisor.graph.graph_file import (
-    from_networkx,
-    graph_fingerprint,
-    read_graph,
-    to_networkx,
-    write_graph,
-)
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op import CONTROL_PORT, DIMENSIONS, Arithmetic, Edge, Op, Port, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import networkx as nx
-
-    from placement_advisor.graph.graph_file import TracedAs
 
 __all__ = ["CONTROL_PORT", "Edge", "Op", "OpGraph", "Role"]
 
@@ -185,6 +187,17 @@ class OpGraph:
         """
         return cls(*from_networkx(graph))
 
+    def host_bound(self, kind: str) -> frozenset[str]:
+        """Return the ops that run on the host of a device of that kind, wherever they are placed.
+
+        These are the ops without a kernel for it, what holds or takes a variable or table that
+        such an op takes, and inputs, which a pipeline leaves on the host.
+        """
+        without = [op for op in self.ops if op.role is Role.INPUT or kind not in op.device_kinds]
+        states = {op.variable for op in without} - {None}
+        bound = {op.name for op in without} | {op.name for op in self.ops if op.variable in states}
+        return frozenset(bound)
+
     def save(
         self,
         path: str | Path,
@@ -239,13 +252,13 @@ def _check_sizes(ops: Sequence[Op], edges: Sequence[Edge]) -> None:
     held = [(op.name, size) for op in ops for size in (op.parameter_bytes, *op.output_bytes)]
     read = ((edge.producer, edge.size_bytes) for edge in edges)
     for name, size in chain(held, read):
-        if size is not None and not 0 <= size <= MAX_BYTES:
+        if size is not None and not 0 <= size <= untrusted.MAX_BYTES:
             raise AdvisorError(
                 f"op {name!r}: {size} bytes, where a tensor or variable may have up to 10^15",
                 hint="sizes are in bytes",
             )
     total = sum(size or 0 for _, size in held)
-    if total > MAX_TOTAL_BYTES:
+    if total > untrusted.MAX_TOTAL_BYTES:
         raise AdvisorError(
             f"the tensors and variables of the graph have {total} bytes, where 10^17 are the most",
             hint="sizes are in bytes",
@@ -301,3 +314,311 @@ def _as_text(cycle: Sequence[str]) -> str:
         return " → ".join([*cycle, cycle[0]])
     named = " → ".join(cycle[:MAX_NAMED_ON_CYCLE])
     return f"{named} → … → {cycle[0]} ({len(cycle)} ops)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedAs:
+    """A step's mode, batch, and the types and shapes of what it takes and returns, as text."""
+
+    mode: contract.Text
+    """`train` or `infer`."""
+    batch_size: Annotated[contract.Count, contract.What("a number of samples")] | None
+    """None if inputs carry none."""
+    inputs: contract.Rows[contract.Text]
+    """Such as `float32 [16, 8]`."""
+    outputs: contract.Rows[contract.Text]
+    """The same of each output."""
+
+    def differences(self, today: TracedAs) -> Iterator[str]:
+        """Say what was otherwise then than it is ``today``."""
+        if self.mode != today.mode:
+            yield f"the mode was {self.mode}, and is {today.mode} here"
+        batches = {self.batch_size, today.batch_size}
+        has_other_batch = None not in batches and len(batches) > 1
+        if has_other_batch:
+            yield f"the batch was {self.batch_size}, and is {today.batch_size} here"
+        for what, then, now in (
+            ("inputs", self.inputs, today.inputs),
+            ("outputs", self.outputs, today.outputs),
+        ):
+            if has_other_batch:
+                then, now = _of_any(self.batch_size, then), _of_any(today.batch_size, now)
+            # Inputs may come in another order, as they may have other names.
+            there, here = Counter(then) - Counter(now), Counter(now) - Counter(then)
+            only = [
+                f"only {where}: {untrusted.shown(', '.join(types.elements()))}"
+                for where, types in (("there", there), ("here", here))
+                if types
+            ]
+            if only:
+                yield f"{what} {', '.join(only)}"
+
+
+def _of_any(batch_size: int | None, types: Sequence[str]) -> tuple[str, ...]:
+    """Return types without the batch, which is in most shapes."""
+    return tuple(re.sub(rf"\[{batch_size}\b", "[batch", each) for each in types)
+
+
+SCHEMA_VERSION = 1
+# Level 9 takes three times as long for 3 % less.
+COMPRESSION_LEVEL = 6
+
+_GZIP_WBITS = 31
+_SLICE = 10_000
+_END = b"}\n"
+# Family and dimensions; a third says in which numbers, where that is not TensorFlow's default.
+_KERNEL_VALUES = 2
+# Nothing is equal to a new object: name and kind are always written.
+_DEFAULTS = tuple(Op._field_defaults.get(name, object()) for name in Op._fields)
+
+
+class _EdgeRow(NamedTuple):
+    """An edge; its ends are places of ops."""
+
+    producer: contract.Count
+    consumer: contract.Count
+    port: Port
+    size_bytes: contract.Bytes | None
+
+
+class GraphFile(NamedTuple):
+    """What a file holds.
+
+    ``requested_device_of`` and ``traced_as`` are None where it says nothing of them.
+    """
+
+    ops: Sequence[Op]
+    edges: Sequence[Edge]
+    requested_device_of: Mapping[str, str] | None
+    traced_as: TracedAs | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """What a file may hold beside the graph."""
+
+    __pydantic_config__: ClassVar = contract.CLOSED
+
+    schema_version: Annotated[contract.Version, Le(SCHEMA_VERSION)]
+    requested_device_of: contract.ByName[contract.Text] | None = None
+    traced_as: TracedAs | None = None
+
+
+def write_graph(
+    path: Path,
+    ops: Sequence[Op],
+    edges: Sequence[Edge],
+    requested_device_of: Mapping[str, str] | None = None,
+    traced_as: TracedAs | None = None,
+) -> None:
+    """Write the file. Neither name nor time go into it: equal graphs give equal bytes.
+
+    ``requested_device_of`` has the devices that the user's own scopes ask for, by op. Neither they
+    nor ``traced_as`` are part of the graph: its fingerprint is the same for any.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", COMPRESSION_LEVEL, fileobj=raw, mtime=0) as file,
+    ):
+        for piece in _pieces(ops, edges):
+            file.write(piece)
+        if requested_device_of is not None:
+            asked = json.dumps(dict(requested_device_of), sort_keys=True, separators=(",", ":"))
+            file.write(f',"requested_device_of":{asked}'.encode())
+        if traced_as is not None:
+            how = json.dumps(asdict(traced_as), sort_keys=True, separators=(",", ":"))
+            file.write(f',"traced_as":{how}'.encode())
+        file.write(_END)
+
+
+def graph_fingerprint(ops: Sequence[Op], edges: Sequence[Edge]) -> str:
+    """Return a hash of what `write_graph` would write of a graph alone."""
+    digest = hashlib.sha256()
+    for piece in _pieces(ops, edges):
+        digest.update(piece)
+    digest.update(_END)
+    return digest.hexdigest()[:16]
+
+
+def read_graph(path: Path) -> GraphFile:
+    """Return what a file holds.
+
+    Raises:
+        AdvisorError: it cannot be read, or is none that `write_graph` could have written.
+    """
+    try:
+        document = contract.value_from(dict[str, Any], untrusted.parse_json(_unpacked(path)))
+        rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
+        beside = contract.value_in(_Beside, rest)
+        ops = _rows(document, "ops", Op)
+        for i, op in enumerate(ops):
+            _check_op(op, f"ops[{i}].")
+        edges = _edges(ops, _rows(document, "edges", _EdgeRow))
+        return GraphFile(ops, edges, beside.requested_device_of, beside.traced_as)
+    except untrusted.MisfitError as misfit:
+        raise AdvisorError(
+            f"{path}: {misfit}", hint="a graph file is written by `advisor trace`"
+        ) from None
+
+
+def _pieces(ops: Sequence[Op], edges: Sequence[Edge]) -> Iterator[bytes]:
+    place = {op.name: i for i, op in enumerate(ops)}
+    rows = ([place[e.producer], place[e.consumer], e.port, e.size_bytes] for e in edges)
+    yield f'{{"schema_version":{SCHEMA_VERSION},"ops":['.encode()
+    yield from _slices(map(_op_row, ops))
+    yield b'],"edges":['
+    yield from _slices(rows)
+    yield b"]"
+
+
+def _slices(rows: Iterable[Any]) -> Iterator[bytes]:
+    """Yield the rows as JSON, many at a time."""
+    rows = iter(rows)
+    comma = b""
+    while some := list(islice(rows, _SLICE)):
+        yield comma + json.dumps(some, separators=(",", ":"), default=sorted)[1:-1].encode()
+        comma = b","
+
+
+def _op_row(op: Op) -> dict[str, Any]:
+    """Return the fields of an op that say anything."""
+    values = zip(Op._fields, op, _DEFAULTS, strict=True)
+    row: dict[str, Any] = {name: value for name, value, default in values if value != default}
+    if op.kernel is not None and op.kernel.arithmetic is Arithmetic.DEFAULT:
+        row["kernel"] = op.kernel[:_KERNEL_VALUES]
+    return row
+
+
+def _unpacked(path: Path) -> bytes:
+    """Return what a gzip file holds, unpacked up to the size that any text may have."""
+    packed = untrusted.read_text_bytes(path)
+    unpacking = zlib.decompressobj(_GZIP_WBITS)
+    try:
+        unpacked = unpacking.decompress(packed, untrusted.MAX_TEXT_BYTES + 1)
+    except zlib.error:
+        problem = "damaged" if packed.startswith(b"\x1f\x8b") else "not a gzip file"
+        raise untrusted.MisfitError(problem) from None
+    if len(unpacked) > untrusted.MAX_TEXT_BYTES:
+        raise untrusted.MisfitError(f"unpacks to more than {untrusted.MAX_TEXT_BYTES // 10**6} MB")
+    if not unpacking.eof:
+        raise untrusted.MisfitError("cut off before its end")
+    if unpacking.unused_data:
+        raise untrusted.MisfitError("has data after its end")
+    return unpacked
+
+
+def _rows(document: dict[str, object], key: str, kind: Any) -> tuple[Any, ...]:
+    """Return the rows of a list, which is gone from the document when others are made of them."""
+    if key not in document:
+        raise untrusted.MisfitError(f"no field {key!r}")
+    rows = document.pop(key)
+    for i, row in enumerate(rows if isinstance(rows, list) else ()):
+        if isinstance(row, dict) and len(row) > len(Op._fields):  # Each would be an error.
+            raise untrusted.MisfitError(f"more than {len(Op._fields)} fields", f"{key}[{i}]")
+    return untrusted.within(key, partial(contract.value_from, contract.Rows[kind]), rows)
+
+
+def read_op(value: object) -> Op:
+    """Return the op that an object describes.
+
+    Raises:
+        MisfitError: it describes none.
+    """
+    op = contract.value_from(Op, value)
+    _check_op(op, "")
+    return op
+
+
+def _check_op(op: Op, place: str) -> None:
+    for i, port in enumerate(op.host_outputs):
+        if port >= len(op.output_bytes):
+            raise untrusted.MisfitError(_no_port(op, port), f"{place}host_outputs[{i}]")
+    if op.kernel is not None and len(op.kernel.dims) != len(DIMENSIONS[op.kernel.family]):
+        names = ", ".join(DIMENSIONS[op.kernel.family])
+        raise untrusted.MisfitError(
+            f"{untrusted.shown(op.kernel.dims)} is not [{names}]", f"{place}kernel[1]"
+        )
+
+
+def _edges(ops: Sequence[Op], rows: Iterable[_EdgeRow]) -> list[Edge]:
+    names = [op.name for op in ops]
+    edges = []
+    for i, (source, target, port, size_bytes) in enumerate(rows):
+        if max(source, target) >= len(ops):
+            known = f"ops go from 0 to {len(ops) - 1}" if ops else "there are none"
+            raise untrusted.MisfitError(
+                f"{max(source, target)} is not an op: {known}", f"edges[{i}]"
+            )
+        if port >= len(ops[source].output_bytes):
+            raise untrusted.MisfitError(_no_port(ops[source], port), f"edges[{i}]")
+        edges.append(Edge(names[source], names[target], port, size_bytes))
+    return edges
+
+
+def _no_port(op: Op, port: int) -> str:
+    return (
+        f"op {untrusted.shown(op.name)} has {len(op.output_bytes)} outputs, none of them "
+        f"number {port}"
+    )
+
+
+def to_networkx(
+    ops: Iterable[Op], edges: Iterable[Edge], device_of: Mapping[str, str] | None
+) -> nx.MultiDiGraph[str]:
+    """Return a new graph with the attributes above."""
+    import networkx as nx
+
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    for op in ops:
+        extra = {"colocation": op.variable, "device": (device_of or {}).get(op.name)}
+        # As a graph file has them: enumerations as texts, tuples as lists.
+        values = json.loads(json.dumps(op, default=sorted))
+        attributes = {**dict(zip(Op._fields, values, strict=True)), **extra}
+        name = attributes.pop("name")
+        graph.add_node(name, **{key: v for key, v in attributes.items() if v is not None})
+    for key, edge in enumerate(edges):
+        size = {} if edge.size_bytes is None else {"size_bytes": edge.size_bytes}
+        graph.add_edge(edge.producer, edge.consumer, key=key, port=edge.port, **size)
+    return graph
+
+
+def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
+    """Return the ops and edges of a graph with such attributes; any others are left out.
+
+    A node needs its ``kind``, an edge its ``port``; what is unknown may be None as well as absent.
+
+    Raises:
+        AdvisorError: an attribute is missing or misfits; the message names node or edge.
+    """
+    if not graph.is_directed():
+        raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
+    try:
+        ops = [
+            untrusted.within(
+                f"node {untrusted.shown(name)}", read_op, {**_known(Op, attributes), "name": name}
+            )
+            for name, attributes in graph.nodes(data=True)
+        ]
+        edges = [
+            untrusted.within(
+                f"edge {untrusted.shown(source)} → {untrusted.shown(target)}",
+                partial(contract.value_from, Edge),
+                {**_known(Edge, values), "producer": source, "consumer": target},
+            )
+            for source, target, values in graph.edges(data=True)
+        ]
+    except untrusted.MisfitError as misfit:
+        raise AdvisorError(
+            str(misfit), hint="nodes and edges have the attributes that `as_networkx` gives them"
+        ) from None
+    return ops, edges
+
+
+def _known(kind: type[Op | Edge], attributes: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of an op or edge that are known."""
+    return {
+        key: value for key, value in attributes.items() if key in kind._fields and value is not None
+    }

@@ -63,18 +63,6 @@ def host_kinds(graph: OpGraph) -> tuple[HostKind, ...]:
     return tuple(sorted(found, key=lambda k: (-k.crossing.known, -k.ops, k.kind)))
 
 
-def host_bound(graph: OpGraph, kind: str) -> frozenset[str]:
-    """Return the ops that run on the host of a device of that kind, wherever they are placed.
-
-    That are the ops without a kernel for it, what holds or takes a variable or table that such an
-    op takes, and inputs, which a pipeline leaves on the host.
-    """
-    without = [op for op in graph.ops if op.role is Role.INPUT or kind not in op.device_kinds]
-    states = {op.variable for op in without} - {None}
-    bound = {op.name for op in without} | {op.name for op in graph.ops if op.variable in states}
-    return frozenset(bound)
-
-
 def _crossing(graph: OpGraph, ops: list[Op]) -> Total:
     """Return the tensors between these ops and ops that could run on a GPU."""
     crossing: dict[tuple[str, int], int | None] = {}

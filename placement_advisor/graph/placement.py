@@ -22,11 +22,10 @@ from placement_advisor.errors import PlacementError
 from placement_advisor.files.contract import STRICT, ByName, Rows, Text, Version, like, plain, read
 from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.graph.fingerprint import layer_fingerprints
-from placement_advisor.graph.graph_file import TracedAs
 from placement_advisor.graph.identities import Fingerprint, Identities, identities
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import Op, Role
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph, TracedAs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -19,18 +19,7 @@ from annotated_types import Ge, Le
 from pydantic import BeforeValidator, PlainSerializer, Strict
 from pydantic_core import from_json
 
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Bytes,
-    NotNegative,
-    Ns,
-    Rows,
-    Text,
-    json_text,
-    like,
-    read,
-)
+from placement_advisor.files import contract
 from placement_advisor.files.output import cache_folder
 from placement_advisor.files.untrusted import MAX_NS, MisfitError
 from placement_advisor.machine.this_machine import digest, fingerprint
@@ -70,7 +59,10 @@ Difference = Annotated[int, Ge(-MAX_NS), Le(MAX_NS)]
 _T = TypeVar("_T")
 # Names of two devices; as a key of an object, JSON in JSON.
 _Pair = Annotated[
-    tuple[Text, Text], Strict(False), BeforeValidator(from_json), PlainSerializer(json.dumps)
+    tuple[contract.Text, contract.Text],
+    Strict(False),
+    BeforeValidator(from_json),
+    PlainSerializer(json.dumps),
 ]
 ByPair = Mapping[_Pair, _T]
 
@@ -83,10 +75,10 @@ class CopyTiming:
     own have none.
     """
 
-    size_bytes: Bytes
+    size_bytes: contract.Bytes
     copy_ns: Difference
-    send_ns: Ns | None
-    receive_ns: Ns | None
+    send_ns: contract.Ns | None
+    receive_ns: contract.Ns | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +89,7 @@ class BothWaysTiming:
     both directions; ``both_ways_ns`` what one more tensor each way adds where they meet.
     """
 
-    size_bytes: Bytes
+    size_bytes: contract.Bytes
     one_way_ns: Difference
     both_ways_ns: Difference
 
@@ -118,7 +110,7 @@ class AtOnceTiming:
     ``two_pairs_ns`` what one more tensor of each pair adds.
     """
 
-    size_bytes: Bytes
+    size_bytes: contract.Bytes
     one_pair_ns: Difference
     two_pairs_ns: Difference
 
@@ -187,16 +179,16 @@ class Calibration:
     for each pair of hosts and for each host, and ``remote_ns`` is for devices of the first one.
     """
 
-    links: ByPair[Rows[CopyTiming]]
+    links: ByPair[contract.Rows[CopyTiming]]
     both_ways: ByPair[BothWaysTiming]
-    step_overhead_ns: Ns
-    partition_overhead_ns: Ns
-    remote_ns: Ns
-    quantum_ns: Ns
-    wake_ns: Ns
-    op_ns: Ns
-    reference_ns: ByName[Ns]
-    reference_p90: ByName[NotNegative]
+    step_overhead_ns: contract.Ns
+    partition_overhead_ns: contract.Ns
+    remote_ns: contract.Ns
+    quantum_ns: contract.Ns
+    wake_ns: contract.Ns
+    op_ns: contract.Ns
+    reference_ns: contract.ByName[contract.Ns]
+    reference_p90: contract.ByName[contract.NotNegative]
     memory: MemoryTiming | None = None
     network: Network | None = None
 
@@ -260,7 +252,7 @@ class Calibration:
         Raises:
             OSError: the cache directory cannot be written.
         """
-        return keep(like(_File, self, testbed=testbed), calibration_file(fingerprint))
+        return keep(contract.like(_File, self, testbed=testbed), calibration_file(fingerprint))
 
 
 class KeptCalibration(NamedTuple):
@@ -274,9 +266,9 @@ class KeptCalibration(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File(Calibration):
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
-    testbed: Text
+    testbed: contract.Text
 
     def __post_init__(self) -> None:
         ends = set(permutations(self.reference_ns, 2))
@@ -293,7 +285,7 @@ def keep(document: Any, path: Path) -> Path:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json_text(document), encoding="utf-8")
+    partial.write_text(contract.json_text(document), encoding="utf-8")
     partial.replace(path)
     return path
 
@@ -306,7 +298,7 @@ def calibration_file(fingerprint: str) -> Path:
 def stored_calibration(fingerprint: str) -> Calibration | None:
     """Return the calibration that was kept under that fingerprint, None if there is none."""
     try:
-        return like(Calibration, read(_File, calibration_file(fingerprint)))
+        return contract.like(Calibration, contract.read(_File, calibration_file(fingerprint)))
     except MisfitError:
         return None
 
@@ -316,8 +308,8 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
     kept = []
     for path in calibrations_folder().glob("*.json"):
         with suppress(MisfitError, OSError):
-            file = read(_File, path)
-            written_ns, calibration = path.stat().st_mtime_ns, like(Calibration, file)
+            file = contract.read(_File, path)
+            written_ns, calibration = path.stat().st_mtime_ns, contract.like(Calibration, file)
             kept.append(KeptCalibration(path.stem, file.testbed, written_ns, calibration))
     return tuple(sorted(kept, key=lambda one: (-one.written_ns, one.fingerprint)))
 

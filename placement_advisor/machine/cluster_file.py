@@ -18,24 +18,8 @@ from annotated_types import Ge, Le, MaxLen
 from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.contract import (
-    CLOSED,
-    Bytes,
-    Name,
-    Rows,
-    Text,
-    Version,
-    What,
-    value_in,
-)
-from placement_advisor.files.untrusted import (
-    MAX_BYTES,
-    MisfitError,
-    parse_toml,
-    read_text_bytes,
-    shown,
-    told,
-)
+from placement_advisor.files import contract, untrusted
+from placement_advisor.machine import presets
 from placement_advisor.machine.devices import (
     Basis,
     BytesPerS,
@@ -49,14 +33,6 @@ from placement_advisor.machine.devices import (
 )
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine, Ring
-from placement_advisor.machine.presets import (
-    LEVELS_ARE_COMPARED,
-    MAX_DEVICES,
-    device_preset,
-    link_preset,
-    networks,
-    there_are,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,9 +69,11 @@ def _known(find: Callable[[str], object]) -> AfterValidator:
 
 
 def _network(name: str) -> str:
-    known = networks(rdma=True)
+    known = presets.networks(rdma=True)
     if name not in known:
-        raise ValueError(f"{shown(name)} is not a network; {there_are(known, name)}")
+        raise ValueError(
+            f"{untrusted.shown(name)} is not a network; {presets.there_are(known, name)}"
+        )
     return name
 
 
@@ -108,21 +86,28 @@ def _rising(copies: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     return copies
 
 
-_Name = Annotated[Name, MaxLen(_MAX_NAME_CHARS)]
-_Flops = Annotated[float, Ge(1e6), Le(1e18), What("a number of flop/s from 1e+06 to 1e+18")]
-_Memory = Annotated[int, Ge(10**6), Le(MAX_BYTES), What("a number of bytes from 10^6 to 10^15")]
+_Name = Annotated[contract.Name, MaxLen(_MAX_NAME_CHARS)]
+_Flops = Annotated[
+    float, Ge(1e6), Le(1e18), contract.What("a number of flop/s from 1e+06 to 1e+18")
+]
+_Memory = Annotated[
+    int, Ge(10**6), Le(untrusted.MAX_BYTES), contract.What("a number of bytes from 10^6 to 10^15")
+]
 _UpTo = f"from 1 to {MAX_IN_LEVELS:,}"
 
 
 class _Copy(NamedTuple):
-    size_bytes: Bytes
+    size_bytes: contract.Bytes
     ns: ShortNs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Host:
     name: _Name
-    preset: Annotated[Text, _known(lambda preset: device_preset(preset, name=""))] | None = None
+    preset: (
+        Annotated[contract.Text, _known(lambda preset: presets.device_preset(preset, name=""))]
+        | None
+    ) = None
     kind: Literal["GPU", "CPU"] | None = None
     peak_flops_per_s: _Flops | None = None
     matrix_flops_per_s: _Flops | None = None
@@ -130,7 +115,7 @@ class _Host:
     memory_bytes: _Memory | None = None
     launch_overhead_ns: ShortNs | None = None
     launches_ahead: bool | None = None
-    gpu: Annotated[Text, _known(gpu_facts)] | None = None
+    gpu: Annotated[contract.Text, _known(gpu_facts)] | None = None
 
     def __post_init__(self) -> None:
         if self.preset is None and self.kind is None:
@@ -140,7 +125,7 @@ class _Host:
         given = _given(self)
         if self.preset is None:
             return Device(**given)
-        preset = device_preset(self.preset, name="")
+        preset = presets.device_preset(self.preset, name="")
         if not _OF_DATASHEET.isdisjoint(given):
             preset = replace(preset, gpu=None)
         return replace(preset, **given)
@@ -155,17 +140,20 @@ class _Device(_Host):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Link:
-    between: Rows[Text] | None = None
-    source: Text | None = None
-    target: Text | None = None
+    between: contract.Rows[contract.Text] | None = None
+    source: contract.Text | None = None
+    target: contract.Text | None = None
     preset: (
-        Annotated[Text, _known(lambda preset: link_preset(preset, source="", target=""))] | None
+        Annotated[
+            contract.Text, _known(lambda preset: presets.link_preset(preset, source="", target=""))
+        ]
+        | None
     ) = None
     latency_ns: ShortNs | None = None
     bandwidth_bytes_per_s: BytesPerS | None = None
     basis: Basis | None = None
     channel: _Name | None = None
-    curve: Annotated[Rows[_Copy], AfterValidator(_rising)] | None = None
+    curve: Annotated[contract.Rows[_Copy], AfterValidator(_rising)] | None = None
     sender: CopyWork | None = None
     receiver: CopyWork | None = None
     request_ns: ShortNs | None = None
@@ -188,10 +176,10 @@ class _Link:
         ends = list(self.ends().values())
         pairs = [tuple(ends)] if self.between is None else list(permutations(ends, 2))
         if not pairs or len(set(ends)) < len(ends):
-            raise MisfitError("a link needs ends that differ")
+            raise untrusted.MisfitError("a link needs ends that differ")
         figures = _given(self, "between", "source", "target")
         if self.preset is not None:
-            preset = link_preset(self.preset, source="", target="")
+            preset = presets.link_preset(self.preset, source="", target="")
             return [replace(preset, source=a, target=b, **figures) for a, b in pairs]
         figures.setdefault("basis", Basis.ASSUMED)
         return [Link(source=a, target=b, **figures) for a, b in pairs]
@@ -199,20 +187,27 @@ class _Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    units: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of units {_UpTo}")]
-    preset: Annotated[Text, AfterValidator(_network)] | None = None
+    units: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), contract.What(f"a number of units {_UpTo}")]
+    preset: Annotated[contract.Text, AfterValidator(_network)] | None = None
     latency_ns: ShortNs | None = None
     bandwidth_bytes_per_s: BytesPerS | None = None
-    wires: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), What(f"a number of wires {_UpTo}")] = 1
+    wires: Annotated[int, Ge(1), Le(MAX_IN_LEVELS), contract.What(f"a number of wires {_UpTo}")] = 1
     core_bandwidth_bytes_per_s: (
-        Annotated[float, Ge(1e6), Le(1e18), What("a number of bytes/s from 1e+06 to 1e+18")] | None
+        Annotated[
+            float, Ge(1e6), Le(1e18), contract.What("a number of bytes/s from 1e+06 to 1e+18")
+        ]
+        | None
     ) = None
 
     def __post_init__(self) -> None:
         _check_speed(self)
 
     def ring(self) -> Ring:
-        link = {} if self.preset is None else _given(link_preset(self.preset, source="", target=""))
+        link = (
+            {}
+            if self.preset is None
+            else _given(presets.link_preset(self.preset, source="", target=""))
+        )
         figures = link | _given(self)
         return Ring(
             members=self.units,
@@ -225,25 +220,25 @@ class _Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    __pydantic_config__: ClassVar = CLOSED
+    __pydantic_config__: ClassVar = contract.CLOSED
 
-    schema_version: Annotated[Version, Le(SCHEMA_VERSION)] = SCHEMA_VERSION
-    devices: Rows[_Device] = ()
-    hosts: Rows[_Host] = ()
-    links: Rows[_Link] = ()
-    levels: Rows[_Level] = ()
+    schema_version: Annotated[contract.Version, Le(SCHEMA_VERSION)] = SCHEMA_VERSION
+    devices: contract.Rows[_Device] = ()
+    hosts: contract.Rows[_Host] = ()
+    links: contract.Rows[_Link] = ()
+    levels: contract.Rows[_Level] = ()
     dispatch: Dispatch = field(default_factory=Dispatch)
     sharing: Sharing = field(default_factory=Sharing)
 
     def machine(self, label: str) -> Machine:
-        _check_count("devices", self.devices, 1, MAX_DEVICES)
-        _check_count("hosts", self.hosts, 0, MAX_DEVICES)
+        _check_count("devices", self.devices, 1, presets.MAX_DEVICES)
+        _check_count("hosts", self.hosts, 0, presets.MAX_DEVICES)
         places = _places(self)
         links = _links(places, self.links)
         _check_pairs(places, links)
         _check_count("levels", self.levels, 0, _MAX_LEVELS)
         if len(self.devices) * prod(level.units for level in self.levels) > MAX_IN_LEVELS:
-            raise MisfitError(f"more than {MAX_IN_LEVELS:,} devices", "levels")
+            raise untrusted.MisfitError(f"more than {MAX_IN_LEVELS:,} devices", "levels")
         cluster = Cluster(
             devices=tuple(row.device() for row in self.devices),
             hosts=tuple(row.device() for row in self.hosts),
@@ -268,7 +263,7 @@ def _check_speed(row: _Link | _Level) -> None:
 
 def _check_count(name: str, rows: tuple[object, ...], least: int, most: int) -> None:
     if not least <= len(rows) <= most:
-        raise MisfitError(f"{len(rows)} {name}; there may be {least} to {most}", name)
+        raise untrusted.MisfitError(f"{len(rows)} {name}; there may be {least} to {most}", name)
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -297,25 +292,25 @@ def read_cluster(data: bytes, where: str) -> Cluster:
     """
     machine = _read(data, where)
     if machine.levels:
-        misfit = MisfitError(LEVELS_ARE_COMPARED, "levels[0]")
-        raise AdvisorError(told(where, misfit, data), hint=_HINT)
+        misfit = untrusted.MisfitError(presets.LEVELS_ARE_COMPARED, "levels[0]")
+        raise AdvisorError(untrusted.told(where, misfit, data), hint=_HINT)
     return machine.host
 
 
 def _content(path: Path) -> bytes:
     try:
-        return read_text_bytes(path)
-    except MisfitError as misfit:
+        return untrusted.read_text_bytes(path)
+    except untrusted.MisfitError as misfit:
         raise AdvisorError(f"{path}: {misfit}") from None
 
 
 def _read(data: bytes, where: str) -> Machine:
     parsed = b""
     try:
-        document, parsed = parse_toml(data), data
-        return value_in(_File, document).machine(where)
-    except MisfitError as misfit:
-        raise AdvisorError(told(where, misfit, parsed), hint=_HINT) from None
+        document, parsed = untrusted.parse_toml(data), data
+        return contract.value_in(_File, document).machine(where)
+    except untrusted.MisfitError as misfit:
+        raise AdvisorError(untrusted.told(where, misfit, parsed), hint=_HINT) from None
 
 
 def cluster_as_toml(cluster: Cluster) -> str:
@@ -371,15 +366,17 @@ def _places(file: _File) -> dict[str, str]:
     for table, rows in tables.items():
         for i, row in enumerate(rows):
             if row.name in places:
-                raise MisfitError(f"{shown(row.name)} is defined twice", f"{table}[{i}].name")
+                raise untrusted.MisfitError(
+                    f"{untrusted.shown(row.name)} is defined twice", f"{table}[{i}].name"
+                )
             places[row.name] = f"{table}[{i}]"
     cpus = [row.name for rows in tables.values() for row in rows if row.device().kind == "CPU"]
     for i, device in enumerate(file.devices):
         others = [name for name in cpus if name != device.name]
         if device.host is not None and device.host not in others:
-            problem = f"{shown(device.host)} is not a CPU of this file"
-            known = there_are(others, device.host)
-            raise MisfitError(f"{problem}; {known}", f"devices[{i}].host")
+            problem = f"{untrusted.shown(device.host)} is not a CPU of this file"
+            known = presets.there_are(others, device.host)
+            raise untrusted.MisfitError(f"{problem}; {known}", f"devices[{i}].host")
     return places
 
 
@@ -389,16 +386,18 @@ def _links(places: Mapping[str, str], rows: Iterable[_Link]) -> tuple[Link, ...]
     for i, row in enumerate(rows):
         for key, end in row.ends().items():
             if end not in places:
-                problem = f"{shown(end)} is not a device or host of this file"
-                raise MisfitError(f"{problem}; {there_are(places, end)}", f"links[{i}].{key}")
+                problem = f"{untrusted.shown(end)} is not a device or host of this file"
+                raise untrusted.MisfitError(
+                    f"{problem}; {presets.there_are(places, end)}", f"links[{i}].{key}"
+                )
         try:
             found = row.links()
-        except MisfitError as misfit:
+        except untrusted.MisfitError as misfit:
             raise misfit.inside(f"links[{i}]") from None
         for link in found:
             ends = (link.source, link.target)
             if ends in links:
-                raise MisfitError(f"{_arrow(*ends)} is defined twice", f"links[{i}]")
+                raise untrusted.MisfitError(f"{_arrow(*ends)} is defined twice", f"links[{i}]")
             links[ends] = link
     return tuple(links.values())
 
@@ -408,7 +407,7 @@ def _check_pairs(places: Mapping[str, str], links: tuple[Link, ...]) -> None:
     linked = {(link.source, link.target) for link in links}
     for source, target in permutations(places, 2):
         if (source, target) not in linked:
-            raise MisfitError(
+            raise untrusted.MisfitError(
                 f"no link goes {_arrow(source, target)}; "
                 "each device and host needs one to each other",
                 places[target],
@@ -416,4 +415,4 @@ def _check_pairs(places: Mapping[str, str], links: tuple[Link, ...]) -> None:
 
 
 def _arrow(source: str, target: str) -> str:
-    return f"from {shown(source)} to {shown(target)}"
+    return f"from {untrusted.shown(source)} to {untrusted.shown(target)}"

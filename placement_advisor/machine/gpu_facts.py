@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import shown
+from placement_advisor.machine import presets
 from placement_advisor.machine.devices import Basis
-from placement_advisor.machine.presets import (
-    device_preset,
-    hardware_figures,
-    link_preset,
-    there_are,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,9 +75,9 @@ def gpu_facts(name: str) -> GpuFacts:
     Raises:
         AdvisorError: `hardware.toml` does not describe it.
     """
-    known = hardware_figures()["gpus"]
+    known = presets.hardware_figures()["gpus"]
     if name not in known:
-        raise AdvisorError(f"no datasheet of GPU {shown(name)}; {there_are(known, name)}")
+        raise AdvisorError(f"no datasheet of GPU {shown(name)}; {presets.there_are(known, name)}")
     facts = {key: value for key, value in known[name].items() if key not in ("note", "sources")}
     return GpuFacts(**facts)
 
@@ -94,7 +89,7 @@ def facts_of_card(name: str) -> GpuFacts | None:
     ('GA100', None)
     """
     words = [word for word in name.split() if word not in _BRANDS and not _MEMORY.fullmatch(word)]
-    for preset, table in hardware_figures()["devices"].items():
+    for preset, table in presets.hardware_figures()["devices"].items():
         names = (preset, *table.get("aliases", ()))
         if _letters("".join(words)) in map(_letters, names):
             return gpu_facts(table["gpu"])
@@ -107,7 +102,7 @@ def _letters(name: str) -> str:
 
 def gpus_with_facts() -> tuple[str, ...]:
     """Return the names that `gpu_facts` knows."""
-    return tuple(hardware_figures()["gpus"])
+    return tuple(presets.hardware_figures()["gpus"])
 
 
 @cache
@@ -154,23 +149,23 @@ class ListedLink:
 
 def listed_gpus() -> tuple[ListedGpu, ...]:
     """Return all presets of GPUs, in the order of the file."""
-    return tuple(_gpu(name, table) for name, table in hardware_figures()["devices"].items())
+    return tuple(_gpu(name, table) for name, table in presets.hardware_figures()["devices"].items())
 
 
 def listed_links() -> tuple[ListedLink, ...]:
     """Return all presets of links, in the order of the file."""
-    return tuple(_link(name, table) for name, table in hardware_figures()["links"].items())
+    return tuple(_link(name, table) for name, table in presets.hardware_figures()["links"].items())
 
 
 def _gpu(name: str, table: Mapping[str, Any]) -> ListedGpu:
     datasheet = table["gpu"]
-    sheet = hardware_figures()["gpus"][datasheet]
-    launches = hardware_figures()["launches"]
+    sheet = presets.hardware_figures()["gpus"][datasheet]
+    launches = presets.hardware_figures()["launches"]
     told = (sheet.get("note"), table.get("note"), f"launch of an op: {launches['note']}")
     return ListedGpu(
         name=name,
         aliases=tuple(table.get("aliases", ())),
-        device=device_preset(name, name=name),
+        device=presets.device_preset(name, name=name),
         datasheet=datasheet,
         facts=gpu_facts(datasheet),
         links=tuple(table["links"]),
@@ -182,7 +177,7 @@ def _gpu(name: str, table: Mapping[str, Any]) -> ListedGpu:
 def _link(name: str, table: Mapping[str, Any]) -> ListedLink:
     return ListedLink(
         name=name,
-        link=link_preset(name, source="", target=""),
+        link=presets.link_preset(name, source="", target=""),
         latency_basis=_basis("latency_ns", table),
         bandwidth_basis=_basis("bandwidth_bytes_per_s", table),
         most_devices=table.get("most_devices"),
@@ -196,5 +191,5 @@ def _basis(figure: str, table: Mapping[str, Any]) -> Basis:
 
 
 def _sources(names: list[str]) -> tuple[Source, ...]:
-    known = hardware_figures()["sources"]
+    known = presets.hardware_figures()["sources"]
     return tuple(Source(*known[name]) for name in dict.fromkeys(names))

@@ -10,14 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from placement_advisor.machine.presets import (
-    check_length,
-    hardware_figures,
-    network_named,
-    read_count,
-    read_hardware,
-    refused,
-)
+from placement_advisor.machine import presets
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -136,25 +129,25 @@ def read_machine(text: str) -> Machine:
     Raises:
         AdvisorError: the text says something else, or names what `hardware.toml` does not hold.
     """
-    check_length(text)
+    presets.check_length(text)
     levels: list[Ring] = []
     inner = text
     while found := _LEVEL.fullmatch(inner):
         units, inner, rails, network = found.groups()
-        table = hardware_figures()["links"][network_named(text, network, rdma=True)]
-        wires = read_count(text, rails or "1", MAX_IN_LEVELS)
+        table = presets.hardware_figures()["links"][presets.network_named(text, network, rdma=True)]
+        wires = presets.read_count(text, rails or "1", MAX_IN_LEVELS)
         levels.insert(
             0,
             Ring(
-                members=read_count(text, units, MAX_IN_LEVELS),
+                members=presets.read_count(text, units, MAX_IN_LEVELS),
                 bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"] * wires,
                 message_ns=table["latency_ns"],
                 has_trees=True,
             ),
         )
     if "(" in inner and levels:
-        raise refused(text, f"no host, or no network, in {inner!r}")
-    machine = Machine(label=text, host=read_hardware(inner), levels=tuple(levels))
+        raise presets.refused(text, f"no host, or no network, in {inner!r}")
+    machine = Machine(label=text, host=presets.read_hardware(inner), levels=tuple(levels))
     if machine.hosts * len(machine.host.devices) > MAX_IN_LEVELS:
-        raise refused(text, f"more than {MAX_IN_LEVELS:,} devices")
+        raise presets.refused(text, f"more than {MAX_IN_LEVELS:,} devices")
     return machine

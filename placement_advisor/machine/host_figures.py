@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from placement_advisor.files.contract import STRICT, NotNegative, Ns, Rows, read
 from placement_advisor.files.untrusted import MisfitError
-from placement_advisor.machine.calibration import (
-    AtOnceTiming,
-    BothWaysTiming,
-    Calibration,
-    CopyTiming,
-    Network,
-    calibrations_folder,
-    host_fingerprint,
-    keep,
-    route_fingerprint,
-)
+from placement_advisor.machine import calibration as calibrations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,9 +36,9 @@ class Reach:
 class Way:
     """Copies between two devices, there and back, and both at once."""
 
-    there: Rows[CopyTiming]
-    back: Rows[CopyTiming]
-    both_ways: BothWaysTiming
+    there: Rows[calibrations.CopyTiming]
+    back: Rows[calibrations.CopyTiming]
+    both_ways: calibrations.BothWaysTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +71,8 @@ class RouteFigures:
     __pydantic_config__: ClassVar = STRICT
 
     way: Way
-    at_once_there: AtOnceTiming | None
-    at_once_back: AtOnceTiming | None
+    at_once_there: calibrations.AtOnceTiming | None
+    at_once_back: calibrations.AtOnceTiming | None
     reach: Reach | None
 
 
@@ -90,16 +80,16 @@ def over_hosts(
     hosts: Sequence[HostShare],
     figures: Mapping[str, HostFigures],
     routes: Mapping[tuple[str, str], RouteFigures],
-) -> Calibration:
+) -> calibrations.Calibration:
     """Return what a testbed of several hosts takes.
 
     ``figures`` are by the host's name, ``routes`` by two names, in the order of ``hosts``.
     """
     names = {host.name: host.device_names for host in hosts}
     first, *further = hosts
-    links: dict[tuple[str, str], tuple[CopyTiming, ...]] = {}
-    both_ways: dict[tuple[str, str], BothWaysTiming] = {}
-    at_once: dict[tuple[str, str], AtOnceTiming] = {}
+    links: dict[tuple[str, str], tuple[calibrations.CopyTiming, ...]] = {}
+    both_ways: dict[tuple[str, str], calibrations.BothWaysTiming] = {}
+    at_once: dict[tuple[str, str], calibrations.AtOnceTiming] = {}
     for host, devices in names.items():
         within = figures[host].within
         if within is None:
@@ -121,7 +111,7 @@ def over_hosts(
     for host, devices in names.items():
         reference_ns |= zip(devices, figures[host].reference_ns, strict=True)
         reference_p90 |= zip(devices, figures[host].reference_p90, strict=True)
-    return Calibration(
+    return calibrations.Calibration(
         links=links,
         both_ways=both_ways,
         step_overhead_ns=figures[first.name].step_overhead_ns or 0,
@@ -132,7 +122,7 @@ def over_hosts(
         op_ns=figures[first.name].op_ns,
         reference_ns=reference_ns,
         reference_p90=reference_p90,
-        network=Network(
+        network=calibrations.Network(
             devices=names,
             remote_ns={name: reach.remote_ns for name, reach in far.items() if reach is not None},
             at_once=at_once,
@@ -149,7 +139,7 @@ def keep_host(figures: HostFigures, plan: TestbedPlan, host: HostShare) -> Path:
     Raises:
         OSError: the cache directory cannot be written.
     """
-    return keep(figures, figures_file(host_fingerprint(plan, host)))
+    return calibrations.keep(figures, figures_file(calibrations.host_fingerprint(plan, host)))
 
 
 def keep_route(figures: RouteFigures, plan: TestbedPlan, one: HostShare, other: HostShare) -> Path:
@@ -158,12 +148,14 @@ def keep_route(figures: RouteFigures, plan: TestbedPlan, one: HostShare, other: 
     Raises:
         OSError: the cache directory cannot be written.
     """
-    return keep(figures, figures_file(route_fingerprint(plan, one, other)))
+    return calibrations.keep(
+        figures, figures_file(calibrations.route_fingerprint(plan, one, other))
+    )
 
 
 def kept_host(plan: TestbedPlan, host: HostShare) -> HostFigures | None:
     """Return the figures of a host that were kept, None if there are none."""
-    found = _kept(HostFigures, host_fingerprint(plan, host))
+    found = _kept(HostFigures, calibrations.host_fingerprint(plan, host))
     has_pair, drives = len(host.slots) > 1, host == plan.hosts[0]
     is_whole = (
         found is not None
@@ -177,7 +169,7 @@ def kept_host(plan: TestbedPlan, host: HostShare) -> HostFigures | None:
 
 def kept_route(plan: TestbedPlan, one: HostShare, other: HostShare) -> RouteFigures | None:
     """Return the figures of the ways between two hosts that were kept, None if there are none."""
-    found = _kept(RouteFigures, route_fingerprint(plan, one, other))
+    found = _kept(RouteFigures, calibrations.route_fingerprint(plan, one, other))
     is_whole = found is not None and (found.reach is not None) == (one == plan.hosts[0])
     return found if is_whole else None
 
@@ -189,7 +181,7 @@ def figures_file(name: str) -> Path:
 
 def figures_folder() -> Path:
     """Return the folder that keeps figures of hosts."""
-    return calibrations_folder() / "hosts"
+    return calibrations.calibrations_folder() / "hosts"
 
 
 def _kept(kind: type[T], name: str) -> T | None:

@@ -7,19 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import TestbedError
+from placement_advisor.machine import this_machine
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.nvidia import Gpus, common_memory, common_name, find_gpus
-from placement_advisor.machine.this_machine import (
-    GPU,
-    Slot,
-    can_have_private_network,
-    core_slots,
-    find_cores,
-    gpu_count,
-    is_busy,
-    load_average,
-    usable_cores,
-)
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -88,7 +78,7 @@ class HostShare:
 
     name: str
     address: str
-    slots: tuple[Slot, ...]
+    slots: tuple[this_machine.Slot, ...]
     fingerprint: str
     is_here: bool
     port: int | None = None
@@ -121,7 +111,7 @@ class TestbedPlan:
 
     kind: TestbedKind
     devices: tuple[Device, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[this_machine.Slot, ...]
     stand_in: bool
     description: str
     not_run: str | None
@@ -135,7 +125,7 @@ class TestbedPlan:
     @property
     def on_gpus(self) -> bool:
         """Whether its devices are GPUs."""
-        return self.devices[0].kind == GPU
+        return self.devices[0].kind == this_machine.GPU
 
     @property
     def runs_as_is(self) -> bool:
@@ -163,7 +153,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     Raises:
         TestbedError: the kind asked for cannot be had here.
     """
-    gpus = gpu_count()
+    gpus = this_machine.gpu_count()
     if kind is TestbedKind.GPUS and gpus < count:
         raise TestbedError(
             f"--testbed gpus: {count} devices asked for, {gpus} GPUs found",
@@ -193,7 +183,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
             not_run=None,
         )
     devices = tuple(Device(name=f"worker:{i}", kind="CPU") for i in range(count))
-    cores = usable_cores()
+    cores = this_machine.usable_cores()
     not_run = None
     if kind is TestbedKind.NONE:
         not_run = "--testbed none: nothing was run"
@@ -205,7 +195,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     return TestbedPlan(
         kind=TestbedKind.NONE if not_run else kind,
         devices=devices,
-        slots=() if not_run else core_slots(cores[:count]),
+        slots=() if not_run else this_machine.core_slots(cores[:count]),
         stand_in=True,
         description=f"{count} CPU stand-ins (1 core each, gRPC)",
         not_run=not_run,
@@ -239,7 +229,7 @@ def plan_hosts(
 ) -> TestbedPlan:
     """Return the testbed of what several hosts lend, all of one kind; see `TestbedPlan`."""
     slots = tuple(slot for host in hosts for slot in host.slots)
-    on_gpus = slots[0].kind == GPU
+    on_gpus = slots[0].kind == this_machine.GPU
     shares = ", ".join(f"{host.name}: {_lent(host)}" for host in hosts)
     what = "GPUs" if on_gpus else "CPU stand-ins"
     each = "1 process each" if on_gpus else "1 core each"
@@ -283,7 +273,7 @@ def with_network(
     Raises:
         TestbedError: ``open_ports`` does not accept them.
     """
-    if plan.kind is not TestbedKind.WORKERS or can_have_private_network():
+    if plan.kind is not TestbedKind.WORKERS or this_machine.can_have_private_network():
         return plan
     if not open_ports:
         raise TestbedError(
@@ -304,9 +294,9 @@ def with_load(plan: TestbedPlan, note: Callable[[str], None]) -> TestbedPlan:
 
     ``note`` is told so, for the user to know before anything starts.
     """
-    load, cores = load_average(), find_cores().usable
+    load, cores = this_machine.load_average(), this_machine.find_cores().usable
     here = [host.slots for host in plan.hosts if host.is_here] if plan.hosts else [plan.devices]
-    if plan.not_run is not None or not is_busy(load, cores, sum(map(len, here))):
+    if plan.not_run is not None or not this_machine.is_busy(load, cores, sum(map(len, here))):
         return plan
     plan = replace(plan, load=load)
     note(f"warning: {plan.warnings[-1]}")

@@ -33,15 +33,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, full_disk
-from placement_advisor.processes import orphan_guard
-from placement_advisor.processes.calls import (
-    Callee,
-    CallFailure,
-    FailureCause,
-    PendingCall,
-    redacted,
-    redacted_answer,
-)
+from placement_advisor.processes import calls, orphan_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +78,7 @@ _one_starts = threading.Lock()
 _STACK_LINE = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
-class Child(Callee):
+class Child(calls.Callee):
     """A process forked from the fork server, which answers calls one after the other."""
 
     def __init__(self, name: str) -> None:
@@ -107,8 +99,8 @@ class Child(Callee):
             end.close()
         self._printed = Tail(printed)
         self._closed = False
-        self._failed: CallFailure | None = None
-        self._interruption: tuple[FailureCause, str] | None = None
+        self._failed: calls.CallFailure | None = None
+        self._interruption: tuple[calls.FailureCause, str] | None = None
 
     @property
     def pid(self) -> int:
@@ -123,15 +115,15 @@ class Child(Callee):
 
     def start(
         self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
-    ) -> PendingCall[_Returned]:
+    ) -> calls.PendingCall[_Returned]:
         """Begin a call without waiting; its answer must be waited for before the next call."""
         # A broken pipe means that the child is gone; waiting says how.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             if self._failed is None:
                 self._connection.send((function.__module__, function.__qualname__, args))
-        return PendingCall(self)
+        return calls.PendingCall(self)
 
-    def wait_for_answer(self, time_limit_s: float | None, watch: tuple[Callee, ...]) -> Any:
+    def wait_for_answer(self, time_limit_s: float | None, watch: tuple[calls.Callee, ...]) -> Any:
         """Return the answer to the call that is under way; see `Pending.wait`."""
         if self._failed is not None:
             return self._failed
@@ -147,7 +139,8 @@ class Child(Callee):
                 return self.stop(*self._interruption)
             if deadline is not None and time.monotonic() > deadline:
                 return self.stop(
-                    FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s"
+                    calls.FailureCause.TIMED_OUT,
+                    f"{self.name} gave no answer within {time_limit_s:g} s",
                 )
             if self._takes_too_much():
                 return self._failed
@@ -161,14 +154,14 @@ class Child(Callee):
             outcome, value = pickle.loads(answer)
         except Exception as error:  # Junk may be refused with any.
             return self._garbled(error)
-        value = redacted_answer(outcome, value)
+        value = calls.redacted_answer(outcome, value)
         if outcome == "returned":
             return value
         if isinstance(value, AdvisorError):
             raise value
         raise full_disk(value) or ChildError(f"{self.name}: {value}")
 
-    def failure(self, *, within_s: float = 0.0) -> CallFailure | None:
+    def failure(self, *, within_s: float = 0.0) -> calls.CallFailure | None:
         """Return how the child died, None if it still lives ``within_s`` seconds from now.
 
         One that has more memory than it may is ended.
@@ -180,7 +173,7 @@ class Child(Callee):
             return self._died()
         return self._failed if self._takes_too_much() else None
 
-    def interrupt(self, cause: FailureCause, message: str) -> None:
+    def interrupt(self, cause: calls.FailureCause, message: str) -> None:
         """Let the wait for an answer that goes on in another thread end as `stop` does."""
         self._interruption = cause, message
 
@@ -197,14 +190,14 @@ class Child(Callee):
         _tell_guard(orphan_guard.LOOK)
         self._connection.close()
 
-    def stop(self, cause: FailureCause, message: str) -> CallFailure:
+    def stop(self, cause: calls.FailureCause, message: str) -> calls.CallFailure:
         """End the child; return that as a failure, with what it printed and where it was."""
         if self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, _STACK_SIGNAL)
             self._process.join(_STACK_GRACE_S)
         self.close()
-        self._failed = CallFailure(
+        self._failed = calls.CallFailure(
             cause=cause,
             message=message,
             child_ended=True,
@@ -218,7 +211,7 @@ class Child(Callee):
         if _resident_bytes(self.pid) <= self._memory_limit_bytes:
             return False
         limit = f"{self._memory_limit_bytes / 1e9:.1f} GB"
-        self.stop(FailureCause.OUT_OF_MEMORY, f"{self.name} used more than {limit} of memory")
+        self.stop(calls.FailureCause.OUT_OF_MEMORY, f"{self.name} used more than {limit} of memory")
         return True
 
     def _stack(self) -> tuple[tuple[str, int], ...]:
@@ -227,17 +220,17 @@ class Child(Callee):
             text = os.read(self._stacks.fileno(), _CHUNK_BYTES).decode(errors="replace")
         return tuple((m["file"], int(m["line"])) for m in _STACK_LINE.finditer(text))
 
-    def _died(self) -> CallFailure:
+    def _died(self) -> calls.CallFailure:
         self._process.join(_GRACE_S)
         code = self._process.exitcode
         how = f"exited with status {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
-        return self.stop(FailureCause.CRASHED, f"{self.name} {how}")
+        return self.stop(calls.FailureCause.CRASHED, f"{self.name} {how}")
 
-    def _garbled(self, error: Exception) -> CallFailure:
+    def _garbled(self, error: Exception) -> calls.CallFailure:
         return self.stop(
-            FailureCause.CRASHED,
+            calls.FailureCause.CRASHED,
             f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error})",
         )
 
@@ -262,7 +255,7 @@ class Tail:
         Secrets are taken out first: half of one would be known for none.
         """
         self._thread.join(wait_s)
-        return redacted(self._kept.decode(errors="replace"))[-_OUTPUT_TAIL_CHARS:]
+        return calls.redacted(self._kept.decode(errors="replace"))[-_OUTPUT_TAIL_CHARS:]
 
 
 class ChildError(RuntimeError):

@@ -17,28 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.profile.device_trace import (
-    UNKNOWN_BYTES,
-    USE_OF,
-    CopyColumns,
-    CopyKind,
-    DeviceUse,
-    Route,
-    Spans,
-    copied_bytes,
-    copy_kind,
-    destination,
-    gpu_route,
-    widen,
-)
-from placement_advisor.profile.steps import (
-    HOST_PLANE,
-    OP_EVENT,
-    Copy,
-    Work,
-    step_windows,
-    summarise,
-)
+from placement_advisor.profile import device_trace
+from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.xplane import plane_as_objects, space_file
 from placement_advisor.profile.xplane_schema import NO_KEY
 
@@ -49,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.device_trace import TraceBuilder
-    from placement_advisor.profile.steps import StepWindows
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import Events, SpaceFile, StoredLine, StoredPlane
 
@@ -98,9 +76,9 @@ class Stream:
 
     events: Events
     names: tuple[str, ...]
-    kinds: tuple[CopyKind | None, ...]
+    kinds: tuple[device_trace.CopyKind | None, ...]
     name: Ints
-    copied: Mapping[Route, Ints]
+    copied: Mapping[device_trace.Route, Ints]
     size_bytes: Ints
     tensor: Ints
     tensors: tuple[str, ...]
@@ -117,14 +95,14 @@ class Stream:
         within = (
             places
             for route, places in self.copied.items()
-            if route.kind is CopyKind.DEVICE_TO_DEVICE
+            if route.kind is device_trace.CopyKind.DEVICE_TO_DEVICE
         )
         return np.concatenate([np.flatnonzero(self.is_compute), *within])
 
-    def spans(self, chosen: Bools | Ints) -> Spans:
+    def spans(self, chosen: Bools | Ints) -> device_trace.Spans:
         """Return when some of the events were under way."""
         start_ns = self.events.start_ns[chosen]
-        return Spans(start_ns, start_ns + self.events.duration_ns[chosen])
+        return device_trace.Spans(start_ns, start_ns + self.events.duration_ns[chosen])
 
 
 class GpuPlane:
@@ -139,7 +117,7 @@ class GpuPlane:
         self._copy_kinds = {
             name: kind
             for name, text in plane.event_names.items()
-            if (kind := copy_kind(text)) is not None
+            if (kind := device_trace.copy_kind(text)) is not None
         }
 
     def read(
@@ -162,7 +140,7 @@ class GpuPlane:
         kinds = tuple(self._copy_kinds.get(name) for name in names.tolist())
         copies = np.flatnonzero(np.array([kind is not None for kind in kinds], np.bool_)[place])
         of_copies = len(events.name) if len(copies) else 0
-        size_bytes = np.full(of_copies, UNKNOWN_BYTES)
+        size_bytes = np.full(of_copies, device_trace.UNKNOWN_BYTES)
         tensor, receiver = np.full(of_copies, -1), np.full(of_copies, -1)
         tensors: dict[str, int] = {}
         known: dict[StatValue, tuple[int, int]] = {}
@@ -176,7 +154,7 @@ class GpuPlane:
                 size_bytes[event], receiver[event] = known[value]
             else:
                 stats[event][stat] = value
-        copied: defaultdict[Route, list[int]] = defaultdict(list)
+        copied: defaultdict[device_trace.Route, list[int]] = defaultdict(list)
         for event in copies.tolist():
             kind = kinds[place[event]]
             assert kind is not None
@@ -193,15 +171,15 @@ class GpuPlane:
             stats=stats,
         )
 
-    def _route(self, kind: CopyKind, receiver: int) -> Route:
+    def _route(self, kind: device_trace.CopyKind, receiver: int) -> device_trace.Route:
         there = None if receiver < 0 else self._device_of(receiver)
-        return gpu_route(kind, self._here, sender=None, receiver=there)
+        return device_trace.gpu_route(kind, self._here, sender=None, receiver=there)
 
 
 def _details(text: str) -> tuple[int, int]:
-    size_bytes, receiver = copied_bytes(text), destination(text)
+    size_bytes, receiver = device_trace.copied_bytes(text), device_trace.destination(text)
     return (
-        UNKNOWN_BYTES if size_bytes is None else size_bytes,
+        device_trace.UNKNOWN_BYTES if size_bytes is None else size_bytes,
         -1 if receiver is None else receiver,
     )
 
@@ -238,7 +216,9 @@ def gpu_streams(
                 yield number, gpu.read(line, key=key, of_all=of_all)
 
 
-def gather_gpu_work(here: str, stream: Stream, windows: StepWindows, *, ahead_ns: int = 0) -> None:
+def gather_gpu_work(
+    here: str, stream: Stream, windows: profile_steps.StepWindows, *, ahead_ns: int = 0
+) -> None:
     """Put what a stream of the device ``here`` computed into the steps in which it began.
 
     Its clock is ``ahead_ns`` ahead of that of the steps.
@@ -249,9 +229,9 @@ def gather_gpu_work(here: str, stream: Stream, windows: StepWindows, *, ahead_ns
             continue
         kind, name = stream.kinds[stream.name[place]], stream.names[stream.name[place]]
         annotation = str(stream.stats.get(place, {}).get(_OP, ""))
-        op = OP_EVENT.fullmatch(annotation) if kind is None else None
+        op = profile_steps.OP_EVENT.fullmatch(annotation) if kind is None else None
         step.work.append(
-            Work(
+            profile_steps.Work(
                 device=here,
                 op=op[1] if op else None,
                 row=kind or name,
@@ -283,23 +263,27 @@ def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile
         AdvisorError: the file is missing or corrupt, or no step in it holds GPU work.
     """
     file = space_file(xplane)
-    hosts = [plane_as_objects(file, plane) for plane in file.planes if plane.name == HOST_PLANE]
-    windows = step_windows(hosts, xplane)
+    hosts = [
+        plane_as_objects(file, plane)
+        for plane in file.planes
+        if plane.name == profile_steps.HOST_PLANE
+    ]
+    windows = profile_steps.step_windows(hosts, xplane)
     name_of = {number: device for device, number in device_names.items()}
     for number, stream in gpu_streams(file, name_of):
         here = name_of[number]
         gather_gpu_work(here, stream, windows)
         _gather_copies(here, stream, windows, device_names)
     steps = windows.with_work(xplane)
-    return summarise(steps, tuple(device_names))
+    return profile_steps.summarise(steps, tuple(device_names))
 
 
 def _gather_copies(
-    here: str, stream: Stream, windows: StepWindows, device_names: Mapping[str, int]
+    here: str, stream: Stream, windows: profile_steps.StepWindows, device_names: Mapping[str, int]
 ) -> None:
     """Put what a stream of the device ``here`` copied into the steps in which it began."""
     for route, places in stream.copied.items():
-        if route.kind is CopyKind.DEVICE_TO_DEVICE:
+        if route.kind is device_trace.CopyKind.DEVICE_TO_DEVICE:
             continue
         waiting = route.target if route.target in device_names else here
         for place, start_ns, end_ns in listed(stream, places):
@@ -308,13 +292,13 @@ def _gather_copies(
                 continue
             size_bytes, tensor = int(stream.size_bytes[place]), int(stream.tensor[place])
             step.copies.append(
-                Copy(
+                profile_steps.Copy(
                     source=route.source,
                     target=route.target,
                     waiting=waiting,
                     tensor=route.kind if tensor < 0 else stream.tensors[tensor],
                     row=route.kind,
-                    size_bytes=None if size_bytes == UNKNOWN_BYTES else size_bytes,
+                    size_bytes=None if size_bytes == device_trace.UNKNOWN_BYTES else size_bytes,
                     size_basis=SizeBasis.PROFILE,
                     start_ns=start_ns,
                     end_ns=end_ns,
@@ -325,7 +309,7 @@ def _gather_copies(
 class GpuPlanes:
     """The GPU planes of a file, on their way into a trace."""
 
-    def __init__(self, file: SpaceFile, prefix: str, builder: TraceBuilder) -> None:
+    def __init__(self, file: SpaceFile, prefix: str, builder: device_trace.TraceBuilder) -> None:
         """Add the devices of a file, whose names begin with the prefix, to the trace."""
         self._file, self._builder = file, builder
         self.planes = gpu_planes(file)
@@ -365,22 +349,22 @@ class GpuPlanes:
         return self._name_of.get(number, f"GPU:{number}")
 
     def _add(self, device: str, stream: Stream) -> None:
-        self._builder.used(device, DeviceUse.COMPUTE, stream.spans(stream.is_compute))
+        self._builder.used(device, device_trace.DeviceUse.COMPUTE, stream.spans(stream.is_compute))
         self._add_rows(stream)
         tensors = np.array([self._builder.tensor(name) for name in stream.tensors] + [-1])
         for route, places in stream.copied.items():
             spans = stream.spans(places)
-            if route.kind is CopyKind.COLLECTIVE:
-                self._builder.used(device, DeviceUse.COLLECTIVE, spans)
+            if route.kind is device_trace.CopyKind.COLLECTIVE:
+                self._builder.used(device, device_trace.DeviceUse.COLLECTIVE, spans)
                 continue
-            copied = CopyColumns(
+            copied = device_trace.CopyColumns(
                 spans=spans,
                 size_bytes=stream.size_bytes[places],
                 # -1, which is no tensor, is the last of them.
                 tensor=tensors[stream.tensor[places]],
             )
             self._builder.copies(route, copied)
-            row = self._builder.row(route.kind, USE_OF[route.kind])
+            row = self._builder.row(route.kind, device_trace.USE_OF[route.kind])
             row.add_each(stream.events.duration_ns[places])
 
     def _add_rows(self, stream: Stream) -> None:
@@ -392,8 +376,8 @@ class GpuPlanes:
         most = np.zeros(len(stream.names), np.int64)
         np.maximum.at(most, place, took_ns)
         for i, (name, kind) in enumerate(zip(stream.names, stream.kinds, strict=True)):
-            if kind is None or kind is CopyKind.COLLECTIVE:
-                row = self._builder.row(name, USE_OF[kind])
+            if kind is None or kind is device_trace.CopyKind.COLLECTIVE:
+                row = self._builder.row(name, device_trace.USE_OF[kind])
                 row.add(int(calls[i]), int(total_ns[i]), int(least[i]), int(most[i]))
 
 
@@ -410,4 +394,4 @@ def _note_steps(steps: dict[int, tuple[int, int]], step_of: Ints, events: Events
     for step, first_ns, last_ns in zip(
         numbers[rows].tolist(), least.tolist(), most.tolist(), strict=True
     ):
-        widen(steps, step, first_ns, last_ns)
+        device_trace.widen(steps, step, first_ns, last_ns)

@@ -24,28 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.profile.device_trace import (
-    LARGEST_NUMBER,
-    MOST_GPUS,
-    USE_OF,
-    CopyKind,
-    DeviceUse,
-    GpuRuns,
-    copy_kind,
-)
-from placement_advisor.profile.file_format import (
-    SUMMARY_ROW,
-    Column,
-    FileFormat,
-    cells_of,
-    columns_of,
-)
+from placement_advisor.profile import device_trace, file_format
 from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, TimeTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.profile.device_trace import Trace
 
 ALL_GPUS = "all GPUs"
 
@@ -73,7 +57,7 @@ _WEIGHED = 10_000
 _MOST_DEVICES = 100
 
 
-def summary_totals(path: str, form: FileFormat, lines: Iterable[str]) -> ProfileTotals:
+def summary_totals(path: str, form: file_format.FileFormat, lines: Iterable[str]) -> ProfileTotals:
     """Return what a summary says.
 
     Raises:
@@ -90,9 +74,11 @@ def summary_totals(path: str, form: FileFormat, lines: Iterable[str]) -> Profile
             f"{path} ({form}) shows no GPU at work",
             hint="give what is printed when the program ends, its table of GPU activities whole",
         )
-    total_ns: defaultdict[str, defaultdict[DeviceUse, int]] = defaultdict(lambda: defaultdict(int))
+    total_ns: defaultdict[str, defaultdict[device_trace.DeviceUse, int]] = defaultdict(
+        lambda: defaultdict(int)
+    )
     for device, row in rows:
-        total_ns[device][USE_OF[copy_kind(row.name)]] += row.total_ns
+        total_ns[device][device_trace.USE_OF[device_trace.copy_kind(row.name)]] += row.total_ns
     notes = ["a summary has sums alone: what hides behind what is not known"]
     often = Counter((device, row.name) for device, row in rows)
     twice = sorted({name for (_, name), count in often.items() if count > 1})
@@ -109,7 +95,10 @@ def summary_totals(path: str, form: FileFormat, lines: Iterable[str]) -> Profile
         devices=tuple(
             DeviceTotals(
                 device=device,
-                total={use: TimeTotals(time_ns=of_use[use], exposed_ns=None) for use in DeviceUse},
+                total={
+                    use: TimeTotals(time_ns=of_use[use], exposed_ns=None)
+                    for use in device_trace.DeviceUse
+                },
                 idle_ns=None,
                 per_step=None,
                 idle_per_step_ns=None,
@@ -127,13 +116,13 @@ def summary_totals(path: str, form: FileFormat, lines: Iterable[str]) -> Profile
     )
 
 
-def gpu_trace(path: str, form: FileFormat, lines: Iterable[str]) -> Trace:
+def gpu_trace(path: str, form: file_format.FileFormat, lines: Iterable[str]) -> device_trace.Trace:
     """Return what a GPU trace says.
 
     Raises:
         AdvisorError: it shows no GPU at work, or has more names than a trace has.
     """
-    found, table = GpuRuns(), _Table()
+    found, table = device_trace.GpuRuns(), _Table()
     copies = _copies(lines, table, found, f"{path} ({form})")
     first = list(islice(copies, _WEIGHED))
     thousand = _thousand(first)
@@ -160,7 +149,9 @@ def gpu_trace(path: str, form: FileFormat, lines: Iterable[str]) -> Trace:
     return found.built(path, (), "none", notes)
 
 
-def _copies(lines: Iterable[str], table: _Table, found: GpuRuns, what: str) -> Iterator[_Copy]:
+def _copies(
+    lines: Iterable[str], table: _Table, found: device_trace.GpuRuns, what: str
+) -> Iterator[_Copy]:
     """Yield the copies of a GPU trace; its kernels are added to what is found."""
     for line in lines:
         if len(found) > _MOST_NAMES:
@@ -177,7 +168,7 @@ def _copies(lines: Iterable[str], table: _Table, found: GpuRuns, what: str) -> I
             continue
         name = table.text(cells, "name")
         kind = found.kind(name)
-        if kind is None or kind is CopyKind.COLLECTIVE:
+        if kind is None or kind is device_trace.CopyKind.COLLECTIVE:
             found.add_kernel(gpu, _LAUNCH.sub("", name), span)
         else:
             yield _Copy(gpu, kind, span, *table.copied(cells))
@@ -194,12 +185,12 @@ class _Size(NamedTuple):
         if self.number is None:
             return None
         size_bytes = round(self.number * thousand**self.prefix)
-        return size_bytes if size_bytes <= LARGEST_NUMBER else None
+        return size_bytes if size_bytes <= device_trace.LARGEST_NUMBER else None
 
 
 class _Copy(NamedTuple):
     gpu: int
-    kind: CopyKind
+    kind: device_trace.CopyKind
     span: tuple[int, int]
     sender: int | None
     receiver: int | None
@@ -232,23 +223,23 @@ class _Table:
 
     def __init__(self) -> None:
         self.unread = 0
-        self._columns: Mapping[str, Column] = {}
+        self._columns: Mapping[str, file_format.Column] = {}
         self._width = 0
         self._may_have_units = False
 
     def row(self, line: str) -> list[str] | None:
         """Return the cells of a row, None if the line is none; what heads rows is noted."""
-        columns = columns_of(line)
+        columns = file_format.columns_of(line)
         if columns is not None:
             self._columns, self._may_have_units = columns, True
             self._width = 1 + max(column.place for column in columns.values())
             return None
-        cells = cells_of(line) if self._columns else []
+        cells = file_format.cells_of(line) if self._columns else []
         if not self._columns or len(cells) < self._width:
             return None
         if self._may_have_units and {cell.strip() for cell in cells} <= {"", *_UNITS}:
             self._columns = {
-                name: Column(column.place, cells[column.place].strip() or column.unit)
+                name: file_format.Column(column.place, cells[column.place].strip() or column.unit)
                 for name, column in self._columns.items()
             }
             return None
@@ -259,7 +250,7 @@ class _Table:
         """Return whether there is such a column."""
         return name in self._columns
 
-    def _column(self, names: Sequence[str]) -> Column | None:
+    def _column(self, names: Sequence[str]) -> file_format.Column | None:
         return next((self._columns[name] for name in names if name in self._columns), None)
 
     def text(self, cells: Sequence[str], *names: str) -> str:
@@ -305,7 +296,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[str, Activity]]:
             device = f"GPU:{found[1]}"
         elif found := _SECTION.match(line):
             section = found["section"]
-        elif found := SUMMARY_ROW.fullmatch(line):
+        elif found := file_format.SUMMARY_ROW.fullmatch(line):
             section = found["section"] or section
             if section == _API:
                 continue
@@ -332,7 +323,8 @@ def _activity(name: str, calls: int, total_ns: int, min_ns: int, max_ns: int) ->
         total_ns=total_ns,
         min_ns=min_ns,
         max_ns=max_ns,
-        is_copy=USE_OF[copy_kind(name)] not in (DeviceUse.COMPUTE, DeviceUse.COLLECTIVE),
+        is_copy=device_trace.USE_OF[device_trace.copy_kind(name)]
+        not in (device_trace.DeviceUse.COMPUTE, device_trace.DeviceUse.COLLECTIVE),
     )
 
 
@@ -341,7 +333,7 @@ def _gpu(cell: str) -> int | None:
     """Return the number behind a device's name, None if there is none."""
     found = _DEVICE_CELL.fullmatch(cell)
     number = int(found[1]) if found else None
-    return None if number is None or number >= MOST_GPUS else number
+    return None if number is None or number >= device_trace.MOST_GPUS else number
 
 
 def _number(cell: str) -> float | None:

@@ -23,39 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.profile import device_trace
+from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.chrome_trace import read_chrome_trace
-from placement_advisor.profile.device_trace import (
-    UNKNOWN_BYTES,
-    UNKNOWN_END,
-    CopyColumns,
-    CopyKind,
-    DeviceUse,
-    ProcessRecord,
-    RanOps,
-    Route,
-    SentTensor,
-    Spans,
-    TraceBuilder,
-    all_spans,
-    union_of_spans,
-    waits,
-    widen,
-)
 from placement_advisor.profile.file_format import CLIENT_FILE, FileFormat, recorded_run, text_lines
 from placement_advisor.profile.gpu_planes import GpuPlanes
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
 from placement_advisor.profile.recorded_costs import plain
-from placement_advisor.profile.steps import (
-    ARRIVAL,
-    COLLECTIVE_KINDS,
-    CORRELATION,
-    HOST_PLANE,
-    OP_EVENT,
-    RECEIVE_KINDS,
-    SEND_KINDS,
-    outermost,
-    read_marks,
-)
 from placement_advisor.profile.totals import ProfileTotals, ReadProfile, totals_of, xprof_overview
 from placement_advisor.profile.xspace_columns import SpaceFile
 
@@ -67,7 +41,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.profile.device_trace import Trace
     from placement_advisor.profile.totals import TensorTotals
     from placement_advisor.profile.xspace_columns import Events, StoredPlane
 
@@ -81,18 +54,18 @@ _END_NODE = re.compile(r"(.+?)(?:_S|/_)(\d{1,18})")
 
 
 def read_process(
-    file: SpaceFile, device: str, builder: TraceBuilder, advance: Callable[[int], None]
-) -> ProcessRecord | None:
+    file: SpaceFile, device: str, builder: device_trace.TraceBuilder, advance: Callable[[int], None]
+) -> device_trace.ProcessRecord | None:
     """Read the ops and copies of a process into the trace; None if no op ran there."""
     sends: defaultdict[str, list[int]] = defaultdict(list)
     arrivals: defaultdict[str, list[int]] = defaultdict(list)
-    parts: list[tuple[Ints, Spans]] = []
+    parts: list[tuple[Ints, device_trace.Spans]] = []
     ops: dict[str, int] = {}
     collectives: set[str] = set()
-    executing: list[Spans] = []
-    uses: defaultdict[DeviceUse, list[Spans]] = defaultdict(list)
+    executing: list[device_trace.Spans] = []
+    uses: defaultdict[device_trace.DeviceUse, list[device_trace.Spans]] = defaultdict(list)
     for plane in file.planes:
-        if plane.name != HOST_PLANE:
+        if plane.name != profile_steps.HOST_PLANE:
             continue
         found = _names(plane)
         for line in plane.lines:
@@ -105,7 +78,7 @@ def read_process(
             advance(line.place[1] - line.place[0])
             for name, chosen in _groups(events.name):
                 start_ns = events.start_ns[chosen]
-                spans = Spans(start_ns, start_ns + events.duration_ns[chosen])
+                spans = device_trace.Spans(start_ns, start_ns + events.duration_ns[chosen])
                 if name in found.sends:
                     sends[found.sends[name]] += spans.start.tolist()
                 elif name in found.executing:
@@ -115,33 +88,35 @@ def read_process(
                     place = ops.setdefault(op, len(ops))
                     parts.append((np.full(len(spans.start), place), spans))
                     builder.row(kind, _use(kind)).add_each(spans.end - spans.start)
-                    if _use(kind) is DeviceUse.COLLECTIVE:
+                    if _use(kind) is device_trace.DeviceUse.COLLECTIVE:
                         collectives.add(op)
                     uses[_use(kind)].append(spans)
     if not parts:
         return None
     builder.device(device)
     for use, spans_of_use in uses.items():
-        builder.used(device, use, union_of_spans(spans_of_use))
+        builder.used(device, use, device_trace.union_of_spans(spans_of_use))
     ran = _in_order(tuple(ops), frozenset(collectives), parts)
-    return ProcessRecord(
+    return device_trace.ProcessRecord(
         device=device,
         ran=ran,
-        executing=union_of_spans([ran.spans, *executing]),
+        executing=device_trace.union_of_spans([ran.spans, *executing]),
         sends={node: sorted(moments) for node, moments in sends.items()},
         arrivals={node: sorted(moments) for node, moments in arrivals.items()},
     )
 
 
 def copies_between(
-    processes: Sequence[ProcessRecord], cuts: Sequence[int], builder: TraceBuilder
-) -> tuple[SentTensor, ...]:
+    processes: Sequence[device_trace.ProcessRecord],
+    cuts: Sequence[int],
+    builder: device_trace.TraceBuilder,
+) -> tuple[device_trace.SentTensor, ...]:
     """Join sends with arrivals into copies, add them to the trace, and return them.
 
     Within a step, which the cuts bound, the first send of a node belongs to its first arrival and
     so on; without steps, all of the profile is one.
     """
-    found: list[SentTensor] = []
+    found: list[device_trace.SentTensor] = []
     ended = {process.device: _ends_by_op(process.ran) for process in processes}
     for target in processes:
         others = [process for process in processes if process is not target]
@@ -150,19 +125,23 @@ def copies_between(
             if match is not None:
                 number = int(match[2])
                 found += _copies_to(target, match[1], number, moments, others, ended, cuts)
-    by_route: defaultdict[Route, list[SentTensor]] = defaultdict(list)
+    by_route: defaultdict[device_trace.Route, list[device_trace.SentTensor]] = defaultdict(list)
     for sent in found:
-        by_route[Route(sent.source, sent.target, CopyKind.WORKER)].append(sent)
+        by_route[device_trace.Route(sent.source, sent.target, device_trace.CopyKind.WORKER)].append(
+            sent
+        )
     for route, of_route in by_route.items():
         start_ns = np.array([sent.start_ns for sent in of_route], np.int64)
         end_ns = np.array([sent.end_ns for sent in of_route], np.int64)
-        copied = CopyColumns(
-            spans=Spans(start_ns, end_ns),
-            size_bytes=np.full(len(of_route), UNKNOWN_BYTES),
+        copied = device_trace.CopyColumns(
+            spans=device_trace.Spans(start_ns, end_ns),
+            size_bytes=np.full(len(of_route), device_trace.UNKNOWN_BYTES),
             tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
         )
         builder.copies(route, copied)
-        builder.row(CopyKind.WORKER, DeviceUse.PEER).add_each(end_ns - start_ns)
+        builder.row(device_trace.CopyKind.WORKER, device_trace.DeviceUse.PEER).add_each(
+            end_ns - start_ns
+        )
     return tuple(sorted(found, key=lambda sent: sent.end_ns))
 
 
@@ -181,14 +160,14 @@ def _names(plane: StoredPlane) -> _Names:
     sends: dict[int, str] = {}
     arrivals, executing = set(), set()
     for name, text in plane.event_names.items():
-        if text == ARRIVAL:
+        if text == profile_steps.ARRIVAL:
             arrivals.add(name)
         elif text == _EXECUTING:
             executing.add(name)
-        elif match := OP_EVENT.fullmatch(text):
-            if match[2] in SEND_KINDS:
+        elif match := profile_steps.OP_EVENT.fullmatch(text):
+            if match[2] in profile_steps.SEND_KINDS:
                 sends[name] = match[1]
-            elif match[2] not in RECEIVE_KINDS:
+            elif match[2] not in profile_steps.RECEIVE_KINDS:
                 ops[name] = match[1], match[2]
     return _Names(ops, sends, frozenset(arrivals), frozenset(executing))
 
@@ -200,43 +179,49 @@ def _gather_arrivals(
     for event, stat, value in file.values(plane, events):
         told[event][stat] = str(value)
     for event, stats in told.items():
-        if stats.get("kernel_type") in RECEIVE_KINDS and "name" in stats:
+        if stats.get("kernel_type") in profile_steps.RECEIVE_KINDS and "name" in stats:
             arrivals[stats["name"]].append(int(events.start_ns[event]))
 
 
-def _use(kind: str) -> DeviceUse:
-    return DeviceUse.COLLECTIVE if kind in COLLECTIVE_KINDS else DeviceUse.COMPUTE
+def _use(kind: str) -> device_trace.DeviceUse:
+    return (
+        device_trace.DeviceUse.COLLECTIVE
+        if kind in profile_steps.COLLECTIVE_KINDS
+        else device_trace.DeviceUse.COMPUTE
+    )
 
 
 def _in_order(
-    names: tuple[str, ...], collectives: frozenset[str], parts: Sequence[tuple[Ints, Spans]]
-) -> RanOps:
-    start_ns, end_ns = all_spans([spans for _, spans in parts])
+    names: tuple[str, ...],
+    collectives: frozenset[str],
+    parts: Sequence[tuple[Ints, device_trace.Spans]],
+) -> device_trace.RanOps:
+    start_ns, end_ns = device_trace.all_spans([spans for _, spans in parts])
     order = np.argsort(start_ns, kind="stable")
-    return RanOps(
+    return device_trace.RanOps(
         names=names,
         collectives=collectives,
         name=np.concatenate([name for name, _ in parts])[order],
-        spans=Spans(start_ns[order], end_ns[order]),
+        spans=device_trace.Spans(start_ns[order], end_ns[order]),
     )
 
 
 def _copies_to(
-    target: ProcessRecord,
+    target: device_trace.ProcessRecord,
     tensor: str,
     number: int,
     arrivals: Sequence[int],
-    others: Sequence[ProcessRecord],
+    others: Sequence[device_trace.ProcessRecord],
     ended: Mapping[str, Mapping[str, Ints]],
     cuts: Sequence[int],
-) -> Iterator[SentTensor]:
+) -> Iterator[device_trace.SentTensor]:
     ends = [f"{tensor}{joint}{number - 1}" for joint in ("_S", "/_")]
-    source, starts = UNKNOWN_END, list[int]()
+    source, starts = device_trace.UNKNOWN_END, list[int]()
     for process in others:
         for end in ends:
             if end in process.sends:
                 source, starts = process.device, process.sends[end]
-    if source == UNKNOWN_END:
+    if source == device_trace.UNKNOWN_END:
         made = [process.device for process in others if tensor in ended[process.device]]
         if len(made) == 1:
             (source,) = made
@@ -246,7 +231,7 @@ def _copies_to(
     for of_step, sent in zip(_by_step(arrivals, cuts), _by_step(starts, cuts), strict=True):
         for i, arrival_ns in enumerate(of_step):
             start_ns = min(sent[i], arrival_ns) if i < len(sent) else arrival_ns
-            yield SentTensor(
+            yield device_trace.SentTensor(
                 tensor=tensor,
                 source=source,
                 target=target.device,
@@ -255,7 +240,7 @@ def _copies_to(
             )
 
 
-def _ends_by_op(ran: RanOps) -> dict[str, Ints]:
+def _ends_by_op(ran: device_trace.RanOps) -> dict[str, Ints]:
     return {ran.names[place]: ran.spans.end[chosen] for place, chosen in _groups(ran.name)}
 
 
@@ -277,7 +262,9 @@ def _by_step(moments: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
 _GROUP = "group_id"
 
 
-def read_trace(path: Path, paths: Sequence[Path], progress: Callable[[int, int], None]) -> Trace:
+def read_trace(
+    path: Path, paths: Sequence[Path], progress: Callable[[int, int], None]
+) -> device_trace.Trace:
     """Read the XSpace files of one run, which were found at a path.
 
     ``progress`` is told how many bytes were read, and of how many.
@@ -287,7 +274,7 @@ def read_trace(path: Path, paths: Sequence[Path], progress: Callable[[int, int],
     """
     files = [SpaceFile(file) for file in _distinct(paths)]
     run = str(files[0].path.parent if path.is_dir() else path)
-    builder = TraceBuilder()
+    builder = device_trace.TraceBuilder()
     total, done = sum(file.size_bytes for file in files), 0
 
     def advance(read_bytes: int) -> None:
@@ -318,11 +305,16 @@ def _host(file: SpaceFile) -> str:
 
 
 def _read_hosts(
-    run: str, files: Sequence[SpaceFile], builder: TraceBuilder, advance: Callable[[int], None]
-) -> Trace:
+    run: str,
+    files: Sequence[SpaceFile],
+    builder: device_trace.TraceBuilder,
+    advance: Callable[[int], None],
+) -> device_trace.Trace:
     """Read processes that compute themselves, and one that asked them to, if there is one."""
-    steps = outermost(
-        span for file in files for span in read_marks(file, launches=False).steps.pairs()
+    steps = profile_steps.outermost(
+        span
+        for file in files
+        for span in profile_steps.read_marks(file, launches=False).steps.pairs()
     )
     processes = [
         process
@@ -341,7 +333,7 @@ def _read_hosts(
         run,
         cuts,
         "step marks",
-        waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
+        device_trace.waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
     )
 
 
@@ -358,11 +350,11 @@ def _read_gpus(
         if grouped:
             found = gpus.read(_GROUP, lambda keys: keys, advance)
         else:
-            marks = read_marks(file, launches=True)
+            marks = profile_steps.read_marks(file, launches=True)
             marked += marks.steps.pairs()
-            found = gpus.read(CORRELATION, marks.step_of, advance)
+            found = gpus.read(profile_steps.CORRELATION, marks.step_of, advance)
         for step, (first_ns, last_ns) in found.items():
-            widen(steps, step, first_ns, last_ns)
+            device_trace.widen(steps, step, first_ns, last_ns)
     spans = sorted(steps.values()) or sorted(marked)
     if not spans:
         return [], "none"
@@ -373,14 +365,18 @@ def _read_gpus(
 _EDGE = re.compile(r"^(?:edge|memtype)_\d+_")
 
 
-def trace_with_sizes(trace: Trace, graph: OpGraph) -> Trace:
+def trace_with_sizes(trace: device_trace.Trace, graph: OpGraph) -> device_trace.Trace:
     """Return the trace with the graph's sizes of tensors whose copies do not give theirs."""
     found = [_size(_made_by(tensor, graph)) for tensor in trace.tensors]
     # Copies that name no tensor look at the last place.
-    sizes = np.array([UNKNOWN_BYTES if size is None else size for size in [*found, None]], np.int64)
+    sizes = np.array(
+        [device_trace.UNKNOWN_BYTES if size is None else size for size in [*found, None]], np.int64
+    )
     copied = {route: _sized(copied, sizes) for route, copied in trace.copied.items()}
-    unknown = (int((each.size_bytes == UNKNOWN_BYTES).sum()) for each in trace.copied.values())
-    left = (int((each.size_bytes == UNKNOWN_BYTES).sum()) for each in copied.values())
+    unknown = (
+        int((each.size_bytes == device_trace.UNKNOWN_BYTES).sum()) for each in trace.copied.values()
+    )
+    left = (int((each.size_bytes == device_trace.UNKNOWN_BYTES).sum()) for each in copied.values())
     if not (known := sum(unknown) - sum(left)):
         return trace
     note = f"sizes of {known:,} copies are those of the graph"
@@ -395,9 +391,13 @@ def totals_with_layers(profile: ProfileTotals, graph: OpGraph) -> ProfileTotals:
     return replace(profile, tensors=tensors, notes=(*profile.notes, note))
 
 
-def _sized(copied: CopyColumns, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> CopyColumns:
+def _sized(
+    copied: device_trace.CopyColumns, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> device_trace.CopyColumns:
     own = copied.size_bytes
-    return replace(copied, size_bytes=np.where(own == UNKNOWN_BYTES, sizes[copied.tensor], own))
+    return replace(
+        copied, size_bytes=np.where(own == device_trace.UNKNOWN_BYTES, sizes[copied.tensor], own)
+    )
 
 
 def _joined(tensor: TensorTotals, graph: OpGraph) -> TensorTotals:
@@ -445,7 +445,7 @@ def read_profile(
     run = recorded_run(path)
     form = run.form
     if form is FileFormat.XSPACE:
-        found: Trace | ProfileTotals = read_trace(path, run.files, read)
+        found: device_trace.Trace | ProfileTotals = read_trace(path, run.files, read)
     elif form in (FileFormat.CHROME, FileFormat.PYTORCH):
         form, found = read_chrome_trace(run.files[0])
     else:
@@ -464,7 +464,7 @@ def read_profile(
     return replace(profile, totals=totals_with_layers(profile.totals, graph))
 
 
-def _of_table(path: Path, form: FileFormat) -> Trace | ProfileTotals:
+def _of_table(path: Path, form: FileFormat) -> device_trace.Trace | ProfileTotals:
     has_rows_of_events = form in (FileFormat.NVPROF_TRACE, FileFormat.NSIGHT_TRACE)
     try:
         read = gpu_trace if has_rows_of_events else summary_totals

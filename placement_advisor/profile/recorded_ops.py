@@ -17,20 +17,10 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.device_trace import HOST, UNKNOWN_END, CopyKind
 from placement_advisor.profile.file_format import CLIENT_FILE, SUFFIX, FileFormat, recorded_run
 from placement_advisor.profile.gpu_planes import gpu_planes, gpu_streams
-from placement_advisor.profile.steps import (
-    CORRELATION,
-    HOST_PLANE,
-    OP_EVENT,
-    RecordedStep,
-    StepWindows,
-    host_lines,
-    outermost,
-    read_marks,
-    shared_core_ns,
-)
 from placement_advisor.profile.xplane import plane_as_objects, space_file
 
 if TYPE_CHECKING:
@@ -39,7 +29,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.profile.device_trace import Spans
     from placement_advisor.profile.gpu_planes import Stream
-    from placement_advisor.profile.steps import Marks
     from placement_advisor.profile.xplane import Event
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane
@@ -58,9 +47,9 @@ class RecordedSteps:
     ``by_gpu`` is by number, None where marks of the host count.
     """
 
-    by_host: StepWindows
-    by_gpu: Mapping[int, StepWindows] | None
-    marks: Marks
+    by_host: profile_steps.StepWindows
+    by_gpu: Mapping[int, profile_steps.StepWindows] | None
+    marks: profile_steps.Marks
 
     def of_host_event(self, event: Event) -> int | None:
         """Return the step in which the event started, None if in none."""
@@ -84,20 +73,22 @@ def recorded_steps(files: Sequence[SpaceFile]) -> list[RecordedSteps]:
 
     A process without marks has those of the others: they told it what to do, on the same machine.
     """
-    marks = [read_marks(file, launches=True) for file in files]
-    everywhere = outermost(span for of_process in marks for span in of_process.steps.pairs())
+    marks = [profile_steps.read_marks(file, launches=True) for file in files]
+    everywhere = profile_steps.outermost(
+        span for of_process in marks for span in of_process.steps.pairs()
+    )
     return [
         _steps(file, own, own.steps if len(own.steps.start) else everywhere)
         for file, own in zip(files, marks, strict=True)
     ]
 
 
-def _steps(file: SpaceFile, marks: Marks, spans: Spans) -> RecordedSteps:
+def _steps(file: SpaceFile, marks: profile_steps.Marks, spans: Spans) -> RecordedSteps:
     windows = _windows(spans)
     by_gpu = None
     if not windows.steps:
         by_gpu = {
-            number: _windows(outermost(_step_line(file, plane)))
+            number: _windows(profile_steps.outermost(_step_line(file, plane)))
             for number, plane in gpu_planes(file).items()
         }
     by_host = windows.covered_by(file.planes)
@@ -108,11 +99,11 @@ def _steps(file: SpaceFile, marks: Marks, spans: Spans) -> RecordedSteps:
     )
 
 
-def _after_warm_up(windows: StepWindows) -> StepWindows:
-    return StepWindows(windows.steps[1:]) if len(windows.steps) > 1 else windows
+def _after_warm_up(windows: profile_steps.StepWindows) -> profile_steps.StepWindows:
+    return profile_steps.StepWindows(windows.steps[1:]) if len(windows.steps) > 1 else windows
 
 
-def _start(step: RecordedStep | None) -> int | None:
+def _start(step: profile_steps.RecordedStep | None) -> int | None:
     return None if step is None else step.start_ns
 
 
@@ -125,8 +116,10 @@ def _step_line(file: SpaceFile, plane: StoredPlane) -> list[Interval]:
     ]
 
 
-def _windows(spans: Spans) -> StepWindows:
-    return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in spans.pairs()])
+def _windows(spans: Spans) -> profile_steps.StepWindows:
+    return profile_steps.StepWindows(
+        [profile_steps.RecordedStep(start_ns=start, end_ns=end) for start, end in spans.pairs()]
+    )
 
 
 _BETWEEN_DEVICES = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.PEER)
@@ -156,7 +149,7 @@ class RecordedProcess:
     def streams(self, stats: Collection[str] = ()) -> Iterator[tuple[int, Stream]]:
         """Read what the GPUs did, with their numbers and the stats that are asked for."""
         return gpu_streams(
-            self.file, self.gpus, elsewhere=UNKNOWN_END, key=CORRELATION, of_all=stats
+            self.file, self.gpus, elsewhere=UNKNOWN_END, key=profile_steps.CORRELATION, of_all=stats
         )
 
 
@@ -215,7 +208,7 @@ def _op_behind(stats: Mapping[str, StatValue]) -> tuple[str, str] | None:
     for stat in _ANNOTATIONS:
         levels = _LEVEL_FACTS.sub("", str(stats.get(stat, ""))).split("::")
         for level in reversed(levels):
-            if found := OP_EVENT.fullmatch(level):
+            if found := profile_steps.OP_EVENT.fullmatch(level):
                 return _op(found)
     return None
 
@@ -227,14 +220,22 @@ def _op(found: re.Match[str]) -> tuple[str, str]:
 def _host_ops(process: RecordedProcess) -> Iterator[tuple[Event, tuple[str, str], int]]:
     """Yield the ops of the host with their own time."""
     file = process.file
-    hosts = [plane_as_objects(file, plane) for plane in file.planes if plane.name == HOST_PLANE]
+    hosts = [
+        plane_as_objects(file, plane)
+        for plane in file.planes
+        if plane.name == profile_steps.HOST_PLANE
+    ]
     threads = [
-        [(event, _op(found)) for event in line.events if (found := OP_EVENT.fullmatch(event.name))]
-        for line in host_lines(hosts)
+        [
+            (event, _op(found))
+            for event in line.events
+            if (found := profile_steps.OP_EVENT.fullmatch(event.name))
+        ]
+        for line in profile_steps.host_lines(hosts)
         if not line.name.startswith(_INPUT_PIPELINE)
     ]
     events = [[event for event, _ in thread] for thread in threads]
-    own = shared_core_ns(events) if process.shares_core else map(_own_core_ns, events)
+    own = profile_steps.shared_core_ns(events) if process.shares_core else map(_own_core_ns, events)
     for thread, own_ns in zip(threads, own, strict=True):
         for (event, op), time_ns in zip(thread, own_ns, strict=True):
             yield event, op, time_ns

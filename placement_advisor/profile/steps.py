@@ -24,24 +24,12 @@ import numpy as np
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import CONTROL_PORT
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import step_violations
-from placement_advisor.measurement.measurement import (
-    Activity,
-    SizeBasis,
-    Span,
-    StepProfile,
-    TransferTotal,
-)
 from placement_advisor.profile.device_trace import Spans
 from placement_advisor.profile.xplane import PROFILE_STOP
 from placement_advisor.profile.xplane_schema import NO_KEY, PROFILE_START, TASK_PLANE
-from placement_advisor.simulator.schedule import (
-    interval_shares,
-    intervals_by_key,
-    intervals_length,
-    intervals_length_outside,
-    merged_intervals,
-)
+from placement_advisor.simulator import schedule as schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +39,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.profile.xplane import Event, Line, Plane
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane
-    from placement_advisor.simulator.schedule import Interval
 
     Ints = NDArray[np.int64]
     _OpEvent = tuple[Event, str, str]
@@ -85,7 +72,7 @@ class Copy:
     tensor: str
     row: str
     size_bytes: int | None
-    size_basis: SizeBasis
+    size_basis: measurements.SizeBasis
     start_ns: int
     end_ns: int
 
@@ -106,10 +93,12 @@ class RecordedStep:
     )
 
 
-def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> StepProfile:
+def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> measurements.StepProfile:
     """Summarise at least one step that ran on these devices."""
     busy = [_busy(step, devices) for step in steps]
-    busy_ns = [{device: intervals_length(spans) for device, spans in of.items()} for of in busy]
+    busy_ns = [
+        {device: schedules.intervals_length(spans) for device, spans in of.items()} for of in busy
+    ]
     exposed_ns = [_exposed_by_device(step, of) for step, of in zip(steps, busy, strict=True)]
     broken = dict.fromkeys(
         law
@@ -118,7 +107,7 @@ def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> StepProf
             step.end_ns - step.start_ns, computing, waiting, _under_way_ns(step)
         )
     )
-    return StepProfile(
+    return measurements.StepProfile(
         step_ns=tuple(step.end_ns - step.start_ns for step in steps),
         compute_ns=_medians(busy_ns),
         exposed_by_device=_medians(exposed_ns),
@@ -139,19 +128,21 @@ def _medians(of_steps: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {device: int(median(of[device] for of in of_steps)) for device in of_steps[0]}
 
 
-def _exposed_by_device(step: RecordedStep, busy: Mapping[str, list[Interval]]) -> dict[str, int]:
-    in_flight = intervals_by_key(
+def _exposed_by_device(
+    step: RecordedStep, busy: Mapping[str, list[schedules.Interval]]
+) -> dict[str, int]:
+    in_flight = schedules.intervals_by_key(
         (copy.waiting, (copy.start_ns, copy.end_ns)) for copy in step.copies
     )
     return {
-        device: intervals_length_outside(in_flight[device], computing)
+        device: schedules.intervals_length_outside(in_flight[device], computing)
         for device, computing in busy.items()
     }
 
 
 def _under_way_ns(step: RecordedStep) -> dict[tuple[str, str], int]:
     return {
-        pair: intervals_length(merged_intervals(_spans(copies)))
+        pair: schedules.intervals_length(schedules.merged_intervals(_spans(copies)))
         for pair, copies in _by_pair(step).items()
     }
 
@@ -164,20 +155,22 @@ def _by_pair(step: RecordedStep) -> defaultdict[tuple[str, str], list[Copy]]:
     return found
 
 
-def _spans(copies: Iterable[Copy]) -> list[Interval]:
+def _spans(copies: Iterable[Copy]) -> list[schedules.Interval]:
     return [(copy.start_ns, copy.end_ns) for copy in copies]
 
 
-def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval]]:
-    intervals: dict[str, list[Interval]] = {device: [] for device in devices}
+def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[schedules.Interval]]:
+    intervals: dict[str, list[schedules.Interval]] = {device: [] for device in devices}
     for work in step.work:
         intervals[work.device].append((work.start_ns, work.end_ns))
-    return {device: merged_intervals(of_device) for device, of_device in intervals.items()}
+    return {
+        device: schedules.merged_intervals(of_device) for device, of_device in intervals.items()
+    }
 
 
 def _transfers(
-    steps: Sequence[RecordedStep], busy: Sequence[Mapping[str, list[Interval]]]
-) -> tuple[TransferTotal, ...]:
+    steps: Sequence[RecordedStep], busy: Sequence[Mapping[str, list[schedules.Interval]]]
+) -> tuple[measurements.TransferTotal, ...]:
     of_steps = [_by_pair(step) for step in steps]
     totals = []
     for source, target in sorted({pair for by_pair in of_steps for pair in by_pair}):
@@ -187,13 +180,17 @@ def _transfers(
         if all(copy.size_bytes is not None for copy in every):
             size_bytes = int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step))
             bases = {copy.size_basis for copy in every}
-            size_basis = SizeBasis.SHAPES if SizeBasis.SHAPES in bases else SizeBasis.PROFILE
+            size_basis = (
+                measurements.SizeBasis.SHAPES
+                if measurements.SizeBasis.SHAPES in bases
+                else measurements.SizeBasis.PROFILE
+            )
         exposed_ns = (
-            intervals_length_outside(_spans(copies), computing[every[0].waiting])
+            schedules.intervals_length_outside(_spans(copies), computing[every[0].waiting])
             for copies, computing in zip(per_step, busy, strict=True)
         )
         totals.append(
-            TransferTotal(
+            measurements.TransferTotal(
                 source=source,
                 target=target,
                 count=int(median(len(copies) for copies in per_step)),
@@ -208,10 +205,10 @@ def _transfers(
 
 def _link_ns(copies: Sequence[Copy]) -> list[int]:
     """Return the time of each copy of one pair, with copies at the same moment sharing it."""
-    return interval_shares(_spans(copies))
+    return schedules.interval_shares(_spans(copies))
 
 
-def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
+def _activities(steps: Iterable[RecordedStep]) -> tuple[measurements.Activity, ...]:
     times: defaultdict[tuple[str, bool], list[int]] = defaultdict(list)
     for step in steps:
         for work in step.work:
@@ -220,7 +217,7 @@ def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
             for copy, link_ns in zip(copies, _link_ns(copies), strict=True):
                 times[copy.row, True].append(link_ns)
     rows = [
-        Activity(
+        measurements.Activity(
             name=name,
             calls=len(of_row),
             total_ns=sum(of_row),
@@ -251,9 +248,9 @@ def _median_step(steps: Sequence[RecordedStep]) -> RecordedStep:
     return by_length[(len(steps) - 1) // 2]
 
 
-def _timeline(step: RecordedStep) -> tuple[Span, ...]:
+def _timeline(step: RecordedStep) -> tuple[measurements.Span, ...]:
     spans = [
-        Span(
+        measurements.Span(
             lane=work.device,
             name=work.op or work.row,
             start_ns=work.start_ns - step.start_ns,
@@ -263,7 +260,7 @@ def _timeline(step: RecordedStep) -> tuple[Span, ...]:
         for work in step.work
     ]
     spans += [
-        Span(
+        measurements.Span(
             lane=f"{copy.source} → {copy.target}",
             name=copy.tensor,
             start_ns=copy.start_ns - step.start_ns,
@@ -286,7 +283,7 @@ class StepWindows:
     """Steps in order of time, and when one process goes through each of them."""
 
     def __init__(
-        self, steps: Sequence[RecordedStep], windows: Sequence[Interval] | None = None
+        self, steps: Sequence[RecordedStep], windows: Sequence[schedules.Interval] | None = None
     ) -> None:
         """Take steps; without ``windows`` a process goes through each from its start to its end."""
         self.steps = tuple(steps)
@@ -373,7 +370,7 @@ def step_windows(planes: Iterable[Plane], path: Path) -> StepWindows:
     return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in found])
 
 
-def _marks(planes: Iterable[Plane]) -> list[Interval]:
+def _marks(planes: Iterable[Plane]) -> list[schedules.Interval]:
     return sorted(
         (event.start_ns, event.end_ns)
         for line in host_lines(planes)
@@ -618,7 +615,7 @@ def _gather_exchanges(
                     tensor=name,
                     row=COLLECTIVE_ROW,
                     size_bytes=exchanged_bytes.get(name),
-                    size_basis=SizeBasis.SHAPES,
+                    size_basis=measurements.SizeBasis.SHAPES,
                     start_ns=start_ns,
                     end_ns=done.pop(0),
                 )

@@ -29,20 +29,7 @@ from placement_advisor.files.contract import Count, Ns, Text
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
-from placement_advisor.profile.device_trace import (
-    NO_SPANS,
-    UNKNOWN_BYTES,
-    Cause,
-    CopyKind,
-    DeviceUse,
-    Spans,
-    all_spans,
-    span_shares,
-    spans_length,
-    spans_length_before,
-    spans_outside,
-    union_of_spans,
-)
+from placement_advisor.profile import device_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +37,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.device_trace import CopyColumns, Route, Trace, Wait
     from placement_advisor.profile.file_format import FileFormat
 
     Ints = NDArray[np.int64]
@@ -73,14 +59,16 @@ class ByHost:
     """Of copies of known size, each counted once."""
 
 
-def copies_by_host(copied: Mapping[Route, CopyColumns]) -> tuple[ByHost, ...]:
+def copies_by_host(
+    copied: Mapping[device_trace.Route, device_trace.CopyColumns],
+) -> tuple[ByHost, ...]:
     """Return the copies between each two GPUs that went by way of the host."""
     devices: dict[str, int] = {}
     hosts: dict[str, int] = {}
     halves = []
     for route, of_route in copied.items():
-        onward = route.kind is CopyKind.HOST_TO_DEVICE
-        if not onward and route.kind is not CopyKind.DEVICE_TO_HOST:
+        onward = route.kind is device_trace.CopyKind.HOST_TO_DEVICE
+        if not onward and route.kind is not device_trace.CopyKind.DEVICE_TO_HOST:
             continue
         device = route.target if onward else route.source
         moments = of_route.spans.start if onward else of_route.spans.end
@@ -101,7 +89,7 @@ def copies_by_host(copied: Mapping[Route, CopyColumns]) -> tuple[ByHost, ...]:
                 source=names[source],
                 target=names[target],
                 count=sum(sizes.values()),
-                of_unknown_size=sizes.pop(UNKNOWN_BYTES, 0),
+                of_unknown_size=sizes.pop(device_trace.UNKNOWN_BYTES, 0),
                 size_bytes=sum(size * n for size, n in sizes.items()),
             )
         )
@@ -147,7 +135,7 @@ class TensorTotals:
     """
 
     tensor: str
-    route: Route
+    route: device_trace.Route
     count: int
     of_unknown_size: int
     size_bytes: int
@@ -158,17 +146,19 @@ class TensorTotals:
     tensor_bytes: int | None = None
 
 
-def waits_for(route: Route, uses: Mapping[str, object]) -> str:
+def waits_for(route: device_trace.Route, uses: Mapping[str, object]) -> str:
     """Return the end of a route that waits for what is copied: the target, if it is a device."""
     return route.target if route.target in uses else route.source
 
 
-def computing_at(end: str, uses: Mapping[str, Mapping[DeviceUse, Spans]]) -> Spans:
+def computing_at(
+    end: str, uses: Mapping[str, Mapping[device_trace.DeviceUse, device_trace.Spans]]
+) -> device_trace.Spans:
     """Return when an end of a route computes; never where it is no device."""
-    return uses[end][DeviceUse.COMPUTE] if end in uses else NO_SPANS
+    return uses[end][device_trace.DeviceUse.COMPUTE] if end in uses else device_trace.NO_SPANS
 
 
-def tensor_totals(trace: Trace) -> tuple[TensorTotals, ...]:
+def tensor_totals(trace: device_trace.Trace) -> tuple[TensorTotals, ...]:
     """Return what each tensor took on each route, what devices waited longest for first."""
     exposed_ns = _exposed(trace)
     found = []
@@ -176,7 +166,7 @@ def tensor_totals(trace: Trace) -> tuple[TensorTotals, ...]:
         named = copied.tensor >= 0
         places, which = np.unique(copied.tensor[named], return_inverse=True)
         time_ns = (copied.spans.end - copied.spans.start)[named]
-        known = copied.size_bytes[named] != UNKNOWN_BYTES
+        known = copied.size_bytes[named] != device_trace.UNKNOWN_BYTES
         size_bytes = np.where(known, copied.size_bytes[named], 0)
         columns = (None, ~known, size_bytes, time_ns, exposed_ns[route][named])
         sums = (np.bincount(which, of_each) for of_each in columns)
@@ -198,18 +188,22 @@ def tensor_totals(trace: Trace) -> tuple[TensorTotals, ...]:
     )
 
 
-def _exposed(trace: Trace) -> dict[Route, Floats]:
+def _exposed(trace: device_trace.Trace) -> dict[device_trace.Route, Floats]:
     """Return, for each route, what of each copy's time is exposed and its own."""
-    routes: defaultdict[str, list[Route]] = defaultdict(list)
+    routes: defaultdict[str, list[device_trace.Route]] = defaultdict(list)
     for route in trace.copied:
         routes[waits_for(route, trace.uses)].append(route)
-    found: dict[Route, Floats] = {}
+    found: dict[device_trace.Route, Floats] = {}
     for end, mine in routes.items():
-        copied: list[CopyColumns] = [trace.copied[route] for route in mine]
-        every = all_spans([each.spans for each in copied])
-        exposed = spans_outside(union_of_spans([every]), computing_at(end, trace.uses))
+        copied: list[device_trace.CopyColumns] = [trace.copied[route] for route in mine]
+        every = device_trace.all_spans([each.spans for each in copied])
+        exposed = device_trace.spans_outside(
+            device_trace.union_of_spans([every]), computing_at(end, trace.uses)
+        )
         ends = np.cumsum([len(each.spans.start) for each in copied])
-        found |= zip(mine, np.split(span_shares(exposed, every), ends[:-1]), strict=True)
+        found |= zip(
+            mine, np.split(device_trace.span_shares(exposed, every), ends[:-1]), strict=True
+        )
     return found
 
 
@@ -230,9 +224,9 @@ class DeviceTotals:
     """
 
     device: str
-    total: Mapping[DeviceUse, TimeTotals]
+    total: Mapping[device_trace.DeviceUse, TimeTotals]
     idle_ns: int | None
-    per_step: Mapping[DeviceUse, TimeTotals] | None
+    per_step: Mapping[device_trace.DeviceUse, TimeTotals] | None
     idle_per_step_ns: int | None
 
 
@@ -244,7 +238,7 @@ class RouteTotals:
     that waits did not compute. ``count_per_step`` and the like are medians, None without steps.
     """
 
-    route: Route
+    route: device_trace.Route
     count: int
     of_unknown_size: int
     size_bytes: int
@@ -282,14 +276,14 @@ class ProfileTotals:
     by_host: tuple[ByHost, ...]
     tensors: tuple[TensorTotals, ...]
     activities: tuple[Activity, ...]
-    waits: tuple[Wait, ...]
+    waits: tuple[device_trace.Wait, ...]
     notes: tuple[str, ...]
 
     @property
     def unclassified_share(self) -> float:
         """Share of the time in which devices did something that is of no known kind."""
         busy_ns = sum(amount.time_ns for d in self.devices for amount in d.total.values())
-        unknown_ns = sum(d.total[DeviceUse.UNCLASSIFIED].time_ns for d in self.devices)
+        unknown_ns = sum(d.total[device_trace.DeviceUse.UNCLASSIFIED].time_ns for d in self.devices)
         return unknown_ns / busy_ns if busy_ns else 0.0
 
     @property
@@ -298,7 +292,7 @@ class ProfileTotals:
         steps_ns = sum(self.step_ns)
         unexplained_ns = {wait.device: 0 for wait in self.waits}
         for wait in self.waits:
-            if wait.cause is Cause.UNEXPLAINED:
+            if wait.cause is device_trace.Cause.UNEXPLAINED:
                 unexplained_ns[wait.device] += wait.time_ns
         return {device: 1 - time_ns / steps_ns for device, time_ns in unexplained_ns.items()}
 
@@ -316,11 +310,13 @@ class ReadProfile:
     which: str | None = None
 
 
-def totals_of(trace: Trace) -> ProfileTotals:
+def totals_of(trace: device_trace.Trace) -> ProfileTotals:
     """Return what a trace says."""
     warm_up = int(len(trace.step_starts) > 2)  # noqa: PLR2004 - two moments are one step
     cuts = np.array(trace.step_starts[warm_up:], np.int64)
-    everything = union_of_spans(spans for uses in trace.uses.values() for spans in uses.values())
+    everything = device_trace.union_of_spans(
+        spans for uses in trace.uses.values() for spans in uses.values()
+    )
     first, last = (
         (int(everything.start[0]), int(everything.end[-1])) if len(everything.start) else (0, 0)
     )
@@ -344,13 +340,17 @@ def totals_of(trace: Trace) -> ProfileTotals:
     )
 
 
-def _device(device: str, uses: Mapping[DeviceUse, Spans], cuts: Ints, span_ns: int) -> DeviceTotals:
-    computing = uses[DeviceUse.COMPUTE]
+def _device(
+    device: str, uses: Mapping[device_trace.DeviceUse, device_trace.Spans], cuts: Ints, span_ns: int
+) -> DeviceTotals:
+    computing = uses[device_trace.DeviceUse.COMPUTE]
     exposed = {
-        use: spans if use is DeviceUse.COMPUTE else spans_outside(spans, computing)
+        use: spans
+        if use is device_trace.DeviceUse.COMPUTE
+        else device_trace.spans_outside(spans, computing)
         for use, spans in uses.items()
     }
-    busy = union_of_spans(uses.values())
+    busy = device_trace.union_of_spans(uses.values())
     per_step = idle_per_step_ns = None
     if len(cuts):
         per_step = {
@@ -363,21 +363,27 @@ def _device(device: str, uses: Mapping[DeviceUse, Spans], cuts: Ints, span_ns: i
     return DeviceTotals(
         device=device,
         total={
-            use: TimeTotals(time_ns=spans_length(spans), exposed_ns=spans_length(exposed[use]))
+            use: TimeTotals(
+                time_ns=device_trace.spans_length(spans),
+                exposed_ns=device_trace.spans_length(exposed[use]),
+            )
             for use, spans in uses.items()
         },
-        idle_ns=span_ns - spans_length(busy),
+        idle_ns=span_ns - device_trace.spans_length(busy),
         per_step=per_step,
         idle_per_step_ns=idle_per_step_ns,
     )
 
 
 def _route(
-    route: Route, copied: CopyColumns, uses: Mapping[str, Mapping[DeviceUse, Spans]], cuts: Ints
+    route: device_trace.Route,
+    copied: device_trace.CopyColumns,
+    uses: Mapping[str, Mapping[device_trace.DeviceUse, device_trace.Spans]],
+    cuts: Ints,
 ) -> RouteTotals:
-    under_way = union_of_spans([copied.spans])
-    exposed = spans_outside(under_way, computing_at(waits_for(route, uses), uses))
-    known = copied.size_bytes != UNKNOWN_BYTES
+    under_way = device_trace.union_of_spans([copied.spans])
+    exposed = device_trace.spans_outside(under_way, computing_at(waits_for(route, uses), uses))
+    known = copied.size_bytes != device_trace.UNKNOWN_BYTES
     sizes = np.where(known, copied.size_bytes, 0)
     steps = len(cuts) > 0
     place = np.searchsorted(cuts, copied.spans.start, side="right") - 1
@@ -391,8 +397,8 @@ def _route(
         count=len(sizes),
         of_unknown_size=int((~known).sum()),
         size_bytes=int(sizes.sum()),
-        time_ns=spans_length(under_way),
-        exposed_ns=spans_length(exposed),
+        time_ns=device_trace.spans_length(under_way),
+        exposed_ns=device_trace.spans_length(exposed),
         count_per_step=float(np.median(count)) if steps else None,
         bytes_per_step=float(np.median(size_bytes)) if steps else None,
         time_per_step_ns=_per_step(under_way, cuts) if steps else None,
@@ -400,7 +406,7 @@ def _route(
     )
 
 
-def _activities(trace: Trace) -> tuple[Activity, ...]:
+def _activities(trace: device_trace.Trace) -> tuple[Activity, ...]:
     rows = [
         Activity(
             name=name,
@@ -408,18 +414,18 @@ def _activities(trace: Trace) -> tuple[Activity, ...]:
             total_ns=row.total_ns,
             min_ns=row.min_ns,
             max_ns=row.max_ns,
-            is_copy=use not in (DeviceUse.COMPUTE, DeviceUse.COLLECTIVE),
+            is_copy=use not in (device_trace.DeviceUse.COMPUTE, device_trace.DeviceUse.COLLECTIVE),
         )
         for (name, use), row in trace.rows.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
-def _in_steps(disjoint: Spans, cuts: Ints) -> Ints:
-    return np.diff(spans_length_before(disjoint, cuts))
+def _in_steps(disjoint: device_trace.Spans, cuts: Ints) -> Ints:
+    return np.diff(device_trace.spans_length_before(disjoint, cuts))
 
 
-def _per_step(disjoint: Spans, cuts: Ints) -> int:
+def _per_step(disjoint: device_trace.Spans, cuts: Ints) -> int:
     return int(median(_in_steps(disjoint, cuts).tolist()))
 
 

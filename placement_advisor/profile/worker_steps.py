@@ -25,17 +25,9 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.machine.clock_range import ClockRange, drifted_ns
 from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.device_trace import CopyKind
 from placement_advisor.profile.gpu_planes import gather_gpu_work, gpu_streams
-from placement_advisor.profile.steps import (
-    COLLECTIVE_ROW,
-    Copy,
-    gather_events,
-    host_lines,
-    step_windows,
-    summarise,
-    tensor_name,
-)
 from placement_advisor.profile.xplane import read_planes, set_back, space_file
 
 if TYPE_CHECKING:
@@ -43,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.steps import RecordedStep, StepWindows
     from placement_advisor.profile.xplane import Line
 
 
@@ -191,7 +182,7 @@ ALLOCATION = "MemoryAllocation"
 RELEASE = "MemoryDeallocation"
 
 
-def measured_memory(lines: Iterable[Line], windows: StepWindows) -> tuple[int, ...]:
+def measured_memory(lines: Iterable[Line], windows: profile_steps.StepWindows) -> tuple[int, ...]:
     """Return the most bytes above the level that each step in the windows had asked for.
 
     Steps in which nothing was reported are left out.
@@ -281,7 +272,7 @@ def read_worker_steps(
         )
     devices = tuple(worker_files)
     return replace(
-        summarise(steps, devices),
+        profile_steps.summarise(steps, devices),
         unseen_copies=_unseen(steps, devices, crossings, exchanged_bytes),
         step_memory_bytes=memory,
         clocks={
@@ -320,7 +311,9 @@ class _Files:
             for device, path in worker_files.items()
         }
 
-    def steps(self, ranges: Mapping[str, ClockRange]) -> tuple[list[RecordedStep], dict[str, int]]:
+    def steps(
+        self, ranges: Mapping[str, ClockRange]
+    ) -> tuple[list[profile_steps.RecordedStep], dict[str, int]]:
         """Return the steps on the command's clock, and what each device held in one, in bytes.
 
         ``ranges`` has how far the clocks of hosts are ahead of that.
@@ -330,7 +323,7 @@ class _Files:
         """
         clocks = replace(self._clocks, ranges=ranges)
         client = set_back(self._client, clocks.client_ahead_ns)
-        asked = covered = step_windows(client, self._client_file)
+        asked = covered = profile_steps.step_windows(client, self._client_file)
         threads, windows = {}, {}
         devices = tuple(self._workers)
         for device, recorded in self._workers.items():
@@ -338,8 +331,8 @@ class _Files:
             own = asked.marked_by(planes, self._worker_files[device]).covered_by(planes)
             windows[device] = own
             covered = covered.shared_with(own)
-            threads[device] = tuple(host_lines(planes))
-            gather_events(
+            threads[device] = tuple(profile_steps.host_lines(planes))
+            profile_steps.gather_events(
                 device,
                 threads[device],
                 own,
@@ -373,7 +366,7 @@ class _Moments:
 
 
 def _moments(
-    step: RecordedStep, crossings: Iterable[PlannedCopy], *, on_gpus: bool
+    step: profile_steps.RecordedStep, crossings: Iterable[PlannedCopy], *, on_gpus: bool
 ) -> Iterator[_Moments]:
     ends: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for work in step.work:
@@ -389,7 +382,7 @@ def _moments(
         )
 
 
-def _copies(moments: Iterable[_Moments]) -> Iterator[Copy]:
+def _copies(moments: Iterable[_Moments]) -> Iterator[profile_steps.Copy]:
     """Pair the sends of each crossing with its arrivals, in order of time.
 
     TensorFlow records no event of an op that it has found to be cheap, and sending a few bytes is:
@@ -401,11 +394,11 @@ def _copies(moments: Iterable[_Moments]) -> Iterator[Copy]:
         for i, arrival_ns in enumerate(seen.arrivals):
             starts = (found[i] for found in seen.starts if i < len(found))
             start_ns = next(starts, arrival_ns)
-            yield Copy(
+            yield profile_steps.Copy(
                 source=crossing.source,
                 target=crossing.target,
                 waiting=crossing.target,
-                tensor=tensor_name(crossing.producer, crossing.port),
+                tensor=profile_steps.tensor_name(crossing.producer, crossing.port),
                 row=COPY_ROW,
                 size_bytes=0 if crossing.port == CONTROL_PORT else crossing.size_bytes,
                 size_basis=SizeBasis.SHAPES,
@@ -417,8 +410,8 @@ def _copies(moments: Iterable[_Moments]) -> Iterator[Copy]:
 
 
 def _seen_copies(
-    steps: Iterable[RecordedStep],
-    moments_in: Callable[[RecordedStep], Iterable[_Moments]],
+    steps: Iterable[profile_steps.RecordedStep],
+    moments_in: Callable[[profile_steps.RecordedStep], Iterable[_Moments]],
     clocks: HostClocks,
 ) -> Iterator[TimedCopy]:
     """Yield what got from host to host, as clocks read it that pings were taken of.
@@ -441,11 +434,11 @@ def _seen_copies(
             complete = (starts for starts in moments.starts if len(starts) == len(moments.arrivals))
             for sent_ns, arrived_ns in zip(next(complete, ()), moments.arrivals, strict=False):
                 yield seen(ends[0], sent_ns, ends[1], arrived_ns)
-        joined: defaultdict[str, defaultdict[str, list[Copy]]] = defaultdict(
+        joined: defaultdict[str, defaultdict[str, list[profile_steps.Copy]]] = defaultdict(
             lambda: defaultdict(list)
         )
         for copy in step.copies:
-            if copy.row == COLLECTIVE_ROW:
+            if copy.row == profile_steps.COLLECTIVE_ROW:
                 joined[copy.tensor][copy.target].append(copy)
         for of_devices in joined.values():
             if len({len(runs) for runs in of_devices.values()}) > 1:
@@ -456,14 +449,14 @@ def _seen_copies(
 
 
 def _unseen(
-    steps: Iterable[RecordedStep],
+    steps: Iterable[profile_steps.RecordedStep],
     devices: Sequence[str],
     crossings: Iterable[PlannedCopy],
     exchanges: Iterable[str],
 ) -> tuple[str, ...]:
     """Return the copies that every step makes and no step shows, each with where it goes."""
     planned = [
-        *((tensor_name(each.producer, each.port), each.target) for each in crossings),
+        *((profile_steps.tensor_name(each.producer, each.port), each.target) for each in crossings),
         *((name, device) for name in exchanges for device in devices),
     ]
     seen = {(copy.tensor, copy.target) for step in steps for copy in step.copies}

@@ -24,15 +24,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.remote_hosts.tls import (
-    Connection,
-    Greeter,
-    Greeting,
-    Purpose,
-    answer,
-    carry,
-    join,
-)
+from placement_advisor.remote_hosts import tls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -228,7 +220,7 @@ class Relay:
     def __init__(self, folder: Path, secret: bytes) -> None:
         """Wait for doors in a folder."""
         self._folder = folder
-        self._greeter = Greeter(secret)
+        self._greeter = tls.Greeter(secret)
         self._greeted = 0
         self._loop = loop_in_background("relay")
         self._networks: dict[int, _Network] = {}
@@ -298,7 +290,7 @@ class Relay:
         for listening, (port, address, far_port) in zip(
             door.listening, door.routes.far, strict=True
         ):
-            greeting = Greeting(purpose=Purpose.DATA, network=network, port=port)
+            greeting = tls.Greeting(purpose=tls.Purpose.DATA, network=network, port=port)
             lead = partial(self._lead_out, address, far_port, greeting)
             here.keep(asyncio.ensure_future(self._accept(listening, lead)))
         return True
@@ -309,10 +301,10 @@ class Relay:
             task.cancel()
 
     async def _lead_out(
-        self, address: str, port: int, greeting: Greeting, plain: socket.socket
+        self, address: str, port: int, greeting: tls.Greeting, plain: socket.socket
     ) -> None:
         """Join a connection that was made in a private network with one to another host."""
-        near = await join(plain)
+        near = await tls.join(plain)
         try:
             far = await self._greeter.dial(address, port, greeting)
         except OSError:
@@ -329,24 +321,24 @@ class Relay:
         try:
             far, greeting = await self._greeter.accept(plain)
             try:
-                near = await join(await self._reach(greeting))
+                near = await tls.join(await self._reach(greeting))
             except OSError:
-                await answer(far, welcome=False)
+                await tls.answer(far, welcome=False)
                 return
-            await answer(far, welcome=True)
+            await tls.answer(far, welcome=True)
         except OSError:
             return
         finally:
             self._greeted -= 1
         await self._carry(greeting, near, far)
 
-    async def _reach(self, greeting: Greeting) -> socket.socket:
+    async def _reach(self, greeting: tls.Greeting) -> socket.socket:
         """Connect to what a peer asks for.
 
         Raises:
             OSError: nobody is there, or it is not served.
         """
-        if greeting.purpose is Purpose.CONTROL:
+        if greeting.purpose is tls.Purpose.CONTROL:
             return self._reach_control()
         network = self._networks.get(greeting.network)
         if network is None or greeting.port not in network.door.routes.near:
@@ -363,10 +355,12 @@ class Relay:
             raise
         return control
 
-    async def _carry(self, greeting: Greeting, near: Connection, far: Connection) -> None:
+    async def _carry(
+        self, greeting: tls.Greeting, near: tls.Connection, far: tls.Connection
+    ) -> None:
         """Carry bytes for as long as the network is there."""
-        carried = asyncio.ensure_future(carry(near, far))
-        if greeting.purpose is Purpose.DATA:
+        carried = asyncio.ensure_future(tls.carry(near, far))
+        if greeting.purpose is tls.Purpose.DATA:
             network = self._networks.get(greeting.network)
             if network is None:
                 carried.cancel()
@@ -565,7 +559,7 @@ def connect(address: str, port: int, secret: bytes) -> socket.socket:
     """
     there = place(address, port)
     loop = loop_in_background("control")
-    dialled = Greeter(secret).dial(address, port, Greeting(purpose=Purpose.CONTROL))
+    dialled = tls.Greeter(secret).dial(address, port, tls.Greeting(purpose=tls.Purpose.CONTROL))
     try:
         far = asyncio.run_coroutine_threadsafe(dialled, loop).result()
     except ssl.SSLError as error:
@@ -590,8 +584,8 @@ def _on_connection(serve: Callable[[socket.socket], None], connection: socket.so
         serve(connection)
 
 
-async def _carry(plain: socket.socket, far: Connection) -> None:
-    await carry(await join(plain), far)
+async def _carry(plain: socket.socket, far: tls.Connection) -> None:
+    await tls.carry(await tls.join(plain), far)
 
 
 def _died(failure: CallFailure) -> TestbedError:

@@ -16,27 +16,11 @@ from placement_advisor import defaults
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.clock_range import Ping
-from placement_advisor.processes.calls import (
-    Callee,
-    CallFailure,
-    FailureCause,
-    PendingCall,
-    redacted_answer,
-)
-from placement_advisor.remote_hosts.conversation import (
-    COMMAND_MARK,
-    ENDED,
-    WORKER_MARK,
-    Conversation,
-)
+from placement_advisor.processes import calls
+from placement_advisor.remote_hosts import conversation, services
 from placement_advisor.remote_hosts.host_facts import HostFacts, check_versions
 from placement_advisor.remote_hosts.host_files import HostLostError, Questions, fetch, send
 from placement_advisor.remote_hosts.host_lock import user_name
-from placement_advisor.remote_hosts.services import (
-    LaunchedService,
-    ListeningService,
-    service_command,
-)
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -46,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from placement_advisor.remote_hosts.host_files import Answer
-    from placement_advisor.remote_hosts.services import ReachedService, Waiting
 
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -58,7 +41,7 @@ _POLL_INTERVAL_S = 0.05
 _END_LIMIT_S = 5.0
 
 
-class RemoteChild(Callee):
+class RemoteChild(calls.Callee):
     """A process that a host's service has forked; the service watches its life and its memory."""
 
     def __init__(self, name: str, number: int, questions: Questions) -> None:
@@ -70,7 +53,7 @@ class RemoteChild(Callee):
         self.name = name
         self._number, self._questions = number, questions
         self._call: Future[Answer] | None = None
-        self._failed: CallFailure | None = None
+        self._failed: calls.CallFailure | None = None
         self._has_failed = threading.Event()
         self._closed = False
         self._pid: int = questions.ask("fork", number, name).result().value
@@ -82,14 +65,14 @@ class RemoteChild(Callee):
 
     def start(
         self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
-    ) -> PendingCall[_Returned]:
+    ) -> calls.PendingCall[_Returned]:
         """Begin a call without waiting; its answer must be waited for before the next call."""
         if self._failed is None:
             names = function.__module__, function.__qualname__
             self._call = self._questions.ask("call", self._number, *names, args)
-        return PendingCall(self)
+        return calls.PendingCall(self)
 
-    def wait_for_answer(self, time_limit_s: float | None, watch: tuple[Callee, ...]) -> Any:
+    def wait_for_answer(self, time_limit_s: float | None, watch: tuple[calls.Callee, ...]) -> Any:
         """Return the answer to the call that is under way; see `Pending.wait`."""
         deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
         while self._failed is None:
@@ -101,7 +84,7 @@ class RemoteChild(Callee):
             except HostLostError as lost:
                 return self.fail(_crash(lost.message))
             else:
-                if isinstance(answer, CallFailure) and answer.child_ended:
+                if isinstance(answer, calls.CallFailure) and answer.child_ended:
                     return self.fail(answer)
                 return answer
             for other in watch:
@@ -110,16 +93,17 @@ class RemoteChild(Callee):
                     return failure
             if deadline is not None and time.monotonic() > deadline:
                 return self._stop(
-                    FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s"
+                    calls.FailureCause.TIMED_OUT,
+                    f"{self.name} gave no answer within {time_limit_s:g} s",
                 )
         return self._failed
 
-    def failure(self, *, within_s: float = 0.0) -> CallFailure | None:
+    def failure(self, *, within_s: float = 0.0) -> calls.CallFailure | None:
         """Return how it died, as far as its host has told ``within_s`` seconds from now."""
         self._has_failed.wait(within_s)
         return self._failed
 
-    def fail(self, failure: CallFailure) -> CallFailure:
+    def fail(self, failure: calls.CallFailure) -> calls.CallFailure:
         """Take how it died; return how it died first. Called in other threads as well."""
         if self._failed is None:
             self._failed = failure
@@ -134,19 +118,19 @@ class RemoteChild(Callee):
         with contextlib.suppress(HostLostError, TimeoutError):
             self._questions.ask("close", self._number).result(_END_LIMIT_S)
 
-    def _stop(self, cause: FailureCause, message: str) -> CallFailure:
+    def _stop(self, cause: calls.FailureCause, message: str) -> calls.CallFailure:
         try:
             asked = self._questions.ask("stop", self._number, cause, message)
             failure = asked.result(_END_LIMIT_S).value
         except HostLostError as lost:
             failure = _crash(lost.message)
         except TimeoutError:
-            failure = CallFailure(cause=cause, message=message, child_ended=True)
+            failure = calls.CallFailure(cause=cause, message=message, child_ended=True)
         return self.fail(failure)
 
 
-def _crash(message: str) -> CallFailure:
-    return CallFailure(cause=FailureCause.CRASHED, message=message, child_ended=True)
+def _crash(message: str) -> calls.CallFailure:
+    return calls.CallFailure(cause=calls.FailureCause.CRASHED, message=message, child_ended=True)
 
 
 _Got = TypeVar("_Got")
@@ -164,7 +148,7 @@ _SHOWN_CHARS = 2_000
 class RemoteHost:
     """A host with a service of ours, for this analysis alone; `open_hosts` gives them."""
 
-    def __init__(self, name: str, service: ReachedService) -> None:
+    def __init__(self, name: str, service: services.ReachedService) -> None:
         """Begin to speak with a service that has been reached; `open` comes next."""
         self.name = name
         self._service = service
@@ -179,10 +163,10 @@ class RemoteHost:
         self._children: dict[int, RemoteChild] = {}
         self._numbers = itertools.count()
         self._tells: list[Callable[[str], object]] = []
-        self._conversation = Conversation(
+        self._conversation = conversation.Conversation(
             service.stream,
-            our_mark=COMMAND_MARK,
-            their_mark=WORKER_MARK,
+            our_mark=conversation.COMMAND_MARK,
+            their_mark=conversation.WORKER_MARK,
             heard=self._heard,
             ended=self._lose,
             patience_s=None,
@@ -321,11 +305,11 @@ class RemoteHost:
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
             case ("answer", int(number), str(outcome), value):
-                told = redacted_answer(outcome, value)
+                told = calls.redacted_answer(outcome, value)
                 self._questions.answered(number, outcome, told, came_ns)
-            case ("ended", int(number), CallFailure() as failure):
+            case ("ended", int(number), calls.CallFailure() as failure):
                 if number in self._children:
-                    self._children[number].fail(redacted_answer("returned", failure))
+                    self._children[number].fail(calls.redacted_answer("returned", failure))
             case ("versions", versions) if not self._versions.done():
                 self.versions = versions
                 self.answered_ns = round((time.monotonic() - self._begun_s) * NS_PER_S)
@@ -341,7 +325,7 @@ class RemoteHost:
 
     def _lose(self, why: str) -> None:
         """Let everything fail that the host was to do."""
-        if why == ENDED:
+        if why == conversation.ENDED:
             why = self._service.account(wait_s=_STATUS_GRACE_S) or why
         if self._opened.done():
             lost = HostLostError(f"host {self.name} is lost: {why}")
@@ -361,8 +345,8 @@ class RemoteHost:
         for opening in (self._versions, self._opened):
             if not opening.done():
                 opening.set_exception(lost)
-        failure = CallFailure(
-            cause=FailureCause.CRASHED,
+        failure = calls.CallFailure(
+            cause=calls.FailureCause.CRASHED,
             message=lost.message,
             child_ended=True,
             output_tail=self._service.said(),
@@ -382,7 +366,7 @@ def open_hosts(
     names: Sequence[str],
     *,
     launch: str = defaults.LAUNCH,
-    waiting: Mapping[str, Waiting] | None = None,
+    waiting: Mapping[str, services.Waiting] | None = None,
 ) -> Iterator[tuple[RemoteHost, ...]]:
     """Have a service on each host while the block runs, all at once.
 
@@ -406,18 +390,20 @@ def open_hosts(
         yield tuple(hosts)
 
 
-def way_to(name: str, launch: str, waiting: Waiting | None) -> Callable[[], ReachedService]:
+def way_to(
+    name: str, launch: str, waiting: services.Waiting | None
+) -> Callable[[], services.ReachedService]:
     """Return what reaches a service on a host, by starting one unless it is ``waiting``.
 
     Raises:
         TestbedError: there is no such launcher here.
     """
     if waiting is None:
-        return partial(LaunchedService, service_command(name, launch))
+        return partial(services.LaunchedService, services.service_command(name, launch))
 
-    def connect() -> ReachedService:
+    def connect() -> services.ReachedService:
         try:
-            return ListeningService(waiting)
+            return services.ListeningService(waiting)
         except AdvisorError as error:
             raise TestbedError(f"host {name}: {error.message}", hint=error.hint) from None
 

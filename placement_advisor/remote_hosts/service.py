@@ -20,13 +20,7 @@ from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.processes.calls import FailureCause, RemoteFunction
 from placement_advisor.processes.children import Child, ChildError, preload
-from placement_advisor.remote_hosts import host_facts, relay
-from placement_advisor.remote_hosts.conversation import (
-    COMMAND_MARK,
-    SILENCE_S,
-    WORKER_MARK,
-    Conversation,
-)
+from placement_advisor.remote_hosts import conversation, host_facts, relay
 from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
 from placement_advisor.remote_hosts.host_files import ScratchFiles
 from placement_advisor.remote_hosts.host_lock import sole_use
@@ -40,8 +34,6 @@ if TYPE_CHECKING:
 
     Answering = Callable[[str, object], None]
     from pathlib import Path
-
-    from placement_advisor.remote_hosts.conversation import PipeStream
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, str]:
@@ -185,7 +177,7 @@ class HostedChild:
 _CLOSE_LIMIT_S = 2.0
 
 
-def serve(stream: PipeStream, relay_folder: Path | None = None) -> None:
+def serve(stream: conversation.PipeStream, relay_folder: Path | None = None) -> None:
     """Serve one analysis, until its command ends the conversation or is not heard any more.
 
     ``relay_folder`` is that of the relay by which control comes, if it comes by one.
@@ -197,7 +189,7 @@ def serve(stream: PipeStream, relay_folder: Path | None = None) -> None:
 
 
 class _Service:
-    def __init__(self, stream: PipeStream, relay_folder: Path | None) -> None:
+    def __init__(self, stream: conversation.PipeStream, relay_folder: Path | None) -> None:
         self._relay_folder = relay_folder
         # Who asks for this host; None at the end.
         self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -205,14 +197,14 @@ class _Service:
         self._children: dict[int, HostedChild] = {}
         self._files: ScratchFiles | None = None
         # None at the end.
-        self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._conversation = Conversation(
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._conversation = conversation.Conversation(
             stream,
-            our_mark=WORKER_MARK,
-            their_mark=COMMAND_MARK,
+            our_mark=conversation.WORKER_MARK,
+            their_mark=conversation.COMMAND_MARK,
             heard=self._heard,
             ended=self._ended,
-            patience_s=SILENCE_S,
+            patience_s=conversation.SILENCE_S,
         )
 
     def run(self) -> None:
@@ -234,7 +226,7 @@ class _Service:
     def _serve(self, scratch: Path) -> None:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
-        threading.Thread(target=self._run_errands, daemon=True).start()
+        threading.Thread(target=self._run_tasks, daemon=True).start()
         facts = find_host_facts(scratch, self._relay_folder)
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
@@ -245,7 +237,7 @@ class _Service:
         deadline = time.monotonic() + _CLOSE_LIMIT_S
         for child in self._children.values():
             child.join(max(0.0, deadline - time.monotonic()))
-        self._errands.put(None)
+        self._tasks.put(None)
 
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
@@ -277,13 +269,13 @@ class _Service:
             case "close", (int(number),):
                 self._child(number).close(answer)
             case "folder", (str(name),):
-                self._errand(answer, partial(files.new_folder, name))
+                self._queue(answer, partial(files.new_folder, name))
             case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
-                self._errand(answer, partial(files.put, number, _texts(parts), piece, more))
+                self._queue(answer, partial(files.put, number, _texts(parts), piece, more))
             case "names", (str(path),):
-                self._errand(answer, partial(files.names, path))
+                self._queue(answer, partial(files.names, path))
             case "get", (str(path), tuple(parts), int(offset)):
-                self._errand(answer, partial(files.get, path, _texts(parts), offset))
+                self._queue(answer, partial(files.get, path, _texts(parts), offset))
             case _:
                 raise MisfitError("a question that no command asks")
 
@@ -292,7 +284,7 @@ class _Service:
             raise MisfitError(f"there is no child {number}")
         return self._children[number]
 
-    def _errand(self, answer: Answering, do: Callable[[], object]) -> None:
+    def _queue(self, answer: Answering, do: Callable[[], object]) -> None:
         """Have one of the questions of files answered, one after the other."""
 
         def run() -> None:
@@ -303,11 +295,11 @@ class _Service:
             except Exception:
                 answer("raised", traceback.format_exc())
 
-        self._errands.put(run)
+        self._tasks.put(run)
 
-    def _run_errands(self) -> None:
-        while (errand := self._errands.get()) is not None:
-            errand()
+    def _run_tasks(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
 
     def _answer(self, number: int, outcome: str, value: object) -> None:
         try:

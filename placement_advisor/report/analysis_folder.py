@@ -9,14 +9,8 @@ from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.analysis.recording import write_resume_state
+from placement_advisor.files import output
 from placement_advisor.files.contract import json_text, like
-from placement_advisor.files.output import (
-    LOG_FOLDER,
-    MEASURED,
-    RUNS_FOLDER,
-    output_folder,
-    profile_run,
-)
 from placement_advisor.profile.saved_profiles import CLIENT, keep_profiles
 from placement_advisor.report.analysis_report import full_text, render_markdown
 from placement_advisor.report.html_file import REPORT_FILE, report_html
@@ -59,7 +53,7 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: ProgressListener) -> A
         AdvisorError: anything that the user can fix; nothing is written then.
     """
     progress = AnalysisProgress(watcher, options)
-    with output_folder(options.folder) as staging:
+    with output.output_folder(options.folder) as staging:
         keep = TextFolder if options.quick else AnalysisFolder
         analysis = analyze(options, lambda traced: keep(staging, traced), progress)
         progress.begin(Stage.REPORT)
@@ -116,13 +110,13 @@ class TextFolder:
 
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Copy profiles to where TensorBoard looks, all on the command's clock."""
-        run = profile_run(label, MEASURED)
+        run = output.profile_run(label, output.MEASURED)
         ahead_ns = {name: files.clocks.ahead_ns(name) for name in files.devices}
         ahead_ns[CLIENT] = files.clocks.client_ahead_ns
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
-    def show(self, told: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | AnalysisSnapshot) -> None:
         """Show nothing."""
 
 
@@ -132,11 +126,11 @@ class AnalysisFolder(TextFolder):
     def __init__(self, folder: Path, traced: Traced) -> None:
         """Write into a folder, about a step."""
         super().__init__(folder, traced)
-        self._tab = Tab(folder / LOG_FOLDER, traced.graph)
+        self._tab = Tab(folder / output.LOG_FOLDER, traced.graph)
 
-    def show(self, told: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | AnalysisSnapshot) -> None:
         """Write what the tab shows."""
-        self._tab.show(told)
+        self._tab.show(analysis)
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:
@@ -165,4 +159,4 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     if analysis.break_even is not None:
         save(draw_break_even(analysis, analysis.break_even), folder / "break-even.png")
     write_profile_runs(analysis, folder)
-    write_events(analysis, folder, folder / RUNS_FOLDER)
+    write_events(analysis, folder, folder / output.RUNS_FOLDER)

@@ -12,37 +12,17 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor import units
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.report import statements
-from placement_advisor.report.document import (
-    NOTHING,
-    Bullets,
-    Code,
-    Facts,
-    Picture,
-    Section,
-    Table,
-    as_markdown,
-    as_text,
-    escape,
-    one_line,
-)
+from placement_advisor.report import document, statements
 from placement_advisor.report.statements import failure_kind_text
 from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
 from placement_advisor.simulator.schedule import carried
-from placement_advisor.units import (
-    copies_text,
-    counted,
-    format_bandwidth,
-    format_bytes,
-    format_ns,
-    format_share,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.measurement import Measurement, StepProfile
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.report.document import Cell, Part
     from placement_advisor.simulator.break_even import BreakEven, Sweep
     from placement_advisor.simulator.schedule import Schedule
 
@@ -67,11 +46,11 @@ def value_text(axis: Axis, value: int) -> str:
     """Return a value of an axis with its unit."""
     match axis:
         case Axis.BANDWIDTH:
-            return format_bandwidth(value)
+            return units.format_bandwidth(value)
         case Axis.LATENCY:
-            return format_ns(value)
+            return units.format_ns(value)
         case Axis.BATCH:
-            return counted(value, "sample")
+            return units.counted(value, "sample")
 
 
 def break_even_title(found: BreakEven) -> str:
@@ -160,78 +139,95 @@ MAX_LAYERS, MAX_MOVED_OPS, MAX_LISTING_LINES = 20, 10, 80
 
 def full_text(analysis: Analysis) -> str:
     """Return ``report.txt``."""
-    headline = one_line(analysis.recommendation.headline)
-    return f"{headline}\n\n{as_text(_parts(analysis), _WIDTH)}"
+    headline = document.one_line(analysis.recommendation.headline)
+    return f"{headline}\n\n{document.as_text(_parts(analysis), _WIDTH)}"
 
 
 def render_markdown(analysis: Analysis) -> str:
     """Return ``report.md``."""
-    title, headline = escape(analysis.title), escape(analysis.recommendation.headline)
-    return f"# {title}: placement report\n\n**{headline}**\n\n{as_markdown(_parts(analysis))}"
+    title, headline = (
+        document.escape(analysis.title),
+        document.escape(analysis.recommendation.headline),
+    )
+    return (
+        f"# {title}: placement report\n\n**{headline}**\n\n{document.as_markdown(_parts(analysis))}"
+    )
 
 
-def _parts(analysis: Analysis) -> Iterator[Part]:
+def _parts(analysis: Analysis) -> Iterator[document.Part]:
     answer = analysis.recommendation
-    yield Section("", [_subject(analysis)], page_only=True)
+    yield document.Section("", [_subject(analysis)], page_only=True)
     yield _candidate_table(analysis)
-    yield Bullets(_notes(analysis))
-    yield Section("Why", [Bullets(answer.reasons)])
-    yield Section("The other candidates", [Bullets(answer.others)])
+    yield document.Bullets(_notes(analysis))
+    yield document.Section("Why", [document.Bullets(answer.reasons)])
+    yield document.Section("The other candidates", [document.Bullets(answer.others)])
     is_split = statements.verdict_is_split(analysis)
-    yield Section(statements.how_title(analysis), _how(analysis), page_only=not is_split)
-    yield Section("Pictures", _pictures(analysis), page_only=True)
+    yield document.Section(statements.how_title(analysis), _how(analysis), page_only=not is_split)
+    yield document.Section("Pictures", _pictures(analysis), page_only=True)
     if (even := analysis.break_even) is not None:
-        yield Section(break_even_title(even), _break_even(analysis))
+        yield document.Section(break_even_title(even), _break_even(analysis))
     scaling = statements.scaling_lines(analysis.candidates)
-    yield Section("Scaling with the batch", [Bullets(scaling)])
+    yield document.Section("Scaling with the batch", [document.Bullets(scaling)])
     yield statements.input_line(analysis) or ""
-    yield Section("Placements", _placements(analysis), page_only=True)
-    yield Section("Copies", _copies(analysis), page_only=True)
-    yield Section("Copies against compute, measured", _activities(analysis))
-    yield Section("Prediction against measurement", _errors(analysis), page_only=True)
-    yield Section("Testbed", _testbed(analysis), page_only=True)
-    yield Section("How it was measured", _method(analysis), page_only=True)
-    yield Section("Findings, most valuable first", _findings(analysis))
-    yield Section("Warnings", [Bullets(analysis.warnings)])
-    yield Section("Limits", [Bullets(_limits(analysis))], page_only=True)
-    yield Section("Files beside this report", _files(analysis))
+    yield document.Section("Placements", _placements(analysis), page_only=True)
+    yield document.Section("Copies", _copies(analysis), page_only=True)
+    yield document.Section("Copies against compute, measured", _activities(analysis))
+    yield document.Section("Prediction against measurement", _errors(analysis), page_only=True)
+    yield document.Section("Testbed", _testbed(analysis), page_only=True)
+    yield document.Section("How it was measured", _method(analysis), page_only=True)
+    yield document.Section("Findings, most valuable first", _findings(analysis))
+    yield document.Section("Warnings", [document.Bullets(analysis.warnings)])
+    yield document.Section("Limits", [document.Bullets(_limits(analysis))], page_only=True)
+    yield document.Section("Files beside this report", _files(analysis))
 
 
 def _subject(analysis: Analysis) -> str:
     model = analysis.model
     # Rounded down: 100 % means all.
-    known = format_share(math.floor(model.edge_bytes_known_share * 100) / 100)
+    known = units.format_share(math.floor(model.edge_bytes_known_share * 100) / 100)
     return (
         f"{model.path} ({model.chosen}): {model.ops} ops, {model.edges} edges ({known} of known "
-        f"size), {format_bytes(model.parameter_bytes)} of variables."
+        f"size), {units.format_bytes(model.parameter_bytes)} of variables."
     )
 
 
-def _candidate_table(analysis: Analysis) -> Table:
+def _candidate_table(analysis: Analysis) -> document.Table:
     measured = statements.was_measured(analysis)
     titles = ["measured", "speed-up\n(measured,\n95 %)"]
     titles = titles if measured else ["speed-up\n(simulated,\nrange)"]
     titles = ["predicted\n(simulated)", *titles, "peak memory\n(simulated)"]
     rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
     if (as_is := statements.as_is_interval(analysis)) is not None:
-        rows.append([statements.AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
+        rows.append(
+            [
+                statements.AS_IS,
+                document.NOTHING,
+                units.format_ns(as_is.median),
+                document.NOTHING,
+                document.NOTHING,
+            ]
+        )
     names = range(len(titles) + 1)
-    return Table(["candidate", *titles], rows, names, label_most=_NAME_WIDTH)
+    return document.Table(["candidate", *titles], rows, names, label_most=_NAME_WIDTH)
 
 
-def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[Cell]:
+def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[document.Cell]:
     predicted, timed = candidate.predicted, statements.timed_ns(candidate)
     # A cell is too narrow for why, which stands below the table.
     failure = [failure_kind_text(candidate.failure)] if candidate.failure is not None else []
     peaks = predicted.peak_memory_bytes if predicted is not None else {}
-    memory = [f"{device} {format_bytes(size)}" for device, size in peaks.items()] or [NOTHING]
+    memory = [f"{device} {units.format_bytes(size)}" for device, size in peaks.items()] or [
+        document.NOTHING
+    ]
     if not measured:
         ends = statements.predicted_range(candidate)
         times = statements.speedup_lines(statements.predicted_speedup(analysis, candidate), ends)
         lines = statements.figure_lines(predicted.step_ns if predicted else None, predicted)
         return [candidate.name, [*lines, *failure], times, memory]
     factor = statements.speedup(candidate)
-    times = [NOTHING] if factor is None else statements.speedup_lines(factor.median, factor)
+    times = (
+        [document.NOTHING] if factor is None else statements.speedup_lines(factor.median, factor)
+    )
     times = ["baseline"] if candidate.name == BASELINE else times
     ran = [] if timed is None and failure else statements.figure_lines(timed, candidate.profile)
     return [candidate.name, statements.predicted_lines(candidate), [*ran, *failure], times, memory]
@@ -264,48 +260,48 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         )
 
 
-def _how(analysis: Analysis) -> Iterator[Part]:
+def _how(analysis: Analysis) -> Iterator[document.Part]:
     how = analysis.how
     if how is None:
         return
     yield f"{how.candidate}: {how.words}"
     lines = (how.listing or "").splitlines()
-    by_hand: list[Part] = []
+    by_hand: list[document.Part] = []
     if lines:
         by_hand = [f"By hand it takes {len(lines)} lines."]
         if len(lines) <= MAX_LISTING_LINES:
-            by_hand = ["The same by hand:", Code(how.listing or "")]
+            by_hand = ["The same by hand:", document.Code(how.listing or "")]
     where = f"That code is in {HOW_TO_SPLIT}, beside this report."
     code = [
         "Your own step, placed so, on its own variables, for batches like the analysed one:",
-        Code(how.call),
+        document.Code(how.call),
         *by_hand,
         where if statements.verdict_is_split(analysis) else statements.NOT_RECOMMENDED,
     ]
-    yield Section("", code, page_only=True)
+    yield document.Section("", code, page_only=True)
 
 
-def _pictures(analysis: Analysis) -> Iterator[Part]:
+def _pictures(analysis: Analysis) -> Iterator[document.Part]:
     if analysis.options.quick:
         return
     shown = "simulated above measured" if statements.any_ran(analysis) else "simulated"
-    yield Picture(f"Timeline of single and the best candidates, {shown}", "timeline.png")
+    yield document.Picture(f"Timeline of single and the best candidates, {shown}", "timeline.png")
     if others := statements.in_own_timelines(analysis):
         names = ", ".join(candidate.name for candidate in others)
         yield f"The others over time, in timelines/: {names}."
-    yield Picture(f"Comparison: what a step is made of, {shown}", "comparison.png")
+    yield document.Picture(f"Comparison: what a step is made of, {shown}", "comparison.png")
 
 
-def _break_even(analysis: Analysis) -> Iterator[Part]:
+def _break_even(analysis: Analysis) -> Iterator[document.Part]:
     assert analysis.break_even is not None
-    yield Bullets(break_even_lines(analysis.break_even))
+    yield document.Bullets(break_even_lines(analysis.break_even))
     if not analysis.options.quick:
         alt = "Break-even: the best split's speed-up over single, simulated"
-        yield Picture(alt, "break-even.png")
-    yield Section("", [BREAK_EVEN_NOTE], page_only=True)
+        yield document.Picture(alt, "break-even.png")
+    yield document.Section("", [BREAK_EVEN_NOTE], page_only=True)
 
 
-def _placements(analysis: Analysis) -> Iterator[Part]:
+def _placements(analysis: Analysis) -> Iterator[document.Part]:
     for candidate in analysis.candidates:
         if candidate.placement is None:
             continue
@@ -317,10 +313,12 @@ def _placements(analysis: Analysis) -> Iterator[Part]:
             names = first_names(layers.get(device, []), MAX_LAYERS) or "parts of layers only"
             told = "" if candidate.by_layer is None else f": {names}"
             lines.append(f"{device}, {count} ops{told}")
-        yield Section(f"{candidate.name}: {candidate.rationale}", [Bullets(lines)])
+        yield document.Section(
+            f"{candidate.name}: {candidate.rationale}", [document.Bullets(lines)]
+        )
 
 
-def _copies(analysis: Analysis) -> Iterator[Part]:
+def _copies(analysis: Analysis) -> Iterator[document.Part]:
     """Yield a matrix of source against target, measured where there is a profile."""
     devices = analysis.testbed.cluster.device_names()
     for candidate in analysis.candidates:
@@ -334,19 +332,21 @@ def _copies(analysis: Analysis) -> Iterator[Part]:
         if not cells:
             yield f"{title}: no copies."
             continue
-        rows: list[list[Cell]] = [
-            [source, *(cells.get((source, target), [NOTHING]) for target in devices)]
+        rows: list[list[document.Cell]] = [
+            [source, *(cells.get((source, target), [document.NOTHING]) for target in devices)]
             for source in devices
         ]
-        yield Section(f"{title}, from row to column", [Table(["From", *devices], rows)])
+        yield document.Section(
+            f"{title}, from row to column", [document.Table(["From", *devices], rows)]
+        )
 
 
 def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], list[str]]:
     return {
         (total.source, total.target): [
-            f"{copies_text(total.count)}, {format_bytes(total.size_bytes)}"
+            f"{units.copies_text(total.count)}, {units.format_bytes(total.size_bytes)}"
             f"{' by shapes' if total.size_basis is SizeBasis.SHAPES else ''}",
-            f"{format_ns(total.time_ns)}, {format_ns(total.exposed_ns)} exposed",
+            f"{units.format_ns(total.time_ns)}, {units.format_ns(total.exposed_ns)} exposed",
         ]
         for total in profile.transfers
     }
@@ -357,12 +357,15 @@ def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], list[str]]:
     for pair, time_ns in sorted(schedule.under_way_ns.items()):
         copies = [copy for copy in seen if (copy.source, copy.target) == pair]
         size = carried(each for copy in copies for each in copy.transfers)
-        told = f"{copies_text(len(copies))}, {format_bytes(size.amount, is_floor=size.is_floor)}"
-        cells[pair] = [told, format_ns(time_ns)]
+        told = (
+            f"{units.copies_text(len(copies))}, "
+            f"{units.format_bytes(size.amount, is_floor=size.is_floor)}"
+        )
+        cells[pair] = [told, units.format_ns(time_ns)]
     return cells
 
 
-def _activities(analysis: Analysis) -> Iterator[Part]:
+def _activities(analysis: Analysis) -> Iterator[document.Part]:
     """Yield compute against copies and the nvprof-style table of each profiled candidate."""
     compared = (BASELINE, analysis.recommendation.candidate)
     for candidate in analysis.candidates:
@@ -374,40 +377,42 @@ def _activities(analysis: Analysis) -> Iterator[Part]:
             yield f"{candidate.name}: the profile is empty."
             continue
         title = (
-            f"{candidate.name}: compute {format_share(1 - share)}, copies {format_share(share)} of "
-            f"all activity in {len(profile.step_ns)} profiled steps"
+            f"{candidate.name}: compute {units.format_share(1 - share)}, copies "
+            f"{units.format_share(share)} of all activity in {len(profile.step_ns)} profiled steps"
         )
         rows = [row.cells for row in statements.activity_rows(profile.activities)]
-        table = Table(statements.ACTIVITY_HEADINGS, rows, names=(-1,))
-        yield Section(title, [table], page_only=candidate.name not in compared)
+        table = document.Table(statements.ACTIVITY_HEADINGS, rows, names=(-1,))
+        yield document.Section(title, [table], page_only=candidate.name not in compared)
 
 
-def _errors(analysis: Analysis) -> Iterator[Part]:
+def _errors(analysis: Analysis) -> Iterator[document.Part]:
     for candidate in analysis.candidates:
         titles = ("Per step", "Predicted (simulated)", "Measured", "Error")
-        yield Section(candidate.name, [Table(titles, list(statements.error_rows(candidate)))])
+        yield document.Section(
+            candidate.name, [document.Table(titles, list(statements.error_rows(candidate)))]
+        )
 
 
-def _testbed(analysis: Analysis) -> Iterator[Part]:
+def _testbed(analysis: Analysis) -> Iterator[document.Part]:
     bed = analysis.testbed
     devices = ", ".join(f"{device.name} ({device.kind})" for device in bed.cluster.devices)
     yield f"{bed.description}: {devices}; testbed {bed.kind}, fingerprint {bed.fingerprint}."
     rows = [
         [
             f"{link.source} → {link.target}",
-            format_ns(link.latency_ns),
-            format_bandwidth(link.bandwidth_bytes_per_s),
+            units.format_ns(link.latency_ns),
+            units.format_bandwidth(link.bandwidth_bytes_per_s),
             link.basis.value,
         ]
         for link in bed.cluster.links
     ]
-    yield Table(("Link", "Latency", "Bandwidth", "Basis"), rows)
+    yield document.Table(("Link", "Latency", "Bandwidth", "Basis"), rows)
     yield (
         f"TensorFlow {analysis.tensorflow_version}, placement-advisor {analysis.advisor_version}."
     )
 
 
-def _method(analysis: Analysis) -> Iterator[Part]:
+def _method(analysis: Analysis) -> Iterator[document.Part]:
     """Yield how steps were timed, and what the profiler did to them."""
     runs = [(c.name, c.measured) for c in analysis.candidates if c.measured and c.measured.step_ns]
     if not runs or statements.own_process_line(analysis) is not None:
@@ -423,7 +428,7 @@ def _method(analysis: Analysis) -> Iterator[Part]:
         *("Candidate", "Rounds", "Steps", "Warm-ups apart", "Step min / median / max"),
         *("Profiled step", "Variables verified against single", "Ops moved by TensorFlow"),
     )
-    yield Table(titles, [_method_row(name, run) for name, run in runs])
+    yield document.Table(titles, [_method_row(name, run) for name, run in runs])
 
 
 def _method_row(name: str, run: Measurement) -> list[str]:
@@ -431,8 +436,8 @@ def _method_row(name: str, run: Measurement) -> list[str]:
         name,
         str(run.round_count),
         str(len(run.step_ns)),
-        f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
-        " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
+        f"{len(run.warmup_ns)} (longest {units.format_ns(max(run.warmup_ns, default=None))})",
+        " / ".join(units.format_ns(pick(run.step_ns)) for pick in (min, median, max)),
         statements.longer_text(run.profiler_overhead),
         _verified(run.verification),
         first_names(run.moved_ops, MAX_MOVED_OPS) or "none",
@@ -441,13 +446,13 @@ def _method_row(name: str, run: Measurement) -> list[str]:
 
 def _verified(found: Verification | None) -> str:
     if found is None:
-        return NOTHING
+        return document.NOTHING
     shown = found.variables - len(found.unverified)
     held = ", draws and statistics held equal" if found.held_equal else ""
     return f"{shown} of {found.variables} (within {found.relative_difference:.1e}{held})"
 
 
-def _findings(analysis: Analysis) -> Iterator[Part]:
+def _findings(analysis: Analysis) -> Iterator[document.Part]:
     ranked = [finding for finding in analysis.findings if not finding.is_hypothetical]
     yield from map(_finding, ranked)
     if ranked:
@@ -459,13 +464,15 @@ def _findings(analysis: Analysis) -> Iterator[Part]:
         yield from others
 
 
-def _finding(finding: Finding) -> Section:
+def _finding(finding: Finding) -> document.Section:
     lines = [f"do: {finding.action}"]
     if where := statements.where_text(finding):
         lines.append(f"where: {where}")
     if finding.saving is not None:
         lines.append(f"saves: {statements.saving_text(finding.saving)}")
-    return Section(f"{finding.code} {finding.name}: {finding.finding}", [Bullets(lines)])
+    return document.Section(
+        f"{finding.code} {finding.name}: {finding.finding}", [document.Bullets(lines)]
+    )
 
 
 def _limits(analysis: Analysis) -> Iterator[str]:
@@ -490,7 +497,7 @@ def _limits(analysis: Analysis) -> Iterator[str]:
         yield "The profiler slows steps down (overhead above), so measured compute is an upper end."
 
 
-def _files(analysis: Analysis) -> Iterator[Part]:
+def _files(analysis: Analysis) -> Iterator[document.Part]:
     # Nobody waits for what there is to look at who is in a hurry.
     to_look_at = not analysis.options.quick
     is_split = statements.verdict_is_split(analysis)
@@ -510,7 +517,9 @@ def _files(analysis: Analysis) -> Iterator[Part]:
         (True, "predictions/", "what was predicted, written before that candidate ran"),
         (any(map(failure_file, analysis.candidates)), "failures/", "errors in full"),
     )
-    yield Facts([(name, told) for is_there, name, told in files if is_there], label_width=16)
+    yield document.Facts(
+        [(name, told) for is_there, name, told in files if is_there], label_width=16
+    )
     if not to_look_at:
         return
     profiles = "simulated"
@@ -520,4 +529,4 @@ def _files(analysis: Analysis) -> Iterator[Part]:
         "To look closer, run this in the folder of this report: the tab Placement has all of it, "
         f"the tab Profile each candidate's profiles, {profiles}."
     )
-    yield Section("", [look, Code("advisor view .", "sh")], page_only=True)
+    yield document.Section("", [look, document.Code("advisor view .", "sh")], page_only=True)

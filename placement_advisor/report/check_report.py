@@ -26,15 +26,7 @@ from urllib.parse import quote
 from placement_advisor import __version__
 from placement_advisor.check.problems import EXPLANATIONS, LASTING, Place, Status
 from placement_advisor.check.record import Part
-from placement_advisor.report.document import (
-    NOTHING,
-    Table,
-    code_block,
-    escape,
-    markdown_table,
-    one_line,
-    text_lines,
-)
+from placement_advisor.report import document
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -131,7 +123,7 @@ def verdict(result: CheckResult) -> str:
 
 def next_command(models: Sequence[ModelReport]) -> str | None:
     """Return the command that explains what failed first, None if nothing did."""
-    failed = (told.events[0] for told in models if told.status is Status.FAILED)
+    failed = (report.events[0] for report in models if report.status is Status.FAILED)
     first = next(failed, None)
     return None if first is None else f"advisor explain {first.code}"
 
@@ -145,9 +137,9 @@ def status_words(status: Status) -> str:
     return status.value.replace("-", " ")
 
 
-def has_changed(told: ModelReport) -> bool:
+def has_changed(report: ModelReport) -> bool:
     """Whether any figure of the step did."""
-    return any(figure.change != _SAME for figure in told.figures)
+    return any(figure.change != _SAME for figure in report.figures)
 
 
 def details(event: Event) -> Iterator[tuple[str, str]]:
@@ -173,7 +165,7 @@ def plain(text: str) -> str:
     >>> plain("a" + chr(10) + "##[add-mask]b")
     'a # #[add-mask]b'
     """
-    return _COMMAND.sub("# ", one_line(text))
+    return _COMMAND.sub("# ", document.one_line(text))
 
 
 def _model_report(model: ModelResult, result: CheckResult) -> ModelReport:
@@ -265,7 +257,7 @@ def _figures(model: ModelResult) -> Iterator[Figure]:
             change = _change(locked, now, text)
         yield Figure(
             label=label,
-            before=NOTHING if locked is None else text(locked),
+            before=document.NOTHING if locked is None else text(locked),
             after=text(now),
             change=change,
         )
@@ -335,25 +327,25 @@ def check_as_text(result: CheckResult, *, verbose: bool = False) -> str:
     """Return the text, which ends with how many models passed and what to type next."""
     models = model_reports(result)
     parts = [list(_status_lines(models))] if models else []
-    for told in models:
-        if told.status is not Status.PASSED:
-            head = f"{_status_word(told)} {told.model} ({told.place})"
-            lines = explanation(told, verbose=verbose)
+    for report in models:
+        if report.status is not Status.PASSED:
+            head = f"{_status_word(report)} {report.model} ({report.place})"
+            lines = explanation(report, verbose=verbose)
             parts.append([head, *(f"{_INDENT}{line}".rstrip() for line in lines)])
     command = next_command(models)
     parts.append([verdict(result), *([f"Next: {command}"] if command else [])])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def explanation(told: ModelReport, *, verbose: bool = False) -> list[str]:
+def explanation(report: ModelReport, *, verbose: bool = False) -> list[str]:
     """Return what there is to say of a model that did not pass, with ``verbose`` all of it."""
-    lines = [line for event in told.events for line in _event_lines(event)]
-    lines += [f"note: {note}" for note in told.notes]
-    last = [] if told.acceptance is None else [f"to accept: {told.acceptance}"]
+    lines = [line for event in report.events for line in _event_lines(event)]
+    lines += [f"note: {note}" for note in report.notes]
+    last = [] if report.acceptance is None else [f"to accept: {report.acceptance}"]
     if verbose:
-        table = Table(("", "locked", "now", "change"), told.figures)
-        lines += ["", *text_lines(table)] if has_changed(told) else []
-        lines += ["", *told.changes] if told.changes else []
+        table = document.Table(("", "locked", "now", "change"), report.figures)
+        lines += ["", *document.text_lines(table)] if has_changed(report) else []
+        lines += ["", *report.changes] if report.changes else []
         return [*lines, *(["", *last] if last else [])]
     more = len(lines) + len(last) - MAX_LINES
     if more > 0:
@@ -363,15 +355,16 @@ def explanation(told: ModelReport, *, verbose: bool = False) -> list[str]:
 
 
 def _status_lines(models: Sequence[ModelReport]) -> Iterator[str]:
-    width = max(len(told.model) for told in models)
-    for told in models:
-        yield f"{_status_word(told):<{_COLUMN}}{told.model:<{width}}  {told.placement}".rstrip()
-        if told.status is Status.PASSED:
-            yield from (f"{'':<{_COLUMN}}note: {note}" for note in told.notes)
+    width = max(len(report.model) for report in models)
+    for report in models:
+        status = f"{_status_word(report):<{_COLUMN}}"
+        yield f"{status}{report.model:<{width}}  {report.placement}".rstrip()
+        if report.status is Status.PASSED:
+            yield from (f"{'':<{_COLUMN}}note: {note}" for note in report.notes)
 
 
-def _status_word(told: ModelReport) -> str:
-    return status_words(told.status).upper()
+def _status_word(report: ModelReport) -> str:
+    return status_words(report.status).upper()
 
 
 def _event_lines(event: Event) -> Iterator[str]:
@@ -409,32 +402,38 @@ def _parts(result: CheckResult) -> Iterator[str]:
     yield f"## advisor check: {verdict(result)}"
     models = model_reports(result)
     bad = sorted(
-        (told for told in models if told.status is not Status.PASSED),
-        key=lambda told: WORST_FIRST.index(told.status),
+        (report for report in models if report.status is not Status.PASSED),
+        key=lambda report: WORST_FIRST.index(report.status),
     )
     if bad:
-        causes = [f"{number}. {_cause(told)}" for number, told in enumerate(bad[:MAX_CAUSES], 1)]
+        causes = [
+            f"{number}. {_cause(report)}" for number, report in enumerate(bad[:MAX_CAUSES], 1)
+        ]
         if len(bad) > MAX_CAUSES:
             causes.append(f"\n{len(bad) - MAX_CAUSES} more are told below.")
         yield "\n".join(causes)
-    accepted = dict.fromkeys(told.acceptance for told in bad if told.acceptance is not None)
+    accepted = dict.fromkeys(report.acceptance for report in bad if report.acceptance is not None)
     if accepted:
         yield "\n".join(f"To accept: {_text(how)}." for how in accepted)
-    for number, told in enumerate(bad, 1):
-        yield _explanation(number, told)
+    for number, report in enumerate(bad, 1):
+        yield _explanation(number, report)
     if models:
-        noted = [told for told in models if told.status is Status.PASSED and told.notes]
+        noted = [report for report in models if report.status is Status.PASSED and report.notes]
         notes = [
-            f"- note on {_text(told.model)}: {_text(note)}" for told in noted for note in told.notes
+            f"- note on {_text(report.model)}: {_text(note)}"
+            for report in noted
+            for note in report.notes
         ]
         yield _folded("All models", _status_table(models), *(["\n".join(notes)] if notes else []))
 
 
-def _cause(told: ModelReport) -> str:
+def _cause(report: ModelReport) -> str:
     """Return what is wrong with a model, the worst of it, in a line."""
-    first, *others = told.events
+    first, *others = report.events
     at = "" if first.source is None else f" ({_text(str(first.place))})"
-    line = f"{_status_mark(told)} {_text(told.model)}: **{first.code}**: {_text(first.what)}{at}"
+    line = (
+        f"{_status_mark(report)} {_text(report.model)}: **{first.code}**: {_text(first.what)}{at}"
+    )
     if first.effects:
         line += f"; {_text(first.effects[0])}"
     if others:
@@ -443,38 +442,40 @@ def _cause(told: ModelReport) -> str:
 
 
 def _status_table(models: Sequence[ModelReport]) -> str:
-    return markdown_table(("", "model", "placement", *_IN_SHORT), [_row(told) for told in models])
+    return document.markdown_table(
+        ("", "model", "placement", *_IN_SHORT), [_row(report) for report in models]
+    )
 
 
-def _row(told: ModelReport) -> list[str]:
-    figures = {figure.label: _in_short(figure) for figure in told.figures}
+def _row(report: ModelReport) -> list[str]:
+    figures = {figure.label: _in_short(figure) for figure in report.figures}
     return [
-        _status_mark(told),
-        _text(told.model),
-        _text(told.placement),
-        *(figures.get(label, NOTHING) for label in _IN_SHORT),
+        _status_mark(report),
+        _text(report.model),
+        _text(report.placement),
+        *(figures.get(label, document.NOTHING) for label in _IN_SHORT),
     ]
 
 
 def _in_short(figure: Figure) -> str:
-    if figure.before in (figure.after, NOTHING):
+    if figure.before in (figure.after, document.NOTHING):
         return figure.after
     return f"{figure.before} → {figure.after}, {figure.change}"
 
 
-def _explanation(number: int, told: ModelReport) -> str:
-    lines = [f"Model {_text(told.model)}, placement {_text(told.placement)}:", ""]
-    for event in told.events:
+def _explanation(number: int, report: ModelReport) -> str:
+    lines = [f"Model {_text(report.model)}, placement {_text(report.placement)}:", ""]
+    for event in report.events:
         lines.append(f"- **{event.code}**: {_text(event.what)}")
         lines += [f"  - {label}: {_text(text)}" for label, text in details(event)]
-    lines += [f"- note: {_text(note)}" for note in told.notes]
+    lines += [f"- note: {_text(note)}" for note in report.notes]
     parts = ["\n".join(lines)]
-    if has_changed(told):
-        rows = [list(map(_text, figure)) for figure in told.figures]
-        parts.append(markdown_table(("", "locked", "now", "change"), rows))
-    if told.changes:
-        parts.append(code_block("\n".join(told.changes), "diff"))
-    return _folded(f"{number}. {status_words(told.status)}: details", *parts)
+    if has_changed(report):
+        rows = [list(map(_text, figure)) for figure in report.figures]
+        parts.append(document.markdown_table(("", "locked", "now", "change"), rows))
+    if report.changes:
+        parts.append(document.code_block("\n".join(report.changes), "diff"))
+    return _folded(f"{number}. {status_words(report.status)}: details", *parts)
 
 
 def _folded(title: str, *parts: str) -> str:
@@ -483,14 +484,14 @@ def _folded(title: str, *parts: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{content}\n\n</details>"
 
 
-def _status_mark(told: ModelReport) -> str:
-    words = status_words(told.status).upper()
-    return words if told.status is Status.PASSED else f"**{words}**"
+def _status_mark(report: ModelReport) -> str:
+    words = status_words(report.status).upper()
+    return words if report.status is Status.PASSED else f"**{words}**"
 
 
 def _text(text: str) -> str:
     """Return text that Markdown shows as it is, and that calls nobody: `@` begins no mention."""
-    return escape(text).replace("@", "@&#8203;")
+    return document.escape(text).replace("@", "@&#8203;")
 
 
 MAX_ANNOTATIONS = 10
@@ -505,26 +506,26 @@ _RULE_IDS = tuple(map(str, EXPLANATIONS))
 
 def check_as_github(result: CheckResult) -> str:
     """Return the commands, a line each; nothing if there is nothing to say."""
-    models = sorted(model_reports(result), key=lambda told: _ORDER.index(told.level))
-    problems = [(told, event) for told in models for event in told.events]
+    models = sorted(model_reports(result), key=lambda report: _ORDER.index(report.level))
+    problems = [(report, event) for report in models for event in report.events]
     shown = problems
     if len(problems) > MAX_ANNOTATIONS:
         shown = problems[: MAX_ANNOTATIONS - 1]
-    lines = [_problem(told, event) for told, event in shown]
+    lines = [_problem(report, event) for report, event in shown]
     if left := problems[len(shown) :]:
         text = f"{len(left)} more problems: advisor check --verbose tells all"
         lines.append(f"::{_COMMANDS[left[0][0].level]} title=advisor check::{text}")
-    lines += [_notes(told) for told in models if told.notes]
+    lines += [_notes(report) for report in models if report.notes]
     return "".join(f"{line}\n" for line in lines[:MAX_ANNOTATIONS])
 
 
-def _problem(told: ModelReport, event: Event) -> str:
-    title = f"{told.model}: {event.code}"
-    return _command(_COMMANDS[told.level], event.place, title, sentences(event))
+def _problem(report: ModelReport, event: Event) -> str:
+    title = f"{report.model}: {event.code}"
+    return _command(_COMMANDS[report.level], event.place, title, sentences(event))
 
 
-def _notes(told: ModelReport) -> str:
-    return _command("notice", told.place, told.model, told.notes)
+def _notes(report: ModelReport) -> str:
+    return _command("notice", report.place, report.model, report.notes)
 
 
 def _command(name: str, place: Place, title: str, lines: Iterable[str]) -> str:
@@ -547,45 +548,45 @@ def check_as_sarif(result: CheckResult) -> dict[str, Any]:
     driver = {
         "name": "placement-advisor",
         "version": __version__,
-        "rules": [_rule(name, told) for name, told in EXPLANATIONS.items()],
+        "rules": [_rule(name, report) for name, report in EXPLANATIONS.items()],
     }
     invocation = {
-        "executionSuccessful": all(told.status is not Status.COULD_NOT_RUN for told in models),
+        "executionSuccessful": all(report.status is not Status.COULD_NOT_RUN for report in models),
         "exitCode": result.exit_code,
         "toolExecutionNotifications": [
-            _at(told.place, Level.NOTE, f"{told.model}: {note}")
-            for told in models
-            for note in told.notes
+            _at(report.place, Level.NOTE, f"{report.model}: {note}")
+            for report in models
+            for note in report.notes
         ],
     }
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
-        "results": [found for told in models for found in _results(told)],
+        "results": [found for report in models for found in _results(report)],
     }
     return {"$schema": SARIF_SCHEMA, "version": SARIF_VERSION, "runs": [run]}
 
 
-def _rule(name: str, told: Explanation) -> dict[str, Any]:
+def _rule(name: str, report: Explanation) -> dict[str, Any]:
     return {
         "id": str(name),
-        "shortDescription": {"text": told.title},
-        "fullDescription": {"text": told.found},
-        "help": {"text": told.action},
+        "shortDescription": {"text": report.title},
+        "fullDescription": {"text": report.found},
+        "help": {"text": report.action},
     }
 
 
-def _results(told: ModelReport) -> Iterator[dict[str, Any]]:
+def _results(report: ModelReport) -> Iterator[dict[str, Any]]:
     count: Counter[str] = Counter()
-    for event in told.events:
+    for event in report.events:
         # A code can come twice, such as for the memory of each device.
-        identity = f"{told.model}\n{event.code}\n{count[event.code]}"
+        identity = f"{report.model}\n{event.code}\n{count[event.code]}"
         count[event.code] += 1
         text = "\n".join(sentences(event))
         yield {
             "ruleId": event.code,
             "ruleIndex": _RULE_IDS.index(event.code),
-            **_at(event.place, told.level, f"{told.model}: {text}"),
+            **_at(event.place, report.level, f"{report.model}: {text}"),
             "partialFingerprints": {
                 _FINGERPRINT: blake2b(identity.encode(), digest_size=_DIGEST_BYTES).hexdigest()
             },

@@ -20,13 +20,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.document import one_line
-from placement_advisor.report.tensorboard.tab import (
-    Overview,
-    Part,
-    compact,
-    read_details,
-    read_overview,
-)
+from placement_advisor.report.tensorboard import tab
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,8 +92,8 @@ def report_html(folder: Path) -> str:
         AdvisorError: it holds none, or a damaged one.
     """
     log = folder / LOG_FOLDER
-    overview = read_overview(log / OVERVIEW)
-    packed = _packed(compact(overview))
+    overview = tab.read_overview(log / OVERVIEW)
+    packed = _packed(tab.compact(overview))
     answers = {
         "runs": [{"name": overview.name, "changed": "", "running": False}],
         "overview": packed,
@@ -122,7 +116,7 @@ def report_html(folder: Path) -> str:
     )
 
 
-def _all_details(folder: Path, overview: Overview, room: int) -> list[tuple[str, str]]:
+def _all_details(folder: Path, overview: tab.Overview, room: int) -> list[tuple[str, str]]:
     """Return names of candidates with their details, packed; that of the verdict has room first.
 
     ``room`` is how many characters they may take; what is never left out may take more.
@@ -130,12 +124,12 @@ def _all_details(folder: Path, overview: Overview, room: int) -> list[tuple[str,
     shown = [each.name for each in overview.candidates if each.details]
     packed = []
     for name in sorted(shown, key=lambda name: name != overview.chosen):
-        details = read_details(folder / f"{name}.json", overview)
-        whole = _packed(compact(details))
+        details = tab.read_details(folder / f"{name}.json", overview)
+        whole = _packed(tab.compact(details))
         if len(whole) > room:
-            said = (Part(_LEFT_OUT),)
+            said = (tab.Part(_LEFT_OUT),)
             details = replace(details, timelines=(), tensors=said, left_out=_LEFT_OUT)
-            whole = _packed(compact(details))
+            whole = _packed(tab.compact(details))
         packed.append((name, whole))
         room -= len(whole)
     return packed

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor import units
 from placement_advisor.analysis.acceptance import CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
-from placement_advisor.graph.op_work.kernels import KernelFamily
+from placement_advisor.graph.op import KernelFamily
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
@@ -32,13 +33,6 @@ from placement_advisor.report.statements import FAMILY_WORDS, mean_error_text
 from placement_advisor.results.analysis import PUBLISHED_STEPS
 from placement_advisor.results.doctor import Doctor
 from placement_advisor.tf.known_step import COPIES, OPS
-from placement_advisor.units import (
-    format_bandwidth,
-    format_bytes,
-    format_flops,
-    format_ns,
-    format_share,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,7 +83,7 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
     rows = [
         [
             gpu.name,
-            format_bytes(gpu.device.memory_bytes),
+            units.format_bytes(gpu.device.memory_bytes),
             *(_error(gpu, family) for family in _SHOWN.values()),
             ", ".join(gpu.links),
         ]
@@ -103,8 +97,8 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
         f"others. {_ASSUMED.capitalize()}: no such kernel was measured; so are convolutions other "
         "than 3x3 with stride 1, and gradients of all. Other ops follow from peaks and bandwidth, "
         f"which datasheets publish. Of {PUBLISHED_STEPS.count} published training steps on one "
-        f"GPU, predictions are {format_share(PUBLISHED_STEPS.mean_error)} off in the mean, "
-        f"{format_share(PUBLISHED_STEPS.worst_error)} at worst."
+        f"GPU, predictions are {units.format_share(PUBLISHED_STEPS.mean_error)} off in the mean, "
+        f"{units.format_share(PUBLISHED_STEPS.worst_error)} at worst."
     )
 
 
@@ -120,9 +114,9 @@ def _all_links(links: Iterable[ListedLink]) -> Iterator[Part]:
     rows = [
         [
             each.name,
-            format_ns(each.link.latency_ns),
+            units.format_ns(each.link.latency_ns),
             each.latency_basis.value,
-            format_bandwidth(each.link.bandwidth_bytes_per_s),
+            units.format_bandwidth(each.link.bandwidth_bytes_per_s),
             each.bandwidth_basis.value,
         ]
         for each in links
@@ -137,9 +131,13 @@ def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
     yield Section("", [f"{gpu.name}: datasheet {gpu.datasheet}, chip {facts.chip}", aliases])
     rows = [
         ["peak, float32", _rate(facts.peak_flops_per_s), "published"],
-        ["memory", format_bytes(device.memory_bytes), "published"],
-        ["memory bandwidth", format_bandwidth(facts.memory_bandwidth_bytes_per_s), "published"],
-        ["launch of an op", format_ns(device.launch_overhead_ns), Basis.ASSUMED.value],
+        ["memory", units.format_bytes(device.memory_bytes), "published"],
+        [
+            "memory bandwidth",
+            units.format_bandwidth(facts.memory_bandwidth_bytes_per_s),
+            "published",
+        ],
+        ["launch of an op", units.format_ns(device.launch_overhead_ns), Basis.ASSUMED.value],
     ]
     if device.matrix_flops_per_s is not None:
         rows.insert(1, ["peak, TF32", _rate(device.matrix_flops_per_s), "published"])
@@ -154,9 +152,9 @@ def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
 
 def _one_link(listed: ListedLink) -> Iterator[Part]:
     link = listed.link
-    bandwidth = format_bandwidth(link.bandwidth_bytes_per_s)
+    bandwidth = units.format_bandwidth(link.bandwidth_bytes_per_s)
     rows = [
-        ["latency", format_ns(link.latency_ns), listed.latency_basis.value],
+        ["latency", units.format_ns(link.latency_ns), listed.latency_basis.value],
         ["bandwidth, one way", bandwidth, listed.bandwidth_basis.value],
     ]
     yield listed.name
@@ -179,7 +177,7 @@ def _note_and_sources(note: str | None, sources: Sequence[Source]) -> Iterator[P
 
 
 def _rate(flops_per_s: float) -> str:
-    return f"{format_flops(flops_per_s)}/s"
+    return f"{units.format_flops(flops_per_s)}/s"
 
 
 _LABEL_WIDTH, _TABLE_WIDTH = 19, 100
@@ -209,7 +207,10 @@ def _links(summary: CalibrationSummary) -> Table:
         link = summary.cluster.link(*ends)
         is_known = summary.calibration.links[ends][0].send_ns is not None
         work = [_work(link.sender), _work(link.receiver)] if is_known else ["?", "?"]
-        times = [format_ns(link.latency_ns), format_bandwidth(link.bandwidth_bytes_per_s)]
+        times = [
+            units.format_ns(link.latency_ns),
+            units.format_bandwidth(link.bandwidth_bytes_per_s),
+        ]
         rows.append([words, *times, *work])
     columns = ("latency", "bandwidth", "sender's core", "receiver's core")
     return Table(["copies", *columns], rows, label_width=_LABEL_WIDTH)
@@ -220,9 +221,9 @@ def _references(summary: CalibrationSummary) -> Table:
     rows = []
     for name, time_ns in calibration.reference_ns.items():
         flops = summary.flops_per_s(name)
-        speed = "?" if flops is None else f"{format_flops(flops)}/s"
+        speed = "?" if flops is None else f"{units.format_flops(flops)}/s"
         slower = max(0.0, calibration.reference_p90[name] - 1)
-        rows.append([name, format_ns(time_ns), speed, format_share(slower)])
+        rows.append([name, units.format_ns(time_ns), speed, units.format_share(slower)])
     size = f"{REFERENCE_WIDTH} × {REFERENCE_WIDTH}"
     titles = ("reference product", size, "speed", "one step in ten is slower by")
     return Table(titles, rows, label_width=_LABEL_WIDTH)
@@ -236,34 +237,34 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
             took = (
                 f"take {timing.ratio:.2f} times as long as one way (1: no hindrance, 2: in turns)"
             )
-        size = format_bytes(timing.size_bytes)
+        size = units.format_bytes(timing.size_bytes)
         yield "both ways at once", f"{one} ↔ {other}: {size} each way {took}"
     if calibration.network is not None and summary.link is not None:
         yield "between hosts", _LINK_WORDS[summary.link]
-    yield "a step", f"takes {format_ns(calibration.step_overhead_ns)} to start and end"
+    yield "a step", f"takes {units.format_ns(calibration.step_overhead_ns)} to start and end"
     if len(calibration.reference_ns) > 1 and calibration.remote_ns:
         yield (
             "a further device",
-            f"adds {format_ns(calibration.partition_overhead_ns)} of the first one's time, and "
-            f"{format_ns(calibration.remote_ns)} for its start and the news of its end",
+            f"adds {units.format_ns(calibration.partition_overhead_ns)} of the first one's time, "
+            f"and {units.format_ns(calibration.remote_ns)} for its start and the news of its end",
         )
     if calibration.quantum_ns:
         yield (
             "a busy device",
-            f"turns to copies after {format_ns(calibration.quantum_ns)} of ops, and back",
+            f"turns to copies after {units.format_ns(calibration.quantum_ns)} of ops, and back",
         )
     if calibration.wake_ns:
         yield (
             "a device at rest",
-            f"takes {format_ns(calibration.wake_ns)} longer to receive a copy",
+            f"takes {units.format_ns(calibration.wake_ns)} longer to receive a copy",
         )
     if calibration.memory is not None:
         yield (
             "memory",
-            f"gives a device alone {format_bandwidth(calibration.memory.bytes_per_s)}; beside "
-            f"another one that takes {calibration.memory.ratio:.2f} times as long",
+            f"gives a device alone {units.format_bandwidth(calibration.memory.bytes_per_s)}; "
+            f"beside another one that takes {calibration.memory.ratio:.2f} times as long",
         )
-    yield "an op", f"that computes nothing takes {format_ns(calibration.op_ns)}"
+    yield "an op", f"that computes nothing takes {units.format_ns(calibration.op_ns)}"
     residuals = [
         summary.residual(ends, timing)
         for ends, timings in calibration.links.items()
@@ -288,7 +289,10 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
 
 
 def _work(work: CopyWork) -> str:
-    return f"{format_ns(work.per_copy_ns)} + {format_ns(work.ns_per_byte * _BYTES_PER_MB)}/MB"
+    return (
+        f"{units.format_ns(work.per_copy_ns)} + "
+        f"{units.format_ns(work.ns_per_byte * _BYTES_PER_MB)}/MB"
+    )
 
 
 _OUTCOME, _NAME = 9, 13
@@ -311,7 +315,7 @@ def render_acceptance(found: Acceptance) -> str:
     """Return the text: a line per finding, at the end trust or what is off."""
     step = (
         f"known step: {len(OPS)} ops; {len(COPIES)} tensors cross "
-        f"({format_bytes(sum(copy.size_bytes for copy in COPIES))})"
+        f"({units.format_bytes(sum(copy.size_bytes for copy in COPIES))})"
     )
     head = f"advisor {found.advisor_version}, TensorFlow {found.tensorflow_version}"
     untried = _UNTRIED if found.untried_on_gpus else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.machine_scaling import Excess, Scaling
+from placement_advisor.analysis import machine_scaling
 from placement_advisor.cost.batch import split_step
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 from placement_advisor.report.document import NOTHING, Facts, Section, Table, as_text
@@ -14,13 +14,6 @@ from placement_advisor.units import NS_PER_S, counted, format_bytes, format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.analysis.machine_scaling import (
-        HardwareComparison,
-        Knee,
-        MachineScaling,
-        Ranked,
-        ScaledStep,
-    )
     from placement_advisor.cost.batch import Balance, DeviceSpeed, SplitStep
     from placement_advisor.report.document import Part
     from placement_advisor.results.plans import Search
@@ -191,10 +184,15 @@ def _rate(split: SplitStep) -> str:
 
 
 _HEADINGS = {
-    Scaling.STRONG: "the same training, a batch of {batch} shared among the devices",
-    Scaling.WEAK: "more samples a step, a batch of {batch} on each device",
+    machine_scaling.Scaling.STRONG: (
+        "the same training, a batch of {batch} shared among the devices"
+    ),
+    machine_scaling.Scaling.WEAK: "more samples a step, a batch of {batch} on each device",
 }
-_SHARING = {Scaling.STRONG: "the batch shared", Scaling.WEAK: "a batch on each"}
+_SHARING = {
+    machine_scaling.Scaling.STRONG: "the batch shared",
+    machine_scaling.Scaling.WEAK: "a batch on each",
+}
 _COLUMNS = (
     *("devices", "samples a step", "best", "step", "samples/s", "on one device, samples/s"),
     *("speed-up (range)", "efficiency"),
@@ -202,7 +200,7 @@ _COLUMNS = (
 _PRICE, _LIMIT = "price of a million samples", "most lost to"
 
 
-def render_hardware_comparison(compared: HardwareComparison) -> str:
+def render_hardware_comparison(compared: machine_scaling.HardwareComparison) -> str:
     """Return the text."""
     parts: list[Part] = [Section("", _answers(compared))]
     for machine in compared.machines:
@@ -212,7 +210,7 @@ def render_hardware_comparison(compared: HardwareComparison) -> str:
     return as_text(parts)
 
 
-def _answers(compared: HardwareComparison) -> Iterator[str]:
+def _answers(compared: machine_scaling.HardwareComparison) -> Iterator[str]:
     yield (
         f"{compared.model}, {compared.mode}, a batch of {compared.batch}: simulated from assumed "
         "costs, nothing was run"
@@ -230,7 +228,7 @@ def _answers(compared: HardwareComparison) -> Iterator[str]:
         yield f"least for a million samples: {_first(cheapest, price)}"
 
 
-def _first(ranked: Ranked, figure: str) -> str:
+def _first(ranked: machine_scaling.Ranked, figure: str) -> str:
     """Return which machine is first, or which tie."""
     label, devices = ranked.machine.label, counted(ranked.step.devices, "device")
     others = ", ".join(machine.label for machine in ranked.ties)
@@ -244,7 +242,7 @@ def _first(ranked: Ranked, figure: str) -> str:
     return f"{label}, {figure} on {devices}{unsure}"
 
 
-def _said(machine: MachineScaling) -> Iterator[str]:
+def _said(machine: machine_scaling.MachineScaling) -> Iterator[str]:
     """Yield the answer of `advisor analyze`, then up to how many devices each doubling pays."""
     if machine.answer is not None:
         yield machine.answer
@@ -257,7 +255,7 @@ def _said(machine: MachineScaling) -> Iterator[str]:
             yield f"{words}: {_up_to(knee)}"
 
 
-def _up_to(knee: Knee) -> str:
+def _up_to(knee: machine_scaling.Knee) -> str:
     pays = f"each doubling pays up to {counted(knee.devices, 'device')}"
     if knee.devices == 1:
         pays = "a second device brings less than half of what it could"
@@ -265,7 +263,9 @@ def _up_to(knee: Knee) -> str:
     return pays if knee.at_worst == knee.at_best else f"{pays} ({between} within the ranges)"
 
 
-def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> Section:
+def _table(
+    machine: machine_scaling.MachineScaling, scaling: machine_scaling.Scaling, batch: int
+) -> Section:
     best = machine.best(scaling)
     price = [] if machine.price_per_hour is None else [_PRICE]
     rows = []
@@ -278,7 +278,7 @@ def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> Section:
     return Section(title, [table] if is_shared else [])
 
 
-def _cells(step: ScaledStep) -> list[str]:
+def _cells(step: machine_scaling.ScaledStep) -> list[str]:
     family = step.family if step.used == step.devices else f"{step.family} on {step.used}"
     alone = step.alone_per_s
     speedup, efficiency = step.speedup, step.efficiency
@@ -294,21 +294,21 @@ def _cells(step: ScaledStep) -> list[str]:
     ]
 
 
-def _lost(step: ScaledStep) -> str:
+def _lost(step: machine_scaling.ScaledStep) -> str:
     """Return what most is lost to, or why a step is faster than so many devices can make it."""
-    if step.excess is Excess.LAUNCHES and step.without_launches:
+    if step.excess is machine_scaling.Excess.LAUNCHES and step.without_launches:
         return (
             f"nothing: more threads launch; {1 / step.without_launches:.2f}× if launches cost "
             "nothing"
         )
-    if step.excess is Excess.UNEXPLAINED:
+    if step.excess is machine_scaling.Excess.UNEXPLAINED:
         return f"over {step.devices}×, and the simulation does not show why: not counted"
     return "" if step.limit is None else step.limit
 
 
-def _memory_by_family(machine: MachineScaling) -> list[str]:
+def _memory_by_family(machine: machine_scaling.MachineScaling) -> list[str]:
     """Return what the fullest device holds, and how large a batch it could have."""
-    weak = [step.family for step in machine.best(Scaling.WEAK)][-1:]
+    weak = [step.family for step in machine.best(machine_scaling.Scaling.WEAK)][-1:]
     size = machine.memory_bytes
     has = "" if size is None else f" of {format_bytes(size)}"
     return [

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
+from placement_advisor.report import statements
 from placement_advisor.report.document import NOTHING, Table, as_html
-from placement_advisor.report.statements import (
-    failure_kind_text,
-    in_timeline,
-    predicted_range,
-    predicted_speedup,
-    speedup,
-    timed_ns,
-    times_text,
-)
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -30,12 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from placement_advisor.analysis.analysis_result import (
-        AdviceVerdict,
-        Analysis,
-        Candidate,
-        Finding,
-    )
+    from placement_advisor.analysis import analysis_result
 
 _COLUMNS = ("candidate", "predicted", "measured", "speed-up", "")
 
@@ -43,13 +30,13 @@ _COLUMNS = ("candidate", "predicted", "measured", "speed-up", "")
 class Report:
     """What an analysis found. ``analysis`` has all of it, ``folder`` the files that it wrote."""
 
-    def __init__(self, analysis: Analysis, folder: Path) -> None:
+    def __init__(self, analysis: analysis_result.Analysis, folder: Path) -> None:
         """Look at an analysis."""
         self.analysis = analysis
         self.folder = folder
 
     @property
-    def verdict(self) -> AdviceVerdict:
+    def verdict(self) -> analysis_result.AdviceVerdict:
         """The answer in a word: "stay-single", "split", "cannot-tell" or "cannot-fit"."""
         return self.analysis.verdict
 
@@ -59,7 +46,7 @@ class Report:
         return self.analysis.recommendation.headline
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[analysis_result.Finding, ...]:
         """What to act on, most valuable first."""
         return tuple(each for each in self.analysis.findings if not each.is_hypothetical)
 
@@ -86,7 +73,7 @@ class Report:
         unknown = [name for name in names if name not in by_name]
         if unknown:
             raise AdvisorError(f"no candidate {unknown[0]!r}; there are {', '.join(by_name)}")
-        chosen = [by_name[name] for name in names] or in_timeline(self.analysis)
+        chosen = [by_name[name] for name in names] or statements.in_timeline(self.analysis)
         return _axes(draw_timeline(self.analysis, chosen, shown_page))[0]
 
     def plot_comparison(self) -> Axes:
@@ -138,7 +125,7 @@ class Report:
         from placement_advisor.report.pictures.timeline_plot import draw_timeline
 
         picture = BytesIO()
-        figure = draw_timeline(self.analysis, in_timeline(self.analysis))
+        figure = draw_timeline(self.analysis, statements.in_timeline(self.analysis))
         figure.savefig(picture, format="png")
         return "data:image/png;base64," + base64.b64encode(picture.getvalue()).decode()
 
@@ -147,12 +134,18 @@ def _axes(figure: Any) -> list[Axes]:
     return list(figure.axes)
 
 
-def _row(analysis: Analysis, candidate: Candidate) -> dict[str, Any]:
-    predicted, timed, factor = candidate.predicted, timed_ns(candidate), speedup(candidate)
+def _row(
+    analysis: analysis_result.Analysis, candidate: analysis_result.Candidate
+) -> dict[str, Any]:
+    predicted, timed, factor = (
+        candidate.predicted,
+        statements.timed_ns(candidate),
+        statements.speedup(candidate),
+    )
     step = predicted if timed is None else candidate.profile
     simulated = "baseline" if candidate.name == BASELINE else "simulated"
-    best = factor.median if factor else predicted_speedup(analysis, candidate)
-    ends = factor or predicted_range(candidate)
+    best = factor.median if factor else statements.predicted_speedup(analysis, candidate)
+    ends = factor or statements.predicted_range(candidate)
     memory = step.step_memory_bytes if step else {}
     return {
         "candidate": candidate.name,
@@ -168,7 +161,7 @@ def _row(analysis: Analysis, candidate: Candidate) -> dict[str, Any]:
         "transfers": step.transfer_count if step else None,
         "transfer_bytes": step.transfer_bytes if step else None,
         "step_memory_bytes": max(memory.values(), default=None),
-        "failure": failure_kind_text(candidate.failure) if candidate.failure else None,
+        "failure": statements.failure_kind_text(candidate.failure) if candidate.failure else None,
         "rationale": candidate.rationale,
     }
 
@@ -187,5 +180,7 @@ def _speedup_text(row: Mapping[str, Any]) -> str:
     if row["speedup"] is None:
         return NOTHING
     low, high = row["speedup_low"], row["speedup_high"]
-    ends = "" if low is None else f" ({times_text(low)} to {times_text(high)})"
-    return f"{times_text(row['speedup'])}{ends}, {row['speedup_basis']}"
+    ends = (
+        "" if low is None else f" ({statements.times_text(low)} to {statements.times_text(high)})"
+    )
+    return f"{statements.times_text(row['speedup'])}{ends}, {row['speedup_basis']}"

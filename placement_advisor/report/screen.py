@@ -20,25 +20,7 @@ from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import FailureKind, Interval
-from placement_advisor.report.document import (
-    NOTHING,
-    Bullets,
-    Facts,
-    Section,
-    Table,
-    as_text,
-    one_line,
-    text_lines,
-)
-from placement_advisor.report.statements import (
-    AS_IS,
-    expected_error,
-    left_out_text,
-    no_findings,
-    own_process_text,
-    saving_text,
-    with_range,
-)
+from placement_advisor.report import document, statements
 from placement_advisor.results.analysis import FULL_TEXT, HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
@@ -46,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from placement_advisor.report.document import Part
     from placement_advisor.results.analysis import Analysis, Training
     from placement_advisor.results.candidate import Candidate, Step
     from placement_advisor.results.difference import Difference, MovedCandidate, StepFigures
@@ -144,7 +125,7 @@ def _head(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[L
         yield from _instruction(how, width, most, f"how: {_file(folder, HOW_TO_SPLIT)}")
     if answer.caveat is not None:
         yield from _paragraph(f"But {answer.caveat}", width, most, _WARNING_STYLE)
-    if (left_out := left_out_text(model.left_out)) is not None:
+    if (left_out := statements.left_out_text(model.left_out)) is not None:
         yield from _paragraph(left_out, width, most, _WARNING_STYLE)
 
 
@@ -178,8 +159,10 @@ def _table(
     shown = [candidate for candidate in ranked if candidate in chosen]
     beside = "95 %" if basis == "measured" else "range"
     titles = [basis, f"speed-up ({beside})", "copies", "waits for copies"]
-    figures = text_lines(Table(titles, [_cells(each, each.step(basis)) for each in shown], ()))
-    names = ["candidate", *(one_line(candidate.name) for candidate in shown)]
+    figures = document.text_lines(
+        document.Table(titles, [_cells(each, each.step(basis)) for each in shown], ())
+    )
+    names = ["candidate", *(document.one_line(candidate.name) for candidate in shown)]
     name_width = max(width - cell_len(figures[0]) - len(_GAP), 8)
     name_width = min(max(map(cell_len, names)), name_width)
     for row, name in enumerate(shortened(names, name_width)):
@@ -196,16 +179,16 @@ def _cells(candidate: Candidate, step: Step | None) -> list[str]:
     if candidate.name == BASELINE:
         speedup = "baseline"
     elif step.ratio is None:
-        speedup = NOTHING
+        speedup = document.NOTHING
     else:
         factor = step.ratio.inverted
-        speedup = with_range(factor.median, factor)
+        speedup = statements.with_range(factor.median, factor)
     count = step.transfer_count
     return [
         format_ns(step.step_ns),
         speedup,
-        NOTHING if count is None else str(count),
-        format_ns(step.longest_wait_ns) if count and step.parts is not None else NOTHING,
+        document.NOTHING if count is None else str(count),
+        format_ns(step.longest_wait_ns) if count and step.parts is not None else document.NOTHING,
     ]
 
 
@@ -213,18 +196,20 @@ def _beside(analysis: Analysis, folder: Path, basis: str, width: int, most: int)
     """Yield the user's own step, one line on all that has no result, and why some have none."""
     if analysis.as_is is not None:
         own_ns = analysis.as_is.step_ns.median
-        own = f"{AS_IS}: {format_ns(own_ns)}, your own step with all of the machine"
+        own = f"{statements.AS_IS}: {format_ns(own_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
     if analysis.training is not None:
         yield from _paragraph(_trained(analysis.training), width, most, _ASIDE_STYLE)
     if analysis.testbed.not_run:
         alone = next((c.step("measured") for c in analysis.candidates if c.name == BASELINE), None)
         if alone is not None:
-            yield from _paragraph(own_process_text(alone.step_ns), width, most, _ASIDE_STYLE)
+            yield from _paragraph(
+                statements.own_process_text(alone.step_ns), width, most, _ASIDE_STYLE
+            )
         with_step = (c.name for c in analysis.candidates if c.step(basis) is not None)
         stand_in = analysis.testbed.stand_in
         gpus = analysis.expected_errors.gpus if analysis.expected_errors is not None else ()
-        if told_of := expected_error(with_step, gpus, stand_in=stand_in):
+        if told_of := statements.expected_error(with_step, gpus, stand_in=stand_in):
             yield from _paragraph(told_of, width, most, _ASIDE_STYLE)
     if unsure := [c.name for c in analysis.candidates if c.is_unverified]:
         text = f"not verified, and so not recommended: {', '.join(unsure)}"
@@ -270,12 +255,12 @@ def _findings(analysis: Analysis, folder: Path, width: int, most: int) -> Iterat
     if not findings:
         alone = next((c.measured_step for c in analysis.candidates if c.name == BASELINE), None)
         is_sure = alone is None or alone.parts is not None or analysis.testbed.not_run is not None
-        none = no_findings(is_sure=is_sure)
+        none = statements.no_findings(is_sure=is_sure)
         yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
         title = f"{finding.code} {finding.name}"
         if finding.saving is not None:
-            title += f" saves {saving_text(finding.saving)}"
+            title += f" saves {statements.saving_text(finding.saving)}"
         yield from _paragraph(title, width, min(most, _MOST_OF_A_TITLE), _HEADING_STYLE)
         instead = f"what to do: {_file(folder, FULL_TEXT)}"
         yield from _instruction(finding.action, width, most, instead, lead=_GAP)
@@ -310,15 +295,15 @@ def _commands(analysis: Analysis, folder: Path) -> list[Line]:
 def _next(analysis: Analysis, folder: Path) -> str:
     if (run := analysis.recommendation.next_run) is not None:
         takes = format_duration(run.takes_ns / NS_PER_S)
-        return f"the same command {one_line(run.change)}, about {takes}"
+        return f"the same command {document.one_line(run.change)}, about {takes}"
     if analysis.model.captured is not None and analysis.trains_with is not None:
-        return one_line(analysis.model.captured.run_command)
+        return document.one_line(analysis.model.captured.run_command)
     if analysis.recommendation.verdict in TO_SPLIT and analysis.recommendation.how is not None:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     findings = analysis.shown_findings
     for finding in findings[:_FINDINGS]:
         if finding.command is not None:
-            return one_line(finding.command)
+            return document.one_line(finding.command)
     if findings:
         return f"advisor explain {shlex.quote(findings[0].code)}"
     if analysis.options.quick:  # There is nothing to view.
@@ -346,7 +331,7 @@ def _paragraph(text: str, width: int, most: int, style: str = "", lead: str = ""
     if len(lines) <= most:
         return lines
     room = most * (width - len(lead)) - 1
-    words = one_line(text)[:room].split(" ")
+    words = document.one_line(text)[:room].split(" ")
     while len(lines) > most and len(words) > 1:
         words = _without_last(words)
         lines = _wrapped(f"{' '.join(words)} {_ELLIPSIS}", width, lead, style)
@@ -368,7 +353,7 @@ def _without_last(words: list[str]) -> list[str]:
 
 def _wrapped(text: str, width: int, lead: str, style: str = "") -> list[Line]:
     """Return a text in lines, no word of which is broken that fits into one."""
-    wrapped = Text(one_line(text)).wrap(Console(width=width), max(width - len(lead), 1))
+    wrapped = Text(document.one_line(text)).wrap(Console(width=width), max(width - len(lead), 1))
     leads = [lead, *[" " * len(lead)] * len(wrapped)]
     return [
         Line(before + line.plain.rstrip(), style)
@@ -404,12 +389,21 @@ _THEN, _NOW = "then", "now"
 
 def render_difference(found: Difference) -> str:
     """Return the text."""
-    answers = Facts([(_THEN, found.before.answer), (_NOW, found.after.answer)], label_width=6)
-    changes: list[Part] = [Facts(_changes(found), label_width=10)]
+    answers = document.Facts(
+        [(_THEN, found.before.answer), (_NOW, found.after.answer)], label_width=6
+    )
+    changes: list[document.Part] = [document.Facts(_changes(found), label_width=10)]
     if not found.changes:
         changes.append("nothing that an analysis records")
-    why = Section("Why", [Bullets(found.why)])
-    return as_text([answers, why, Section("Changed", changes), Section("", _candidates(found))])
+    why = document.Section("Why", [document.Bullets(found.why)])
+    return document.as_text(
+        [
+            answers,
+            why,
+            document.Section("Changed", changes),
+            document.Section("", _candidates(found)),
+        ]
+    )
 
 
 def _changes(found: Difference) -> Iterator[tuple[str, str]]:
@@ -422,7 +416,7 @@ def _changes(found: Difference) -> Iterator[tuple[str, str]]:
         yield change.area, f"{change.name}: {change.before} → {change.after}"
 
 
-def _candidates(found: Difference) -> Iterator[Part]:
+def _candidates(found: Difference) -> Iterator[document.Part]:
     """Yield the figures of what the verdicts are about and of what has moved; name the others."""
     if found.basis is None:
         return
@@ -434,7 +428,7 @@ def _candidates(found: Difference) -> Iterator[Part]:
         for each in shown
         for word, step in ((_THEN, each.before), (_NOW, each.after))
     ]
-    yield Table(columns, rows)
+    yield document.Table(columns, rows)
     yield (
         "compute, copies that it waits for, idle: of the device that computes most, "
         f"{'profiled' if found.basis == 'measured' else 'simulated'}"
@@ -451,17 +445,19 @@ def _candidates(found: Difference) -> Iterator[Part]:
 
 def _difference_cells(each: MovedCandidate, step: StepFigures | None) -> list[str]:
     if step is None:
-        return [NOTHING] * 5
+        return [document.NOTHING] * 5
     speedup, parts = step.speedup, step.parts
-    told = NOTHING
+    told = document.NOTHING
     if each.name == BASELINE:
         told = "baseline"
     elif speedup is not None:
         low, high = speedup.range
-        told = with_range(speedup.estimate, Interval(median=speedup.estimate, low=low, high=high))
+        told = statements.with_range(
+            speedup.estimate, Interval(median=speedup.estimate, low=low, high=high)
+        )
     times_ns = (parts.compute_ns, parts.copies_ns, parts.idle_ns) if parts else ()
     return [
         format_ns(step.step_ns),
         told,
-        *(map(format_ns, times_ns) if times_ns else [NOTHING] * 3),
+        *(map(format_ns, times_ns) if times_ns else [document.NOTHING] * 3),
     ]

@@ -13,6 +13,7 @@ from collections import defaultdict
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor import units
 from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.graph.name_patterns import listed
@@ -20,14 +21,6 @@ from placement_advisor.measurement.measurement import Interval, SizeBasis, boots
 from placement_advisor.report.document import NOTHING
 from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes, ScalingRow, scaling
 from placement_advisor.results.candidate import failure_file
-from placement_advisor.units import (
-    NS_PER_S,
-    copies_text,
-    counted,
-    format_bytes,
-    format_ns,
-    format_share,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,15 +60,15 @@ def _copies(step: Schedule | StepProfile) -> str:
 def _copies_words(step: Schedule | StepProfile) -> str:
     if not step.transfer_count:
         return "copies not all seen" if step.transfer_count is None else "no copies"
-    return f"{copies_text(step.transfer_count)}, {_bytes(step)}"
+    return f"{units.copies_text(step.transfer_count)}, {_bytes(step)}"
 
 
 def _bytes(step: Schedule | StepProfile) -> str:
-    return format_bytes(step.transfer_bytes, is_floor=step.bytes_are_a_floor)
+    return units.format_bytes(step.transfer_bytes, is_floor=step.bytes_are_a_floor)
 
 
 def _exposed(step: Schedule | StepProfile) -> str:
-    return format_ns(step.exposed_ns)
+    return units.format_ns(step.exposed_ns)
 
 
 # Beside its time. Whoever adds one has it in report.txt, report.md, report.html and the tab.
@@ -140,7 +133,7 @@ def predicted_lines(candidate: Candidate) -> list[str]:
         lines.append(with_range(found.median, found))
     if after is not None and (later := range_after_runs(candidate)) is not None:
         told = with_range(later.median, later)
-        lines.append(f"after {counted(after.runs, 'run')} {told}")
+        lines.append(f"after {units.counted(after.runs, 'run')} {told}")
     return lines
 
 
@@ -152,8 +145,8 @@ def figure_lines(step_ns: int | None, step: Schedule | StepProfile | None) -> li
     if step_ns is None:
         return [NOTHING]
     if step is None:
-        return [format_ns(step_ns), NO_PROFILE]
-    return [format_ns(step_ns), *filter(None, (each.words(step) for each in FIGURES))]
+        return [units.format_ns(step_ns), NO_PROFILE]
+    return [units.format_ns(step_ns), *filter(None, (each.words(step) for each in FIGURES))]
 
 
 def error_rows(candidate: Candidate) -> Iterator[list[str]]:
@@ -162,7 +155,7 @@ def error_rows(candidate: Candidate) -> Iterator[list[str]]:
     if predicted is None or timed is None:
         return
     step_ns = predicted.step_ns
-    yield ["step", format_ns(step_ns), format_ns(timed), error_text(step_ns, timed)]
+    yield ["step", units.format_ns(step_ns), units.format_ns(timed), error_text(step_ns, timed)]
     seen = _figures(profile) if profile is not None else {}
     for title, (expected, text) in _figures(predicted).items():
         amount, measured = seen.get(title, (None, "?"))
@@ -170,7 +163,12 @@ def error_rows(candidate: Candidate) -> Iterator[list[str]]:
     for device, held in (profile.step_memory_bytes if profile is not None else {}).items():
         expected = predicted.step_memory_bytes.get(device)
         title = f"memory {device}, above what stays"
-        yield [title, format_bytes(expected), format_bytes(held), error_text(expected, held)]
+        yield [
+            title,
+            units.format_bytes(expected),
+            units.format_bytes(held),
+            error_text(expected, held),
+        ]
 
 
 def _figures(step: Schedule | StepProfile) -> dict[str, tuple[int | None, str]]:
@@ -179,9 +177,9 @@ def _figures(step: Schedule | StepProfile) -> dict[str, tuple[int | None, str]]:
     computes = {f"compute {device}": time_ns for device, time_ns in step.compute_ns.items()}
     times = {**computes, "copy time": step.transfer_ns, "exposed copy time": step.exposed_ns}
     return {
-        **{title: (time_ns, format_ns(time_ns)) for title, time_ns in times.items()},
+        **{title: (time_ns, units.format_ns(time_ns)) for title, time_ns in times.items()},
         "copies": (count, "?" if count is None else str(count)),
-        "bytes across": (size, format_bytes(size, is_floor=step.bytes_are_a_floor)),
+        "bytes across": (size, units.format_bytes(size, is_floor=step.bytes_are_a_floor)),
     }
 
 
@@ -248,11 +246,11 @@ def activity_rows(
         ActivityRow(
             cells=(
                 f"{each.total_ns / total_ns * 100:.2f}%",
-                format_ns(each.total_ns),
+                units.format_ns(each.total_ns),
                 str(each.calls),
-                format_ns(each.total_ns / each.calls if each.calls else None),
-                format_ns(each.min_ns),
-                format_ns(each.max_ns),
+                units.format_ns(each.total_ns / each.calls if each.calls else None),
+                units.format_ns(each.min_ns),
+                units.format_ns(each.max_ns),
                 each.name,
             ),
             is_copy=each.is_copy,
@@ -388,7 +386,7 @@ def own_process_text(step_ns: float) -> str:
     'single: 1.50 ms, measured on one core in the process that made the step'
     """
     where = "on one core in the process that made the step"
-    return f"{BASELINE}: {format_ns(step_ns)}, measured {where}"
+    return f"{BASELINE}: {units.format_ns(step_ns)}, measured {where}"
 
 
 def _ran_on_testbed(analysis: Analysis) -> bool:
@@ -453,11 +451,11 @@ def saving_text(saving: Saving) -> str:
     '6.00 ms, 20 % of the step (3–30 %, simulated)'
     """
     low, share, high = (
-        format_share(part / saving.step_ns)
+        units.format_share(part / saving.step_ns)
         for part in (saving.low_ns, saving.saving_ns, saving.high_ns)
     )
     ends = f"{low.removesuffix(' %')}–{high}"
-    return f"{format_ns(saving.saving_ns)}, {share} of the step ({ends}, {saving.basis})"
+    return f"{units.format_ns(saving.saving_ns)}, {share} of the step ({ends}, {saving.basis})"
 
 
 def where_text(finding: Finding) -> str:
@@ -481,8 +479,8 @@ def input_line(analysis: Analysis) -> str | None:
 
     def speed(time_ns: float) -> str:
         if batch_size is None:
-            return format_ns(time_ns)
-        return f"{float(f'{batch_size * NS_PER_S / time_ns:.3g}'):,.0f} samples/s"
+            return units.format_ns(time_ns)
+        return f"{float(f'{batch_size * units.NS_PER_S / time_ns:.3g}'):,.0f} samples/s"
 
     alone = speed(mean(timing.batch_ns))
     line = f"input: {alone if batch_size is not None else f'a batch every {alone}'} alone"
@@ -502,7 +500,7 @@ def _single_ns(analysis: Analysis) -> int | None:
 
 def mean_error_text(error: float) -> str:
     """Return a mean error as a percentage, which is never 0."""
-    return "under 1 %" if error < _LEAST_ERROR else format_share(error)
+    return "under 1 %" if error < _LEAST_ERROR else units.format_share(error)
 
 
 def expected_error(
@@ -528,10 +526,12 @@ def analysis_error(analysis: Analysis) -> str | None:
 
 def _on_stand_ins(candidates: Iterable[str]) -> str:
     """Return a sentence on the errors to expect, with those of the candidates that are known."""
-    each = [f"{name} {format_share(MEDIAN_OF[name])}" for name in candidates if name in MEDIAN_OF]
+    each = [
+        f"{name} {units.format_share(MEDIAN_OF[name])}" for name in candidates if name in MEDIAN_OF
+    ]
     return (
         f"Expect errors: on {MODELS} models drawn at random, speed-ups simulated so were off by "
-        f"{', '.join([f'{format_share(MEDIAN)} (median)', *each])}."
+        f"{', '.join([f'{units.format_share(MEDIAN)} (median)', *each])}."
     )
 
 
@@ -542,7 +542,8 @@ def _on_gpus(times: Iterable[GpuTimes]) -> str | None:
     known = PUBLISHED_STEPS
     published = (
         f"Expect errors: {known.count} published training steps on one GPU were predicted "
-        f"{format_share(known.mean_error)} off in the mean, {format_share(known.worst_error)} at "
+        f"{units.format_share(known.mean_error)} off in the mean, "
+        f"{units.format_share(known.worst_error)} at "
         "worst."
     )
     return " ".join([published, *sentences])
@@ -550,15 +551,15 @@ def _on_gpus(times: Iterable[GpuTimes]) -> str | None:
 
 def _of_times(times: GpuTimes) -> str:
     parts = [
-        f"{format_share(times.launch_share)} is that of launches",
-        f"{format_share(times.assumed_share)} rests on kernels without a record",
-        f"{format_share(times.roofline_share)} on peaks alone",
+        f"{units.format_share(times.launch_share)} is that of launches",
+        f"{units.format_share(times.assumed_share)} rests on kernels without a record",
+        f"{units.format_share(times.roofline_share)} on peaks alone",
     ]
     by_basis: defaultdict[str, float] = defaultdict(float)
     for each in times.families:
         by_basis[each.basis] += each.share
     parts += [
-        f"{format_share(share)} on kernels {_BASIS_WORDS[basis]} (off in the mean: "
+        f"{units.format_share(share)} on kernels {_BASIS_WORDS[basis]} (off in the mean: "
         f"{_errors(times, basis)})"
         for basis, share in by_basis.items()
     ]
@@ -600,7 +601,7 @@ def _line(row: ScalingRow, alone: ScalingRow, within_rounds: Mapping[str, float]
     ]
     told = "; ".join(filter(None, figures)) or "not simulated"
     what = row.name if row.name == row.candidate else f"{row.name} ({row.candidate})"
-    return f"{what}, {counted(row.devices, 'device')}, {row.batch} samples a step: {told}"
+    return f"{what}, {units.counted(row.devices, 'device')}, {row.batch} samples a step: {told}"
 
 
 def _scaling_figures(
@@ -613,10 +614,10 @@ def _scaling_figures(
 ) -> str:
     if not step_ns:
         return ""
-    rate = row.batch / step_ns * NS_PER_S
+    rate = row.batch / step_ns * units.NS_PER_S
     times = ""
     if speedup is not None:
         times = f", {speedup:.2f}× within rounds"
     elif row.batch == alone.batch and row is not alone and alone_ns:
         times = f", {alone_ns / step_ns:.2f}×"
-    return f"{format_ns(step_ns)}, {rate:,.0f} samples/s{times} ({basis})"
+    return f"{units.format_ns(step_ns)}, {rate:,.0f} samples/s{times} ({basis})"

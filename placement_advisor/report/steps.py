@@ -14,32 +14,14 @@ from math import floor
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor import units
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.devices import Basis
 from placement_advisor.profile.device_trace import Cause, DeviceUse
-from placement_advisor.report.document import (
-    NOTHING,
-    Bullets,
-    Facts,
-    Section,
-    Table,
-    as_markdown,
-    as_text,
-    escape,
-    one_line,
-)
+from placement_advisor.report import document
 from placement_advisor.report.statements import ACTIVITY_HEADINGS, activity_rows
 from placement_advisor.simulator.schedule import PathKind, time_by_kind
-from placement_advisor.units import (
-    NS_PER_US,
-    counted,
-    format_bandwidth,
-    format_bytes,
-    format_flops,
-    format_ns,
-    format_share,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,22 +30,14 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Total
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.op_patterns import HostKind
-    from placement_advisor.report.document import Part
     from placement_advisor.simulator.schedule import PathStep, Schedule, Transfer
     from placement_advisor.simulator.simulator import Simulation
     from placement_advisor.tf.answers import Traced
 
     Event = dict[str, Any]
     Row = tuple[int, int]
+    from placement_advisor.profile import totals
     from placement_advisor.profile.device_trace import Wait
-    from placement_advisor.profile.totals import (
-        ByHost,
-        DeviceTotals,
-        ProfileTotals,
-        ReadProfile,
-        RouteTotals,
-        TensorTotals,
-    )
 
 
 # As many as are read at a glance; JSON has more.
@@ -94,8 +68,8 @@ def _graph(summary: GraphSummary, graph_file: str) -> tuple[str, str]:
 
 
 def _text(summary: GraphSummary, head: str, *facts: tuple[str, str]) -> str:
-    first = Section("", [head, Facts([*facts, *_facts(summary)])])
-    return as_text([first, *_tables(summary)])
+    first = document.Section("", [head, document.Facts([*facts, *_facts(summary)])])
+    return document.as_text([first, *_tables(summary)])
 
 
 def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
@@ -116,33 +90,38 @@ def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
     if summary.state.parts:
         parameters += f"; {_sized(summary.state, 'other')} (optimizer slots, metrics, counters)"
     yield "parameters", parameters
-    yield "constants", f"{summary.constants.parts}, {total_text(summary.constants, format_bytes)}"
+    yield (
+        "constants",
+        f"{summary.constants.parts}, {total_text(summary.constants, units.format_bytes)}",
+    )
     # A loop can hold whole training steps.
     where = " outside loops" if any(op.is_loop for op in summary.control_flow) else ""
     nothing = f"in all, there is no backward pass{where}"
     kept = "kept for the backward pass" if summary.trains else nothing
     yield "activations", f"{_sized(summary.activations, 'forward tensor')} {kept}"
-    flops = f"{total_text(summary.flops, format_flops)} per step; known for "
+    flops = f"{total_text(summary.flops, units.format_flops)} per step; known for "
     flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
     if summary.flops_known_bytes_share is not None:
         flops += f", which access {_floor_share(summary.flops_known_bytes_share)} of the bytes"
     yield "flops", flops
     yield (
         "bytes",
-        f"{total_text(summary.bytes_accessed, format_bytes)} accessed per step; known for "
+        f"{total_text(summary.bytes_accessed, units.format_bytes)} accessed per step; known for "
         f"{_floor_share(summary.bytes_accessed.known_share)} of the ops that compute",
     )
 
 
-def _tables(summary: GraphSummary) -> Iterator[Part]:
-    tensors = [(format_bytes(t.size_bytes), _tensor(t)) for t in summary.largest_tensors[:_ROWS]]
-    yield Section("largest tensors", [Table(("", ""), tensors, names=(-1,))])
+def _tables(summary: GraphSummary) -> Iterator[document.Part]:
+    tensors = [
+        (units.format_bytes(t.size_bytes), _tensor(t)) for t in summary.largest_tensors[:_ROWS]
+    ]
+    yield document.Section("largest tensors", [document.Table(("", ""), tensors, names=(-1,))])
     kinds = [
         (
             str(kind.ops),
-            total_text(kind.flops, format_flops),
+            total_text(kind.flops, units.format_flops),
             _share(kind.flops_share),
-            total_text(kind.bytes_accessed, format_bytes),
+            total_text(kind.bytes_accessed, units.format_bytes),
             _share(kind.bytes_share),
             kind.kind,
         )
@@ -150,24 +129,26 @@ def _tables(summary: GraphSummary) -> Iterator[Part]:
     ]
     columns = ("ops", "flops", "share", "bytes", "share", "kind")
     title = "heaviest kinds, by share of the flops or of the bytes accessed"
-    yield Section(title, [Table(columns, kinds, names=(-1,))])
-    yield Section("", _structure(summary))
+    yield document.Section(title, [document.Table(columns, kinds, names=(-1,))])
+    yield document.Section("", _structure(summary))
     host = [(str(kind.ops), _host_kind(kind)) for kind in summary.host_only[:_ROWS]]
     ops = sum(kind.ops for kind in summary.host_only)
     more = _more(len(summary.host_only), _ROWS)
-    listed: list[Part] = [Table(("", ""), host, names=(-1,)), *more] if host else []
+    listed: list[document.Part] = (
+        [document.Table(("", ""), host, names=(-1,)), *more] if host else []
+    )
     yield _listed("ops without a GPU kernel", f"{ops}; they run on the host", listed)
     flows = summary.control_flow
     shown = [*map(_control_flow, flows[:_ROWS]), *_more(len(flows), _ROWS)]
     yield _listed("control flow", str(len(flows)), shown)
 
 
-def _listed(what: str, told: str, parts: Sequence[Part]) -> Part:
+def _listed(what: str, told: str, parts: Sequence[document.Part]) -> document.Part:
     """Return what was found in a section, or that nothing was in a line."""
-    return Section(f"{what}: {told}", parts) if parts else f"{what}: none"
+    return document.Section(f"{what}: {told}", parts) if parts else f"{what}: none"
 
 
-def _structure(summary: GraphSummary) -> Iterator[Part]:
+def _structure(summary: GraphSummary) -> Iterator[document.Part]:
     """Yield what was found, that of most layers first."""
     yield _first(
         "towers",
@@ -192,7 +173,7 @@ def _structure(summary: GraphSummary) -> Iterator[Part]:
     yield _first("repeated blocks", [(f"{len(r)} alike blocks in a row", r) for r in repeats])
 
 
-def _first(what: str, found: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> Part:
+def _first(what: str, found: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> document.Part:
     """Return what has most layers, and how many there are beyond."""
     largest = sorted(found, key=lambda each: -sum(map(len, each[1])))[:_NAMES]
     lines = [f"{text}: {_runs(groups)}" for text, groups in largest]
@@ -227,7 +208,7 @@ def _host_kind(kind: HostKind) -> str:
         bound = _count(kind.bound_ops, "more op stays", "more ops stay")
         text += f"; {bound} with a variable or table that they share"
     if kind.crossing.parts:
-        text += f"; {total_text(kind.crossing, format_bytes)} to and from ops that have one"
+        text += f"; {total_text(kind.crossing, units.format_bytes)} to and from ops that have one"
     return text
 
 
@@ -252,7 +233,7 @@ def _sized(total: Total, noun: str) -> str:
     plural = "" if total.parts == 1 or noun == "other" else "s"
     if not total.parts:
         return f"no {noun}s"
-    return f"{total.parts} {noun}{plural}, {total_text(total, format_bytes)}"
+    return f"{total.parts} {noun}{plural}, {total_text(total, units.format_bytes)}"
 
 
 def total_text(total: Total, form: Callable[[int], str]) -> str:
@@ -287,25 +268,32 @@ _PATH_WORDS = {
 }
 
 
-def render_simulation(told: Simulation) -> str:
+def render_simulation(simulation: Simulation) -> str:
     """Return the text."""
-    return as_text([Facts(_head(told)), _device_times(told), _copy_table(told), _path(told)])
+    return document.as_text(
+        [
+            document.Facts(_head(simulation)),
+            _device_times(simulation),
+            _copy_table(simulation),
+            _path(simulation),
+        ]
+    )
 
 
-def _head(told: Simulation) -> Iterator[tuple[str, str]]:
-    origin = told.origin
-    yield "graph", f"{origin.graph_file}, fingerprint {told.graph.fingerprint}"
-    yield "placement", f"{origin.placement_file}: {told.placement.label}"
+def _head(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    origin = simulation.origin
+    yield "graph", f"{origin.graph_file}, fingerprint {simulation.graph.fingerprint}"
+    yield "placement", f"{origin.placement_file}: {simulation.placement.label}"
     if origin.renamed:
         pairs = ", ".join(f"{old} as {new}" for old, new in origin.renamed.items())
         yield "", f"its devices are taken in order: {pairs}"
-    yield "machine", f"{origin.machine}: {_machine(told)}"
-    yield "costs", _costs(told)
-    yield "step", f"{format_ns(told.schedule.step_ns)} simulated"
+    yield "machine", f"{origin.machine}: {_machine(simulation)}"
+    yield "costs", _costs(simulation)
+    yield "step", f"{units.format_ns(simulation.schedule.step_ns)} simulated"
 
 
-def _costs(told: Simulation) -> str:
-    shares = told.basis_shares
+def _costs(simulation: Simulation) -> str:
+    shares = simulation.basis_shares
     guessed = (
         f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is guessed from what is "
         "known of an op"
@@ -321,73 +309,87 @@ def _costs(told: Simulation) -> str:
     )
 
 
-def _machine(told: Simulation) -> str:
-    devices, hosts = told.cluster.devices, told.cluster.hosts
-    text = counted(len(devices), "device")
+def _machine(simulation: Simulation) -> str:
+    devices, hosts = simulation.cluster.devices, simulation.cluster.hosts
+    text = units.counted(len(devices), "device")
     if hosts:
-        text += f" and {counted(len(hosts), 'host')}"
-    measured = sum(link.basis is Basis.MEASURED for link in told.cluster.links)
+        text += f" and {units.counted(len(hosts), 'host')}"
+    measured = sum(link.basis is Basis.MEASURED for link in simulation.cluster.links)
     if not measured:
         return f"{text}, every figure assumed"
-    if measured < len(told.cluster.links):
-        return f"{text}, {measured} of {len(told.cluster.links)} links measured"
+    if measured < len(simulation.cluster.links):
+        return f"{text}, {measured} of {len(simulation.cluster.links)} links measured"
     return f"{text}, links measured"
 
 
-def _device_times(told: Simulation) -> Section:
+def _device_times(simulation: Simulation) -> document.Section:
     columns = (
         *("compute", "copy work", "before", "for a copy", "for a launch", "for a device", "after"),
         *("peak memory", "device"),
     )
     rows = []
-    for place, time in zip(told.cluster.places(), told.device_times, strict=True):
-        peak_bytes = told.schedule.peak_memory_bytes[place.name]
+    for place, time in zip(simulation.cluster.places(), simulation.device_times, strict=True):
+        peak_bytes = simulation.schedule.peak_memory_bytes[place.name]
         there = place.memory_bytes
         too_much = there is not None and peak_bytes > there
-        unfit = f": does not fit, it has {format_bytes(there)}" if too_much else ""
+        unfit = f": does not fit, it has {units.format_bytes(there)}" if too_much else ""
         times_ns = (
             *(time.compute_ns, time.copy_work_ns, time.before_first_ns, time.waits_for_copy_ns),
             *(time.waits_for_launch_ns, time.waits_for_device_ns, time.after_last_ns),
         )
-        rows.append([*map(format_ns, times_ns), format_bytes(peak_bytes), f"{place.name}{unfit}"])
+        rows.append(
+            [
+                *map(units.format_ns, times_ns),
+                units.format_bytes(peak_bytes),
+                f"{place.name}{unfit}",
+            ]
+        )
     title = "time of each device; idle: before its first work, waiting, after its last work"
-    return Section(title, [Table(columns, rows, names=(-1,))])
+    return document.Section(title, [document.Table(columns, rows, names=(-1,))])
 
 
-def _copy_table(told: Simulation) -> Part:
-    schedule, unknown = told.schedule, told.schedule.carried.unknown
-    if not told.directions:
+def _copy_table(simulation: Simulation) -> document.Part:
+    schedule, unknown = simulation.schedule, simulation.schedule.carried.unknown
+    if not simulation.directions:
         return "copies: none"
     title = (
-        f"copies: {schedule.transfer_count} per step; {format_ns(schedule.exposed_ns)} exposed, "
-        f"{format_ns(told.hidden_ns)} hidden behind compute"
+        f"copies: {schedule.transfer_count} per step; {units.format_ns(schedule.exposed_ns)} "
+        f"exposed, {units.format_ns(simulation.hidden_ns)} hidden behind compute"
         + (f", on {schedule.waits_longest}" if schedule.waits_longest else "")
     )
     rows = [
-        (str(each.copies), total_text(each.size, format_bytes), f"{each.source} → {each.target}")
-        for each in told.directions
+        (
+            str(each.copies),
+            total_text(each.size, units.format_bytes),
+            f"{each.source} → {each.target}",
+        )
+        for each in simulation.directions
     ]
     of_unknown = f"of unknown size, so priced at latency alone: {unknown}" if unknown else ""
-    table = Table(("copies", "bytes", "direction"), rows, names=(-1,))
-    return Section(title, [of_unknown, table])
+    table = document.Table(("copies", "bytes", "direction"), rows, names=(-1,))
+    return document.Section(title, [of_unknown, table])
 
 
-def _path(told: Simulation) -> Section:
-    time_ns, parts = time_by_kind(told.path), len(told.path)
-    made_of = ", ".join(f"{_PATH_WORDS[kind]} {format_ns(time_ns[kind])}" for kind in PathKind)
-    longest = sorted(told.path, key=lambda part: (-part.time_ns, part.start_ns))[:LONGEST_PARTS]
+def _path(simulation: Simulation) -> document.Section:
+    time_ns, parts = time_by_kind(simulation.path), len(simulation.path)
+    made_of = ", ".join(
+        f"{_PATH_WORDS[kind]} {units.format_ns(time_ns[kind])}" for kind in PathKind
+    )
+    longest = sorted(simulation.path, key=lambda part: (-part.time_ns, part.start_ns))[
+        :LONGEST_PARTS
+    ]
     rows = [
         (
-            format_ns(part.time_ns),
-            format_share(part.time_ns / told.schedule.step_ns),
+            units.format_ns(part.time_ns),
+            units.format_share(part.time_ns / simulation.schedule.step_ns),
             part.kind.value,
             _where(part),
         )
         for part in longest
     ]
     cut = f"the longest {LONGEST_PARTS} of its {parts} parts" if parts > LONGEST_PARTS else ""
-    table = Table(("", "", "", ""), rows, names=(-1,))
-    return Section(f"critical path: {made_of}", [cut, table])
+    table = document.Table(("", "", "", ""), rows, names=(-1,))
+    return document.Section(f"critical path: {made_of}", [cut, table])
 
 
 def _where(part: PathStep) -> str:
@@ -526,7 +528,7 @@ def _name(what: str, row: Row, name: str) -> Event:
 
 
 def _us(time_ns: int) -> float:
-    return time_ns / NS_PER_US
+    return time_ns / units.NS_PER_US
 
 
 TOP_TENSORS = 10
@@ -535,22 +537,26 @@ TOP_WAITS = 6
 _NAME_CHARS = 100
 
 
-def render_profile(read: ReadProfile) -> str:
+def render_profile(read: totals.ReadProfile) -> str:
     """Return the text."""
-    head = Section("", [f"{read.totals.path}: {_headline(read)}", read.which or ""])
-    return as_text([head, *_profile_tables(read.totals).values(), Section("", _remarks(read))])
+    head = document.Section("", [f"{read.totals.path}: {_headline(read)}", read.which or ""])
+    return document.as_text(
+        [head, *_profile_tables(read.totals).values(), document.Section("", _remarks(read))]
+    )
 
 
-def profile_as_markdown(read: ReadProfile) -> str:
+def profile_as_markdown(read: totals.ReadProfile) -> str:
     """Return the page."""
     which = [] if read.which is None else [f"{read.which}."]
-    parts: list[Part] = [f"{_headline(read)}.", *which]
-    parts += [Section(title, [table]) for title, table in _profile_tables(read.totals).items()]
-    parts.append(Section("To know", [Bullets(_remarks(read))]))
-    return f"# {escape(read.totals.path)}\n\n{as_markdown(parts)}"
+    parts: list[document.Part] = [f"{_headline(read)}.", *which]
+    parts += [
+        document.Section(title, [table]) for title, table in _profile_tables(read.totals).items()
+    ]
+    parts.append(document.Section("To know", [document.Bullets(_remarks(read))]))
+    return f"# {document.escape(read.totals.path)}\n\n{document.as_markdown(parts)}"
 
 
-def _profile_tables(profile: ProfileTotals) -> dict[str, Table]:
+def _profile_tables(profile: totals.ProfileTotals) -> dict[str, document.Table]:
     """Return the tables by their titles."""
     per_step = {"Per step": _device_table(profile, per_step=True)} if profile.step_ns else {}
     return {
@@ -564,23 +570,23 @@ def _profile_tables(profile: ProfileTotals) -> dict[str, Table]:
     }
 
 
-def _headline(read: ReadProfile) -> str:
+def _headline(read: totals.ReadProfile) -> str:
     """Return what was read, in a line."""
     profile = read.totals
     working = [d for d in profile.devices if any(a.time_ns for a in d.total.values())]
     devices = f"{read.form}; {len(working)} of {len(profile.devices)} devices did something"
     if profile.span_ns is None:
         return devices
-    span = f"{format_ns(profile.span_ns)} in all"
+    span = f"{units.format_ns(profile.span_ns)} in all"
     if not profile.step_ns:
         return f"{devices}; {span}; the profile shows no steps"
-    steps = counted(len(profile.step_ns), "step")
+    steps = units.counted(len(profile.step_ns), "step")
     first = ", the first one left out" if profile.warm_up_steps else ""
-    step = format_ns(median(profile.step_ns))
+    step = units.format_ns(median(profile.step_ns))
     return f"{devices}; {steps} of {step} (by {profile.steps_from}{first}); {span}"
 
 
-def _device_table(profile: ProfileTotals, *, per_step: bool) -> Table:
+def _device_table(profile: totals.ProfileTotals, *, per_step: bool) -> document.Table:
     """Return what the time of each device went to; exposed parts in brackets."""
     uses = [use for use in DeviceUse if any(d.total[use].time_ns for d in profile.devices)]
     rows, idle = [], []
@@ -590,51 +596,55 @@ def _device_table(profile: ProfileTotals, *, per_step: bool) -> Table:
         else:
             idle.append(device.device)
     if idle:
-        rows.append([", ".join(idle), *[NOTHING] * (len(uses) + 1)])
+        rows.append([", ".join(idle), *[document.NOTHING] * (len(uses) + 1)])
     title = f"{'per step' if per_step else 'in all'} (exposed)"
-    return Table([title, *uses, "idle"], rows)
+    return document.Table([title, *uses, "idle"], rows)
 
 
-def _device_row(device: DeviceTotals, uses: list[DeviceUse], *, per_step: bool) -> list[str]:
+def _device_row(device: totals.DeviceTotals, uses: list[DeviceUse], *, per_step: bool) -> list[str]:
     amounts = device.per_step if per_step and device.per_step is not None else device.total
     idle_ns = device.idle_per_step_ns if per_step else device.idle_ns
     cells = []
     for use in uses:
         amount = amounts[use]
         is_known = use is not DeviceUse.COMPUTE and amount.exposed_ns is not None
-        exposed = f" ({format_ns(amount.exposed_ns)})" if is_known else ""
-        cells.append(f"{format_ns(amount.time_ns)}{exposed}" if amount.time_ns else NOTHING)
-    return [device.device, *cells, format_ns(idle_ns)]
+        exposed = f" ({units.format_ns(amount.exposed_ns)})" if is_known else ""
+        cells.append(
+            f"{units.format_ns(amount.time_ns)}{exposed}" if amount.time_ns else document.NOTHING
+        )
+    return [device.device, *cells, units.format_ns(idle_ns)]
 
 
-def _routes(profile: ProfileTotals) -> Table:
+def _routes(profile: totals.ProfileTotals) -> document.Table:
     """Return the copies on each route, in total."""
     columns = ("count", "bytes", "under way", "exposed", "achieved")
-    return Table(("copies", *columns), [_route_row(route) for route in profile.routes])
+    return document.Table(("copies", *columns), [_route_row(route) for route in profile.routes])
 
 
-def _route_row(route: RouteTotals) -> list[str]:
+def _route_row(route: totals.RouteTotals) -> list[str]:
     kind = route.route.kind.removeprefix("[").removesuffix("]")
     return [
         f"{route.route.source} → {route.route.target}, {kind}",
         f"{route.count:,}",
         _bytes(route),
-        format_ns(route.time_ns),
-        f"{format_ns(route.exposed_ns)}, {_share_text(route.exposed_ns, route.time_ns)}",
-        NOTHING if route.bytes_per_s is None else format_bandwidth(route.bytes_per_s),
+        units.format_ns(route.time_ns),
+        f"{units.format_ns(route.exposed_ns)}, {_share_text(route.exposed_ns, route.time_ns)}",
+        document.NOTHING
+        if route.bytes_per_s is None
+        else units.format_bandwidth(route.bytes_per_s),
     ]
 
 
-def _by_host(profile: ProfileTotals) -> Table:
+def _by_host(profile: totals.ProfileTotals) -> document.Table:
     """Return the copies between GPUs that went by way of the host, in total."""
     rows = [
         [f"{each.source} → {each.target}", f"{each.count:,}", _bytes(each)]
         for each in profile.by_host
     ]
-    return Table(("by way of the host, among these copies", "count", "bytes"), rows)
+    return document.Table(("by way of the host, among these copies", "count", "bytes"), rows)
 
 
-def _tensors(profile: ProfileTotals) -> Table:
+def _tensors(profile: totals.ProfileTotals) -> document.Table:
     """Return the tensors whose copies devices waited longest for, in total."""
     longest = profile.tensors[:TOP_TENSORS]
     has_ops = any(each.op is not None for each in longest)
@@ -645,23 +655,27 @@ def _tensors(profile: ProfileTotals) -> Table:
             f"{each.route.source} → {each.route.target}",
             f"{each.count:,}",
             _bytes(each),
-            format_ns(each.exposed_ns),
-            format_ns(each.time_ns),
-            *([_cut(each.layer or NOTHING), format_bytes(each.tensor_bytes)] if has_ops else []),
+            units.format_ns(each.exposed_ns),
+            units.format_ns(each.time_ns),
+            *(
+                [_cut(each.layer or document.NOTHING), units.format_bytes(each.tensor_bytes)]
+                if has_ops
+                else []
+            ),
         ]
         for each in longest
     ]
     of_op = ("layer", "one of it") if has_ops else ()
-    return Table(("tensor", *columns, *of_op), rows)
+    return document.Table(("tensor", *columns, *of_op), rows)
 
 
-def _activities(profile: ProfileTotals) -> Table:
+def _activities(profile: totals.ProfileTotals) -> document.Table:
     """Return what took longest, as nvprof printed it, and every kind of copy below that."""
     rows = [[*row.cells[:-1], _cut(row.cells[-1])] for row in activity_rows(profile.activities)]
-    return Table(ACTIVITY_HEADINGS, rows, names=(-1,))
+    return document.Table(ACTIVITY_HEADINGS, rows, names=(-1,))
 
 
-def _waits(profile: ProfileTotals) -> Table:
+def _waits(profile: totals.ProfileTotals) -> document.Table:
     """Return what devices waited for longest in the steps that count, starting ops summed up."""
     rows = []
     steps_ns = sum(profile.step_ns)
@@ -672,11 +686,11 @@ def _waits(profile: ProfileTotals) -> Table:
         causes.append(("ops to start", starting_ns))
         longest = sorted(causes, key=lambda cause: -cause[1])[:TOP_WAITS]
         rows += [
-            [device, cause, format_ns(time_ns), _share_text(time_ns, steps_ns)]
+            [device, cause, units.format_ns(time_ns), _share_text(time_ns, steps_ns)]
             for cause, time_ns in longest
             if time_ns
         ]
-    return Table(("waiting", "for", "time", "of its steps"), rows)
+    return document.Table(("waiting", "for", "time", "of its steps"), rows)
 
 
 def _cause(wait: Wait) -> str:
@@ -694,20 +708,21 @@ def _cause(wait: Wait) -> str:
             return "no cause that the profile shows"
 
 
-def _remarks(read: ReadProfile) -> list[str]:
+def _remarks(read: totals.ReadProfile) -> list[str]:
     """Return what a reader should know about the figures."""
     profile = read.totals
     found = [_load(profile)]
-    found.append(f"{format_share(profile.unclassified_share)} of device time is unclassified")
+    found.append(f"{units.format_share(profile.unclassified_share)} of device time is unclassified")
     if profile.waits:
         shares = ", ".join(f"{d} {s * 100:.1f} %" for d, s in profile.explained_shares.items())
         found.append(f"time in steps that has a named cause: {shares}")
     if read.xprof is not None:
         found.append(
-            f"XProf's overview of the same profile: a step of {format_ns(read.xprof.step_ns)}, "
-            f"device compute {format_ns(read.xprof.compute_ns)}, device to device "
-            f"{format_ns(read.xprof.device_to_device_ns)}, collectives "
-            f"{format_ns(read.xprof.collectives_ns)}"
+            f"XProf's overview of the same profile: a step of "
+            f"{units.format_ns(read.xprof.step_ns)}, "
+            f"device compute {units.format_ns(read.xprof.compute_ns)}, device to device "
+            f"{units.format_ns(read.xprof.device_to_device_ns)}, collectives "
+            f"{units.format_ns(read.xprof.collectives_ns)}"
         )
         copied = [use for use in (DeviceUse.PEER, DeviceUse.WITHIN) if _has(profile, use)]
         if copied and not read.xprof.device_to_device_ns:
@@ -715,7 +730,7 @@ def _remarks(read: ReadProfile) -> list[str]:
     return [*found, *profile.notes]
 
 
-def _load(profile: ProfileTotals) -> str:
+def _load(profile: totals.ProfileTotals) -> str:
     """Return which devices compute, and how unevenly."""
     load_ns = {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices}
     computing = {device: time_ns for device, time_ns in load_ns.items() if time_ns}
@@ -731,21 +746,21 @@ def _load(profile: ProfileTotals) -> str:
     return f"compute is on {where}{uneven}"
 
 
-def _has(profile: ProfileTotals, use: DeviceUse) -> bool:
+def _has(profile: totals.ProfileTotals, use: DeviceUse) -> bool:
     return any(device.total[use].time_ns for device in profile.devices)
 
 
-def _bytes(copied: RouteTotals | ByHost | TensorTotals) -> str:
+def _bytes(copied: totals.RouteTotals | totals.ByHost | totals.TensorTotals) -> str:
     if copied.of_unknown_size == copied.count:
         return "?"
     unknown = f" + {copied.of_unknown_size} of unknown size" if copied.of_unknown_size else ""
-    return f"{format_bytes(copied.size_bytes)}{unknown}"
+    return f"{units.format_bytes(copied.size_bytes)}{unknown}"
 
 
 def _share_text(part_ns: int, whole_ns: int) -> str:
-    return format_share(part_ns / whole_ns if whole_ns else None)
+    return units.format_share(part_ns / whole_ns if whole_ns else None)
 
 
 def _cut(text: str) -> str:
-    name = one_line(text)
+    name = document.one_line(text)
     return name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"

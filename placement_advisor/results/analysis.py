@@ -14,29 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Le, MaxLen
 from pydantic import StringConstraints
 
-from placement_advisor.analysis.analysis_result import (
-    TO_SPLIT,
-    AdviceVerdict,
-    Bound,
-    Model,
-    NextRun,
-    Saving,
-)
+from placement_advisor.analysis import analysis_result
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Count,
-    Filled,
-    NotNegative,
-    Ns,
-    Positive,
-    Prose,
-    Ratio,
-    Rows,
-    Text,
-    like,
-)
+from placement_advisor.files import contract
 from placement_advisor.results.candidate import Candidate, Steps, check_order
 
 if TYPE_CHECKING:
@@ -65,29 +45,29 @@ _Part = Annotated[float, Ge(0.0), Le(1.000001)]
 class Options:
     """What was asked for; None where nothing was, and the advisor chose."""
 
-    name: Text | None
+    name: contract.Text | None
     mode: Literal["train", "infer"] | None
-    batch_size: Positive | None
-    outputs: Rows[Text]
+    batch_size: contract.Positive | None
+    outputs: contract.Rows[contract.Text]
     """What a frozen graph computes."""
-    devices: Positive
-    hardware: Text | None
+    devices: contract.Positive
+    hardware: contract.Text | None
     """Specification or cluster file to simulate."""
-    costs: Text | None
+    costs: contract.Text | None
     """Profile with op times."""
-    testbed: Text | None
-    hosts: Text | None
-    candidates: Rows[Text] | None
-    ratios: Rows[NotNegative] | None
+    testbed: contract.Text | None
+    hosts: contract.Text | None
+    candidates: contract.Rows[contract.Text] | None
+    ratios: contract.Rows[contract.NotNegative] | None
     """Of samples, by device."""
-    effort: NotNegative
+    effort: contract.NotNegative
     """A unit takes about a second."""
-    seed: Count
-    steps: Positive
+    seed: contract.Count
+    steps: contract.Positive
     """Of each candidate in a round."""
-    rounds: Positive | None
+    rounds: contract.Positive | None
     """None for as many as it takes."""
-    refine: Count
+    refine: contract.Count
     """Candidates added after runs."""
     run: bool
     quick: bool
@@ -96,7 +76,7 @@ class Options:
     def of(cls, options: AnalyzeOptions) -> Options:
         """Return them as they are published."""
         source = options.source
-        return like(
+        return contract.like(
             cls,
             options,
             name=source.name,
@@ -129,8 +109,8 @@ def _in_words(value: object) -> str:
 class Device:
     """A device."""
 
-    name: Text
-    host: Text | None
+    name: contract.Text
+    host: contract.Text | None
     """None on one machine."""
 
 
@@ -138,10 +118,10 @@ class Device:
 class Link:
     """One direction of a link: a tensor takes latency plus size over bandwidth."""
 
-    source: Text
-    target: Text
-    latency_ns: Ns
-    bandwidth_bytes_per_s: Count
+    source: contract.Text
+    target: contract.Text
+    latency_ns: contract.Ns
+    bandwidth_bytes_per_s: contract.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,25 +130,25 @@ class Testbed:
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
-    kind: Text
+    kind: contract.Text
     """Such as `workers` or `gpus`."""
     stand_in: bool
     """CPU cores stand in for accelerators."""
-    description: Text
-    not_run: Text | None
+    description: contract.Text
+    not_run: contract.Text | None
     """Why no candidate ran."""
     host_link: Literal["tls", "direct"] | None
     """None on one machine."""
-    devices: Rows[Device]
-    links: Rows[Link]
-    fingerprint: Text
+    devices: contract.Rows[Device]
+    links: contract.Rows[Link]
+    fingerprint: contract.Text
     """Times compare where it is equal."""
 
     @classmethod
     def of(cls, testbed: found.TestbedSummary) -> Testbed:
         """Return it as it is published."""
         cluster, host_of = testbed.cluster, testbed.host_of
-        return like(
+        return contract.like(
             cls,
             testbed,
             host_link=testbed.link and testbed.link.value,
@@ -177,7 +157,7 @@ class Testbed:
                 for device in cluster.devices
             ),
             links=tuple(
-                like(Link, link, bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s))
+                contract.like(Link, link, bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s))
                 for link in cluster.links
             ),
         )
@@ -194,45 +174,47 @@ class AsIs:
 class Speedup:
     """Step time of `single` over that of a candidate: above 1 is faster."""
 
-    estimate: Ratio
-    ci95: tuple[NotNegative, NotNegative]
+    estimate: contract.Ratio
+    ci95: tuple[contract.NotNegative, contract.NotNegative]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """The answer with its ground."""
 
-    verdict: AdviceVerdict
-    candidate: Text | None
+    verdict: analysis_result.AdviceVerdict
+    candidate: contract.Text | None
     """What the verdict is about."""
     speedup: Speedup | None
     basis: Basis
-    applies_to: Text
+    applies_to: contract.Text
     """Devices for which it holds."""
-    answer: Prose
+    answer: contract.Prose
     """The verdict in a sentence."""
-    caveat: Prose | None
+    caveat: contract.Prose | None
     """What is faster on this machine."""
-    how: Prose | None
+    how: contract.Prose | None
     """The split, in a line."""
-    deciding: Annotated[Rows[Prose], MaxLen(3)]
+    deciding: Annotated[contract.Rows[contract.Prose], MaxLen(3)]
     """The reasons that decide."""
-    reasons: Rows[Prose]
+    reasons: contract.Rows[contract.Prose]
     """All, most important first."""
-    others: Rows[Prose]
+    others: contract.Rows[contract.Prose]
     """About other candidates."""
-    next_run: NextRun | None
+    next_run: analysis_result.NextRun | None
 
     @classmethod
     def of(cls, analysis: found.Analysis) -> Recommendation:
         """Return it as it is published."""
         told, how = analysis.recommendation, analysis.how
         speedup = told.speedup
-        return like(
+        return contract.like(
             cls,
             told,
             speedup=speedup and Speedup(estimate=speedup.median, ci95=(speedup.low, speedup.high)),
-            how=how_in_short(how) if how is not None and told.verdict in TO_SPLIT else None,
+            how=how_in_short(how)
+            if how is not None and told.verdict in analysis_result.TO_SPLIT
+            else None,
         )
 
 
@@ -247,9 +229,9 @@ def how_in_short(how: found.HowToSplit) -> str:
 class BestSplit:
     """The fastest split if copies between devices took no time."""
 
-    candidate: Text
+    candidate: contract.Text
     """Or `searched for faster links`."""
-    ratio: NotNegative
+    ratio: contract.NotNegative
     """To the baseline."""
 
 
@@ -257,27 +239,27 @@ class BestSplit:
 class BandwidthPoint:
     """The best split at one bandwidth of the slowest link."""
 
-    bytes_per_s: Count
-    candidate: Text
-    ratio: NotNegative
+    bytes_per_s: contract.Count
+    candidate: contract.Text
+    ratio: contract.NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyPoint:
     """The best split at one latency of the slowest link."""
 
-    ns: Ns
-    candidate: Text
-    ratio: NotNegative
+    ns: contract.Ns
+    candidate: contract.Text
+    ratio: contract.NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPoint:
     """The best split at one batch."""
 
-    samples: Count
-    candidate: Text
-    ratio: NotNegative
+    samples: contract.Count
+    candidate: contract.Text
+    ratio: contract.NotNegative
 
 
 # A split wins from some value on; at the value that is worst for splits already; at none.
@@ -289,14 +271,14 @@ class BandwidthSweep:
     """What faster and slower links would do, named by the slowest of them."""
 
     outcome: Outcome
-    here_bytes_per_s: Count
-    wins_from_bytes_per_s: Count | None
+    here_bytes_per_s: contract.Count
+    wins_from_bytes_per_s: contract.Count | None
     """The least that wins, if `crosses`."""
-    loses_at_bytes_per_s: Count | None
+    loses_at_bytes_per_s: contract.Count | None
     """The next point, where no split wins."""
-    changes: Count
+    changes: contract.Count
     """How often winning turns into losing or back."""
-    points: Filled[BandwidthPoint]
+    points: contract.Filled[BandwidthPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,12 +286,12 @@ class LatencySweep:
     """What lower and higher latencies of links would do, named by the slowest of them."""
 
     outcome: Outcome
-    here_ns: Ns
-    wins_from_ns: Ns | None
+    here_ns: contract.Ns
+    wins_from_ns: contract.Ns | None
     """The largest that wins, if `crosses`."""
-    loses_at_ns: Ns | None
-    changes: Count
-    points: Filled[LatencyPoint]
+    loses_at_ns: contract.Ns | None
+    changes: contract.Count
+    points: contract.Filled[LatencyPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,22 +299,22 @@ class BatchSweep:
     """What smaller and larger batches would do."""
 
     outcome: Outcome
-    here_samples: Count
-    wins_from_samples: Count | None
+    here_samples: contract.Count
+    wins_from_samples: contract.Count | None
     """The smallest that wins, if `crosses`."""
-    loses_at_samples: Count | None
-    changes: Count
-    points: Filled[BatchPoint]
+    loses_at_samples: contract.Count | None
+    changes: contract.Count
+    points: contract.Filled[BatchPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
     """What would have to change for a split to win, simulated."""
 
-    baseline: Text
-    worthwhile_ratio: Ratio
+    baseline: contract.Text
+    worthwhile_ratio: contract.Ratio
     """A split wins below it."""
-    corrections: ByName[Ratio]
+    corrections: contract.ByName[contract.Ratio]
     """Measured over predicted ratio, by split."""
     free_copies: BestSplit
     bandwidth: BandwidthSweep | None
@@ -343,16 +325,16 @@ class BreakEven:
     """None if inputs have none."""
 
     @classmethod
-    def of(cls, told: swept.BreakEven) -> BreakEven:
+    def of(cls, sweep: swept.BreakEven) -> BreakEven:
         """Return it as it is published."""
-        free = told.free_copies
-        return like(
+        free = sweep.free_copies
+        return contract.like(
             cls,
-            told,
+            sweep,
             free_copies=BestSplit(candidate=free.split, ratio=free.ratio),
-            bandwidth=_sweep(BandwidthSweep, BandwidthPoint, "bytes_per_s", told.bandwidth),
-            latency=_sweep(LatencySweep, LatencyPoint, "ns", told.latency),
-            batch=_sweep(BatchSweep, BatchPoint, "samples", told.batch),
+            bandwidth=_sweep(BandwidthSweep, BandwidthPoint, "bytes_per_s", sweep.bandwidth),
+            latency=_sweep(LatencySweep, LatencyPoint, "ns", sweep.latency),
+            batch=_sweep(BatchSweep, BatchPoint, "samples", sweep.batch),
         )
 
 
@@ -379,10 +361,10 @@ def _sweep(kind: Any, point: Any, unit: str, sweep: swept.Sweep | None) -> Any:
 class Input:
     """The user's dataset timed alone, with no step in between."""
 
-    batch_ns: Filled[Ns]
+    batch_ns: contract.Filled[contract.Ns]
     """Without the warm-up."""
-    samples_per_s: NotNegative | None
-    transformations: Rows[Text]
+    samples_per_s: contract.NotNegative | None
+    transformations: contract.Rows[contract.Text]
     """The source comes first."""
 
     @classmethod
@@ -400,12 +382,12 @@ class ScalingRow:
     """A step on some devices: at the same global batch (strong), or the same of each (weak)."""
 
     name: Literal["single", "strong scaling", "weak scaling"]
-    candidate: Text
-    devices: Positive
-    batch: Positive
+    candidate: contract.Text
+    devices: contract.Positive
+    batch: contract.Positive
     """Samples on all devices."""
-    predicted_ns: Ns | None
-    measured_ns: Ns | None
+    predicted_ns: contract.Ns | None
+    measured_ns: contract.Ns | None
     """Median; for weak scaling, of mirrored steps alone."""
 
 
@@ -454,13 +436,13 @@ def _devices(candidate: found.Candidate) -> int:
 class PublishedSteps:
     """Training steps on one GPU that others published, and how far off predictions of them are."""
 
-    count: Positive
-    mean_error: NotNegative
-    worst_error: NotNegative
+    count: contract.Positive
+    mean_error: contract.NotNegative
+    worst_error: contract.NotNegative
 
 
 # Source: docs/gpus.md, which names the commands.
-PUBLISHED_STEPS = PublishedSteps(count=9, mean_error=0.12, worst_error=0.27)
+PUBLISHED_STEPS = PublishedSteps(count=9, mean_error=0.12, worst_error=0.26)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -479,25 +461,25 @@ class KernelShare:
 class GpuTimes:
     """What times of ops rest on, on one sort of GPU that is not here."""
 
-    gpu: Text
+    gpu: contract.Text
     """Name in the datasheet."""
     launch_share: _Part
     assumed_share: _Part
     """Kernels that were never measured."""
     roofline_share: _Part
     """From peak and bandwidth alone."""
-    families: Rows[KernelShare]
+    families: contract.Rows[KernelShare]
     """Most time first."""
 
     @classmethod
     def of(cls, times: AssumedTimes) -> GpuTimes:
         """Return it as it is published."""
         families = times.families
-        return like(
+        return contract.like(
             cls,
             times,
             families=tuple(
-                like(KernelShare, each, basis=each.basis.value, mean_error=each.error)
+                contract.like(KernelShare, each, basis=each.basis.value, mean_error=each.error)
                 for each in families
             ),
         )
@@ -508,21 +490,21 @@ class ExpectedErrors:
     """How far off predictions for GPUs that are not here may be."""
 
     published_steps: PublishedSteps
-    gpus: Filled[GpuTimes]
+    gpus: contract.Filled[GpuTimes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
     """Where a finding applies: what is known of it."""
 
-    layer: Text | None = None
-    op: Text | None = None
-    tensor: Text | None = None
+    layer: contract.Text | None = None
+    op: contract.Text | None = None
+    tensor: contract.Text | None = None
     """As ``op:port``."""
-    device: Text | None = None
-    candidate: Text | None = None
-    file: Text | None = None
-    line: Positive | None = None
+    device: contract.Text | None = None
+    candidate: contract.Text | None = None
+    file: contract.Text | None = None
+    line: contract.Positive | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,28 +513,28 @@ class Finding:
 
     code: Annotated[str, StringConstraints(pattern=r"^PA[0-9]{3}$")]
     """For `advisor explain`."""
-    name: Text
-    finding: Prose
-    action: Prose
+    name: contract.Text
+    finding: contract.Prose
+    action: contract.Prose
     where: Where
     hypothetical: bool
     """About a split that is neither in use nor advised."""
-    saving_ns: Ns | None = None
+    saving_ns: contract.Ns | None = None
     """Per step."""
-    saving_step_ns: Ns | None = None
+    saving_step_ns: contract.Ns | None = None
     """The step that it is saved from."""
-    saving_low_ns: Ns | None = None
-    saving_high_ns: Ns | None = None
+    saving_low_ns: contract.Ns | None = None
+    saving_high_ns: contract.Ns | None = None
     saving_basis: Literal["measured", "simulated", "extrapolated"] | None = None
     """`extrapolated`: the advised batch did not run."""
-    command: Prose | None = None
+    command: contract.Prose | None = None
     """Tries out the advice."""
 
     def __post_init__(self) -> None:
         _ = self.saving
 
     @property
-    def saving(self) -> Saving | None:
+    def saving(self) -> analysis_result.Saving | None:
         """What acting on it saves; None if that is not known."""
         values = (
             self.saving_step_ns,
@@ -566,7 +548,7 @@ class Finding:
         step_ns, saving_ns, low_ns, high_ns, basis = values
         if step_ns is None or saving_ns is None or low_ns is None or high_ns is None:
             raise ValueError("a part of its saving is missing")
-        return Saving(
+        return analysis_result.Saving(
             step_ns=step_ns,
             saving_ns=saving_ns,
             low_ns=low_ns,
@@ -578,7 +560,7 @@ class Finding:
     def of(cls, finding: found.Finding, options: AnalyzeOptions) -> Finding:
         """Return it as it is published."""
         saving, batch = finding.saving, finding.batch_size
-        return like(
+        return contract.like(
             cls,
             finding,
             where=Where(**finding.where),  # type: ignore[arg-type]
@@ -596,26 +578,26 @@ class Finding:
 class Timings:
     """Wall time by stage, from the first to the last; None for a stage that did not happen."""
 
-    import_: Ns | None
+    import_: contract.Ns | None
     """Checks, and the import of TensorFlow."""
-    load: Ns | None
-    trace: Ns | None
-    split: Ns | None
+    load: contract.Ns | None
+    trace: contract.Ns | None
+    split: contract.Ns | None
     """To trace shares of the batch."""
-    calibrate: Ns | None
+    calibrate: contract.Ns | None
     """Starts the testbed, too."""
-    measure: Ns | None
+    measure: contract.Ns | None
     """Times of ops on one device."""
-    search: Ns | None
-    simulate: Ns | None
-    prepare: Ns | None
+    search: contract.Ns | None
+    simulate: contract.Ns | None
+    prepare: contract.Ns | None
     """To place and verify."""
-    run: Ns | None
+    run: contract.Ns | None
     """Rounds, other batches, the dataset alone."""
-    profile: Ns | None
-    conclude: Ns | None
-    report: Ns | None
-    total: Ns
+    profile: contract.Ns | None
+    conclude: contract.Ns | None
+    report: contract.Ns | None
+    total: contract.Ns
 
     @classmethod
     def of(cls, timings_ns: Mapping[str, int]) -> Timings:
@@ -631,14 +613,14 @@ class Timings:
 class Trial:
     """The split and the script's own step by turns, on the data of a training."""
 
-    steps: Positive
+    steps: contract.Positive
     """Of either."""
-    placed_step_ns: Ns
+    placed_step_ns: contract.Ns
     """Median."""
-    own_step_ns: Ns
-    speedup: Ratio
+    own_step_ns: contract.Ns
+    speedup: contract.Ratio
     """Own step over split."""
-    ci95: tuple[Ratio, Ratio] | None
+    ci95: tuple[contract.Ratio, contract.Ratio] | None
     """None after too few turns."""
 
     def __post_init__(self) -> None:
@@ -650,12 +632,12 @@ class Trial:
 class Training:
     """What `advisor run` has trained by an analysis, the last time."""
 
-    candidate: Text
-    why_not: Prose | None
+    candidate: contract.Text
+    why_not: contract.Prose | None
     """Why the script trained unchanged."""
-    ready_s: NotNegative
-    placed_steps: Count
-    own_steps: Count
+    ready_s: contract.NotNegative
+    placed_steps: contract.Count
+    own_steps: contract.Count
     """With batches that the split could not take."""
     trial: Trial | None
 
@@ -663,13 +645,13 @@ class Training:
     def of(cls, bill: Bill) -> Training:
         """Return it as it is published."""
         trial, within = bill.trial, bill.trial and bill.trial.interval
-        return like(
+        return contract.like(
             cls,
             bill,
             candidate=bill.label,
             own_steps=bill.own_steps + bill.other_steps,
             trial=trial
-            and like(
+            and contract.like(
                 Trial,
                 trial,
                 steps=trial.counted,
@@ -684,34 +666,34 @@ class Training:
 class Analysis:
     """What one `advisor analyze` found out."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Annotated[int, Ge(1), Le(SCHEMA_VERSION)]
-    advisor_version: Text
-    tensorflow_version: Text
+    advisor_version: contract.Text
+    tensorflow_version: contract.Text
     options: Options
-    model: Model
+    model: analysis_result.Model
     testbed: Testbed
-    sessions: Count
+    sessions: contract.Count
     """In how many analyses rounds ran (`--resume`)."""
     as_is: AsIs | None
     """None if it did not run."""
-    candidates: Rows[Candidate]
+    candidates: contract.Rows[Candidate]
     """In the order proposed."""
     recommendation: Recommendation
-    bound: Bound | None
+    bound: analysis_result.Bound | None
     """None without predictions."""
     break_even: BreakEven | None
     """None without a split, or without `single`."""
     input: Input | None
     """None unless a dataset was timed."""
-    scaling: Rows[ScalingRow]
+    scaling: contract.Rows[ScalingRow]
     """Empty unless the batch is split."""
     expected_errors: ExpectedErrors | None
     """None unless times of GPUs are assumed."""
-    findings: Rows[Finding]
+    findings: contract.Rows[Finding]
     """Most valuable first."""
-    warnings: Rows[Prose]
+    warnings: contract.Rows[contract.Prose]
     timings_ns: Timings
     training: Training | None
     """None before `advisor run`."""
@@ -721,7 +703,7 @@ class Analysis:
         """Return it as it is published."""
         timing, bound, even = analysis.input_timing, analysis.bound, analysis.break_even
         gpus = tuple(map(GpuTimes.of, analysis.assumed_times))
-        return like(
+        return contract.like(
             cls,
             analysis,
             schema_version=SCHEMA_VERSION,
@@ -730,7 +712,7 @@ class Analysis:
             as_is=AsIs(step_ns=Steps.of(analysis.as_is)) if analysis.as_is else None,
             candidates=tuple(map(Candidate.of, analysis.candidates)),
             recommendation=Recommendation.of(analysis),
-            bound=bound and like(Bound, bound),
+            bound=bound and contract.like(analysis_result.Bound, bound),
             break_even=even and BreakEven.of(even),
             input=timing and Input.of(timing, analysis.model.batch_size),
             scaling=scaling(analysis.candidates),
@@ -754,7 +736,9 @@ class Analysis:
         `single` where one device is faster than the split that the script has.
         """
         verdict, candidate = self.recommendation.verdict, self.recommendation.candidate
-        if verdict in TO_SPLIT:
+        if verdict in analysis_result.TO_SPLIT:
             return None if candidate == AS_WRITTEN else candidate
         is_split = any(each.name == AS_WRITTEN and each.failure is None for each in self.candidates)
-        return BASELINE if is_split and verdict is AdviceVerdict.STAY_SINGLE else None
+        return (
+            BASELINE if is_split and verdict is analysis_result.AdviceVerdict.STAY_SINGLE else None
+        )

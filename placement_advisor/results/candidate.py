@@ -10,19 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.defaults import BASELINE
-from placement_advisor.files.contract import (
-    ByName,
-    Count,
-    Filled,
-    NotNegative,
-    Ns,
-    Positive,
-    Prose,
-    Ratio,
-    Rows,
-    Text,
-    like,
-)
+from placement_advisor.files import contract
 from placement_advisor.measurement.measurement import FailureKind, Interval, SizeBasis, Violation
 
 if TYPE_CHECKING:
@@ -38,9 +26,9 @@ if TYPE_CHECKING:
 class Steps:
     """Steps that were timed, with the 95 % bootstrap interval of their median."""
 
-    median: Ns
-    ci95: tuple[Ns, Ns]
-    samples: Filled[Ns]
+    median: contract.Ns
+    ci95: tuple[contract.Ns, contract.Ns]
+    samples: contract.Filled[contract.Ns]
 
     @classmethod
     def of(cls, samples: Sequence[int]) -> Steps:
@@ -59,9 +47,9 @@ class Steps:
 class RatioRange:
     """A ratio of step times, simulated, with its least and most if costs are wrong."""
 
-    ratio: Ratio
-    low: Ratio
-    high: Ratio
+    ratio: contract.Ratio
+    low: contract.Ratio
+    high: contract.Ratio
 
     def __post_init__(self) -> None:
         check_order(self.low, self.ratio, self.high)
@@ -76,8 +64,8 @@ class RatioRange:
 class RatioInterval:
     """A ratio of step times within rounds, with an interval that holds at every look at them."""
 
-    median: Ratio
-    ci95: tuple[Ratio, Ratio]
+    median: contract.Ratio
+    ci95: tuple[contract.Ratio, contract.Ratio]
 
     def __post_init__(self) -> None:
         check_order(self.ci95[0], self.median, self.ci95[1])
@@ -102,26 +90,26 @@ def check_order(low: float, middle: float, high: float) -> None:
 class Prediction:
     """A simulated step."""
 
-    step_ns: Ns
+    step_ns: contract.Ns
     ratio_to_single: RatioRange | None
     """None for `single`."""
-    compute_ns: ByName[Ns]
-    transfer_ns: Ns
+    compute_ns: contract.ByName[contract.Ns]
+    transfer_ns: contract.Ns
     """Under way, summed over device pairs."""
-    transfer_count: Count
+    transfer_count: contract.Count
     """Control signals included."""
-    transfer_bytes: Count | None
+    transfer_bytes: contract.Count | None
     """Of tensors of known size."""
-    exposed_ns: Ns
+    exposed_ns: contract.Ns
     """Of the device that waits longest."""
-    exposed_by_device_ns: ByName[Ns]
-    peak_memory_bytes: ByName[Count]
+    exposed_by_device_ns: contract.ByName[contract.Ns]
+    peak_memory_bytes: contract.ByName[contract.Count]
     """By device."""
 
     @classmethod
     def of(cls, schedule: Schedule, ratio: PredictedRatio | None) -> Prediction:
         """Return it as it is published."""
-        return like(
+        return contract.like(
             cls,
             schedule,
             ratio_to_single=ratio,
@@ -133,39 +121,39 @@ class Prediction:
 class RatioAfterRuns:
     """A ratio to `single`, predicted when other splits had run and this one had not."""
 
-    runs: Positive
+    runs: contract.Positive
     """Other splits that had run."""
-    ratio: NotNegative
-    low: NotNegative
+    ratio: contract.NotNegative
+    low: contract.NotNegative
     """End of a 90 % range."""
-    high: NotNegative
+    high: contract.NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfers:
     """All copies from one device to another, per step."""
 
-    source: Text
-    target: Text
-    count: Count
-    bytes: Count | None
+    source: contract.Text
+    target: contract.Text
+    count: contract.Count
+    bytes: contract.Count | None
     """None if any is unknown."""
     bytes_basis: SizeBasis | None
-    time_ns: Ns
+    time_ns: contract.Ns
     """At least one is under way."""
-    exposed_ns: Ns
+    exposed_ns: contract.Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """What came of comparing a candidate with the run of `single`."""
 
-    steps: Positive
-    variables: Count
+    steps: contract.Positive
+    variables: contract.Count
     """Compared, with optimizer slots."""
-    unverified: Rows[Text]
+    unverified: contract.Rows[contract.Text]
     """A mistake in them would not show."""
-    largest_difference: NotNegative
+    largest_difference: contract.NotNegative
     """Relative to the largest value under `single`."""
     held_equal: bool
     """Randomness or batch statistics were made equal."""
@@ -176,36 +164,36 @@ class Measured:
     """A step as it ran, without the profiler; what only a profile shows is None without one."""
 
     step_ns: Steps
-    warmup_ns: Rows[Ns]
+    warmup_ns: contract.Rows[contract.Ns]
     ratio_to_single: RatioInterval | None
     """1 for `single`; None if they share no rounds."""
-    compute_ns: ByName[Ns] | None
+    compute_ns: contract.ByName[contract.Ns] | None
     """Of the median profiled step."""
-    transfer_ns: Ns | None
+    transfer_ns: contract.Ns | None
     """Under way, summed over device pairs."""
-    transfer_count: Count | None
+    transfer_count: contract.Count | None
     """None, too, if some were not seen."""
-    transfer_bytes: Count | None
+    transfer_bytes: contract.Count | None
     """None, too, if any is unknown."""
     bytes_basis: SizeBasis | None
     """`shapes`: some come from the graph."""
-    exposed_ns: Ns | None
+    exposed_ns: contract.Ns | None
     """Of the device that waits longest."""
-    exposed_by_device_ns: ByName[Ns] | None
-    unseen_copies: Rows[Text] | None
+    exposed_by_device_ns: contract.ByName[contract.Ns] | None
+    unseen_copies: contract.Rows[contract.Text] | None
     """Not in the profile."""
-    transfers: Rows[Transfers] | None
-    step_memory_bytes: ByName[Count] | None
+    transfers: contract.Rows[Transfers] | None
+    step_memory_bytes: contract.ByName[contract.Count] | None
     """Peak, without what stays between steps."""
-    clock_uncertainty_ns: Ns | None
+    clock_uncertainty_ns: contract.Ns | None
     """Of the clocks of hosts."""
-    profiler_overhead: Ratio | None
+    profiler_overhead: contract.Ratio | None
     """Step with the profiler over step without."""
-    moved_ops: Rows[Text]
+    moved_ops: contract.Rows[contract.Text]
     """Ops that ran elsewhere than planned."""
     verification: Verification | None
     """None for `single`."""
-    profile: Text | None
+    profile: contract.Text | None
     """Its run in TensorBoard."""
 
     @classmethod
@@ -215,14 +203,14 @@ class Measured:
         if measurement is None or not measurement.step_ns:
             return None
         verification = measurement.verification
-        return like(
+        return contract.like(
             cls,
             measurement,
             step_ns=Steps.of(measurement.step_ns),
             ratio_to_single=_ratio_to_single(candidate),
             **_profiled(measurement.profile),
             verification=verification
-            and like(
+            and contract.like(
                 Verification, verification, largest_difference=verification.relative_difference
             ),
             profile=measurement.profile_run,
@@ -249,7 +237,7 @@ def _profiled(profile: taken.StepProfile | None) -> dict[str, Any]:
         "bytes_basis": profile.size_basis,
         "exposed_by_device_ns": profile.exposed_by_device,
         "transfers": [
-            like(Transfers, total, bytes=total.size_bytes, bytes_basis=total.size_basis)
+            contract.like(Transfers, total, bytes=total.size_bytes, bytes_basis=total.size_basis)
             for total in profile.transfers
         ],
     }
@@ -261,8 +249,8 @@ class Failure:
     """Why a candidate has no result, or only a part of it."""
 
     kind: FailureKind
-    message: Prose
-    in_full: Text | None
+    message: contract.Prose
+    in_full: contract.Text | None
     """File that has all of it."""
 
 
@@ -276,11 +264,11 @@ def failure_file(candidate: found.Candidate) -> str | None:
 class Parts:
     """Where a step goes on the device that computes most."""
 
-    device: Text
-    compute_ns: Ns
-    copies_ns: Ns
+    device: contract.Text
+    compute_ns: contract.Ns
+    copies_ns: contract.Ns
     """It waits for copies and computes nothing."""
-    idle_ns: Ns
+    idle_ns: contract.Ns
     """The rest."""
 
 
@@ -304,13 +292,13 @@ class Step:
 class Candidate:
     """A placement with its prediction and its measurement."""
 
-    name: Text
+    name: contract.Text
     """Unique."""
-    family: Text
+    family: contract.Text
     """The rule that made it."""
-    placement_file: Text | None
+    placement_file: contract.Text | None
     """Relative to this file; None for a batch split."""
-    samples: Rows[Positive] | None
+    samples: contract.Rows[contract.Positive] | None
     """Of each replica, if the batch is split."""
     predicted: Prediction | None
     predicted_after_runs: RatioAfterRuns | None
@@ -318,21 +306,21 @@ class Candidate:
     measured: Measured | None
     """None if no step was timed."""
     failure: Failure | None
-    broken_laws: Rows[Violation]
+    broken_laws: contract.Rows[Violation]
     """If any, its profile is not used."""
 
     @classmethod
     def of(cls, candidate: found.Candidate) -> Candidate:
         """Return it as it is published."""
         predicted, failure = candidate.predicted, candidate.failure
-        return like(
+        return contract.like(
             cls,
             candidate,
             placement_file=f"placements/{candidate.name}.json" if candidate.by_layer else None,
             predicted=predicted and Prediction.of(predicted, candidate.predicted_ratio),
             predicted_after_runs=candidate.ratio_after_runs,
             measured=Measured.of(candidate),
-            failure=failure and like(Failure, failure, in_full=failure_file(candidate)),
+            failure=failure and contract.like(Failure, failure, in_full=failure_file(candidate)),
         )
 
     def step(self, basis: str) -> Step | None:

@@ -8,30 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from placement_advisor import __version__
-from placement_advisor.analysis.host_doctor import (
-    all_checks,
-    between_checks,
-    host_checks,
-    next_step,
-)
-from placement_advisor.files.contract import (
-    STRICT,
-    Count,
-    Filled,
-    NotNegative,
-    Ns,
-    Positive,
-    Rows,
-    Text,
-    like,
-)
+from placement_advisor.analysis import host_doctor
+from placement_advisor.files import contract
 from placement_advisor.machine.machine_checks import State, check_all, next_command
 from placement_advisor.machine.nvidia import Gpu, GpuPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined
     from placement_advisor.machine import machine_checks
     from placement_advisor.machine.machine_facts import Facts, KeptFigures
 
@@ -40,10 +24,10 @@ if TYPE_CHECKING:
 class Check:
     """One thing that was looked at."""
 
-    name: Text
+    name: contract.Text
     state: State
-    finding: Text
-    action: Text | None
+    finding: contract.Text
+    action: contract.Text | None
     blocks: bool
     """`advisor analyze` cannot work with it."""
 
@@ -52,8 +36,8 @@ class Check:
 class Python:
     """Python."""
 
-    version: Text
-    wanted: Text | None
+    version: contract.Text
+    wanted: contract.Text | None
     """By the advisor."""
 
 
@@ -61,20 +45,20 @@ class Python:
 class Unmet:
     """Who wants another version."""
 
-    by: Text
-    wanted: Text
+    by: contract.Text
+    wanted: contract.Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """A package that the advisor needs."""
 
-    name: Text
-    version: Text | None
+    name: contract.Text
+    version: contract.Text | None
     """None if not installed."""
-    wanted: Text | None
+    wanted: contract.Text | None
     """By the advisor."""
-    unmet: Rows[Unmet]
+    unmet: contract.Rows[Unmet]
     """What other packages want instead."""
 
 
@@ -82,14 +66,14 @@ class Package:
 class Gpus:
     """GPUs, as NVIDIA's tools tell."""
 
-    visible: Count
+    visible: contract.Count
     """Seen by TensorFlow."""
-    driver: Text | None
-    problem: Text | None
+    driver: contract.Text | None
+    problem: contract.Text | None
     """Why nvidia-smi failed."""
-    devices: Rows[Gpu]
+    devices: contract.Rows[Gpu]
     """As nvidia-smi lists them."""
-    pairs: Rows[GpuPair] | None
+    pairs: contract.Rows[GpuPair] | None
     cuda_packages: bool
     """cuDNN is installed as a package."""
     admins_profile: bool | None
@@ -102,17 +86,17 @@ class Gpus:
 class Cores:
     """CPU cores."""
 
-    usable: Count
+    usable: contract.Count
     """Enough for so many devices."""
-    machine: Count
+    machine: contract.Count
     """Logical CPUs."""
-    allowed: Count
+    allowed: contract.Count
     """Logical CPUs that this process may use."""
-    physical: Count
+    physical: contract.Count
     """Cores of the allowed CPUs."""
-    quota: Count | None
+    quota: contract.Count | None
     """Limit of the container."""
-    load: NotNegative
+    load: contract.NotNegative
     """Mean over a minute."""
 
 
@@ -120,7 +104,7 @@ class Cores:
 class CopyTime:
     """A copy that was measured; None if it took no time."""
 
-    size_bytes: Count
+    size_bytes: contract.Count
     copy_ns: int
     """Median over all links."""
 
@@ -130,16 +114,16 @@ class Calibration:
     """Figures that are kept of a testbed."""
 
     testbed: Literal["gpus", "workers", "logical-cpus"]
-    devices: Rows[Text]
-    age_ns: Ns
+    devices: contract.Rows[contract.Text]
+    age_ns: contract.Ns
     """Since it was measured."""
     holds: bool
     """Whether analyses here use it."""
     small_copy: CopyTime | None
     large_copy: CopyTime | None
-    step_overhead_ns: Ns
+    step_overhead_ns: contract.Ns
     """To start and end a step."""
-    quantum_ns: Ns
+    quantum_ns: contract.Ns
     """How long ops hold up copies."""
 
 
@@ -147,33 +131,33 @@ class Calibration:
 class Doctor:
     """What the advisor found of this machine."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
+    advisor_version: contract.Text
     can_analyze: bool
     """Else the exit code is 1."""
-    next: Text
+    next: contract.Text
     """What to run or do next."""
-    checks: Filled[Check]
+    checks: contract.Filled[Check]
     python: Python
-    packages: Rows[Package]
+    packages: contract.Rows[Package]
     """Installed or not."""
     tensorboard_profile_plugin: bool
     gpus: Gpus
     cores: Cores
-    available_memory_bytes: Count
+    available_memory_bytes: contract.Count
     """Within the limit of the container."""
     private_network: bool
     """Workers can have one."""
-    calibrations: Rows[Calibration]
+    calibrations: contract.Rows[Calibration]
     """Newest first."""
 
     @classmethod
     def of(cls, facts: Facts) -> Doctor:
         """Return it as it is published."""
         checks = check_all(facts)
-        return like(
+        return contract.like(
             cls,
             facts,
             schema_version=1,
@@ -182,7 +166,7 @@ class Doctor:
             checks=checks,
             python=Python(version=facts.python_version, wanted=facts.wanted_python),
             packages=[
-                like(
+                contract.like(
                     Package,
                     package,
                     unmet=[Unmet(by=asker, wanted=wanted) for asker, wanted in package.unmet],
@@ -190,14 +174,14 @@ class Doctor:
                 for package in facts.packages
             ],
             tensorboard_profile_plugin=facts.has_profile_plugin,
-            gpus=like(
+            gpus=contract.like(
                 Gpus,
                 facts.gpus,
                 visible=facts.visible_gpus,
                 cuda_packages=facts.has_cuda_libraries,
                 sys_admin=facts.has_sys_admin,
             ),
-            cores=like(Cores, facts.cores, load=facts.load),
+            cores=contract.like(Cores, facts.cores, load=facts.load),
             private_network=facts.has_private_network,
             calibrations=map(_calibration, facts.calibrations),
         )
@@ -208,16 +192,16 @@ def _calibration(kept: KeptFigures) -> Calibration:
         None if copy is None else CopyTime(size_bytes=copy[0], copy_ns=copy[1])
         for copy in (kept.small, kept.large)
     )
-    return like(Calibration, kept, small_copy=small, large_copy=large)
+    return contract.like(Calibration, kept, small_copy=small, large_copy=large)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     """What it said of itself; None if it did not answer."""
 
-    advisor: Text | None
-    tensorflow: Text | None
-    python: Text | None
+    advisor: contract.Text | None
+    tensorflow: contract.Text | None
+    python: contract.Text | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +210,7 @@ class Clock:
 
     offset_ns: int
     """Positive if it is ahead."""
-    uncertainty_ns: Ns
+    uncertainty_ns: contract.Ns
     """In both directions."""
 
 
@@ -234,39 +218,39 @@ class Clock:
 class Host:
     """A host."""
 
-    name: Text
-    devices: Positive
+    name: contract.Text
+    devices: contract.Positive
     """As many as asked for."""
-    address: Text
+    address: contract.Text
     """Where other hosts reach it."""
     port: Annotated[int, Ge(1), Le(65535)] | None
     """Of `advisor worker --listen`."""
-    answered_ns: Ns | None
+    answered_ns: contract.Ns | None
     """Until a worker answered."""
     versions: Versions | None
-    cores: Count | None
+    cores: contract.Count | None
     """Enough for so many devices."""
-    available_memory_bytes: Count | None
-    load: NotNegative | None
+    available_memory_bytes: contract.Count | None
+    load: contract.NotNegative | None
     """Mean over a minute."""
     clock: Clock | None
-    interface: Text | None
+    interface: contract.Text | None
     """Network interface with that address."""
-    mtu_bytes: Count | None
+    mtu_bytes: contract.Count | None
     """Largest frame."""
     private_network: bool | None
     """Workers can have one."""
-    checks: Filled[Check]
+    checks: contract.Filled[Check]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLink:
     """What one host can send another."""
 
-    source: Text
+    source: contract.Text
     """Or `this machine`."""
-    target: Text
-    small_ns: Ns | None
+    target: contract.Text
+    small_ns: contract.Ns | None
     """Shortest round trip."""
     large_passes: bool
     """A large message arrived."""
@@ -276,45 +260,48 @@ class HostLink:
 class Hosts:
     """What the advisor found of several hosts."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
+    advisor_version: contract.Text
     can_analyze: bool
     """Else the exit code is 1."""
-    next: Text
+    next: contract.Text
     """What to run or do next."""
     link: Literal["tls", "direct"]
-    hosts: Rows[Host]
-    ways: Rows[HostLink]
+    hosts: contract.Rows[Host]
+    ways: contract.Rows[HostLink]
     """Empty if fewer than two hosts work."""
-    checks: Rows[Check]
+    checks: contract.Rows[Check]
     """Between hosts."""
 
     @classmethod
-    def of(cls, found: HostsExamined) -> Hosts:
+    def of(cls, found: host_doctor.HostsExamined) -> Hosts:
         """Return it as it is published."""
-        return like(
+        return contract.like(
             cls,
             found,
             schema_version=1,
             advisor_version=__version__,
-            can_analyze=not any(check.blocks for check in all_checks(found)),
-            next=next_step(found),
-            hosts=[_host(host, tuple(host_checks(host, found.link))) for host in found.hosts],
+            can_analyze=not any(check.blocks for check in host_doctor.all_checks(found)),
+            next=host_doctor.next_step(found),
+            hosts=[
+                _host(host, tuple(host_doctor.host_checks(host, found.link)))
+                for host in found.hosts
+            ],
             ways=[
-                like(
+                contract.like(
                     HostLink, way, small_ns=way.tried.small_ns, large_passes=way.tried.large_passes
                 )
                 for way in found.ways
             ],
-            checks=tuple(between_checks(found)),
+            checks=tuple(host_doctor.between_checks(found)),
         )
 
 
-def _host(host: HostExamined, checks: Sequence[machine_checks.Check]) -> Host:
+def _host(host: host_doctor.HostExamined, checks: Sequence[machine_checks.Check]) -> Host:
     facts, place, request = host.facts, host.place, host.request
-    return like(
+    return contract.like(
         Host,
         host,
         name=request.name,

@@ -11,17 +11,7 @@ from annotated_types import MaxLen, MinLen
 from placement_advisor import __version__
 from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
-from placement_advisor.files.contract import (
-    STRICT,
-    Count,
-    Filled,
-    NotNegative,
-    Ns,
-    Positive,
-    Rows,
-    Text,
-    like,
-)
+from placement_advisor.files import contract
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.machine.calibration import MemoryTiming
 from placement_advisor.machine.devices import Basis
@@ -38,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # Title, publisher, address.
-_Source = Annotated[Rows[Text], MinLen(3), MaxLen(3)]
+_Source = Annotated[contract.Rows[contract.Text], MinLen(3), MaxLen(3)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,29 +57,29 @@ class Kernels:
 class Gpu:
     """A GPU."""
 
-    name: Text
-    aliases: Rows[Text]
-    gpu: Text
+    name: contract.Text
+    aliases: contract.Rows[contract.Text]
+    gpu: contract.Text
     """Name in the datasheet."""
-    chip: Text
-    multiprocessors: Positive
+    chip: contract.Text
+    multiprocessors: contract.Positive
     peak_flops_per_s: float
     """Of float32 at boost clock, without matrix units."""
     matrix_flops_per_s: float | None
     """Of products and convolutions; None if the same."""
     memory_bandwidth_bytes_per_s: float
     """Nominal."""
-    memory_bytes: Positive
+    memory_bytes: contract.Positive
     """Nominal."""
-    launch_overhead_ns: Ns
+    launch_overhead_ns: contract.Ns
     """Of each op."""
     launch_overhead_basis: Literal["assumed"]
-    links: Filled[Text]
+    links: contract.Filled[contract.Text]
     """The first is the default."""
-    kernels: Rows[Kernels]
-    note: Text | None
+    kernels: contract.Rows[Kernels]
+    note: contract.Text | None
     """Which figures are judged, and why."""
-    sources: Rows[_Source]
+    sources: contract.Rows[_Source]
     """Title, publisher, address."""
 
 
@@ -97,8 +87,8 @@ class Gpu:
 class Link:
     """A link between devices."""
 
-    name: Text
-    latency_ns: Positive
+    name: contract.Text
+    latency_ns: contract.Positive
     """Time of the smallest copy."""
     latency_basis: Literal["measured", "assumed"]
     bandwidth_bytes_per_s: float
@@ -106,8 +96,8 @@ class Link:
     bandwidth_basis: Literal["measured", "assumed"]
     most_devices: int | None
     """How many devices a bridge joins."""
-    note: Text | None
-    sources: Rows[_Source]
+    note: contract.Text | None
+    sources: contract.Rows[_Source]
     """Title, publisher, address."""
 
 
@@ -115,13 +105,13 @@ class Link:
 class Hardware:
     """What `--hardware` knows by name."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
+    advisor_version: contract.Text
     published_steps: PublishedSteps
-    devices: Rows[Gpu]
-    links: Rows[Link]
+    devices: contract.Rows[Gpu]
+    links: contract.Rows[Link]
 
     @classmethod
     def of(cls, presets: Collection[str] | None) -> Hardware:
@@ -141,7 +131,7 @@ class Hardware:
 
 def _gpu(gpu: ListedGpu) -> Gpu:
     device, facts = gpu.device, gpu.facts
-    return like(
+    return contract.like(
         Gpu,
         gpu,
         gpu=gpu.datasheet,
@@ -161,7 +151,7 @@ def _gpu(gpu: ListedGpu) -> Gpu:
 
 
 def _link(listed: ListedLink) -> Link:
-    return like(
+    return contract.like(
         Link,
         listed,
         latency_ns=listed.link.latency_ns,
@@ -174,7 +164,7 @@ class Testbed:
     """What was measured."""
 
     kind: Literal["gpus", "workers", "logical-cpus", "hosts"]
-    description: Text
+    description: contract.Text
     host_link: Literal["tls", "direct"] | None
     """None on one machine."""
 
@@ -183,10 +173,10 @@ class Testbed:
 class Device:
     """A device, by a step that all of them run."""
 
-    name: Text
-    reference_ns: Ns
+    name: contract.Text
+    reference_ns: contract.Ns
     """Of a 256×256 float32 product."""
-    reference_p90_ratio: NotNegative
+    reference_p90_ratio: contract.NotNegative
     """90th percentile over median."""
 
 
@@ -194,11 +184,11 @@ class Device:
 class Host:
     """A host."""
 
-    name: Text
-    address: Text
+    name: contract.Text
+    address: contract.Text
     """Where other hosts reach it."""
-    devices: Filled[Text]
-    remote_ns: Ns | None
+    devices: contract.Filled[contract.Text]
+    remote_ns: contract.Ns | None
     """To start and end a device there."""
 
 
@@ -206,20 +196,20 @@ class Host:
 class Work:
     """What a copy takes of a device at its end."""
 
-    per_copy_ns: Ns
-    ns_per_byte: NotNegative
+    per_copy_ns: contract.Ns
+    ns_per_byte: contract.NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """Copies of a size, and how far the line is off."""
 
-    size_bytes: Count
+    size_bytes: contract.Count
     copy_ns: int
     """Between idle devices; noise can make it negative."""
-    send_ns: Ns | None
+    send_ns: contract.Ns | None
     """On the sender's core; None if unknown."""
-    receive_ns: Ns | None
+    receive_ns: contract.Ns | None
     """On the receiver's core."""
     residual: float | None
     """(line - measured) / measured."""
@@ -229,21 +219,21 @@ class Copy:
 class MeasuredLink:
     """One direction of a link."""
 
-    source: Text
-    target: Text
-    latency_ns: Ns
+    source: contract.Text
+    target: contract.Text
+    latency_ns: contract.Ns
     """Time of an empty copy, fitted."""
-    bandwidth_bytes_per_s: Positive
+    bandwidth_bytes_per_s: contract.Positive
     """Of large copies, fitted."""
     sender: Work | None
     receiver: Work | None
-    request_ns: Ns
+    request_ns: contract.Ns
     """To request it; 0 within a machine."""
-    wake_ns: Ns
+    wake_ns: contract.Ns
     """Extra work of a receiver that was idle."""
-    channel: Text | None
+    channel: contract.Text | None
     """Name of a shared wire."""
-    copies: Filled[Copy]
+    copies: contract.Filled[Copy]
     """Fitted by the line."""
 
 
@@ -251,13 +241,13 @@ class MeasuredLink:
 class BothWays:
     """Copies in both directions at once, against one."""
 
-    between: tuple[Text, Text]
-    size_bytes: Count
+    between: tuple[contract.Text, contract.Text]
+    size_bytes: contract.Count
     one_way_ns: int
     """For each further tensor, in one direction."""
     both_ways_ns: int
     """For each further tensor, in both."""
-    ratio: NotNegative | None
+    ratio: contract.NotNegative | None
     """1: independent, 2: in turns."""
 
 
@@ -265,14 +255,14 @@ class BothWays:
 class AtOnce:
     """Two pairs of devices that copy at once, against one."""
 
-    source: Text
-    target: Text
-    size_bytes: Count
+    source: contract.Text
+    target: contract.Text
+    size_bytes: contract.Count
     one_pair_ns: int
     """For each further tensor of one pair."""
     two_pairs_ns: int
     """For each further tensor of both."""
-    ratio: NotNegative | None
+    ratio: contract.NotNegative | None
     """1: independent, 2: one wire."""
 
 
@@ -280,38 +270,38 @@ class AtOnce:
 class Calibration:
     """What a testbed takes for what is no op."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
-    tensorflow_version: Text
+    advisor_version: contract.Text
+    tensorflow_version: contract.Text
     testbed: Testbed
     fingerprint: Fingerprint
     """Key in the cache."""
-    kept_in: Text | None
+    kept_in: contract.Text | None
     """File of the cache, if writable."""
-    cluster_file: Text | None
+    cluster_file: contract.Text | None
     """Written by `-o`."""
-    warnings: Rows[Text]
-    devices: Annotated[Rows[Device], MinLen(2)]
-    hosts: Rows[Host]
+    warnings: contract.Rows[contract.Text]
+    devices: Annotated[contract.Rows[Device], MinLen(2)]
+    hosts: contract.Rows[Host]
     """The command's own first; empty on one machine."""
-    links: Rows[MeasuredLink]
+    links: contract.Rows[MeasuredLink]
     """Between hosts, one for all devices."""
-    both_ways: Rows[BothWays]
-    at_once: Rows[AtOnce]
+    both_ways: contract.Rows[BothWays]
+    at_once: contract.Rows[AtOnce]
     """For hosts with two devices or more."""
-    step_overhead_ns: Ns
+    step_overhead_ns: contract.Ns
     """To start and end a step."""
-    partition_overhead_ns: Ns
+    partition_overhead_ns: contract.Ns
     """What each further device costs the first one."""
-    remote_ns: Ns
+    remote_ns: contract.Ns
     """To start and end a further device."""
-    quantum_ns: Ns
+    quantum_ns: contract.Ns
     """How long ops hold up copies."""
-    wake_ns: Ns
+    wake_ns: contract.Ns
     """How much longer a copy to an idle device takes."""
-    op_ns: Ns
+    op_ns: contract.Ns
     """Of an op that computes nothing."""
     memory: MemoryTiming | None
     """None for one device, and over several hosts."""
@@ -320,13 +310,13 @@ class Calibration:
     def of(cls, summary: CalibrationSummary) -> Calibration:
         """Return it as it is published."""
         calibration, network = summary.calibration, summary.calibration.network
-        return like(
+        return contract.like(
             cls,
             calibration,
             schema_version=1,
             advisor_version=__version__,
             tensorflow_version=summary.tensorflow_version,
-            testbed=like(Testbed, summary, kind=summary.testbed, host_link=summary.link),
+            testbed=contract.like(Testbed, summary, kind=summary.testbed, host_link=summary.link),
             fingerprint=summary.fingerprint,
             kept_in=summary.kept_in,
             cluster_file=summary.cluster_file,
@@ -340,7 +330,7 @@ class Calibration:
                 for name, time_ns in calibration.reference_ns.items()
             ],
             hosts=[
-                like(
+                contract.like(
                     Host,
                     host,
                     devices=network.devices[host.name],
@@ -351,11 +341,11 @@ class Calibration:
             ],
             links=[_measured_link(summary, ends) for ends in summary.links()],
             both_ways=[
-                like(BothWays, timing, between=ends)
+                contract.like(BothWays, timing, between=ends)
                 for ends, timing in calibration.both_ways.items()
             ],
             at_once=[
-                like(AtOnce, timing, source=source, target=target)
+                contract.like(AtOnce, timing, source=source, target=target)
                 for (source, target), timing in (network.at_once if network else {}).items()
             ],
         )
@@ -364,13 +354,16 @@ class Calibration:
 def _measured_link(summary: CalibrationSummary, ends: tuple[str, str]) -> MeasuredLink:
     link, timings = summary.cluster.link(*ends), summary.calibration.links[ends]
     is_known = timings[0].send_ns is not None
-    return like(
+    return contract.like(
         MeasuredLink,
         link,
         bandwidth_bytes_per_s=round(link.bandwidth_bytes_per_s),
         sender=link.sender if is_known else None,
         receiver=link.receiver if is_known else None,
-        copies=[like(Copy, timing, residual=summary.residual(ends, timing)) for timing in timings],
+        copies=[
+            contract.like(Copy, timing, residual=summary.residual(ends, timing))
+            for timing in timings
+        ],
     )
 
 
@@ -378,35 +371,35 @@ def _measured_link(summary: CalibrationSummary, ends: tuple[str, str]) -> Measur
 class Pair:
     """Two devices that ran the step."""
 
-    near: Text
-    far: Text
-    findings: Rows[AcceptanceCheck]
+    near: contract.Text
+    far: contract.Text
+    findings: contract.Rows[AcceptanceCheck]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
     """What a known step showed of the devices here."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[2]
-    advisor_version: Text
-    tensorflow_version: Text
+    advisor_version: contract.Text
+    tensorflow_version: contract.Text
     trusted: bool
     """Nothing is off; else the exit code is 1."""
     untried_on_gpus: bool
     """On GPUs, which nobody has reported yet."""
     testbed: Literal["gpus", "workers", "hosts"]
-    description: Text
-    bundle: Text
+    description: contract.Text
+    bundle: contract.Text
     """Path as given."""
-    pairs: Rows[Pair]
+    pairs: contract.Rows[Pair]
 
     @classmethod
     def of(cls, acceptance: seen.Acceptance, bundle: Path) -> Acceptance:
         """Return it as it is published."""
         plan, pairs = acceptance.plan, acceptance.pairs
-        return like(
+        return contract.like(
             cls,
             plan,
             schema_version=2,

@@ -15,28 +15,12 @@ from placement_advisor.analysis import machine_scaling as found
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.cost.batch import BatchMemory
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Count,
-    Filled,
-    NotNegative,
-    Ns,
-    Positive,
-    Rows,
-    Text,
-    like,
-)
+from placement_advisor.files import contract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.analysis.machine_scaling import (
-        HardwareComparison,
-        MachineScaling,
-        Ranked,
-        ScaledStep,
-    )
+    from placement_advisor.analysis import machine_scaling
     from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.cost import batch as batch_costs
     from placement_advisor.cost.batch import SplitStep
@@ -50,13 +34,13 @@ if TYPE_CHECKING:
 class Device:
     """What a device or host has to do by the placement."""
 
-    name: Text
-    work_ns: Ns
+    name: contract.Text
+    work_ns: contract.Ns
     """Of its ops, launches included."""
-    ops: Count
-    held_bytes: Count
+    ops: contract.Count
+    held_bytes: contract.Count
     """Variables and outputs of ops."""
-    capacity_bytes: Count | None
+    capacity_bytes: contract.Count | None
     """None if unknown."""
 
 
@@ -64,32 +48,32 @@ class Device:
 class Search:
     """The best placement of an op graph for one step, and a bound on any."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[2]
-    advisor_version: Text
-    graph_file: Text
-    ops: Count
-    machine: Text
+    advisor_version: contract.Text
+    graph_file: contract.Text
+    ops: contract.Count
+    machine: contract.Text
     """As given."""
-    step_ns: Ns
-    lower_bound_ns: Ns
+    step_ns: contract.Ns
+    lower_bound_ns: contract.Ns
     """Under the same costs."""
     proven: bool
     """The step equals the bound."""
     stopped_by: Literal["proof", "effort", "clock"]
     """After `clock`, another run may differ."""
-    seconds: NotNegative
+    seconds: contract.NotNegative
     """To read the graph and search."""
-    seed: Count
-    effort_units: NotNegative | None
+    seed: contract.Count
+    effort_units: contract.NotNegative | None
     """None without a limit."""
-    effort_units_spent: NotNegative
-    time_limit_s: NotNegative | None
+    effort_units_spent: contract.NotNegative
+    time_limit_s: contract.NotNegative | None
     """None without a limit."""
-    devices: Filled[Device]
+    devices: contract.Filled[Device]
     """Hosts come last."""
-    device_of: ByName[Text]
+    device_of: contract.ByName[contract.Text]
 
     @classmethod
     def of(
@@ -102,7 +86,7 @@ class Search:
         **asked: object,
     ) -> Search:
         """Return it as it is published; ``asked`` are its fields that the search does not know."""
-        return like(
+        return contract.like(
             cls,
             found,
             schema_version=2,
@@ -143,8 +127,8 @@ def _devices(
 class BatchTiming:
     """Steps of one batch on one device, and how far the line is off."""
 
-    samples: Positive
-    step_ns: Ns
+    samples: contract.Positive
+    step_ns: contract.Ns
     """Mean without the outer tenths."""
     residual: float
     """(line - measured) / measured."""
@@ -154,14 +138,14 @@ class BatchTiming:
 class DeviceAlone:
     """A device alone, and the line through its measurements."""
 
-    name: Text
-    most_samples: Positive | None
+    name: contract.Text
+    most_samples: contract.Positive | None
     """None if its memory is unknown."""
-    fixed_ns: Ns
+    fixed_ns: contract.Ns
     """Independent of the batch, fitted."""
-    per_sample_ns: NotNegative
+    per_sample_ns: contract.NotNegative
     """Fitted."""
-    measured: Rows[BatchTiming]
+    measured: contract.Rows[BatchTiming]
     """Largest batch first."""
 
 
@@ -169,9 +153,9 @@ class DeviceAlone:
 class MeasuredSplit:
     """A split that was run."""
 
-    samples: Rows[Positive]
+    samples: contract.Rows[contract.Positive]
     """By device."""
-    step_ns: Ns
+    step_ns: contract.Ns
     """Mean without the outer tenths."""
 
 
@@ -179,11 +163,11 @@ class MeasuredSplit:
 class BatchShares:
     """A split of the batch, by the lines of devices alone."""
 
-    samples: Rows[Count]
+    samples: contract.Rows[contract.Count]
     """By device."""
-    slowest_ns: Ns
+    slowest_ns: contract.Ns
     """Of the slowest device, without merging."""
-    most_samples_per_s: NotNegative
+    most_samples_per_s: contract.NotNegative
     """Of all devices, without merging."""
 
 
@@ -191,22 +175,22 @@ class BatchShares:
 class Balance:
     """How to share a batch among devices, from what each takes alone."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
-    model: Text
-    testbed: Text
-    batch: Positive
-    warnings: Rows[Text]
+    advisor_version: contract.Text
+    model: contract.Text
+    testbed: contract.Text
+    batch: contract.Positive
+    warnings: contract.Rows[contract.Text]
     memory: BatchMemory
-    devices: Rows[DeviceAlone]
-    advised: Rows[Count]
+    devices: contract.Rows[DeviceAlone]
+    advised: contract.Rows[contract.Count]
     """By device: the best known split."""
-    tried: Rows[MeasuredSplit]
+    tried: contract.Rows[MeasuredSplit]
     best: BatchShares
     even: BatchShares
-    other_batches: Rows[BatchShares]
+    other_batches: contract.Rows[BatchShares]
     """Half, two, four times the batch."""
     best_batch: BatchShares | None
     """Most samples per second that fit."""
@@ -214,7 +198,7 @@ class Balance:
     @classmethod
     def of(cls, balance: batch_costs.Balance) -> Balance:
         """Return it as it is published."""
-        return like(
+        return contract.like(
             cls,
             balance,
             schema_version=1,
@@ -232,7 +216,7 @@ class Balance:
 
 
 def _device(device: batch_costs.DeviceSpeed, most_samples: int | None) -> DeviceAlone:
-    return like(
+    return contract.like(
         DeviceAlone,
         device,
         most_samples=most_samples,
@@ -246,28 +230,28 @@ def _device(device: batch_costs.DeviceSpeed, most_samples: int | None) -> Device
 
 
 def _shares(split: SplitStep) -> BatchShares:
-    return like(BatchShares, split, samples=split.batches)
+    return contract.like(BatchShares, split, samples=split.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """What was traced."""
 
-    name: Text
+    name: contract.Text
     mode: Literal["train", "infer"]
-    batch_size: Positive
+    batch_size: contract.Positive
     """On one device."""
-    ops: Count
+    ops: contract.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
     """The machine of most samples per second; None where the step fits on no single device."""
 
-    hardware: Text
-    devices: Positive
+    hardware: contract.Text
+    devices: contract.Positive
     """As many as pay off."""
-    ties: Rows[Text]
+    ties: contract.Rows[contract.Text]
     """Machines that may be as fast."""
     launches_decide: bool
     """Without launches, another machine is first."""
@@ -301,13 +285,13 @@ class Row:
 
     scaling: found.Scaling | None
     """None for one device."""
-    family: Text
+    family: contract.Text
     """Says who holds the variables or layers."""
-    devices: Positive
-    devices_used: Positive
-    samples: Positive
+    devices: contract.Positive
+    devices_used: contract.Positive
+    samples: contract.Positive
     """Of all devices."""
-    step_ns: Ns
+    step_ns: contract.Ns
     samples_per_s: float
     """Of all devices."""
     one_device_samples_per_s: float | None
@@ -332,8 +316,8 @@ class Row:
 class OneDevice:
     """A step on one device."""
 
-    samples: Positive
-    step_ns: Ns
+    samples: contract.Positive
+    step_ns: contract.Ns
     samples_per_s: float
     fits: bool
     """Memory suffices."""
@@ -343,26 +327,26 @@ class OneDevice:
 class Machine:
     """What a machine does with the model, by number of devices."""
 
-    hardware: Text
+    hardware: contract.Text
     price_per_hour: float | None
     """Of a device, in any unit."""
-    device_memory_bytes: Count | None
+    device_memory_bytes: contract.Count | None
     """Of the first device."""
     verdict: AdviceVerdict | None
     """Of `analyze --hardware`, all devices."""
-    answer: Text | None
+    answer: contract.Text | None
     costs_within: CostsWithin
-    memory: Rows[found.FamilyMemory]
+    memory: contract.Rows[found.FamilyMemory]
     """With the whole batch on each device."""
-    best: Rows[Row]
+    best: contract.Rows[Row]
     """By scaling and devices."""
-    steps: Rows[found.SimulatedStep]
+    steps: contract.Rows[found.SimulatedStep]
     """Families that `analyze` lacks."""
-    one_device: Rows[OneDevice]
+    one_device: contract.Rows[OneDevice]
     """At the batch and multiples of it."""
     knee: Mapping[found.Scaling, found.Knee | None]
     """With the whole batch on each."""
-    notes: Rows[Text]
+    notes: contract.Rows[contract.Text]
     """What was not simulated, and why."""
 
 
@@ -370,23 +354,23 @@ class Machine:
 class Scaling:
     """What each further device of machines brings a model; all is from assumed costs."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
+    advisor_version: contract.Text
     model: Model
     basis: Literal["assumed"]
     fastest: Fastest | None
     cheapest: Fastest | None
-    machines: Filled[Machine]
+    machines: contract.Filled[Machine]
 
     @classmethod
-    def of(cls, compared: HardwareComparison) -> Scaling:
+    def of(cls, compared: machine_scaling.HardwareComparison) -> Scaling:
         """Return it as it is published."""
         return cls(
             schema_version=1,
             advisor_version=__version__,
-            model=like(Model, compared, name=compared.model, batch_size=compared.batch),
+            model=contract.like(Model, compared, name=compared.model, batch_size=compared.batch),
             basis="assumed",
             fastest=_ranked(compared.fastest()),
             cheapest=_ranked(compared.cheapest()),
@@ -394,7 +378,7 @@ class Scaling:
         )
 
 
-def _ranked(ranked: Ranked | None) -> Fastest | None:
+def _ranked(ranked: machine_scaling.Ranked | None) -> Fastest | None:
     if ranked is None:
         return None
     return Fastest(
@@ -405,8 +389,8 @@ def _ranked(ranked: Ranked | None) -> Fastest | None:
     )
 
 
-def _machine(machine: MachineScaling) -> Machine:
-    return like(
+def _machine(machine: machine_scaling.MachineScaling) -> Machine:
+    return contract.like(
         Machine,
         machine,
         hardware=machine.label,
@@ -418,9 +402,9 @@ def _machine(machine: MachineScaling) -> Machine:
     )
 
 
-def _row(machine: MachineScaling, step: ScaledStep) -> Row:
+def _row(machine: machine_scaling.MachineScaling, step: machine_scaling.ScaledStep) -> Row:
     speedup, bare = step.speedup, step.without_launches
-    return like(
+    return contract.like(
         Row,
         step,
         scaling=None if step.devices == 1 else step.scaling,

@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.files.contract import (
-    STRICT,
-    ByName,
-    Count,
-    Filled,
-    NotNegative,
-    Ns,
-    Positive,
-    Rows,
-    Share,
-    Text,
-    like,
-)
+from placement_advisor.files import contract
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.device_trace import Wait
@@ -40,36 +28,36 @@ if TYPE_CHECKING:
 class DeviceTime:
     """A device or host; its seven times add up to the step."""
 
-    name: Text
-    kind: Text
+    name: contract.Text
+    kind: contract.Text
     """Such as `CPU` or `GPU`."""
-    compute_ns: Ns
+    compute_ns: contract.Ns
     """Launches included."""
-    copy_work_ns: Ns
-    before_first_ns: Ns
+    copy_work_ns: contract.Ns
+    before_first_ns: contract.Ns
     """Idle before its first work."""
-    waits_for_copy_ns: Ns
+    waits_for_copy_ns: contract.Ns
     """While a tensor is on its way."""
-    waits_for_launch_ns: Ns
+    waits_for_launch_ns: contract.Ns
     """Else, while the host launches."""
-    waits_for_device_ns: Ns
+    waits_for_device_ns: contract.Ns
     """Else, while other devices compute."""
-    after_last_ns: Ns
-    peak_memory_bytes: Count
-    memory_bytes: Count | None
+    after_last_ns: contract.Ns
+    peak_memory_bytes: contract.Count
+    memory_bytes: contract.Count | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
     """Copies from one device to another."""
 
-    source: Text
-    target: Text
-    count: Positive
+    source: contract.Text
+    target: contract.Text
+    count: contract.Positive
     """Control signals included."""
-    bytes: Count | None
+    bytes: contract.Count | None
     """Of known size."""
-    unknown: Count
+    unknown: contract.Count
     """Of unknown size."""
 
 
@@ -77,53 +65,53 @@ class Copies:
 class Simulation:
     """One simulated step; all is from assumed costs."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
-    graph_file: Text
+    advisor_version: contract.Text
+    graph_file: contract.Text
     graph_fingerprint: Fingerprint
-    placement_file: Text
-    label: Text
-    machine: Text
+    placement_file: contract.Text
+    label: contract.Text
+    machine: contract.Text
     """As given."""
-    renamed_devices: ByName[Text]
+    renamed_devices: contract.ByName[contract.Text]
     """New names of its devices."""
-    cost_shares: Mapping[CostBasis, Share]
+    cost_shares: Mapping[CostBasis, contract.Share]
     """Of the time of ops, by where costs come from."""
-    step_ns: Ns
+    step_ns: contract.Ns
     """From call to return."""
-    devices: Filled[DeviceTime]
+    devices: contract.Filled[DeviceTime]
     """Hosts come last."""
-    transfers: Rows[Copies]
+    transfers: contract.Rows[Copies]
     """Most bytes first."""
-    exposed_ns: Ns
+    exposed_ns: contract.Ns
     """Of the device that waits longest."""
-    hidden_ns: Ns
+    hidden_ns: contract.Ns
     """Copies under way while it computes."""
-    path_ns: Mapping[PathKind, Ns]
+    path_ns: Mapping[PathKind, contract.Ns]
     """Time of the critical path by kind; adds up to the step."""
-    path: Rows[PathStep]
+    path: contract.Rows[PathStep]
     """Without gaps."""
 
     @classmethod
-    def of(cls, told: simulator.Simulation) -> Simulation:
+    def of(cls, simulation: simulator.Simulation) -> Simulation:
         """Return it as it is published."""
-        schedule, origin = told.schedule, told.origin
-        places = zip(told.cluster.places(), told.device_times, strict=True)
+        schedule, origin = simulation.schedule, simulation.origin
+        places = zip(simulation.cluster.places(), simulation.device_times, strict=True)
         return cls(
             schema_version=1,
             advisor_version=__version__,
             graph_file=origin.graph_file,
-            graph_fingerprint=told.graph.fingerprint,
+            graph_fingerprint=simulation.graph.fingerprint,
             placement_file=origin.placement_file,
-            label=told.placement.label,
+            label=simulation.placement.label,
             machine=origin.machine,
             renamed_devices=origin.renamed,
-            cost_shares=told.basis_shares,
+            cost_shares=simulation.basis_shares,
             step_ns=schedule.step_ns,
             devices=tuple(
-                like(
+                contract.like(
                     DeviceTime,
                     time,
                     name=place.name,
@@ -134,19 +122,19 @@ class Simulation:
                 for place, time in places
             ),
             transfers=tuple(
-                like(
+                contract.like(
                     Copies,
                     each,
                     count=each.copies,
                     bytes=each.size.amount,
                     unknown=each.size.unknown,
                 )
-                for each in told.directions
+                for each in simulation.directions
             ),
             exposed_ns=schedule.exposed_ns,
-            hidden_ns=told.hidden_ns,
-            path_ns=time_by_kind(told.path),
-            path=told.path,
+            hidden_ns=simulation.hidden_ns,
+            path_ns=time_by_kind(simulation.path),
+            path=simulation.path,
         )
 
 
@@ -154,30 +142,30 @@ class Simulation:
 class Amounts:
     """What a device did, by use: copies to and from peers and hosts, within it, collectives."""
 
-    compute_ns: Ns
+    compute_ns: contract.Ns
     """Kernels and memsets."""
-    peer_ns: Ns
+    peer_ns: contract.Ns
     """Copies between devices."""
-    peer_exposed_ns: Ns | None
-    host_ns: Ns
+    peer_exposed_ns: contract.Ns | None
+    host_ns: contract.Ns
     """Copies to and from the host."""
-    host_exposed_ns: Ns | None
-    within_ns: Ns
+    host_exposed_ns: contract.Ns | None
+    within_ns: contract.Ns
     """Copies within the card."""
-    within_exposed_ns: Ns | None
-    collective_ns: Ns
-    collective_exposed_ns: Ns | None
-    unclassified_ns: Ns
+    within_exposed_ns: contract.Ns | None
+    collective_ns: contract.Ns
+    collective_exposed_ns: contract.Ns | None
+    unclassified_ns: contract.Ns
     """Copies of unknown kind."""
-    unclassified_exposed_ns: Ns | None
-    idle_ns: Ns | None
+    unclassified_exposed_ns: contract.Ns | None
+    idle_ns: contract.Ns | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """A device."""
 
-    name: Text
+    name: contract.Text
     in_all: Amounts
     per_step: Amounts | None
 
@@ -186,33 +174,33 @@ class Device:
 class RoutePerStep:
     """Copies of a step."""
 
-    count: NotNegative
+    count: contract.NotNegative
     """Mean."""
-    size_bytes: NotNegative
+    size_bytes: contract.NotNegative
     """Of known size."""
-    time_ns: NotNegative
+    time_ns: contract.NotNegative
     """At least one is under way."""
-    exposed_ns: NotNegative
+    exposed_ns: contract.NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """All copies of a sort from one device to another."""
 
-    source: Text
+    source: contract.Text
     """Device, `host` or `unknown`."""
-    target: Text
+    target: contract.Text
     """Likewise."""
-    kind: Text
+    kind: contract.Text
     """In the words of nvprof."""
-    count: Count
-    of_unknown_size: Count
-    size_bytes: Count
+    count: contract.Count
+    of_unknown_size: contract.Count
+    size_bytes: contract.Count
     """Of known size."""
-    time_ns: Ns
+    time_ns: contract.Ns
     """At least one is under way."""
-    exposed_ns: Ns
-    bytes_per_s: NotNegative | None
+    exposed_ns: contract.Ns
+    bytes_per_s: contract.NotNegative | None
     """None unless all sizes are known."""
     per_step: RoutePerStep | None
 
@@ -221,26 +209,26 @@ class Route:
 class Tensor:
     """Copies of a tensor on one route."""
 
-    tensor: Text
+    tensor: contract.Text
     """As TensorFlow names the edge."""
-    source: Text
+    source: contract.Text
     """Device, `host` or `unknown`."""
-    target: Text
+    target: contract.Text
     """Likewise."""
-    kind: Text
+    kind: contract.Text
     """In the words of nvprof."""
-    count: Count
-    of_unknown_size: Count
-    size_bytes: Count
+    count: contract.Count
+    of_unknown_size: contract.Count
+    size_bytes: contract.Count
     """Of known size."""
-    time_ns: Ns
+    time_ns: contract.Ns
     """Sum over all copies."""
-    exposed_ns: Ns
+    exposed_ns: contract.Ns
     """Shared by simultaneous copies."""
-    op: Text | None
+    op: contract.Text | None
     """None without a graph that has it."""
-    layer: Text | None
-    tensor_bytes: Count | None
+    layer: contract.Text | None
+    tensor_bytes: contract.Count | None
     """Size of one copy."""
 
 
@@ -248,11 +236,11 @@ class Tensor:
 class Profile:
     """Where the time of devices went in a recorded profile."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
-    path: Text
+    advisor_version: contract.Text
+    path: contract.Text
     format: Literal[
         "TensorFlow profile (XSpace)",
         "Chrome trace (TensorBoard's trace viewer)",
@@ -263,38 +251,38 @@ class Profile:
         "Nsight Systems summary",
         "Nsight Systems GPU trace",
     ]
-    steps_from: Text
+    steps_from: contract.Text
     """`group_id`, `step marks` or `none`."""
-    step_ns: Rows[Ns]
+    step_ns: contract.Rows[contract.Ns]
     """Of the steps that count."""
-    warm_up_steps: Count
+    warm_up_steps: contract.Count
     """Medians leave them out."""
-    span_ns: Ns | None
+    span_ns: contract.Ns | None
     """From the first to the last event."""
-    unclassified_share: NotNegative
+    unclassified_share: contract.NotNegative
     """Of busy time."""
-    devices: Rows[Device]
-    routes: Rows[Route]
+    devices: contract.Rows[Device]
+    routes: contract.Rows[Route]
     """Over all of the profile."""
-    by_host: Rows[ByHost]
+    by_host: contract.Rows[ByHost]
     """By way of the host."""
-    tensors: Rows[Tensor]
+    tensors: contract.Rows[Tensor]
     """Longest waits first."""
-    activities: Rows[Activity]
+    activities: contract.Rows[Activity]
     """Longest first."""
-    waits: Rows[Wait]
+    waits: contract.Rows[Wait]
     """In the steps that count."""
-    explained_shares: ByName[float]
+    explained_shares: contract.ByName[float]
     """Share of its steps with a known cause."""
     xprof: XprofOverview | None
     """None without an answer."""
-    notes: Rows[Text]
+    notes: contract.Rows[contract.Text]
 
     @classmethod
     def of(cls, read: totals.ReadProfile) -> Profile:
         """Return it as it is published."""
         profile = read.totals
-        return like(
+        return contract.like(
             cls,
             profile,
             schema_version=1,
@@ -302,7 +290,9 @@ class Profile:
             format=read.form,
             devices=map(_device, profile.devices),
             routes=map(_route, profile.routes),
-            tensors=[like(Tensor, each, **each.route._asdict()) for each in profile.tensors],
+            tensors=[
+                contract.like(Tensor, each, **each.route._asdict()) for each in profile.tensors
+            ],
             xprof=read.xprof,
             notes=(*([] if read.which is None else [read.which]), *profile.notes),
         )
@@ -335,4 +325,4 @@ def _route(totals: totals.RouteTotals) -> Route:
             time_ns=totals.time_per_step_ns,  # type: ignore[arg-type]
             exposed_ns=totals.exposed_per_step_ns,  # type: ignore[arg-type]
         )
-    return like(Route, totals, **totals.route._asdict(), per_step=per_step)
+    return contract.like(Route, totals, **totals.route._asdict(), per_step=per_step)

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import MaxLen
 
 from placement_advisor import __version__
-from placement_advisor.files.contract import (
-    STRICT,
-    Count,
-    Positive,
-    Rows,
-    Share,
-    Text,
-    like,
-)
+from placement_advisor.files import contract
 from placement_advisor.graph.graph_summary import LargeTensor
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.graph.layer_structure import Join, ParallelBranches, RepeatedBlocks
@@ -36,14 +28,14 @@ if TYPE_CHECKING:
 class Model:
     """What was traced."""
 
-    path: Text
-    name: Text
+    path: contract.Text
+    name: contract.Text
     mode: Literal["train", "infer"]
-    chosen: Text
+    chosen: contract.Text
     """What was traced and feeds it."""
-    batch_size: Positive | None
+    batch_size: contract.Positive | None
     """None if inputs have none."""
-    left_out: Rows[Text]
+    left_out: contract.Rows[contract.Text]
     """What the step leaves out, and why."""
 
 
@@ -51,24 +43,24 @@ class Model:
 class Sum:
     """A sum of parts, some of which may be unknown."""
 
-    amount: Count | None
+    amount: contract.Count | None
     """Of known parts."""
-    parts: Count
-    unknown: Count
+    parts: contract.Count
+    unknown: contract.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """Ops of a kind, and what of the work is theirs."""
 
-    kind: Text
+    kind: contract.Text
     """Type of the op."""
-    ops: Positive
+    ops: contract.Positive
     flops: Sum
-    flops_share: Share | None
+    flops_share: contract.Share | None
     """Of all known flops."""
     bytes_accessed: Sum
-    bytes_accessed_share: Share | None
+    bytes_accessed_share: contract.Share | None
     """Of all known bytes."""
 
 
@@ -76,11 +68,11 @@ class Kind:
 class HostKind:
     """Ops of a kind that GPUs have no kernel for."""
 
-    kind: Text
+    kind: contract.Text
     """Type of the op."""
-    ops: Positive
-    layers: Rows[Text]
-    bound_ops: Count
+    ops: contract.Positive
+    layers: contract.Rows[contract.Text]
+    bound_ops: contract.Count
     """Kept there by shared variables."""
     crossing_bytes: Sum
 
@@ -89,16 +81,16 @@ class HostKind:
 class ControlFlow:
     """A loop or a conditional."""
 
-    op: Text
+    op: contract.Text
     kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
     """Type of the op."""
     role: Role
-    layer: Text | None
-    trips: Count | None
+    layer: contract.Text | None
+    trips: contract.Count | None
     """None if unknown, or for a conditional."""
-    flops_share: Share | None
+    flops_share: contract.Share | None
     """Of all its turns."""
-    bytes_accessed_share: Share | None
+    bytes_accessed_share: contract.Share | None
     """Of all its turns."""
 
 
@@ -106,47 +98,47 @@ class ControlFlow:
 class Trace:
     """What one traced step holds."""
 
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Literal[1]
-    advisor_version: Text
-    tensorflow_version: Text
+    advisor_version: contract.Text
+    tensorflow_version: contract.Text
     model: Model
-    graph_file: Text
+    graph_file: contract.Text
     graph_fingerprint: Fingerprint
     """Placement files have it, too."""
-    ops: Count
+    ops: contract.Count
     """A loop or conditional counts as one."""
-    ops_by_role: Mapping[Role, Positive]
-    layers: Count
+    ops_by_role: Mapping[Role, contract.Positive]
+    layers: contract.Count
     """One for each call."""
-    ops_with_layer_share: Share
+    ops_with_layer_share: contract.Share
     """Of forward, backward, update ops."""
     edge_bytes: Sum
-    control_edges: Count
+    control_edges: contract.Count
     """They only order ops."""
     parameter_bytes: Sum
     state_bytes: Sum
     constant_bytes: Sum
     trains: bool
     activation_bytes: Sum
-    largest_tensors: Annotated[Rows[LargeTensor], MaxLen(20)]
+    largest_tensors: Annotated[contract.Rows[LargeTensor], MaxLen(20)]
     """Largest first, without constants and variables."""
     flops: Sum
     bytes_accessed: Sum
-    flops_known_bytes_share: Share | None
+    flops_known_bytes_share: contract.Share | None
     """Accessed by ops of known flops."""
-    kinds: Rows[Kind]
+    kinds: contract.Rows[Kind]
     """Heaviest first."""
-    joins: Rows[Join]
+    joins: contract.Rows[Join]
     """In layer order."""
-    parallel_branches: Rows[ParallelBranches]
+    parallel_branches: contract.Rows[ParallelBranches]
     """In layer order; may nest."""
-    repeated_blocks: Rows[RepeatedBlocks]
+    repeated_blocks: contract.Rows[RepeatedBlocks]
     """In layer order."""
-    host_only: Rows[HostKind]
+    host_only: contract.Rows[HostKind]
     """Ops without a GPU kernel, most bytes first."""
-    control_flow: Rows[ControlFlow]
+    control_flow: contract.Rows[ControlFlow]
     """Heaviest first."""
 
     @classmethod
@@ -154,13 +146,13 @@ class Trace:
         cls, traced: Traced, summary: GraphSummary, *, model_path: str, graph_file: str
     ) -> Trace:
         """Return it as it is published."""
-        return like(
+        return contract.like(
             cls,
             summary,
             schema_version=1,
             advisor_version=__version__,
             tensorflow_version=traced.tensorflow_version,
-            model=like(Model, traced, path=model_path, left_out=traced.left_out.told()),
+            model=contract.like(Model, traced, path=model_path, left_out=traced.left_out.told()),
             graph_file=graph_file,
             graph_fingerprint=summary.fingerprint,
             edge_bytes=summary.data_edges,
@@ -169,15 +161,17 @@ class Trace:
             constant_bytes=summary.constants,
             activation_bytes=summary.activations,
             kinds=[
-                like(Kind, kind, bytes_accessed_share=kind.bytes_share) for kind in summary.kinds
+                contract.like(Kind, kind, bytes_accessed_share=kind.bytes_share)
+                for kind in summary.kinds
             ],
             parallel_branches=summary.branches,
             repeated_blocks=summary.repeats,
             host_only=[
-                like(HostKind, kind, crossing_bytes=kind.crossing) for kind in summary.host_only
+                contract.like(HostKind, kind, crossing_bytes=kind.crossing)
+                for kind in summary.host_only
             ],
             control_flow=[
-                like(ControlFlow, op, bytes_accessed_share=op.bytes_share)
+                contract.like(ControlFlow, op, bytes_accessed_share=op.bytes_share)
                 for op in summary.control_flow
             ],
         )

@@ -18,7 +18,6 @@ import numpy as np
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import MAX_NS
 from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES, Role
-from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class PlaceArrays:
         self.places = cluster.places()
         self.index = {place.name: i for i, place in enumerate(self.places)}
         kinds = {device.kind for device in cluster.devices if device.host is not None}
-        bound = {kind: host_bound(arrays.graph, kind) for kind in kinds}
+        bound = {kind: arrays.graph.host_bound(kind) for kind in kinds}
         # By place: where each op runs that is placed there.
         self._runs_at = np.array([self._with_host(place, bound) for place in self.places])
         columns: dict[int, Ints] = {}

@@ -31,7 +31,12 @@ from placement_advisor.graph.op import (
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.graph.op_work.movement import ALIAS_KINDS, VARIABLE_READ_KINDS
 from placement_advisor.simulator.arrays import UNKNOWN
-from placement_advisor.simulator.schedule import MAX_CONTRIBUTORS, Contributor, Held, PeakMemory
+from placement_advisor.simulator.schedule import (
+    MAX_CONTRIBUTORS,
+    BufferUse,
+    Contributor,
+    PeakMemory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -242,7 +247,7 @@ class Buffer:
     """Memory on one device, free when nobody holds it; ``born`` and ``freed`` count changes."""
 
     name: str
-    held: Held
+    held: BufferUse
     size_bytes: int
     holders: int
     born: int
@@ -258,7 +263,7 @@ class MemoryTracker:
         self._held_bytes = self._resident_bytes = 0
         self._peak_bytes = self._peak_ns = self._peak_change = 0
 
-    def take(self, name: str, held: Held, size_bytes: int, now_ns: int) -> Buffer:
+    def take(self, name: str, held: BufferUse, size_bytes: int, now_ns: int) -> Buffer:
         """Return a new buffer with one holder."""
         buffer = Buffer(name=name, held=held, size_bytes=size_bytes, holders=1, born=self._changes)
         self._buffers.append(buffer)
@@ -269,7 +274,7 @@ class MemoryTracker:
         self._changes += 1
         return buffer
 
-    def reside(self, name: str, held: Held, size_bytes: int) -> Buffer:
+    def reside(self, name: str, held: BufferUse, size_bytes: int) -> Buffer:
         """Return a new buffer that is never freed, but for variables that get another one."""
         self._resident_bytes += size_bytes
         return self.take(name, held, size_bytes, 0)
@@ -291,7 +296,7 @@ class MemoryTracker:
             if buffer.born <= moment and (buffer.freed is None or buffer.freed > moment)
         ]
         there.sort(key=lambda buffer: -buffer.size_bytes)
-        rest: Counter[Held] = Counter()
+        rest: Counter[BufferUse] = Counter()
         for buffer in there[MAX_CONTRIBUTORS:]:
             rest[buffer.held] += buffer.size_bytes
         return PeakMemory(
@@ -312,11 +317,11 @@ class MemoryTracker:
 _END, _ARRIVE, _RECEIVE = range(3)
 
 _HELD_FOR = {
-    Role.INPUT: Held.INPUT,
-    Role.CONSTANT: Held.CONSTANT,
-    Role.FORWARD: Held.ACTIVATION,
-    Role.BACKWARD: Held.GRADIENT,
-    Role.UPDATE: Held.UPDATE,
+    Role.INPUT: BufferUse.INPUT,
+    Role.CONSTANT: BufferUse.CONSTANT,
+    Role.FORWARD: BufferUse.ACTIVATION,
+    Role.BACKWARD: BufferUse.GRADIENT,
+    Role.UPDATE: BufferUse.UPDATE,
 }
 
 
@@ -388,7 +393,7 @@ class _Replay:
         users = self._flow.users_of[number]
         # What only updates look at was made for them.
         is_slot = users and all(user.role is Role.UPDATE for user in users)
-        held = Held.OPTIMIZER_SLOT if is_slot else Held.VARIABLE
+        held = BufferUse.OPTIMIZER_SLOT if is_slot else BufferUse.VARIABLE
         self._variables[number] = memory.reside(op.name, held, op.parameter_bytes)
         if any(user.kind.startswith(_BY_ROWS) for user in users):
             self._read_by_copy.add(number)
@@ -525,7 +530,7 @@ class _Replay:
         transfer = self._flow.transfers[number]
         memory = self.memories[transfer.target]
         if transfer.size_bytes is not None:
-            held = Held.RECEIVED_COPY
+            held = BufferUse.RECEIVED_COPY
             copy = memory.take(self._flow.ops[transfer.op].name, held, transfer.size_bytes, now_ns)
             self._publish(self._flow.received[number], copy)
         heappush(self._later, (max(now_ns, transfer.end_ns), _ARRIVE, number))

@@ -220,7 +220,7 @@ def _in_flight(copies: Iterable[CopyInterval]) -> defaultdict[str, list[Interval
 MAX_CONTRIBUTORS = 5
 
 
-class Held(StrEnum):
+class BufferUse(StrEnum):
     """What memory is held for. An update's is what an optimizer computes on its way."""
 
     VARIABLE = "variable"
@@ -238,7 +238,7 @@ class Contributor:
     """A buffer that is held at the peak, by the op that made it."""
 
     name: str
-    held: Held
+    held: BufferUse
     size_bytes: int
 
 
@@ -254,7 +254,7 @@ class PeakMemory:
     at_ns: int
     resident_bytes: int
     contributors: tuple[Contributor, ...]
-    rest_bytes: Mapping[Held, int]
+    rest_bytes: Mapping[BufferUse, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

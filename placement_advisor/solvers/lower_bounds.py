@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.graph.digraph import maximum_flows
-from placement_advisor.graph.op_patterns import host_bound
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.units import format_ns
 
@@ -173,7 +172,7 @@ def _runs_at(graph: OpGraph, ops: tuple[Op, ...], device: Device) -> list[str]:
     """Return where each op runs that is placed on a device: there, or on its host."""
     if device.host is None:
         return [device.name] * len(ops)
-    bound = host_bound(graph, device.kind)
+    bound = graph.host_bound(device.kind)
     return [device.host if op.name in bound else device.name for op in ops]
 
 

@@ -25,15 +25,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import Ns, Rows
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.measurement import (
-    CandidateFailure,
-    Comparison,
-    FailureKind,
-    Measurement,
-    compare,
-    is_in_doubt,
-    least_samples,
-)
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.verification import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.profile.gpu_planes import read_gpu_steps
@@ -46,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
     from placement_advisor.testbed.testbed import Testbed
@@ -102,7 +93,7 @@ class EarlierRounds:
 
     rounds: Rows[Rows[Ns]]
     warmup_ns: Rows[Ns]
-    failure: CandidateFailure | None
+    failure: measurements.CandidateFailure | None
     is_brief: bool
 
 
@@ -119,16 +110,16 @@ class BenchmarkEntry:
     warmup_ns: list[int] = field(default_factory=list)
     rounds: list[tuple[int, ...]] = field(default_factory=list)
     verification: Verification | None = None
-    profile: StepProfile | None = None
+    profile: measurements.StepProfile | None = None
     files: ProfileFiles | None = None
     profiled_steps: int = 0
-    failure: CandidateFailure | None = None
+    failure: measurements.CandidateFailure | None = None
 
-    def measurement(self, profile_run: str | None) -> Measurement | None:
+    def measurement(self, profile_run: str | None) -> measurements.Measurement | None:
         """Return what was measured, None if no step was timed."""
         if not any(self.rounds) or self.prepared is None:
             return None
-        return Measurement(
+        return measurements.Measurement(
             warmup_ns=tuple(self.warmup_ns),
             rounds=tuple(self.rounds),
             moved_ops=self.prepared.moved_ops,
@@ -248,7 +239,7 @@ class Benchmark:
         steps_ns = sum(entry.warmup_ns[-1] for entry in entries if entry.warmup_ns)
         within = budget_s * NS_PER_S / max(1, (1 + self._steps) * steps_ns)
         rounds = min(_ROUNDS_APART, int(within)) if entries and not failed else 0
-        for number in range(rounds if rounds >= least_samples() else 0):
+        for number in range(rounds if rounds >= measurements.least_samples() else 0):
             self._watcher.working("timing what is advised", number, rounds)
             for entry in random.Random(number).sample(entries, len(entries)):
                 self._timed_turn(entry, number)
@@ -316,12 +307,12 @@ class Benchmark:
             entry.rounds.append(())
         self.rounds += 1
 
-    def comparisons(self) -> dict[str, Comparison]:
+    def comparisons(self) -> dict[str, measurements.Comparison]:
         """Compare every candidate that has run with the baseline."""
         theirs, among = self.entries[defaults.BASELINE].rounds, self.competitors
         found = {}
         for label, entry in self.entries.items():
-            each = compare(
+            each = measurements.compare(
                 defaults.BASELINE, theirs, entry.rounds, among=1 if entry.is_brief else among
             )
             if label != defaults.BASELINE and each is not None:
@@ -368,7 +359,9 @@ class Benchmark:
             if entry.failure is None:
                 self.profile(entry)
 
-    def _read_profile(self, entry: BenchmarkEntry, files: ProfileFiles) -> StepProfile | None:
+    def _read_profile(
+        self, entry: BenchmarkEntry, files: ProfileFiles
+    ) -> measurements.StepProfile | None:
         assert entry.prepared is not None
         kind = self._testbed.plan.kind
         names = [device.name for device in self._testbed.plan.devices]
@@ -441,8 +434,8 @@ class Benchmark:
             return
         entry.verification = answer
         if answer.wrong:
-            entry.failure = CandidateFailure(
-                kind=FailureKind.WRONG_RESULT,
+            entry.failure = measurements.CandidateFailure(
+                kind=measurements.FailureKind.WRONG_RESULT,
                 message=(
                     f"within {VERIFIED_STEPS} steps {answer.wrong} differs from the single-device "
                     f"run by {answer.relative_difference:.2g} of its largest value (tolerance "
@@ -455,8 +448,8 @@ class Benchmark:
         """Put a candidate out if its replicas update some variables alone."""
         if alone:
             named = first_names([repr(name) for name in alone], _NAMED_VARIABLES)
-            entry.failure = CandidateFailure(
-                kind=FailureKind.WRONG_RESULT,
+            entry.failure = measurements.CandidateFailure(
+                kind=measurements.FailureKind.WRONG_RESULT,
                 message=(
                     f"each device updates {named} from its own samples alone: nothing is "
                     f"exchanged, every replica trains a model of its own{self._line(alone[0])}; "
@@ -508,8 +501,8 @@ class Benchmark:
         except AdvisorError as error:
             if not self._ends():
                 for entry in self.running():
-                    entry.failure = CandidateFailure(
-                        kind=FailureKind.CRASHED, message=error.message
+                    entry.failure = measurements.CandidateFailure(
+                        kind=measurements.FailureKind.CRASHED, message=error.message
                     )
             return
         for entry in self.running():
@@ -539,7 +532,9 @@ class Benchmark:
         for entry in running:
             del entry.rounds[complete:]
             if not complete:
-                entry.failure = CandidateFailure(kind=FailureKind.CRASHED, message=lost)
+                entry.failure = measurements.CandidateFailure(
+                    kind=measurements.FailureKind.CRASHED, message=lost
+                )
         self.ended = lost
         return True
 
@@ -549,10 +544,10 @@ def _affordable(entry: BenchmarkEntry, budget_s: float) -> int:
     return int(budget_s * NS_PER_S / max(1, entry.warmup_ns[-1]))
 
 
-def failure_of(answer: CallFailure) -> CandidateFailure:
+def failure_of(answer: CallFailure) -> measurements.CandidateFailure:
     """Return a failed call as the failure of a candidate."""
-    return CandidateFailure(
-        kind=FailureKind(answer.cause.value),
+    return measurements.CandidateFailure(
+        kind=measurements.FailureKind(answer.cause.value),
         message=answer.message,
         in_full=answer.in_full or answer.output_tail,
     )
@@ -565,7 +560,7 @@ MAX_ROUNDS = 90
 # demo must not take an hour. By judgement.
 TIMING_BUDGET_S = 90.0
 # The fewest rounds that have an interval; they compare one candidate, and decide nothing else.
-BRIEF_ROUNDS = least_samples()
+BRIEF_ROUNDS = measurements.least_samples()
 
 
 def time_in_rounds(trial: Benchmark, asked: int | None, as_is: Callable[[int], None]) -> None:
@@ -577,7 +572,10 @@ def time_in_rounds(trial: Benchmark, asked: int | None, as_is: Callable[[int], N
     """
     deadline = time.monotonic() + TIMING_BUDGET_S
     first, rounds = trial.rounds, asked or defaults.ROUNDS
-    most, least = max(rounds, MAX_ROUNDS), max(asked or 0, least_samples(trial.competitors))
+    most, least = (
+        max(rounds, MAX_ROUNDS),
+        max(asked or 0, measurements.least_samples(trial.competitors)),
+    )
     done = 0
     while done < rounds or (done < most and _may_settle(trial)):
         trial.round(first + done, first + (rounds if done < rounds else most))
@@ -606,7 +604,7 @@ def is_time_for_another(trial: Benchmark, asked: int | None, done: int, spent_s:
     ``done`` rounds have taken ``spent_s``. Who ``asked`` for rounds by number gets as many, and
     whoever joins is timed in what is left of them.
     """
-    needed = done + least_samples(trial.competitors)
+    needed = done + measurements.least_samples(trial.competitors)
     return asked is not None or spent_s / done * needed <= TIMING_BUDGET_S
 
 
@@ -617,4 +615,4 @@ def _may_settle(trial: Benchmark) -> bool:
         return False
     compared = trial.comparisons()
     told = [compared[label] for label in running if label in compared]
-    return len(told) < len(running) - 1 or is_in_doubt(told)
+    return len(told) < len(running) - 1 or measurements.is_in_doubt(told)

@@ -31,22 +31,9 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.files.contract import Ns
 from placement_advisor.graph.op import Role
-from placement_advisor.machine.calibration import (
-    UNSTEADY_P90,
-    Calibration,
-    calibration_file,
-    calibration_fingerprint,
-    stored_calibration,
-)
+from placement_advisor.machine import calibration as calibrations
+from placement_advisor.machine import host_figures
 from placement_advisor.machine.cluster_file import ClusterText
-from placement_advisor.machine.host_figures import (
-    figures_folder,
-    keep_host,
-    keep_route,
-    kept_host,
-    kept_route,
-    over_hosts,
-)
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.tf.calls import runner
 
@@ -56,7 +43,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
-    from placement_advisor.machine.host_figures import HostFigures, RouteFigures, Way
     from placement_advisor.machine.testbed_plan import HostShare, TestbedPlan
     from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, ProgressReporter
     from placement_advisor.testbed.testbed import Testbed
@@ -76,7 +62,9 @@ _CHANGED = 1.5
 _NOISE_NS = 500_000
 
 
-def calibration_of_hosts(testbed: Testbed, watcher: ProgressReporter, *, anew: bool) -> Calibration:
+def calibration_of_hosts(
+    testbed: Testbed, watcher: ProgressReporter, *, anew: bool
+) -> calibrations.Calibration:
     """Return the calibration of a running testbed of hosts; the first of them drives its steps.
 
     Raises:
@@ -85,32 +73,32 @@ def calibration_of_hosts(testbed: Testbed, watcher: ProgressReporter, *, anew: b
     plan = testbed.plan
     pairs = list(combinations(plan.hosts, 2))
     total = len(plan.hosts) + len(pairs)
-    figures: dict[str, HostFigures] = {}
+    figures: dict[str, host_figures.HostFigures] = {}
     for host in plan.hosts:
-        kept = None if anew else kept_host(plan, host)
+        kept = None if anew else host_figures.kept_host(plan, host)
         if kept is None:
             watcher.working(f"calibrating {host.name}", len(figures), total)
             kept = _measure_host(testbed, host)
         figures[host.name] = kept
-    routes: dict[tuple[str, str], RouteFigures] = {}
+    routes: dict[tuple[str, str], host_figures.RouteFigures] = {}
     for one, other in pairs:
-        known = None if anew else kept_route(plan, one, other)
+        known = None if anew else host_figures.kept_route(plan, one, other)
         if known is None or not _still_holds(testbed, one, other, known.way):
             what = f"calibrating {one.name} ↔ {other.name}"
             watcher.working(what, len(figures) + len(routes), total)
             known = _measure_route(testbed, one, other)
         routes[one.name, other.name] = known
-    return over_hosts(plan.hosts, figures, routes)
+    return host_figures.over_hosts(plan.hosts, figures, routes)
 
 
 def has_host_calibrations(plan: TestbedPlan) -> bool:
     """Return whether all calibrations of such a testbed of hosts are kept."""
-    return all(kept_host(plan, host) for host in plan.hosts) and all(
-        kept_route(plan, *pair) for pair in combinations(plan.hosts, 2)
+    return all(host_figures.kept_host(plan, host) for host in plan.hosts) and all(
+        host_figures.kept_route(plan, *pair) for pair in combinations(plan.hosts, 2)
     )
 
 
-def _measure_host(testbed: Testbed, host: HostShare) -> HostFigures:
+def _measure_host(testbed: Testbed, host: HostShare) -> host_figures.HostFigures:
     drives = host == testbed.plan.hosts[0]
     found = _measured(
         testbed,
@@ -122,24 +110,24 @@ def _measure_host(testbed: Testbed, host: HostShare) -> HostFigures:
     )
     if found.within is not None:
         _check(found.within, *host.device_names[:2])
-    if max(found.reference_p90) < UNSTEADY_P90:
+    if max(found.reference_p90) < calibrations.UNSTEADY_P90:
         with suppress(OSError):  # Without a cache it is measured again next time.
-            keep_host(found, testbed.plan, host)
+            host_figures.keep_host(found, testbed.plan, host)
     return found
 
 
-def _measure_route(testbed: Testbed, one: HostShare, other: HostShare) -> RouteFigures:
+def _measure_route(testbed: Testbed, one: HostShare, other: HostShare) -> host_figures.RouteFigures:
     drives = one == testbed.plan.hosts[0]
     ends = one.device_names, other.device_names
     what = f"calibration of {one.name} ↔ {other.name}"
     found = _measured(testbed, what, runner.calibrate_route, *ends, testbed.core_clocks, drives)
     _check(found.way, one.name, other.name)
     with suppress(OSError):
-        keep_route(found, testbed.plan, one, other)
+        host_figures.keep_route(found, testbed.plan, one, other)
     return found
 
 
-def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: Way) -> bool:
+def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: host_figures.Way) -> bool:
     """Return whether a few copies still take about as long: networks change without notice."""
     back_ns = {copy.size_bytes: copy.copy_ns for copy in way.back}
     known = [
@@ -158,7 +146,7 @@ def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: Way) -
     )
 
 
-def _check(way: Way, one: str, other: str) -> None:
+def _check(way: host_figures.Way, one: str, other: str) -> None:
     """Check that links can be fitted; a calibration without would fail every later analysis."""
     for source, target, copies in ((one, other, way.there), (other, one, way.back)):
         fit_link(source, target, [(copy.size_bytes, copy.copy_ns) for copy in copies])
@@ -205,7 +193,7 @@ class CostMeasurement:
 
 def calibration_of(
     testbed: Testbed, watcher: ProgressReporter, *, anew: bool = False
-) -> Calibration:
+) -> calibrations.Calibration:
     """Return the calibration of a running testbed: the cached one, else a new one, which is cached.
 
     Raises:
@@ -213,8 +201,8 @@ def calibration_of(
     """
     if testbed.plan.hosts:
         return calibration_of_hosts(testbed, watcher, anew=anew)
-    name = calibration_fingerprint(testbed.plan)
-    known = None if anew else stored_calibration(name)
+    name = calibrations.calibration_fingerprint(testbed.plan)
+    known = None if anew else calibrations.stored_calibration(name)
     if known is not None:
         return known
     watcher.working("calibrating the testbed", 0, 1)
@@ -224,7 +212,7 @@ def calibration_of(
     )
     # What no link can be fitted to is not kept: it would fail every analysis from now on.
     calibrated_cluster(testbed.plan.devices, calibration)
-    if max(calibration.reference_p90.values()) < UNSTEADY_P90:
+    if max(calibration.reference_p90.values()) < calibrations.UNSTEADY_P90:
         with suppress(OSError):  # Without a cache it is measured again next time.
             calibration.save(name, testbed=testbed.plan.kind.value)
     return calibration
@@ -235,20 +223,26 @@ def has_calibration(plan: TestbedPlan) -> bool:
     with suppress(PackageNotFoundError):  # Without TensorFlow; its import says so in better words.
         if plan.hosts:
             return has_host_calibrations(plan)
-        return stored_calibration(calibration_fingerprint(plan)) is not None
+        return (
+            calibrations.stored_calibration(calibrations.calibration_fingerprint(plan)) is not None
+        )
     return False
 
 
-def calibration_path(plan: TestbedPlan, calibration: Calibration) -> Path | None:
+def calibration_path(plan: TestbedPlan, calibration: calibrations.Calibration) -> Path | None:
     """Return the file that keeps a calibration, or the folder of its parts; None if none does."""
     if plan.hosts:
-        return figures_folder() if has_host_calibrations(plan) else None
-    name = calibration_fingerprint(plan)
-    return calibration_file(name) if stored_calibration(name) == calibration else None
+        return host_figures.figures_folder() if has_host_calibrations(plan) else None
+    name = calibrations.calibration_fingerprint(plan)
+    return (
+        calibrations.calibration_file(name)
+        if calibrations.stored_calibration(name) == calibration
+        else None
+    )
 
 
 def measure_costs(
-    trial: Benchmark, plan: TestbedPlan, traced: Traced, calibration: Calibration
+    trial: Benchmark, plan: TestbedPlan, traced: Traced, calibration: calibrations.Calibration
 ) -> CostMeasurement:
     """Run the model on the first device of the testbed and return its costs.
 

@@ -17,17 +17,7 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.measurement.verification import from_other_values
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child
-from placement_advisor.testbed.testbed import (
-    CALL_LIMIT_S,
-    HAVE_WORKERS,
-    START_LIMIT_S,
-    ProfileFiles,
-    crash_failure,
-    fetched_profiles,
-    first_exit,
-    has_crashed,
-    steps_limit_s,
-)
+from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.tf.calls import mirrored, runner
 
 if TYPE_CHECKING:
@@ -36,7 +26,6 @@ if TYPE_CHECKING:
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.processes.calls import Callee, PendingCall
-    from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import CapturedCall, Prepared
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -59,7 +48,7 @@ class MirroredTestbed:
 
     def __init__(
         self,
-        testbed: Testbed,
+        testbed: testbeds.Testbed,
         source: ModelSource,
         bundle: Path,
         created: Mapping[str, int],
@@ -101,7 +90,7 @@ class MirroredTestbed:
             child.name: f"{site.new_folder(i, child.name)}/results"
             for i, child in enumerate(self._children)
         }
-        limit_s = steps_limit_s(self._testbed.plan, steps)
+        limit_s = testbeds.steps_limit_s(self._testbed.plan, steps)
         failed = self._first(
             lambda child: child.start(
                 mirrored.save_results, steps, paths[child.name], not self._draws, seed
@@ -121,7 +110,7 @@ class MirroredTestbed:
 
     def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
         """Run steps on the shares of a batch and return the time of each, in ns."""
-        limit_s = steps_limit_s(self._testbed.plan, steps)
+        limit_s = testbeds.steps_limit_s(self._testbed.plan, steps)
         return self._first(
             lambda child: child.start(mirrored.run_steps, batch, steps, False), limit_s
         )
@@ -134,7 +123,7 @@ class MirroredTestbed:
             lambda child: child.start(mirrored.run_steps, batch, steps, True), time_limit_s
         )
 
-    def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+    def profile(self, label: str, steps: int) -> testbeds.ProfileFiles | CallFailure:
         """Run steps with the profiler of each process on.
 
         A profiler that is stopped can take its process down, whatever the model: on CPUs some did
@@ -144,7 +133,7 @@ class MirroredTestbed:
         try:
             answer = self._profile(label, steps)
             for _ in range(_MORE_PROFILES):
-                if not has_crashed(answer):
+                if not testbeds.has_crashed(answer):
                     break
                 self._failure = None
                 answer = self._anew() or self._profile(label, steps)
@@ -152,7 +141,7 @@ class MirroredTestbed:
             return self._lost(error)
         return answer
 
-    def _profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+    def _profile(self, label: str, steps: int) -> testbeds.ProfileFiles | CallFailure:
         site = self._testbed.site
         folders = {
             child.name: site.new_folder(i, f"profile-{label}-{child.name}")
@@ -165,16 +154,16 @@ class MirroredTestbed:
             lambda child: child.start(mirrored.run_marked_steps, steps),
         )
         for begin in stages:
-            failed = self._first(begin, steps_limit_s(self._testbed.plan, steps))
+            failed = self._first(begin, testbeds.steps_limit_s(self._testbed.plan, steps))
             if failed is not None:
                 return failed
         written = self._all(lambda child: child.start(runner.stop_profiler))
         if isinstance(written, CallFailure):
             return written
         if not self._is_of_workers:
-            return ProfileFiles(client=Path(written[0]), devices={})
+            return testbeds.ProfileFiles(client=Path(written[0]), devices={})
         devices = [device.name for device in self._testbed.plan.devices]
-        files = fetched_profiles(site, before, Path(), devices, written)
+        files = testbeds.fetched_profiles(site, before, Path(), devices, written)
         clocks = replace(files.clocks, client=files.clocks.host_of.get(devices[0]))
         return replace(files, client=files.devices[devices[0]], clocks=clocks)
 
@@ -183,7 +172,7 @@ class MirroredTestbed:
         try:
             self._open()
         except TestbedError as error:
-            return crash_failure(error)
+            return testbeds.crash_failure(error)
         prepared = self._prepare()
         if isinstance(prepared, CallFailure):
             return prepared
@@ -204,7 +193,7 @@ class MirroredTestbed:
         try:
             self._open()
         except TestbedError as error:
-            self._failure = crash_failure(error)
+            self._failure = testbeds.crash_failure(error)
             return None
         times = self._first(
             lambda child: child.start(mirrored.time_collectives), _COLLECTIVES_LIMIT_S
@@ -222,12 +211,12 @@ class MirroredTestbed:
                 for i, child in enumerate(self._children)
             }
         except AdvisorError as error:
-            return crash_failure(error)
+            return testbeds.crash_failure(error)
         prepared = self._first(
             lambda child: child.start(
                 mirrored.prepare, *sent[child.name], self._created, self._captured
             ),
-            max(CALL_LIMIT_S, self._source.capture_timeout_s),
+            max(testbeds.CALL_LIMIT_S, self._source.capture_timeout_s),
         )
         if isinstance(prepared, CallFailure):
             return prepared
@@ -236,7 +225,7 @@ class MirroredTestbed:
 
     @property
     def _is_of_workers(self) -> bool:
-        return self._testbed.plan.kind in HAVE_WORKERS
+        return self._testbed.plan.kind in testbeds.HAVE_WORKERS
 
     def _open(self) -> None:
         plan = self._testbed.plan
@@ -244,7 +233,9 @@ class MirroredTestbed:
             alone = Child("mirrored")
             self._children = (alone,)
             kind, count = plan.devices[0].kind, len(plan.devices)
-            opened = alone.call(mirrored.open_devices, kind, count, time_limit_s=START_LIMIT_S)
+            opened = alone.call(
+                mirrored.open_devices, kind, count, time_limit_s=testbeds.START_LIMIT_S
+            )
             expect(opened, partial(self._not_started, alone))
             return
         site = self._testbed.site
@@ -261,13 +252,13 @@ class MirroredTestbed:
             for index, (child, slot) in enumerate(zip(self._children, plan.slots, strict=True))
         ]
         for child, begun in opening:
-            answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._needed())
+            answer = begun.wait(time_limit_s=testbeds.START_LIMIT_S, watch=self._needed())
             expect(answer, partial(self._not_started, child))
 
     def _lost(self, error: TestbedError) -> CallFailure:
         """End all processes and return what to answer from now on."""
         self.close()
-        self._failure = crash_failure(error)
+        self._failure = testbeds.crash_failure(error)
         return self._failure
 
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
@@ -281,14 +272,18 @@ class MirroredTestbed:
         return (*self._children, *self._testbed.site.relays)
 
     def _first(
-        self, begin: Callable[[Callee], PendingCall[_Returned]], time_limit_s: float = CALL_LIMIT_S
+        self,
+        begin: Callable[[Callee], PendingCall[_Returned]],
+        time_limit_s: float = testbeds.CALL_LIMIT_S,
     ) -> _Returned | CallFailure:
         """Return the first process's answer to what all are asked; see `_all`."""
         answers = self._all(begin, time_limit_s)
         return answers if isinstance(answers, CallFailure) else answers[0]
 
     def _all(
-        self, begin: Callable[[Callee], PendingCall[_Returned]], time_limit_s: float = CALL_LIMIT_S
+        self,
+        begin: Callable[[Callee], PendingCall[_Returned]],
+        time_limit_s: float = testbeds.CALL_LIMIT_S,
     ) -> list[_Returned] | CallFailure:
         """Call a function in all processes at once, for they wait for each other.
 
@@ -302,7 +297,7 @@ class MirroredTestbed:
             answer = begun.wait(time_limit_s=time_limit_s, watch=needed)
             if isinstance(answer, CallFailure):
                 if not answer.child_ended:
-                    answer = first_exit(needed, self._testbed.site) or answer
+                    answer = testbeds.first_exit(needed, self._testbed.site) or answer
                 self._failure = answer
                 self.close()  # The others would wait for it for ever.
                 self._testbed.end_if_dead()  # It may need what has died, too.

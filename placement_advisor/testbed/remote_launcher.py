@@ -27,13 +27,7 @@ from placement_advisor.profile.worker_steps import HostClocks
 from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.remote_host import lost_among
 from placement_advisor.remote_hosts.tls import ANALYSIS_DAYS, new_secret
-from placement_advisor.testbed.testbed import (
-    FIRST_PORT,
-    START_LIMIT_S,
-    ProcessLauncher,
-    join_network_of,
-    join_private_network,
-)
+from placement_advisor.testbed import testbed as testbeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +35,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.processes.calls import Callee
     from placement_advisor.remote_hosts.remote_host import RemoteHost
-    from placement_advisor.testbed.testbed import NotStarted, Pings
 
 
 _NETWORK_BITS = 63
@@ -59,7 +52,7 @@ class _RelayOfHost:
     port: int | None
 
 
-class RemoteLauncher(ProcessLauncher):
+class RemoteLauncher(testbeds.ProcessLauncher):
     """Hosts that lend their devices. What was fetched from them lies in a folder here."""
 
     def __init__(
@@ -101,24 +94,24 @@ class RemoteLauncher(ProcessLauncher):
         return self._hosts[self._host_of[device]].child(name)
 
     def join(
-        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
+        self, workers: Sequence[Callee], client: Callee | None, not_started: testbeds.NotStarted
     ) -> tuple[str, ...]:
         """Bring processes into one network; see `ProcessLauncher.join`."""
         if self._link is HostLink.DIRECT:
             return self._own_ports(workers, not_started)
         self._start_relays(not_started)
         network = secrets.randbits(_NETWORK_BITS)
-        ports = [FIRST_PORT + i for i in range(len(workers))]
+        ports = [testbeds.FIRST_PORT + i for i in range(len(workers))]
         for host in range(len(self._hosts)):
             relay_here = self._relays[host]
             members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
             near = tuple(p for i, p in enumerate(ports) if self._host_of[i] == host)
-            join_private_network(members, not_started)
+            testbeds.join_private_network(members, not_started)
             self._open(relay_here, members[0], network, near, self._far(ports, host), not_started)
         if client is not None and self._shares[0].is_here:
-            join_network_of(workers[0], client, not_started)
+            testbeds.join_network_of(workers[0], client, not_started)
         elif client is not None:
-            join_private_network([client], not_started)
+            testbeds.join_private_network([client], not_started)
             far = self._far(ports, None)
             self._open(self._relays[None], client, network, (), far, not_started)
         return tuple(f"localhost:{port}" for port in ports)
@@ -151,11 +144,11 @@ class RemoteLauncher(ProcessLauncher):
         self._hosts[self._host_of[device]].get(path, here)
         return here
 
-    def pings(self) -> Pings:
+    def pings(self) -> testbeds.Pings:
         """Read the clocks of all hosts."""
         return {host.name: host.pings() for host in self._hosts}
 
-    def clocks(self, before: Pings) -> HostClocks:
+    def clocks(self, before: testbeds.Pings) -> HostClocks:
         """Return how far the clocks of hosts were from this machine's since they were read."""
         ranges = {}
         for name, after in self.pings().items():
@@ -173,18 +166,22 @@ class RemoteLauncher(ProcessLauncher):
             each.close()
         self._relays = {}
 
-    def _own_ports(self, workers: Sequence[Callee], not_started: NotStarted) -> tuple[str, ...]:
+    def _own_ports(
+        self, workers: Sequence[Callee], not_started: testbeds.NotStarted
+    ) -> tuple[str, ...]:
         """Return addresses on the hosts' own network at which nobody listens yet."""
         addresses = []
         for host, share in enumerate(self._shares):
             members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
             first = members[0]
-            found = first.call(this_machine.free_ports, len(members), time_limit_s=START_LIMIT_S)
+            found = first.call(
+                this_machine.free_ports, len(members), time_limit_s=testbeds.START_LIMIT_S
+            )
             ports = expect(found, partial(not_started, first))
             addresses += [f"{share.address}:{port}" for port in ports]
         return tuple(addresses)
 
-    def _start_relays(self, not_started: NotStarted) -> None:
+    def _start_relays(self, not_started: testbeds.NotStarted) -> None:
         """Start those that do not run: all of them at first, later those that have died.
 
         A host on which a service waits at a port has a relay already.
@@ -233,19 +230,30 @@ class RemoteLauncher(ProcessLauncher):
         network: int,
         near: tuple[int, ...],
         far: tuple[tuple[int, str, int], ...],
-        not_started: NotStarted,
+        not_started: testbeds.NotStarted,
     ) -> None:
         opened = member.call(
-            relay.open_network, relay_here.folder, network, near, far, time_limit_s=START_LIMIT_S
+            relay.open_network,
+            relay_here.folder,
+            network,
+            near,
+            far,
+            time_limit_s=testbeds.START_LIMIT_S,
         )
         expect(opened, partial(not_started, member))
 
 
 def _started(
-    process: Callee, folder: str, secret: bytes, address: str | None, not_started: NotStarted
+    process: Callee,
+    folder: str,
+    secret: bytes,
+    address: str | None,
+    not_started: testbeds.NotStarted,
 ) -> _RelayOfHost:
     try:
-        started = process.call(relay.start, folder, secret, address, time_limit_s=START_LIMIT_S)
+        started = process.call(
+            relay.start, folder, secret, address, time_limit_s=testbeds.START_LIMIT_S
+        )
         port = expect(started, partial(not_started, process))
     except AdvisorError:
         process.close()

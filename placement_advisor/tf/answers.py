@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.graph.graph_file import TracedAs
-    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph, TracedAs
     from placement_advisor.profile.worker_steps import PlannedCopy
 
 

@@ -10,35 +10,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import tensorflow as tf
 
+from placement_advisor.candidates.batch_split import plan as split_plan
+from placement_advisor.candidates.batch_split import split_graph as batch_graph
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
-from placement_advisor.candidates.batch_split.plan import (
-    SPLIT,
-    check_alike,
-    check_no_pairs,
-    finished,
-    goes_on,
-    kept_statistics,
-    plan_split,
-    share_folder,
-)
-from placement_advisor.candidates.batch_split.split_graph import (
-    FAMILY,
-    SplitGraph,
-    SplitTraces,
-    Wiring,
-    split_graph,
-)
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.graph.op_work import elementwise
+from placement_advisor.tf import split_merging
 from placement_advisor.tf.answers import TracedShare, TracedSplit
-from placement_advisor.tf.split_merging import (
-    assumed_mergings,
-    batch_axes,
-    found_mergings,
-    node_tensor,
-    tensor_of,
-)
 from placement_advisor.tf.trace.bundle import Split
 from placement_advisor.tf.trace.flat_step import suffix_functions
 from placement_advisor.tf.trace.loops import Loop
@@ -47,8 +26,6 @@ from placement_advisor.tf.trace.tracer import trace_step, traced_step
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-    from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.split_graph import Added
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.op_work.signature import TensorSpec
     from placement_advisor.tf.load.loaded_step import LoadedStep
@@ -61,7 +38,7 @@ _FRAME, _SHARED_NAME, _SEED = "frame_name", "shared_name", "seed2"
 
 
 def split_graph_def(
-    whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring, ops: Container[str]
+    whole: FlatStep, shares: Sequence[FlatStep], wiring: batch_graph.Wiring, ops: Container[str]
 ) -> Any:
     """Return the graph of the split step; ``shares`` has the trace of each replica.
 
@@ -90,7 +67,7 @@ def _moved(trace: Any, names: _Names, ops: Container[str]) -> Iterator[Any]:
 class _Names:
     """What the nodes of one trace are called in the split step, and what they read there."""
 
-    def __init__(self, step: FlatStep, wiring: Wiring, replica: int | None) -> None:
+    def __init__(self, step: FlatStep, wiring: batch_graph.Wiring, replica: int | None) -> None:
         self._wiring, self._replica = wiring, replica
         self._loop_of = {
             member: name for name, loop in step.loops.items() for member in loop.members
@@ -159,7 +136,12 @@ class _Names:
         return [_input_reference(moved)]
 
 
-def _append(written: Any, added: Added, specs: Mapping[Tensor, TensorSpec], replicas: int) -> None:
+def _append(
+    written: Any,
+    added: batch_graph.Added,
+    specs: Mapping[split_plan.Tensor, TensorSpec],
+    replicas: int,
+) -> None:
     node = written.node.add(name=added.name, op=added.kind)
     node.input.extend(map(_input_reference, added.inputs))
     dtype = tf.int32 if added.like is None else tf.as_dtype(specs[added.like].dtype)
@@ -177,7 +159,7 @@ def _append(written: Any, added: Added, specs: Mapping[Tensor, TensorSpec], repl
         node.attr["Tlen"].type = tf.int32.as_datatype_enum
 
 
-def _input_reference(tensor: Tensor) -> str:
+def _input_reference(tensor: split_plan.Tensor) -> str:
     name, port = tensor
     return f"{name}:{port}" if port else name
 
@@ -193,9 +175,9 @@ class SplitStep:
     are ops that compute something of a replica's own.
     """
 
-    graphs: Mapping[str, SplitGraph]
-    weak: Mapping[str, SplitGraph]
-    wiring: Wiring
+    graphs: Mapping[str, batch_graph.SplitGraph]
+    weak: Mapping[str, batch_graph.SplitGraph]
+    wiring: batch_graph.Wiring
     whole: TracedStep
     shares: tuple[TracedStep, ...]
     own: tuple[str, ...]
@@ -203,7 +185,9 @@ class SplitStep:
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
         shares = [share.flat for share in self.shares]
-        return split_graph_def(self.whole.flat, shares, self.wiring, self.graphs[FAMILY].graph)
+        return split_graph_def(
+            self.whole.flat, shares, self.wiring, self.graphs[batch_graph.FAMILY].graph
+        )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -278,7 +262,7 @@ class SplitStep:
     @property
     def statistics(self) -> tuple[str, ...]:
         """The variables that only keep statistics of the batch."""
-        return kept_statistics(self.whole.graph, self.wiring.plan)
+        return split_plan.kept_statistics(self.whole.graph, self.wiring.plan)
 
     def _drawn(self) -> list[str]:
         graph = self.whole.graph
@@ -290,17 +274,17 @@ class SplitStep:
         return Split(
             samples=self.wiring.shares,
             finished=tuple(
-                (node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
-                for tensor in finished(graph, plan, _ends(self.whole)[0])
+                (split_merging.node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
+                for tensor in split_plan.finished(graph, plan, _ends(self.whole)[0])
             ),
             growing=frozenset(
-                node_tensor(tensor, self.whole.flat)
+                split_merging.node_tensor(tensor, self.whole.flat)
                 for tensor, spec in self.whole.flat.specs().items()
                 if spec.shape != of_share[tensor].shape
             ),
             draws=self.draws,
             takes_statistics=len(self._drawn()) < len(self.own),
-            goes_on=goes_on(graph, plan),
+            goes_on=split_plan.goes_on(graph, plan),
             statistics=self.statistics,
         )
 
@@ -367,8 +351,8 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
     alike = replace(wiring, shares=(whole.loaded.batch_size or 0,) * len(parts))
     ends = _ends(whole)
     wholes = [whole.graph] * len(parts)
-    graphs = {FAMILY: split_graph(whole.graph, traced, wiring, *ends)}
-    weak = {FAMILY: split_graph(whole.graph, wholes, alike, *ends)}
+    graphs = {batch_graph.FAMILY: batch_graph.split_graph(whole.graph, traced, wiring, *ends)}
+    weak = {batch_graph.FAMILY: batch_graph.split_graph(whole.graph, wholes, alike, *ends)}
     if len(set(shares)) == 1:
         graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
         weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
@@ -384,7 +368,7 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
 
 def _wired(
     whole: TracedStep, shares: Sequence[int], *, run: bool
-) -> tuple[Wiring, list[TracedStep], tuple[str, ...]]:
+) -> tuple[batch_graph.Wiring, list[TracedStep], tuple[str, ...]]:
     """Return how a split step is wired, its traces by replica, and what is a replica's own."""
     size = whole.loaded.batch_size
     if size is None:
@@ -405,18 +389,22 @@ def _wired(
         parts.append(replace(traces[share], loaded=whole.loaded.part(start, stop)))
         start = stop
     outputs, _ = _ends(whole)
-    plan, *others = (plan_split(whole.graph, trace.graph, outputs) for trace in traces.values())
+    plan, *others = (
+        split_plan.plan_split(whole.graph, trace.graph, outputs) for trace in traces.values()
+    )
     if not run:
         # Whether replicas compute what the whole does is then not seen.
         for share, trace in traces.items():
-            check_no_pairs(whole.graph, trace.graph, size / share)
+            split_plan.check_no_pairs(whole.graph, trace.graph, size / share)
     if any(other != plan for other in others):
         raise BatchSplitError("what belongs to a sample differs between the sizes of shares")
-    axes = batch_axes(plan, whole.flat, parts[0].flat)
+    axes = split_merging.batch_axes(plan, whole.flat, parts[0].flat)
     mergings, own = (
-        found_mergings(plan, whole, parts, axes) if run else assumed_mergings(plan, whole, axes)
+        split_merging.found_mergings(plan, whole, parts, axes)
+        if run
+        else split_merging.assumed_mergings(plan, whole, axes)
     )
-    wiring = Wiring(
+    wiring = batch_graph.Wiring(
         plan=plan,
         shares=tuple(shares),
         merges={tensor: merging.merge for tensor, merging in mergings.items()},
@@ -425,9 +413,9 @@ def _wired(
     return wiring, parts, own
 
 
-def _ends(whole: TracedStep) -> tuple[list[Tensor], Sequence[str]]:
+def _ends(whole: TracedStep) -> tuple[list[split_plan.Tensor], Sequence[str]]:
     """Return the tensors that the step returns, and the ops that must run."""
-    return [tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
+    return [split_merging.tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
 
 
 P = ParamSpec("P")
@@ -458,7 +446,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit:
     """
     step = split_step(traced_step(), samples, run=folder is not None)
     if folder is not None:
-        _save(step.bundle(), Path(folder) / SPLIT)
+        _save(step.bundle(), Path(folder) / split_plan.SPLIT)
     return TracedSplit(
         graphs=step.graphs,
         weak=step.weak,
@@ -471,12 +459,12 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit:
 
 
 @_answered
-def trace_split(samples: tuple[int, ...]) -> SplitTraces:
+def trace_split(samples: tuple[int, ...]) -> batch_graph.SplitTraces:
     """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
     whole = traced_step()
     wiring, parts, _ = _wired(whole, samples, run=False)
     outputs, targets = _ends(whole)
-    return SplitTraces(
+    return batch_graph.SplitTraces(
         whole=whole.graph,
         shares={size: part.graph for size, part in zip(samples, parts, strict=True)},
         wiring=wiring,
@@ -493,7 +481,7 @@ def trace_repeated(times: int) -> OpGraph:
     """
     whole = traced_step()
     graph = _traced(whole, whole.loaded.repeated(times)).graph
-    check_alike(graph, whole.graph)
+    split_plan.check_alike(graph, whole.graph)
     return graph
 
 
@@ -512,7 +500,7 @@ def _share(trace: TracedStep, folder: str | None) -> TracedShare:
     """Return a share as the command sees it; its bundle goes into the folder, if there is one."""
     if folder is not None:
         bundle = trace.flat.bundle(trace.batches())
-        _save(bundle, Path(folder) / share_folder(trace.loaded.batch_size or 0))
+        _save(bundle, Path(folder) / split_plan.share_folder(trace.loaded.batch_size or 0))
     return TracedShare(graph=trace.graph, members=trace.members())
 
 

@@ -27,17 +27,7 @@ from placement_advisor.measurement.verification import (
     shows,
     verify,
 )
-from placement_advisor.tf.deterministic_graph import (
-    ROUNDING_SEED,
-    Cancelling,
-    copies,
-    goes_on_drawing,
-    rounded,
-    shown_name,
-    with_constant_draws,
-    with_rounded_lookups,
-    without_cancelling,
-)
+from placement_advisor.tf import deterministic_graph
 from placement_advisor.tf.trace.roles import op_of, tensor_name, updates
 
 if TYPE_CHECKING:
@@ -67,7 +57,7 @@ def find_cancelling(
     device_of: Mapping[str, str],
     variables: Sequence[str],
     candidate: Bundle,
-) -> tuple[Cancelling, ...]:
+) -> tuple[deterministic_graph.Cancelling, ...]:
     """Return where sums cancel that variables are updated by, in the unsplit step.
 
     Those are left out that cannot be shown in the same way in ``candidate``.
@@ -86,7 +76,7 @@ def find_cancelling(
         is_noise = not clear.get(f"{name}:0", True)
         if is_noise and inputs and all(clear[tensor] for tensor in inputs.values()):
             found += [
-                Cancelling(name, number, tensor)
+                deterministic_graph.Cancelling(name, number, tensor)
                 for number, tensor in inputs.items()
                 if "T" in nodes[name].attr and _may_be_shown(name, tensor, candidate)
             ]
@@ -102,7 +92,10 @@ def _clear(
     every: Sequence[Update],
 ) -> dict[str, bool]:
     """Say of tensors, and of what those that are noise are made of, whether a mistake shows."""
-    states = bundle.variables, rounded(bundle.variables, ROUNDING_SEED)
+    states = (
+        bundle.variables,
+        deterministic_graph.rounded(bundle.variables, deterministic_graph.ROUNDING_SEED),
+    )
     running: list[PlacedStep] = []
     found: dict[str, bool] = {}
     # Of a large model it takes seconds to put the state back, and there are many turns.
@@ -345,7 +338,7 @@ class _Comparable:
 
     constant_draws: bool = False
     samples: tuple[int, ...] = ()
-    shown: tuple[Cancelling, ...] = ()
+    shown: tuple[deterministic_graph.Cancelling, ...] = ()
     split_rounding: bool = False
 
 
@@ -380,7 +373,9 @@ class Verifier:
         def compared(seed: int | None) -> Verification:
             begun = bundle
             if seed is not None:
-                begun = replace(bundle, variables=rounded(bundle.variables, seed))
+                begun = replace(
+                    bundle, variables=deterministic_graph.rounded(bundle.variables, seed)
+                )
             ours = ready.results(steps, begun.variables)
             return self._from(seed)._begun(program, begun, device_of, ours, steps)
 
@@ -390,7 +385,9 @@ class Verifier:
         """Return one whose reference begins from other values; None for those that there are."""
         if seed is None:
             return self
-        begun = replace(self._bundle, variables=rounded(self._bundle.variables, seed))
+        begun = replace(
+            self._bundle, variables=deterministic_graph.rounded(self._bundle.variables, seed)
+        )
         return Verifier(self._place, begun, self._device_of)
 
     def _begun(
@@ -513,11 +510,13 @@ class Verifier:
         self, exact: StepResults, how: _Comparable, steps: int
     ) -> tuple[Rounding, ...]:
         bundle, device_of = _made(self._bundle, self._device_of, how)
-        values = rounded(bundle.variables, ROUNDING_SEED)
+        values = deterministic_graph.rounded(bundle.variables, deterministic_graph.ROUNDING_SEED)
         reordered = rounding(
             self._once(bundle, device_of, partial(self._reordered, how, steps), values), exact
         )
-        bundle, beside = with_rounded_lookups(bundle, ROUNDING_SEED)
+        bundle, beside = deterministic_graph.with_rounded_lookups(
+            bundle, deterministic_graph.ROUNDING_SEED
+        )
         device_of |= {new: device_of[old] for new, old in beside.items()}
         looked_up = self._once(bundle, device_of, partial(self._run, how, steps), values)
         return reordered, rounding(looked_up, exact)
@@ -536,7 +535,9 @@ class Verifier:
         """Return what the reference computes of samples in another order."""
         assert self._split is not None, "only splits add up in another order"
         samples = how.samples or (sum(self._split.samples),)
-        return results_of_shares(step, self._split, samples, steps, values, ROUNDING_SEED)
+        return results_of_shares(
+            step, self._split, samples, steps, values, deterministic_graph.ROUNDING_SEED
+        )
 
     def _split_alone(self, program: str, bundle: Bundle, steps: int) -> _Reference:
         """Return what a split step computes on the one device of the reference."""
@@ -558,7 +559,10 @@ class Verifier:
         """Run a step from its values and from rounded ones."""
         exact, noisy = (
             self._once(bundle, device_of, run, values)
-            for values in (None, rounded(bundle.variables, ROUNDING_SEED))
+            for values in (
+                None,
+                deterministic_graph.rounded(bundle.variables, deterministic_graph.ROUNDING_SEED),
+            )
         )
         return exact, (rounding(noisy, exact),)
 
@@ -581,7 +585,7 @@ def _comparable(split: Split | None, bundle: Bundle) -> _Comparable | None:
     """Return how a step is made comparable with the unsplit one, None if that is not known."""
     if split is None:
         return _Comparable()
-    if split.draws and goes_on_drawing(bundle):
+    if split.draws and deterministic_graph.goes_on_drawing(bundle):
         return None
     if not split.takes_statistics:
         return _Comparable(constant_draws=split.draws)
@@ -594,14 +598,14 @@ def _made(
 ) -> tuple[Bundle, dict[str, str]]:
     placed = dict(device_of)
     if how.constant_draws:
-        bundle = with_constant_draws(bundle)
+        bundle = deterministic_graph.with_constant_draws(bundle)
     if how.shown:
         known = {node.name for node in bundle.graph_def.node}
-        bundle = without_cancelling(bundle, how.shown)
+        bundle = deterministic_graph.without_cancelling(bundle, how.shown)
         placed |= {
-            shown_name(name, each.place): placed[name]
+            deterministic_graph.shown_name(name, each.place): placed[name]
             for each in how.shown
-            for name in copies(each.op, known)
+            for name in deterministic_graph.copies(each.op, known)
         }
     return bundle, placed
 

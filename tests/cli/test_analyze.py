@@ -23,7 +23,7 @@ from placement_advisor.analysis import step_costs
 from placement_advisor.analysis.runs import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.machine import testbed_plan
+from placement_advisor.machine import this_machine
 from placement_advisor.report.find_analysis import find_runs
 from placement_advisor.report.screen import MOST_LINES
 from placement_advisor.results.contracts import load_schema
@@ -364,7 +364,7 @@ class TestAResumedRun:
 def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
+    monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
     analysed = broken_run("", "", 0, lambda testbed: None, "--open-ports")
     assert analysed.ran.code == 0, analysed.ran.err
     first, *_ = analysed.ran.err.splitlines()
@@ -593,8 +593,8 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     words: tuple[str, ...],
     reason: str,
 ) -> None:
-    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
-    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
+    monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
+    monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
     folder = tmp_path / "out"
@@ -624,7 +624,7 @@ def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
+    monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
     folder = tmp_path / "out"

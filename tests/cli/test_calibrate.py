@@ -15,7 +15,7 @@ from sample_calibration import WORKERS
 
 from placement_advisor.analysis import calibrate
 from placement_advisor.cost.links import calibrated_cluster, with_peaks
-from placement_advisor.machine import testbed_plan
+from placement_advisor.machine import this_machine
 from placement_advisor.machine.calibration import (
     BothWaysTiming,
     CopyTiming,
@@ -66,8 +66,8 @@ class KnownTestbed:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Two cores, a testbed of known figures, an empty cache; what the testbed was asked for."""
-    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
-    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: True)
+    monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
+    monkeypatch.setattr(this_machine, "can_have_private_network", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(calibrate, "preload", lambda: None)
@@ -103,7 +103,7 @@ def test_it_measures_anew_whatever_is_kept(known: list[str]) -> None:
 def test_the_json_keeps_its_contract_and_quiet_says_nothing_else(
     known: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
+    monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
     ran = run_here("calibrate", "--json", "--quiet", "-o", "two.toml", "--open-ports")
     content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)

@@ -15,10 +15,17 @@ from placement_advisor.cost.roofline import (
     roofline_by_place,
 )
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op import Inside, Op, Role
+from placement_advisor.graph.op import (
+    DIMENSIONS,
+    Arithmetic,
+    Inside,
+    Kernel,
+    KernelFamily,
+    Op,
+    Role,
+    WorkBasis,
+)
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
-from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import device_preset

@@ -10,9 +10,8 @@ from hypothesis import given
 from op_graphs import chain, edge, graphs, op
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.graph_file import write_graph
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph, write_graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,11 +16,17 @@ from hypothesis import given
 from op_graphs import chain, edge, graphs, large, op
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.graph_file import TracedAs
-from placement_advisor.graph.op import Edge, Inside, Op, Role
-from placement_advisor.graph.op_graph import OpGraph, load_graph
-from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
-from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.graph.op import (
+    Arithmetic,
+    Edge,
+    Inside,
+    Kernel,
+    KernelFamily,
+    Op,
+    Role,
+    WorkBasis,
+)
+from placement_advisor.graph.op_graph import OpGraph, TracedAs, load_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

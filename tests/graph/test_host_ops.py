@@ -7,7 +7,7 @@ from op_graphs import edge, graphs
 
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_patterns import host_bound, host_kinds
+from placement_advisor.graph.op_patterns import host_kinds
 
 BOTH = frozenset({"CPU", "GPU"})
 
@@ -33,12 +33,12 @@ def table(*, variable: str | None) -> OpGraph:
 
 
 def test_what_holds_or_takes_a_variable_of_an_op_on_the_host_stays_with_it() -> None:
-    assert host_bound(table(variable="v"), "GPU") == {"x", "v", "find", "size"}
-    assert host_bound(table(variable="v"), "CPU") == {"x"}
+    assert table(variable="v").host_bound("GPU") == {"x", "v", "find", "size"}
+    assert table(variable="v").host_bound("CPU") == {"x"}
 
 
 def test_a_variable_without_a_name_of_its_own_is_named_after_its_op() -> None:
-    assert host_bound(table(variable=None), "GPU") == {"x", "v", "find", "size"}
+    assert table(variable=None).host_bound("GPU") == {"x", "v", "find", "size"}
     (kind,) = host_kinds(table(variable=None))
     assert (kind.kind, kind.bound_ops) == ("Find", 2)
 
@@ -64,7 +64,7 @@ def test_what_crosses_is_read_by_the_host_or_from_it_and_each_tensor_once() -> N
 
 @given(graphs())
 def test_ops_of_one_variable_stay_together_and_no_others_do(graph: OpGraph) -> None:
-    bound = host_bound(graph, "GPU")
+    bound = graph.host_bound("GPU")
     for op in graph.ops:
         together = [other for other in graph.ops if op.variable and other.variable == op.variable]
         assert (op.name in bound) == any(

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.graph_file import TracedAs
 from placement_advisor.graph.identities import identities
 from placement_advisor.graph.op import Edge, Op, Role
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph, TracedAs
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_advisor.machine import testbed_plan
+from placement_advisor.machine import this_machine
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed, with_load
 from placement_advisor.machine.this_machine import Cores, is_busy
 
@@ -27,8 +27,8 @@ def test_a_load_is_too_much_where_it_takes_half_a_core_from_a_device(
 def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(testbed_plan, "load_average", lambda: 6.18)
-    monkeypatch.setattr(testbed_plan, "find_cores", lambda: FOUR_CORES)
+    monkeypatch.setattr(this_machine, "load_average", lambda: 6.18)
+    monkeypatch.setattr(this_machine, "find_cores", lambda: FOUR_CORES)
     plan = plan_testbed(TestbedKind.LOGICAL_CPUS, 2)
     told: list[str] = []
     busy = with_load(plan, told.append)
@@ -37,6 +37,6 @@ def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(
     # Who times nothing does not mind, nor who has cores enough.
     predicted = replace(plan, not_run="--no-run: no step was executed")
     assert with_load(predicted, told.append).warnings == ()
-    monkeypatch.setattr(testbed_plan, "load_average", lambda: 2.1)
+    monkeypatch.setattr(this_machine, "load_average", lambda: 2.1)
     assert with_load(plan, told.append) == plan
     assert len(told) == 1

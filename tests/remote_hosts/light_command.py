@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from placement_advisor.remote_hosts import remote_host, services
+from placement_advisor.remote_hosts import services
 
 HERE = Path(__file__).parent
 
@@ -25,7 +25,7 @@ def main() -> None:
             return launched(host, launch)
         return [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker", "--stdio"]
 
-    remote_host.service_command = service_command
+    services.service_command = service_command
     sys.argv[0] = "advisor"
     advisor()
 

@@ -41,7 +41,7 @@ def main() -> None:
     if "memory_bytes" in changes:
         children.available_memory_bytes = lambda: changes["memory_bytes"]
     if "silence_s" in changes:
-        conversation.SILENCE_S = service.SILENCE_S = changes["silence_s"]
+        conversation.SILENCE_S = changes["silence_s"]
     print(changes.get("banner", ""), end="", flush=True)
     sys.argv = sys.argv[1:]
     advisor()

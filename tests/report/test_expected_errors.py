@@ -14,8 +14,8 @@ from op_graphs import op
 from placement_advisor.cost.gpu.assumed_times import AssumedTimes, times_by_gpu
 from placement_advisor.cost.gpu.kernel_times import OPS, KernelBasis, kernel_errors
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.graph.op import Kernel, KernelFamily
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.report.analysis_report import full_text, render_markdown

@@ -12,8 +12,8 @@ from placement_advisor.machine.devices import Device
 from placement_advisor.simulator.memory import MemoryTracker, peak_memory
 from placement_advisor.simulator.schedule import (
     MAX_CONTRIBUTORS,
+    BufferUse,
     Contributor,
-    Held,
     OpRun,
     PeakMemory,
     Transfer,
@@ -345,11 +345,11 @@ def test_the_peak_says_when_it_was_and_what_it_consisted_of() -> None:
         at_ns=50,
         resident_bytes=1_700,
         contributors=(
-            Contributor(name="v", held=Held.VARIABLE, size_bytes=900),
-            Contributor(name="slot", held=Held.OPTIMIZER_SLOT, size_bytes=800),
-            Contributor(name="x", held=Held.ACTIVATION, size_bytes=700),
-            Contributor(name="gradient", held=Held.GRADIENT, size_bytes=600),
-            Contributor(name="small", held=Held.UPDATE, size_bytes=20),
+            Contributor(name="v", held=BufferUse.VARIABLE, size_bytes=900),
+            Contributor(name="slot", held=BufferUse.OPTIMIZER_SLOT, size_bytes=800),
+            Contributor(name="x", held=BufferUse.ACTIVATION, size_bytes=700),
+            Contributor(name="gradient", held=BufferUse.GRADIENT, size_bytes=600),
+            Contributor(name="small", held=BufferUse.UPDATE, size_bytes=20),
         ),
         rest_bytes={},
     )
@@ -357,8 +357,8 @@ def test_the_peak_says_when_it_was_and_what_it_consisted_of() -> None:
 
 def test_of_two_peaks_of_one_height_the_first_is_told() -> None:
     memory = MemoryTracker()
-    memory.release(memory.take("first", Held.ACTIVATION, 10, now_ns=5))
-    memory.take("second", Held.ACTIVATION, 10, now_ns=7)
+    memory.release(memory.take("first", BufferUse.ACTIVATION, 10, now_ns=5))
+    memory.take("second", BufferUse.ACTIVATION, 10, now_ns=7)
     peak = memory.peak()
     assert peak.at_ns == 5
     assert [each.name for each in peak.contributors] == ["first"]
@@ -370,7 +370,7 @@ def test_what_is_not_named_is_summed_by_what_it_is_held_for() -> None:
     peak = peaks_of(ops, [edge(f"x{i}", "all", 100 + i) for i in range(8)])["a"]
     named = [each.name for each in peak.contributors]
     assert named == ["x7", "x6", "x5", "x4", "x3"]
-    assert peak.rest_bytes == {Held.ACTIVATION: 100 + 101 + 102 + 1}
+    assert peak.rest_bytes == {BufferUse.ACTIVATION: 100 + 101 + 102 + 1}
 
 
 def test_a_device_that_is_too_small_is_named_with_what_it_lacks_and_why() -> None:

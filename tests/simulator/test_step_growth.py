@@ -11,8 +11,7 @@ from op_graphs import edge, sized
 from placed_steps import pair, place, price
 
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op import Op, Role
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
+from placement_advisor.graph.op import Kernel, KernelFamily, Op, Role
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import GrowingStep, StepGrowth
 

@@ -128,7 +128,7 @@ def test_all_is_measured_anew_if_that_is_asked() -> None:
 
 
 def test_a_busy_host_is_measured_again_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placement_advisor.testbed.cost_measurement.UNSTEADY_P90", 1.3)
+    monkeypatch.setattr("placement_advisor.machine.calibration.UNSTEADY_P90", 1.3)
     busy = replace(ALONE, reference_p90=(1.3,))
     monkeypatch.setitem(FIGURES, "b", busy)
     measured(KnownTestbed(TWO_HOSTS))

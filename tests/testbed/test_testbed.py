@@ -11,7 +11,7 @@ from command_runs import children_left
 from real_runs import needs_private_network
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine import testbed_plan
+from placement_advisor.machine import this_machine
 from placement_advisor.machine.testbed_plan import (
     HostLink,
     HostShare,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
+    monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 

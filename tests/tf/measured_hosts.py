@@ -25,16 +25,18 @@ def sizes_measured(one_way_ns: int, ns_per_byte: float) -> list[tuple[int, Effor
     """Return the sizes that are measured over a network, and how, in two passes alike."""
     asked: list[tuple[int, Effort]] = []
 
-    def errand(_: Any, ends: Any, size_bytes: int, effort: Effort, message_ns: float) -> CopyTiming:
+    def round_trip(
+        _: Any, ends: Any, size_bytes: int, effort: Effort, message_ns: float
+    ) -> CopyTiming:
         assert (ends, message_ns) == (_ENDS, one_way_ns)
         asked.append((size_bytes, effort))
         copy_ns = one_way_ns + round(ns_per_byte * size_bytes)
         return CopyTiming(size_bytes=size_bytes, copy_ns=copy_ns, send_ns=None, receive_ns=None)
 
     efforts: dict[int, Effort] = {}
-    with patch.object(calibration, "errand", errand):
-        first = calibration._errands(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
-        again = calibration._errands(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
+    with patch.object(calibration, "round_trip", round_trip):
+        first = calibration._round_trips(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
+        again = calibration._round_trips(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
     assert first == again
     half = len(asked) // 2
     assert asked[:half] == asked[half:]

@@ -46,7 +46,7 @@ def test_a_pass_one_way_takes_less_than_half_a_minute(ask, one_way_ns, ns_per_by
     for size_bytes, effort in ask(measured_hosts.sizes_measured, one_way_ns, ns_per_byte):
         steps = 2 + effort.rounds * (1 + effort.steps)
         fans = effort.copies or ()
-        # A step that reaches a far device takes four messages, an errand two for each.
+        # A step that reaches a far device takes four messages, a round trip two for each.
         whole_ns += steps * 4 * one_way_ns * (2 + len(fans))
         whole_ns += steps * sum(effort.hops) * (2 * one_way_ns + ns_per_byte * size_bytes)
         whole_ns += steps * sum(fans) * ns_per_byte * size_bytes

@@ -11,8 +11,7 @@ from traced_models import MODELS
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.layer_structure import counting_layers, towers
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op import Role
-from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
+from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily, Role
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import LeftOut

@@ -29,19 +29,8 @@ from placement_advisor.analysis.findings.evidence import (
     saving_by_ratio,
     saving_by_run,
 )
-from placement_advisor.cost.batch import (
-    GOOD_SHARE,
-    MAX_FACTOR,
-    fit_batch_time,
-    larger_batch,
-    larger_batch_by,
-)
-from placement_advisor.cost.gpu.kernel_times import (
-    casts_ns,
-    computes_in_float32,
-    policy_for,
-    with_policy,
-)
+from placement_advisor.cost import batch as batch_costs
+from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.table import ASSUMED_WITHIN, CostTable
 from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.graph.op import COMPUTING_ROLES
@@ -58,7 +47,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.cost.batch import LargerBatch
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -225,7 +213,9 @@ def find_batch_too_small(evidence: Evidence) -> Iterator[Finding]:
 
 def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding | None:
     points, growth = evidence.batch_points, growing.growth
-    found = larger_batch_by(points, growth.batch, growing.worth, is_even=not growth.faster)
+    found = batch_costs.larger_batch_by(
+        points, growth.batch, growing.worth, is_even=not growth.faster
+    )
     if found is None:
         return None
     now = next(point for point in points if point.batch == growth.batch)
@@ -233,7 +223,7 @@ def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding
     if ran is None:
         saving = _extrapolated_saving(evidence, growing, found.batch)
         return _batch_finding(evidence, growing, found, saving, _MEASURED_NATIVE)
-    if now.samples_per_s >= GOOD_SHARE * ran.samples_per_s:
+    if now.samples_per_s >= batch_costs.GOOD_SHARE * ran.samples_per_s:
         return None
     then_ns = now.batch * ran.step_ns / ran.batch
     doubt = exp(hypot(log(now.within), log(ran.within)))
@@ -255,7 +245,7 @@ def _simulated_batch_finding(evidence: Evidence, growing: GrowingStep) -> Findin
     if evidence.batch_points or alone is None or alone.placement is None or not alone.predicted:
         return None
     placement = alone.placement
-    found = larger_batch(
+    found = batch_costs.larger_batch(
         lambda samples: growing.step_ns(placement, samples),
         growth.batch,
         is_even=not growth.faster,
@@ -279,7 +269,7 @@ def _extrapolated_saving(
         return None
     now_ns = next(point.step_ns for point in points if point.batch == batch)
     saving_ns, *others_ns = [
-        now_ns - batch * fit_batch_time(some, growing.worth).step_ns(larger) / larger
+        now_ns - batch * batch_costs.fit_batch_time(some, growing.worth).step_ns(larger) / larger
         for some in (points, *combinations(points, 2))
     ]
     return certain_saving(now_ns, saving_ns, others_ns, EXTRAPOLATED)
@@ -310,26 +300,26 @@ def _simulated_saving(
 def _batch_finding(
     evidence: Evidence,
     growing: GrowingStep,
-    found: LargerBatch,
+    found: batch_costs.LargerBatch,
     saving: Saving | None,
     words: str,
 ) -> Finding:
     """Return the finding of a batch that did not run; ``words`` say by what it is known."""
     batch, best, larger = growing.growth.batch, found.best_samples_per_s, found.batch
-    more = f"that is more than {MAX_FACTOR} times as large"
+    more = f"that is more than {batch_costs.MAX_FACTOR} times as large"
     wanted = more if larger is None else f"of {larger}"
     return Finding(
         finding=f"at batch {batch} a step reaches {format_share(found.share)} of the best rate, "
         f"{found.share * best:,.0f} of {best:,.0f} samples/s ({words}){_peak_text(found, growing)}",
-        action=f"take a batch {wanted}, for {format_share(GOOD_SHARE)} of the best rate, "
-        f"{_IF_IT_FITS}{_verdict_at_batch(evidence, larger)}",
+        action=f"take a batch {wanted}, for {format_share(batch_costs.GOOD_SHARE)} of the best "
+        f"rate, {_IF_IT_FITS}{_verdict_at_batch(evidence, larger)}",
         where={},
         saving=saving,
         batch_size=larger if evidence.takes_batch_size else None,
     )
 
 
-def _peak_text(found: LargerBatch, growing: GrowingStep) -> str:
+def _peak_text(found: batch_costs.LargerBatch, growing: GrowingStep) -> str:
     if found.peak is None:
         return ""
     return (
@@ -389,13 +379,13 @@ def find_plain_float32(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by mixed precision."""
     assumed = evidence.assumed
     is_mixed = MIXED_PRECISION in evidence.left_out.settings
-    if assumed is None or is_mixed or not computes_in_float32(evidence.graph):
+    if assumed is None or is_mixed or not kernel_times.computes_in_float32(evidence.graph):
         return
-    policy = policy_for(assumed.gpu)
+    policy = kernel_times.policy_for(assumed.gpu)
     if policy is None:
         return
-    mixed_ns = assumed.step_ns(with_policy(evidence.graph, policy))
-    mixed_ns += casts_ns(evidence.graph, assumed.device, assumed.gpu)
+    mixed_ns = assumed.step_ns(kernel_times.with_policy(evidence.graph, policy))
+    mixed_ns += kernel_times.casts_ns(evidence.graph, assumed.device, assumed.gpu)
     saving = assumed.saving(mixed_ns)
     if saving is None:
         return

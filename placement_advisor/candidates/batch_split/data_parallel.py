@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.candidates.batch_split import split_graph as batch_graph
 from placement_advisor.candidates.batch_split.mirrored_graph import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -22,31 +23,26 @@ from placement_advisor.candidates.batch_split.mirrored_graph import (
 )
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.split_graph import (
-    ON_HOST,
-    SPREAD,
-    merging_ops,
-    placed_on_devices,
-    split_graph,
-)
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, Edge, Op, Role
+from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.mirrored_graph import Exchanged
     from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph, SplitTraces, Wiring
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Device
 
 
 def across_hosts(
-    split: SplitGraph, placement: Placement, wiring: Wiring, whole: OpGraph, place: str
-) -> tuple[SplitGraph, Placement]:
+    split: batch_graph.SplitGraph,
+    placement: Placement,
+    wiring: batch_graph.Wiring,
+    whole: OpGraph,
+    place: str,
+) -> tuple[batch_graph.SplitGraph, Placement]:
     """Return a split step and its placement with exchanges of merged gradients on a ``place``."""
     graph = split.graph
     merged = {op.name: op for op in graph.ops}
@@ -71,7 +67,7 @@ def across_hosts(
 
 
 def exchanges(
-    merged: Mapping[str, Op], wiring: Wiring, waves: Sequence[Sequence[Tensor]]
+    merged: Mapping[str, Op], wiring: batch_graph.Wiring, waves: Sequence[Sequence[Tensor]]
 ) -> dict[Tensor, Op]:
     """Return the op that exchanges each merged gradient; ``merged`` has the ops that merge."""
     found: dict[Tensor, Op] = {}
@@ -99,7 +95,7 @@ def _exchange(merged: Op, port: int, *, is_summed: bool) -> Op:
 
 ONE_BY_ONE = "mirrored-one-by-one"
 BY_COPIES = "mirrored-by-copies"
-FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE, BY_COPIES)
+FAMILIES = (BATCH, batch_graph.ON_HOST, batch_graph.SPREAD, MIRRORED, ONE_BY_ONE, BY_COPIES)
 _READS = frozenset({"ReadVariableOp"})
 _WAYS = {
     MIRRORED: AllReduceMode.PACKED,
@@ -111,24 +107,26 @@ _WAYS = {
 class DataParallel(NamedTuple):
     """A split step and where its ops stand."""
 
-    split: SplitGraph
+    split: batch_graph.SplitGraph
     placement: Placement
 
 
 class DataParallelSteps:
     """The split steps of all families, put together when they are asked for."""
 
-    def __init__(self, traces: SplitTraces) -> None:
+    def __init__(self, traces: batch_graph.SplitTraces) -> None:
         """Take the traces of the step at its batch and at the share of each replica."""
         self._traces = traces
-        self._mirrored_graphs: dict[AllReduceMode, SplitGraph] = {}
+        self._mirrored_graphs: dict[AllReduceMode, batch_graph.SplitGraph] = {}
 
     @staticmethod
     def merges_as(family: str) -> str:
         """Return the family whose step joins replicas by the same ops: `added` is the same."""
         return family if family in _WAYS else BATCH
 
-    def added(self, family: str, traces: SplitTraces, *, on_hosts: bool) -> dict[str, Op]:
+    def added(
+        self, family: str, traces: batch_graph.SplitTraces, *, on_hosts: bool
+    ) -> dict[str, Op]:
         """Return the ops of a family's step that are of none of its traces, by name.
 
         ``traces`` are other ones of the same step, for which no graph is put together.
@@ -136,7 +134,7 @@ class DataParallelSteps:
         parts = traces.whole, traces.replicas, traces.wiring
         if family in _WAYS:
             return exchange_ops(*parts, _WAYS[family], self._exchanged)
-        found = merging_ops(*parts)
+        found = batch_graph.merging_ops(*parts)
         if on_hosts:
             between = exchanges(found, traces.wiring, self._exchanged.waves)
             found |= {op.name: op for op in between.values()}
@@ -180,7 +178,7 @@ class DataParallelSteps:
             placement = split.placed(names, label=family, rationale="", shared=place)
             return DataParallel(split, placement)
         split = self._batch if family == BATCH else self._batch_with_own
-        placed = placed_on_devices(family, split, names, devices[0].host, "")
+        placed = batch_graph.placed_on_devices(family, split, names, devices[0].host, "")
         return placed if isinstance(placed, NotApplicable) else DataParallel(split, placed)
 
     def laid_out(
@@ -201,16 +199,16 @@ class DataParallelSteps:
         return DataParallel(split, placement)
 
     @cached_property
-    def _batch(self) -> SplitGraph:
+    def _batch(self) -> batch_graph.SplitGraph:
         traces = self._traces
         ends = traces.outputs, traces.targets
-        return split_graph(traces.whole, traces.replicas, traces.wiring, *ends)
+        return batch_graph.split_graph(traces.whole, traces.replicas, traces.wiring, *ends)
 
     @cached_property
-    def _batch_with_own(self) -> SplitGraph:
+    def _batch_with_own(self) -> batch_graph.SplitGraph:
         return _with_own(self._batch)
 
-    def _mirrored(self, way: AllReduceMode) -> SplitGraph:
+    def _mirrored(self, way: AllReduceMode) -> batch_graph.SplitGraph:
         if way not in self._mirrored_graphs:
             traces = self._traces
             parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
@@ -218,7 +216,7 @@ class DataParallelSteps:
         return self._mirrored_graphs[way]
 
 
-def _with_own(split: SplitGraph) -> SplitGraph:
+def _with_own(split: batch_graph.SplitGraph) -> batch_graph.SplitGraph:
     """Return the step in which each replica makes for itself what is made of variables alone."""
     graph, replica_of, source = split.graph, dict(split.replica_of), dict(split.source)
     alone: set[str] = set()

@@ -9,20 +9,13 @@ from collections import defaultdict
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates.batch_split.split_graph import (
-    Merge,
-    Read,
-    SplitGraph,
-    needed_graph,
-)
-from placement_advisor.graph.op import CONTROL_PORT, Op, Role
-from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.candidates.batch_split import split_graph as batch_graph
+from placement_advisor.graph.op import CONTROL_PORT, Op, Role, WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.split_graph import Wiring
     from placement_advisor.graph.op_graph import OpGraph
 
 
@@ -161,8 +154,8 @@ def gathered(name: str, parts: Sequence[RingTensor], kind: str) -> RingOp:
 FAMILY = "mirrored"
 # How many rows a replica sends.
 _LENGTH_BYTES = 4
-_GATHERED = frozenset({Merge.CONCAT, Merge.WEIGHTED_CONCAT})
-SUMMED = frozenset({Merge.MEAN, Merge.SUM})
+_GATHERED = frozenset({batch_graph.Merge.CONCAT, batch_graph.Merge.WEIGHTED_CONCAT})
+SUMMED = frozenset({batch_graph.Merge.MEAN, batch_graph.Merge.SUM})
 # What TensorFlow adds the gradients of one variable up with, where it is used several times.
 _JOINS = {"ConcatV2": _GATHERED, "AddN": SUMMED}
 
@@ -195,14 +188,18 @@ class Exchanged(NamedTuple):
     joined: Mapping[str, tuple[Tensor, ...]]
 
 
-def exchanged(whole: OpGraph, wiring: Wiring) -> Exchanged:
+def exchanged(whole: OpGraph, wiring: batch_graph.Wiring) -> Exchanged:
     """Return what is exchanged, whatever the shares are."""
     waves = exchanged_gradients(whole, wiring)
     return Exchanged(waves, _joined(whole, wiring, waves))
 
 
 def exchange_ops(
-    whole: OpGraph, shares: Sequence[OpGraph], wiring: Wiring, way: AllReduceMode, what: Exchanged
+    whole: OpGraph,
+    shares: Sequence[OpGraph],
+    wiring: batch_graph.Wiring,
+    way: AllReduceMode,
+    what: Exchanged,
 ) -> dict[str, Op]:
     """Return the ops of no trace, which exchange gradients, by name."""
     device_kinds = _device_kinds(whole)
@@ -216,18 +213,18 @@ def exchange_ops(
 def mirrored_graph(
     whole: OpGraph,
     shares: Sequence[OpGraph],
-    wiring: Wiring,
+    wiring: batch_graph.Wiring,
     outputs: Iterable[Tensor],
     targets: Iterable[str],
     way: AllReduceMode = AllReduceMode.RING,
-) -> SplitGraph:
+) -> batch_graph.SplitGraph:
     """Put the graph of a mirrored step together from its traces, one for each replica that is made.
 
     ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
     Collectives of all replicas together are of none (`SplitGraph.replica_of`).
     """
     ops: dict[str, Op] = {}
-    reads: list[Read] = []
+    reads: list[batch_graph.Read] = []
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
     collective_of: dict[str, str] = {}
@@ -241,7 +238,9 @@ def mirrored_graph(
         if way is not AllReduceMode.COPIES:
             collective_of[name] = ring_op.collective
         inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
-        reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
+        reads += [
+            batch_graph.Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs
+        ]
     for replica, share in enumerate(shares):
         prefix = _named(replica, "")
         for op in whole.ops:
@@ -258,13 +257,15 @@ def mirrored_graph(
             for edge in trace.inputs_of(op.name):
                 got = None if is_of_share else received.get((edge.producer, edge.port))
                 if got is None:
-                    reads.append(Read(prefix + edge.producer, name, edge.port))
+                    reads.append(batch_graph.Read(prefix + edge.producer, name, edge.port))
                 else:
                     producer = _named(None if got.is_joint else replica, got.op)
-                    reads.append(Read(producer, name, got.port))
+                    reads.append(batch_graph.Read(producer, name, got.port))
     ends = [*(name for name, _ in outputs), *targets]
-    graph = needed_graph(ops, reads, [_named(r, name) for r in range(len(shares)) for name in ends])
-    return SplitGraph(
+    graph = batch_graph.needed_graph(
+        ops, reads, [_named(r, name) for r in range(len(shares)) for name in ends]
+    )
+    return batch_graph.SplitGraph(
         graph=graph,
         replica_of=replica_of,
         source=source,
@@ -275,7 +276,7 @@ def mirrored_graph(
 
 
 def _joined(
-    whole: OpGraph, wiring: Wiring, waves: Sequence[Sequence[Tensor]]
+    whole: OpGraph, wiring: batch_graph.Wiring, waves: Sequence[Sequence[Tensor]]
 ) -> dict[str, tuple[Tensor, ...]]:
     """Return the ops that add up gradients of several uses and do nothing else, with what they add.
 
@@ -312,7 +313,7 @@ def _joined(
 def _exchange(
     waves: Sequence[Sequence[Tensor]],
     shares: Sequence[OpGraph],
-    wiring: Wiring,
+    wiring: batch_graph.Wiring,
     joined: Mapping[str, tuple[Tensor, ...]],
     way: AllReduceMode,
 ) -> tuple[list[RingOp], dict[Tensor, _Received]]:
@@ -354,7 +355,7 @@ def _exchange(
         for tensor, merge in merge_of.items():
             name = f"all_gather/{tensor[0]}"
             rows = [_part(replica, shares[replica], tensor) for replica in wiring.representatives]
-            if merge is Merge.WEIGHTED_CONCAT:
+            if merge is batch_graph.Merge.WEIGHTED_CONCAT:
                 lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
                 if way is AllReduceMode.RING:
                     found += all_gather(f"{name}/lengths", lengths, last)
@@ -381,7 +382,7 @@ def _keeping(
         yield ring_op
 
 
-def exchanged_gradients(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:
+def exchanged_gradients(whole: OpGraph, wiring: batch_graph.Wiring) -> list[list[Tensor]]:
     """Return the gradients that replicas exchange, by wave: none is computed from its own."""
     exchanged = {
         tensor

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.candidates.batch_split.plan import SplitPlan
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.graph.op import CONTROL_PORT, LOOKUP_KINDS, Edge, Op, Role
+from placement_advisor.graph.op import CONTROL_PORT, LOOKUP_KINDS, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:

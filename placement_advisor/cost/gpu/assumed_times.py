@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.kernel_times import KernelBasis, kernel_errors
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.graph.op_work.kernels import KernelFamily
+from placement_advisor.graph.op import KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
 
 if TYPE_CHECKING:

@@ -11,48 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from placement_advisor.cost.gpu.kernels import (
-    VOLTA,
-    ConvolutionConstants,
-    Convolutions,
-    NormalisationConstants,
-    ProductConstants,
-    SoftmaxConstants,
-    StreamConstants,
-    convolution_s,
-    direct_s,
-    elementwise_s,
-    layer_norm_s,
-    product_s,
-    softmax_s,
-)
-from placement_advisor.cost.gpu.tiles import (
-    FLOAT32_BYTES,
-    MAXWELL,
-    Clock,
-    Products,
-    Tiling,
-    with_fed_cores,
-)
+from placement_advisor.cost.gpu import kernels, tiles
 from placement_advisor.cost.table import CostBasis, OpCost
-from placement_advisor.graph.op import PASS_ROLES, Role
+from placement_advisor.graph.op import MATRIX_FAMILIES, PASS_ROLES, Arithmetic, KernelFamily, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import MATRIX_FAMILIES, Arithmetic, KernelFamily
 from placement_advisor.machine.gpu_facts import gpus_matched_by
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from placement_advisor.cost.gpu.tiles import Figures
     from placement_advisor.machine.gpu_facts import GpuFacts
 
     Constants: TypeAlias = Mapping[str, Any]
-    Rule: TypeAlias = Callable[[Figures, GpuFacts, Constants, float], Figures]
+    Rule: TypeAlias = Callable[[tiles.Figures, GpuFacts, Constants, float], tiles.Figures]
     from collections.abc import Mapping
 
-    from placement_advisor.graph.op import Op
-    from placement_advisor.graph.op_work.kernels import Kernel
+    from placement_advisor.graph.op import Kernel, Op
     from placement_advisor.machine.devices import Device
 
 
@@ -126,8 +101,8 @@ def reached_bandwidth(gpu: GpuFacts) -> float:
 
 
 def kernel_s(
-    op: str, dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> Figures:
+    op: str, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Return the seconds of kernels of one op, one a row of ``dims``; bandwidth in bytes/s."""
     return OPS[op](dims, gpu, constants, bandwidth)
 
@@ -158,7 +133,7 @@ def memory_group(gpu: GpuFacts) -> str:
     The memory controller that came with Volta draws more of its HBM2 than Pascal's; NVIDIA says so
     in its whitepaper on Volta.
     """
-    is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= VOLTA
+    is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= kernels.VOLTA
     return HBM_SINCE_VOLTA if is_hbm else OTHER_MEMORY
 
 
@@ -167,44 +142,49 @@ def generation(gpu: GpuFacts) -> str:
 
     A K40 was as fast with rows of 4,000 as with those of 2,000, as chips since Volta are (`clock`).
     """
-    return BEFORE_VOLTA if MAXWELL <= gpu.capability < VOLTA else SINCE_VOLTA
+    return BEFORE_VOLTA if tiles.MAXWELL <= gpu.capability < kernels.VOLTA else SINCE_VOLTA
 
 
 def _products(
-    has_weights: bool, dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> Figures:
+    has_weights: bool, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
     count, m, k, n = dims.T
-    parts = {"tiling": Tiling(**constants["tiling"]), "clock": Clock(**constants["clock"])}
-    return product_s(
-        Products(m=m, n=n, k=k, count=count),
-        with_fed_cores(gpu),
-        ProductConstants(**{**constants, **parts}),
+    parts = {
+        "tiling": tiles.Tiling(**constants["tiling"]),
+        "clock": tiles.Clock(**constants["clock"]),
+    }
+    return kernels.product_s(
+        tiles.Products(m=m, n=n, k=k, count=count),
+        tiles.with_fed_cores(gpu),
+        kernels.ProductConstants(**{**constants, **parts}),
         bandwidth,
         has_weights=has_weights,
     )
 
 
-def _convolution(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+def _convolution(
+    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Time a forward convolution, of dimensions as `_convolutions` takes them."""
     parts = _convolution_constants(constants)
-    return convolution_s(_convolutions(dims), with_fed_cores(gpu), parts, bandwidth)
+    return kernels.convolution_s(_convolutions(dims), tiles.with_fed_cores(gpu), parts, bandwidth)
 
 
 def direct_convolution(
-    dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> Figures:
+    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Return the seconds of convolutions by the direct algorithm, with constants of `conv`."""
-    return direct_s(_convolutions(dims), gpu, _convolution_constants(constants), bandwidth)
+    return kernels.direct_s(_convolutions(dims), gpu, _convolution_constants(constants), bandwidth)
 
 
-def _convolution_constants(constants: Constants) -> ConvolutionConstants:
-    tilings = {name: Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
-    parts = {**tilings, "clock": Clock(**constants["clock"])}
-    return ConvolutionConstants(**{**constants, **parts})
+def _convolution_constants(constants: Constants) -> kernels.ConvolutionConstants:
+    tilings = {name: tiles.Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
+    parts = {**tilings, "clock": tiles.Clock(**constants["clock"])}
+    return kernels.ConvolutionConstants(**{**constants, **parts})
 
 
-def _convolutions(dims: Figures) -> Convolutions:
+def _convolutions(dims: tiles.Figures) -> kernels.Convolutions:
     """Return convolutions of the ten dimensions that `Convolutions` names.
 
     Or of the seven that the record has of square ones: batch, inputs, outputs, then along one axis
@@ -215,28 +195,34 @@ def _convolutions(dims: Figures) -> Convolutions:
         *channels, filter_size, image, stride, padding = columns
         result = np.floor((image + 2 * padding - filter_size) / stride) + 1
         columns = [*channels, filter_size, filter_size, image, image, result, result, stride]
-    names = (field.name for field in fields(Convolutions))
-    return Convolutions(**dict(zip(names, columns, strict=True)))
+    names = (field.name for field in fields(kernels.Convolutions))
+    return kernels.Convolutions(**dict(zip(names, columns, strict=True)))
 
 
 def _elementwise(
-    inputs: int, dims: Figures, gpu: GpuFacts, constants: Constants, _: float
-) -> Figures:
+    inputs: int, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, _: float
+) -> tiles.Figures:
     """Time an elementwise op, of (rows, length)."""
     rows, length = dims.T
-    return elementwise_s(rows * length, inputs, gpu, StreamConstants(**constants))
+    return kernels.elementwise_s(rows * length, inputs, gpu, kernels.StreamConstants(**constants))
 
 
-def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+def _softmax(
+    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Time softmax over rows, of (rows, length)."""
     rows, length = dims.T
-    return softmax_s(rows, length, gpu, SoftmaxConstants(**constants), bandwidth)
+    return kernels.softmax_s(rows, length, gpu, kernels.SoftmaxConstants(**constants), bandwidth)
 
 
-def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+def _layer_norm(
+    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Time layer normalisation over rows, of (rows, length)."""
     rows, length = dims.T
-    return layer_norm_s(rows, length, gpu, NormalisationConstants(**constants), bandwidth)
+    return kernels.layer_norm_s(
+        rows, length, gpu, kernels.NormalisationConstants(**constants), bandwidth
+    )
 
 
 # By name in the record. `bmm` is a product of many, with its own kernels.
@@ -309,7 +295,7 @@ def _unit_peak(arithmetic: Arithmetic, gpu: GpuFacts) -> float | None:
 
 def _with_halves(gpu: GpuFacts) -> GpuFacts:
     """Return the GPU as it looks to numbers of two bytes that are counted as four."""
-    more = FLOAT32_BYTES // 2
+    more = tiles.FLOAT32_BYTES // 2
     return replace(
         gpu,
         memory_bandwidth_bytes_per_s=more * gpu.memory_bandwidth_bytes_per_s,

@@ -7,25 +7,9 @@ counts by the number of elements.
 from __future__ import annotations
 
 from math import log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from placement_advisor.graph.op_work.signature import (
-    Formula,
-    bytes_of,
-    bytes_of_all,
-    elements,
-    moved,
-    nothing,
-    of_kinds,
-    per_input,
-    per_output,
-    shape_of,
-    written,
-)
-
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_work.signature import Signature
-
+from placement_advisor.graph.op_work import signature as op_signature
 
 # Reciprocal estimate, two Newton steps of 3 flops, one product, one select for infinities.
 DIVIDE = 8
@@ -62,7 +46,7 @@ INCOMPLETE_GAMMA = 20 * (DIVIDE + 3) + POW + LGAMMA
 
 # Flops per element of the kinds with one input and one output of the same shape.
 UNARY: dict[str, int] = {
-    **of_kinds(
+    **op_signature.of_kinds(
         "Abs Ceil CheckNumerics CheckNumericsV2 Conj Floor Invert IsFinite IsInf IsNan LogicalNot "
         "Neg PopulationCount Relu Rint Round Square",
         1,
@@ -90,7 +74,7 @@ UNARY: dict[str, int] = {
     "Expm1": EXPM1,
     "Imag": 0,
     "Inv": DIVIDE,
-    **of_kinds("LeakyRelu Relu6 Sign", 2),
+    **op_signature.of_kinds("LeakyRelu Relu6 Sign", 2),
     "Lgamma": LGAMMA,
     "Log": LOG,
     "Log1p": LOG1P,
@@ -112,7 +96,7 @@ UNARY: dict[str, int] = {
 
 # Flops per output element of the kinds with two broadcast inputs.
 BINARY: dict[str, int] = {
-    **of_kinds(
+    **op_signature.of_kinds(
         "Add AddV2 BiasAdd BiasAddV1 BitwiseAnd BitwiseOr BitwiseXor Equal Greater GreaterEqual "
         "LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mul NotEqual RightShift "
         "Sub",
@@ -122,7 +106,7 @@ BINARY: dict[str, int] = {
     "Atan2": ATAN + DIVIDE + 4,
     "Complex": 0,
     "Div": DIVIDE,
-    **of_kinds("DivNoNan FloorDiv TruncateDiv Xdivy", DIVIDE + 1),
+    **op_signature.of_kinds("DivNoNan FloorDiv TruncateDiv Xdivy", DIVIDE + 1),
     "FloorMod": DIVIDE + 3,
     "Igamma": INCOMPLETE_GAMMA,
     "Igammac": INCOMPLETE_GAMMA,
@@ -141,7 +125,7 @@ BINARY: dict[str, int] = {
 
 # Flops per element of the gradients that take a value and the gradient that flows in.
 GRADIENT: dict[str, int] = {
-    **of_kinds("EluGrad InvGrad ReciprocalGrad Relu6Grad SigmoidGrad TanhGrad", 3),
+    **op_signature.of_kinds("EluGrad InvGrad ReciprocalGrad Relu6Grad SigmoidGrad TanhGrad", 3),
     "LeakyReluGrad": 2,
     "ReluGrad": 2,
     "RsqrtGrad": 4,
@@ -152,19 +136,19 @@ GRADIENT: dict[str, int] = {
 }
 
 
-def _added(signature: Signature) -> int:
-    return (len(signature.inputs) - 1) * elements(signature.outputs[0])
+def _added(signature: op_signature.Signature) -> int:
+    return (len(signature.inputs) - 1) * op_signature.elements(signature.outputs[0])
 
 
 # What is left: kinds with other numbers of inputs. Quantization scales, rounds and clips.
 _OTHER: dict[str, int] = {
     "Betainc": 2 * INCOMPLETE_GAMMA,
     "Bitcast": 0,
-    **of_kinds("Cast HostCast Select SelectV2", 1),
+    **op_signature.of_kinds("Cast HostCast Select SelectV2", 1),
     "ClipByValue": 2,
     "Cross": 3,
     "Dequantize": 2,
-    **of_kinds(
+    **op_signature.of_kinds(
         "FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel "
         "QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4",
         6,
@@ -176,13 +160,13 @@ _OTHER: dict[str, int] = {
     "QuantizeV2": 4,
 }
 
-ELEMENTWISE_FORMULAS: dict[str, Formula] = {
-    kind: Formula(per_output(flops), moved)
+ELEMENTWISE_FORMULAS: dict[str, op_signature.Formula] = {
+    kind: op_signature.Formula(op_signature.per_output(flops), op_signature.moved)
     for table in (UNARY, BINARY, GRADIENT, _OTHER)
     for kind, flops in table.items()
 } | {
-    "AddN": Formula(_added, moved),
-    "AccumulateNV2": Formula(_added, moved),
+    "AddN": op_signature.Formula(_added, op_signature.moved),
+    "AccumulateNV2": op_signature.Formula(_added, op_signature.moved),
 }
 
 
@@ -194,72 +178,89 @@ _LOG_SOFTMAX = 4 + EXP
 _CROSS_ENTROPY = _SOFTMAX + 4
 
 
-def _ctc(signature: Signature) -> int:
+def _ctc(signature: op_signature.Signature) -> int:
     """Softmax over the classes, and the forward and backward recursion over the labels.
 
     Each recursion adds three paths in the logarithm per time step and label; labels are doubled
     by the blanks between them. All sequences count as long as the longest.
     """
-    time, batch, classes = shape_of(signature.inputs[0])
-    labels = 2 * elements(signature.inputs[2]) + batch
+    time, batch, classes = op_signature.shape_of(signature.inputs[0])
+    labels = 2 * op_signature.elements(signature.inputs[2]) + batch
     return time * batch * classes * _SOFTMAX + 2 * time * labels * 2 * (EXP + LOG)
 
 
-def _softmax_of_sparse(signature: Signature) -> int:
-    return _SOFTMAX * elements(signature.inputs[1])
+def _softmax_of_sparse(signature: op_signature.Signature) -> int:
+    return _SOFTMAX * op_signature.elements(signature.inputs[1])
 
 
-_ACTIVATIONS: dict[str, Formula] = {
-    "Softmax": Formula(per_input(_SOFTMAX), moved),
-    "LogSoftmax": Formula(per_input(_LOG_SOFTMAX), moved),
-    "SparseSoftmax": Formula(_softmax_of_sparse, moved),
-    "SoftmaxCrossEntropyWithLogits": Formula(per_input(_CROSS_ENTROPY), moved),
-    "SparseSoftmaxCrossEntropyWithLogits": Formula(per_input(_SOFTMAX), moved),
-    "CTCLoss": Formula(_ctc, moved),
-    "CTCLossV2": Formula(_ctc, moved),
-    **of_kinds("CTCGreedyDecoder InTopK InTopKV2", Formula(per_input(1), moved)),
+_ACTIVATIONS: dict[str, op_signature.Formula] = {
+    "Softmax": op_signature.Formula(op_signature.per_input(_SOFTMAX), op_signature.moved),
+    "LogSoftmax": op_signature.Formula(op_signature.per_input(_LOG_SOFTMAX), op_signature.moved),
+    "SparseSoftmax": op_signature.Formula(_softmax_of_sparse, op_signature.moved),
+    "SoftmaxCrossEntropyWithLogits": op_signature.Formula(
+        op_signature.per_input(_CROSS_ENTROPY), op_signature.moved
+    ),
+    "SparseSoftmaxCrossEntropyWithLogits": op_signature.Formula(
+        op_signature.per_input(_SOFTMAX), op_signature.moved
+    ),
+    "CTCLoss": op_signature.Formula(_ctc, op_signature.moved),
+    "CTCLossV2": op_signature.Formula(_ctc, op_signature.moved),
+    **op_signature.of_kinds(
+        "CTCGreedyDecoder InTopK InTopKV2",
+        op_signature.Formula(op_signature.per_input(1), op_signature.moved),
+    ),
 }
 
 
-def _mean(signature: Signature) -> int:
-    return elements(signature.inputs[0]) + DIVIDE * elements(signature.outputs[0])
+def _mean(signature: op_signature.Signature) -> int:
+    return op_signature.elements(signature.inputs[0]) + DIVIDE * op_signature.elements(
+        signature.outputs[0]
+    )
 
 
-def _norm(signature: Signature) -> int:
-    return 2 * elements(signature.inputs[0]) + SQRT * elements(signature.outputs[0])
+def _norm(signature: op_signature.Signature) -> int:
+    return 2 * op_signature.elements(signature.inputs[0]) + SQRT * op_signature.elements(
+        signature.outputs[0]
+    )
 
 
-def _largest(signature: Signature) -> int:
-    values, found = signature.inputs[0], shape_of(signature.outputs[0])
+def _largest(signature: op_signature.Signature) -> int:
+    values, found = signature.inputs[0], op_signature.shape_of(signature.outputs[0])
     kept = found[-1]
     insertions = max(1, round(log2(max(1, kept))))
-    rows = elements(signature.outputs[0]) // kept if kept else 0
-    return elements(values) + rows * kept * insertions
+    rows = op_signature.elements(signature.outputs[0]) // kept if kept else 0
+    return op_signature.elements(values) + rows * kept * insertions
 
 
-def _nth(signature: Signature) -> int:
+def _nth(signature: op_signature.Signature) -> int:
     """Select by halving: about three comparisons per element (quickselect, on average)."""
-    return 3 * elements(signature.inputs[0])
+    return 3 * op_signature.elements(signature.inputs[0])
 
 
-def _true_places_bytes(signature: Signature) -> int:
+def _true_places_bytes(signature: op_signature.Signature) -> int:
     """Count first, then write the places: two passes; how many are true is not known before."""
-    return 2 * bytes_of(signature.inputs[0])
+    return 2 * op_signature.bytes_of(signature.inputs[0])
 
 
-_SUM = Formula(per_input(1), moved)
+_SUM = op_signature.Formula(op_signature.per_input(1), op_signature.moved)
 
-_REDUCTIONS: dict[str, Formula] = {
-    **of_kinds("Sum Prod Max Min All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod", _SUM),
-    "Mean": Formula(_mean, moved),
-    "EuclideanNorm": Formula(_norm, moved),
-    "L2Loss": Formula(per_input(2), moved),
-    "CumulativeLogsumexp": Formula(per_input(EXP + LOG + 3), moved),
-    **of_kinds("TopK TopKV2 ApproxTopK", Formula(_largest, moved)),
-    "NthElement": Formula(_nth, moved),
-    "Where": Formula(per_input(1), _true_places_bytes),
-    "SparseReduceSum": Formula(per_input(1, 1), moved),
-    "SparseReduceMax": Formula(per_input(1, 1), moved),
+_REDUCTIONS: dict[str, op_signature.Formula] = {
+    **op_signature.of_kinds(
+        "Sum Prod Max Min All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod", _SUM
+    ),
+    "Mean": op_signature.Formula(_mean, op_signature.moved),
+    "EuclideanNorm": op_signature.Formula(_norm, op_signature.moved),
+    "L2Loss": op_signature.Formula(op_signature.per_input(2), op_signature.moved),
+    "CumulativeLogsumexp": op_signature.Formula(
+        op_signature.per_input(EXP + LOG + 3), op_signature.moved
+    ),
+    **op_signature.of_kinds(
+        "TopK TopKV2 ApproxTopK", op_signature.Formula(_largest, op_signature.moved)
+    ),
+    "NthElement": op_signature.Formula(_nth, op_signature.moved),
+    "Where": op_signature.Formula(op_signature.per_input(1), _true_places_bytes),
+    "SparseReduceSum": op_signature.Formula(op_signature.per_input(1, 1), op_signature.moved),
+    "SparseReduceMax": op_signature.Formula(op_signature.per_input(1, 1), op_signature.moved),
 }
 
 
@@ -274,55 +275,61 @@ _GAMMA = round(1.05 * (_NORMAL + _UNIFORM + 2 * LOG + 10))
 _POISSON = 2 * (2 * _UNIFORM + LOG + EXP)
 
 
-def _categorical(signature: Signature) -> int:
+def _categorical(signature: op_signature.Signature) -> int:
     """Add a Gumbel number to every logit for every sample: (logits, samples)."""
-    return elements(signature.inputs[0]) + elements(signature.outputs[0]) * (_UNIFORM + LOG)
+    return op_signature.elements(signature.inputs[0]) + op_signature.elements(
+        signature.outputs[0]
+    ) * (_UNIFORM + LOG)
 
 
-def _shuffled(signature: Signature) -> int:
-    return (_UNIFORM + 3) * elements(signature.inputs[0])
+def _shuffled(signature: op_signature.Signature) -> int:
+    return (_UNIFORM + 3) * op_signature.elements(signature.inputs[0])
 
 
-def _candidates(signature: Signature) -> int:
-    return (_UNIFORM + LOG) * elements(signature.outputs[0])
+def _candidates(signature: op_signature.Signature) -> int:
+    return (_UNIFORM + LOG) * op_signature.elements(signature.outputs[0])
 
 
-def _drawn(per_number: int) -> Formula:
-    return Formula(per_output(per_number), written)
+def _drawn(per_number: int) -> op_signature.Formula:
+    return op_signature.Formula(op_signature.per_output(per_number), op_signature.written)
 
 
-RANDOM_FORMULAS: dict[str, Formula] = {
-    **of_kinds(
+RANDOM_FORMULAS: dict[str, op_signature.Formula] = {
+    **op_signature.of_kinds(
         "RandomUniform StatelessRandomUniform StatelessRandomUniformV2 "
         "StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatefulUniform "
         "StatefulUniformFullInt",
         _drawn(_UNIFORM),
     ),
-    **of_kinds(
+    **op_signature.of_kinds(
         "RandomUniformInt StatelessRandomUniformInt StatelessRandomUniformIntV2 StatefulUniformInt",
         _drawn(_UNIFORM_INT),
     ),
-    **of_kinds(
+    **op_signature.of_kinds(
         "RandomStandardNormal StatelessRandomNormal StatelessRandomNormalV2 "
         "StatefulStandardNormal StatefulStandardNormalV2",
         _drawn(_NORMAL),
     ),
-    **of_kinds(
+    **op_signature.of_kinds(
         "TruncatedNormal StatelessTruncatedNormal StatelessTruncatedNormalV2 "
         "StatefulTruncatedNormal ParameterizedTruncatedNormal "
         "StatelessParameterizedTruncatedNormal",
         _drawn(_TRUNCATED_NORMAL),
     ),
-    **of_kinds("RandomGamma StatelessRandomGammaV2 StatelessRandomGammaV3", _drawn(_GAMMA)),
-    **of_kinds("RandomPoisson RandomPoissonV2 StatelessRandomPoisson", _drawn(_POISSON)),
-    "Multinomial": Formula(_categorical, moved),
-    "StatelessMultinomial": Formula(_categorical, moved),
-    "RandomShuffle": Formula(_shuffled, moved),
-    "StatelessShuffle": Formula(_shuffled, moved),
-    **of_kinds(
+    **op_signature.of_kinds(
+        "RandomGamma StatelessRandomGammaV2 StatelessRandomGammaV3", _drawn(_GAMMA)
+    ),
+    **op_signature.of_kinds(
+        "RandomPoisson RandomPoissonV2 StatelessRandomPoisson", _drawn(_POISSON)
+    ),
+    "Multinomial": op_signature.Formula(_categorical, op_signature.moved),
+    "StatelessMultinomial": op_signature.Formula(_categorical, op_signature.moved),
+    "RandomShuffle": op_signature.Formula(_shuffled, op_signature.moved),
+    "StatelessShuffle": op_signature.Formula(_shuffled, op_signature.moved),
+    **op_signature.of_kinds(
         "UniformCandidateSampler LogUniformCandidateSampler LearnedUnigramCandidateSampler "
         "FixedUnigramCandidateSampler AllCandidateSampler",
-        Formula(_candidates, written),
+        op_signature.Formula(_candidates, op_signature.written),
     ),
 }
 
@@ -363,36 +370,38 @@ _OPTIMIZERS: dict[str, _Optimizer] = {
 }
 
 
-def _dense(states: int, gradient: int, flops: int) -> Formula:
-    def arithmetic(signature: Signature) -> int:
-        return flops * elements(signature.inputs[gradient])
+def _dense(states: int, gradient: int, flops: int) -> op_signature.Formula:
+    def arithmetic(signature: op_signature.Signature) -> int:
+        return flops * op_signature.elements(signature.inputs[gradient])
 
-    def traffic(signature: Signature) -> int:
-        return (2 * states + 1) * bytes_of(signature.inputs[gradient])
+    def traffic(signature: op_signature.Signature) -> int:
+        return (2 * states + 1) * op_signature.bytes_of(signature.inputs[gradient])
 
-    return Formula(arithmetic, traffic)
+    return op_signature.Formula(arithmetic, traffic)
 
 
-def _sparse(states: int, gradient: int, flops: int) -> Formula:
+def _sparse(states: int, gradient: int, flops: int) -> op_signature.Formula:
     dense = _dense(states, gradient, flops)
 
-    def traffic(signature: Signature) -> int:
-        return dense.bytes_accessed(signature) + bytes_of(signature.inputs[gradient + 1])
+    def traffic(signature: op_signature.Signature) -> int:
+        return dense.bytes_accessed(signature) + op_signature.bytes_of(
+            signature.inputs[gradient + 1]
+        )
 
-    return Formula(dense.flops, traffic)
-
-
-def _assigned(signature: Signature) -> int:
-    return 2 * bytes_of(signature.inputs[1])
+    return op_signature.Formula(dense.flops, traffic)
 
 
-def _assigned_parts(signature: Signature) -> int:
-    return 2 * bytes_of_all(signature.inputs[1:])
+def _assigned(signature: op_signature.Signature) -> int:
+    return 2 * op_signature.bytes_of(signature.inputs[1])
+
+
+def _assigned_parts(signature: op_signature.Signature) -> int:
+    return 2 * op_signature.bytes_of_all(signature.inputs[1:])
 
 
 _ACCUMULATE = _dense(1, 1, 1)
 
-_UPDATES: dict[str, Formula] = {
+_UPDATES: dict[str, op_signature.Formula] = {
     **{
         f"{prefix}{name}": _dense(rule.states, rule.gradient, rule.flops)
         for name, rule in _OPTIMIZERS.items()
@@ -404,12 +413,16 @@ _UPDATES: dict[str, Formula] = {
         for prefix in ("ResourceSparseApply", "SparseApply")
         if rule.sparse_gradient is not None
     },
-    "AssignVariableOp": Formula(nothing, _assigned),
-    "Assign": Formula(nothing, _assigned),
-    "AssignVariableXlaConcatND": Formula(nothing, _assigned_parts),
-    **of_kinds("AssignAddVariableOp AssignSubVariableOp AssignAdd AssignSub", _ACCUMULATE),
+    "AssignVariableOp": op_signature.Formula(op_signature.nothing, _assigned),
+    "Assign": op_signature.Formula(op_signature.nothing, _assigned),
+    "AssignVariableXlaConcatND": op_signature.Formula(op_signature.nothing, _assigned_parts),
+    **op_signature.of_kinds(
+        "AssignAddVariableOp AssignSubVariableOp AssignAdd AssignSub", _ACCUMULATE
+    ),
     # x[i] = v, x[i] += v, x[i] -= v on rows: (x, i, v), in place.
-    "InplaceUpdate": Formula(nothing, lambda s: 2 * bytes_of(s.inputs[2])),
+    "InplaceUpdate": op_signature.Formula(
+        op_signature.nothing, lambda s: 2 * op_signature.bytes_of(s.inputs[2])
+    ),
     "InplaceAdd": _dense(1, 2, 1),
     "InplaceSub": _dense(1, 2, 1),
 }

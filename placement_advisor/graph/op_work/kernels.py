@@ -9,96 +9,18 @@ Whatever layout the trace has, dimensions are those of the convolution itself.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from math import prod
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING
 
-from annotated_types import Ge, Le
-from pydantic import Strict
-
-from placement_advisor.files.contract import Rows, What
-from placement_advisor.files.untrusted import MAX_BYTES
-from placement_advisor.graph.op_work.signature import (
-    CONTRADICTIONS,
-    UnknownSizeError,
-    elements,
-    shape_of,
-)
+from placement_advisor.graph.op import MATRIX_FAMILIES, Arithmetic, Kernel, KernelFamily
+from placement_advisor.graph.op_work import signature as op_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 
 _DEFAULT_LAYOUT = "NHWC"
-Dimension = Annotated[int, Ge(1), Le(MAX_BYTES), What("a dimension from 1 to 10^15")]
 
-
-class KernelFamily(StrEnum):
-    """What a kernel computes.
-
-    ``LINEAR`` is one product of matrices, ``BMM`` a batch of them. ``CONV_BY_INPUT`` and
-    ``CONV_BY_FILTER`` are the gradients of a convolution, with the dimensions of the convolution.
-    """
-
-    LINEAR = "linear"
-    BMM = "bmm"
-    CONV = "conv"
-    CONV_BY_INPUT = "conv_by_input"
-    CONV_BY_FILTER = "conv_by_filter"
-    ADD = "add"
-    MUL = "mul"
-    RELU = "relu"
-    TANH = "tanh"
-    SOFTMAX = "softmax"
-
-
-class Arithmetic(StrEnum):
-    """In which numbers a kernel computes.
-
-    ``DEFAULT`` is TensorFlow's: float32, of which products and convolutions may keep ten bits of
-    the fraction (TF32) where a GPU has units for that. ``FLOAT32`` are such that may not. Halves
-    are added up in float32.
-    """
-
-    DEFAULT = "default"
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-
-
-class Kernel(NamedTuple):
-    """One kernel; ``dims`` are named in `DIMENSIONS`, each 1 or more."""
-
-    family: Annotated[KernelFamily, Strict(False)]
-    dims: Rows[Dimension]
-    arithmetic: Annotated[Arithmetic, Strict(False)] = Arithmetic.DEFAULT
-
-
-# A product is [m, k] @ [k, n]. Of a convolution, ``stride`` is the larger one of both axes.
-_PRODUCT = ("count", "m", "k", "n")
-_CONVOLUTION = (
-    *("batch", "inputs", "outputs", "filter_height", "filter_width"),
-    *("image_height", "image_width", "result_height", "result_width", "stride"),
-)
-_ROWS = ("rows", "length")
-DIMENSIONS: dict[KernelFamily, tuple[str, ...]] = {
-    KernelFamily.LINEAR: _PRODUCT,
-    KernelFamily.BMM: _PRODUCT,
-    KernelFamily.CONV: _CONVOLUTION,
-    KernelFamily.CONV_BY_INPUT: _CONVOLUTION,
-    KernelFamily.CONV_BY_FILTER: _CONVOLUTION,
-    KernelFamily.ADD: _ROWS,
-    KernelFamily.MUL: _ROWS,
-    KernelFamily.RELU: _ROWS,
-    KernelFamily.TANH: _ROWS,
-    KernelFamily.SOFTMAX: _ROWS,
-}
-
-# What matrix units do, where a GPU has some.
-MATRIX_FAMILIES = frozenset(
-    family for family, dims in DIMENSIONS.items() if dims in (_PRODUCT, _CONVOLUTION)
-)
 _ARITHMETIC_OF = {
     "float32": Arithmetic.DEFAULT,
     "float16": Arithmetic.FLOAT16,
@@ -106,7 +28,7 @@ _ARITHMETIC_OF = {
 }
 
 
-def kernel_of(signature: Signature, *, is_tf32_allowed: bool = True) -> Kernel | None:
+def kernel_of(signature: op_signature.Signature, *, is_tf32_allowed: bool = True) -> Kernel | None:
     """Return the kernel of an op, None if it is not covered or a dimension is unknown or 0.
 
     ``is_tf32_allowed`` is what `tf.config.experimental.enable_tensor_float_32_execution` set.
@@ -120,46 +42,49 @@ def kernel_of(signature: Signature, *, is_tf32_allowed: bool = True) -> Kernel |
         if arithmetic is None:
             return None
         dims = dims_of(signature)
-    except CONTRADICTIONS:
+    except op_signature.CONTRADICTIONS:
         return None
     if arithmetic is Arithmetic.DEFAULT and family in MATRIX_FAMILIES and not is_tf32_allowed:
         arithmetic = Arithmetic.FLOAT32
     return Kernel(family, dims, arithmetic) if min(dims) > 0 else None
 
 
-def _matmul(signature: Signature) -> tuple[int, ...]:
-    rows, columns = shape_of(signature.inputs[0])
+def _matmul(signature: op_signature.Signature) -> tuple[int, ...]:
+    rows, columns = op_signature.shape_of(signature.inputs[0])
     if signature.attribute("transpose_a"):
         rows, columns = columns, rows
-    return 1, rows, columns, shape_of(signature.outputs[0])[1]
+    return 1, rows, columns, op_signature.shape_of(signature.outputs[0])[1]
 
 
-def _batch_matmul(signature: Signature) -> tuple[int, ...]:
-    summed = shape_of(signature.inputs[0])[-2 if signature.attribute("adj_x") else -1]
-    *batch, rows, columns = shape_of(signature.outputs[0])
+def _batch_matmul(signature: op_signature.Signature) -> tuple[int, ...]:
+    summed = op_signature.shape_of(signature.inputs[0])[-2 if signature.attribute("adj_x") else -1]
+    *batch, rows, columns = op_signature.shape_of(signature.outputs[0])
     return prod(batch), rows, summed, columns
 
 
-def _forward(signature: Signature) -> tuple[int, ...]:
+def _forward(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return the dimensions of (image, filter) -> result."""
     image, weights = signature.inputs[:2]
     return _convolution(signature, image, weights, signature.outputs[0])
 
 
-def _by_input(signature: Signature) -> tuple[int, ...]:
+def _by_input(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return those of (image sizes, filter, gradient by the result) -> gradient by the image."""
     _, weights, result = signature.inputs
     return _convolution(signature, signature.outputs[0], weights, result)
 
 
-def _by_filter(signature: Signature) -> tuple[int, ...]:
+def _by_filter(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return those of (image, filter sizes, gradient by the result) -> gradient by the filter."""
     image, _, result = signature.inputs
     return _convolution(signature, image, signature.outputs[0], result)
 
 
 def _convolution(
-    signature: Signature, image: TensorSpec, weights: TensorSpec, result: TensorSpec
+    signature: op_signature.Signature,
+    image: op_signature.TensorSpec,
+    weights: op_signature.TensorSpec,
+    result: op_signature.TensorSpec,
 ) -> tuple[int, ...]:
     """Return the dimensions of a convolution without groups and dilations.
 
@@ -168,11 +93,11 @@ def _convolution(
     """
     layout = signature.attribute("data_format") or _DEFAULT_LAYOUT
     batch, channels, height, width = (layout.index(axis) for axis in "NCHW")
-    filter_height, filter_width, inputs, outputs = shape_of(weights)
-    image_shape, result_shape = shape_of(image), shape_of(result)
+    filter_height, filter_width, inputs, outputs = op_signature.shape_of(weights)
+    image_shape, result_shape = op_signature.shape_of(image), op_signature.shape_of(result)
     dilations = signature.attribute("dilations") or (1,)
     if image_shape[channels] != inputs or max(dilations) > 1:
-        raise UnknownSizeError
+        raise op_signature.UnknownSizeError
     strides = signature.attribute("strides")
     return (
         *(image_shape[batch], inputs, outputs, filter_height, filter_width),
@@ -181,20 +106,20 @@ def _convolution(
     )
 
 
-def _alike(signature: Signature) -> tuple[int, ...]:
+def _alike(signature: op_signature.Signature) -> tuple[int, ...]:
     """Return one row of all elements, of inputs that are as large as the output."""
-    length = elements(signature.outputs[0])
-    if any(elements(spec) != length for spec in signature.inputs):
-        raise UnknownSizeError
+    length = op_signature.elements(signature.outputs[0])
+    if any(op_signature.elements(spec) != length for spec in signature.inputs):
+        raise op_signature.UnknownSizeError
     return 1, length
 
 
-def _last_axis(signature: Signature) -> tuple[int, ...]:
-    *rows, length = shape_of(signature.outputs[0])
+def _last_axis(signature: op_signature.Signature) -> tuple[int, ...]:
+    *rows, length = op_signature.shape_of(signature.outputs[0])
     return prod(rows), length
 
 
-_RULES: dict[str, tuple[KernelFamily, Callable[[Signature], tuple[int, ...]]]] = {
+_RULES: dict[str, tuple[KernelFamily, Callable[[op_signature.Signature], tuple[int, ...]]]] = {
     "MatMul": (KernelFamily.LINEAR, _matmul),
     **{f"BatchMatMul{v}": (KernelFamily.BMM, _batch_matmul) for v in ("", "V2", "V3")},
     "Conv2D": (KernelFamily.CONV, _forward),

@@ -10,39 +10,24 @@ from functools import lru_cache
 from math import log2, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from placement_advisor.graph.op_work import signature as op_signature
 from placement_advisor.graph.op_work.elementwise import EXP, LOG, POW, SIGMOID, TANH
-from placement_advisor.graph.op_work.signature import (
-    Formula,
-    Rule,
-    bytes_of,
-    bytes_of_all,
-    constant,
-    elements,
-    item_bytes_of,
-    moved,
-    of_kinds,
-    per_input,
-    per_output,
-    shape_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from placement_advisor.graph.op_work.signature import Signature
 
 
 _ELLIPSIS = "."
 _PAIR = 2
 
 
-def _product(*flags: str) -> Rule:
+def _product(*flags: str) -> op_signature.Rule:
     """Count a product whose left side is transposed where one of the flags is set."""
 
-    def rule(signature: Signature) -> int:
+    def rule(signature: op_signature.Signature) -> int:
         is_transposed = any(signature.attribute(flag) for flag in flags)
-        inner = shape_of(signature.inputs[0])[-2 if is_transposed else -1]
-        return 2 * inner * elements(signature.outputs[0])
+        inner = op_signature.shape_of(signature.inputs[0])[-2 if is_transposed else -1]
+        return 2 * inner * op_signature.elements(signature.outputs[0])
 
     return rule
 
@@ -51,19 +36,23 @@ _matmul = _product("transpose_a")
 _batch_matmul = _product("adj_x")
 
 
-def _sparse_dense(signature: Signature) -> int:
+def _sparse_dense(signature: op_signature.Signature) -> int:
     """Multiply-add once per stored value and column of the dense side."""
     is_adjoint = bool(signature.attribute("adjoint_b"))
-    columns = shape_of(signature.inputs[3])[-2 if is_adjoint else -1]
-    return 2 * elements(signature.inputs[1]) * columns
+    columns = op_signature.shape_of(signature.inputs[3])[-2 if is_adjoint else -1]
+    return 2 * op_signature.elements(signature.inputs[1]) * columns
 
 
-def _sparse_dense_bytes(signature: Signature) -> int:
+def _sparse_dense_bytes(signature: op_signature.Signature) -> int:
     """Read a row of the dense side and pass over a row of the result per stored value."""
     indices, values, shape, dense = signature.inputs
-    row_bytes = _sparse_dense(signature) // 2 * item_bytes_of(dense)
-    stored = bytes_of(indices) + bytes_of(values) + bytes_of(shape)
-    return stored + 3 * row_bytes + bytes_of(signature.outputs[0])
+    row_bytes = _sparse_dense(signature) // 2 * op_signature.item_bytes_of(dense)
+    stored = (
+        op_signature.bytes_of(indices)
+        + op_signature.bytes_of(values)
+        + op_signature.bytes_of(shape)
+    )
+    return stored + 3 * row_bytes + op_signature.bytes_of(signature.outputs[0])
 
 
 class _Equation(NamedTuple):
@@ -93,11 +82,11 @@ def _parsed(equation: str) -> _Equation:
     return _Equation(operands, any(label not in product for label in labels), copied)
 
 
-def _label_sizes(signature: Signature, equation: _Equation) -> dict[str, int]:
+def _label_sizes(signature: op_signature.Signature, equation: _Equation) -> dict[str, int]:
     """Return the size of each label; the ellipsis counts as one label of all its dimensions."""
     sizes: dict[str, int] = {}
     for labels, spec in zip(equation.operands, signature.inputs, strict=True):
-        shape = shape_of(spec)
+        shape = op_signature.shape_of(spec)
         if _ELLIPSIS in labels:
             start = labels.index(_ELLIPSIS)
             hidden = len(shape) - len(labels) + 1
@@ -108,21 +97,21 @@ def _label_sizes(signature: Signature, equation: _Equation) -> dict[str, int]:
     return sizes
 
 
-def _einsum(signature: Signature) -> int:
+def _einsum(signature: op_signature.Signature) -> int:
     equation = _parsed(signature.attribute("equation"))
     points = prod(_label_sizes(signature, equation).values())
     return points * (len(equation.operands) - 1 + equation.is_summed)
 
 
-def _einsum_bytes(signature: Signature) -> int:
+def _einsum_bytes(signature: op_signature.Signature) -> int:
     equation = _parsed(signature.attribute("equation"))
     tensors = (*signature.inputs, *signature.outputs)
     again = sum(
-        bytes_of(spec)
+        op_signature.bytes_of(spec)
         for spec, is_copied in zip(tensors, equation.copied, strict=False)
         if is_copied
     )
-    return moved(signature) + 2 * again
+    return op_signature.moved(signature) + 2 * again
 
 
 def _is_in_order(labels: str, other: str, product: str) -> bool:
@@ -146,13 +135,16 @@ QuantizedMatMulWithBiasAndRelu QuantizedMatMulWithBiasAndReluAndRequantize
 QuantizedMatMulWithBiasAndRequantize
 """
 
-_PRODUCTS: dict[str, Formula] = {
-    "MatMul": Formula(_matmul, moved),
-    "SparseMatMul": Formula(_matmul, moved),
-    **of_kinds(_QUANTIZED_PRODUCTS, Formula(_matmul, moved)),
-    **of_kinds("BatchMatMul BatchMatMulV2 BatchMatMulV3", Formula(_batch_matmul, moved)),
-    "Einsum": Formula(_einsum, _einsum_bytes),
-    "SparseTensorDenseMatMul": Formula(_sparse_dense, _sparse_dense_bytes),
+_PRODUCTS: dict[str, op_signature.Formula] = {
+    "MatMul": op_signature.Formula(_matmul, op_signature.moved),
+    "SparseMatMul": op_signature.Formula(_matmul, op_signature.moved),
+    **op_signature.of_kinds(_QUANTIZED_PRODUCTS, op_signature.Formula(_matmul, op_signature.moved)),
+    **op_signature.of_kinds(
+        "BatchMatMul BatchMatMulV2 BatchMatMulV3",
+        op_signature.Formula(_batch_matmul, op_signature.moved),
+    ),
+    "Einsum": op_signature.Formula(_einsum, _einsum_bytes),
+    "SparseTensorDenseMatMul": op_signature.Formula(_sparse_dense, _sparse_dense_bytes),
 }
 
 
@@ -161,43 +153,43 @@ _DENSE = 1
 _DEPTHWISE = 2
 
 
-def _convolution_forward(filter_index: int, kept_axes: int) -> Rule:
-    def rule(signature: Signature) -> int:
-        taps = _taps(shape_of(signature.inputs[filter_index]), kept_axes)
-        return 2 * taps * elements(signature.outputs[0])
+def _convolution_forward(filter_index: int, kept_axes: int) -> op_signature.Rule:
+    def rule(signature: op_signature.Signature) -> int:
+        taps = _taps(op_signature.shape_of(signature.inputs[filter_index]), kept_axes)
+        return 2 * taps * op_signature.elements(signature.outputs[0])
 
     return rule
 
 
-def _by_input(kept_axes: int) -> Rule:
+def _by_input(kept_axes: int) -> op_signature.Rule:
     """Count the gradient by the input: (input sizes, filter, gradient)."""
 
-    def rule(signature: Signature) -> int:
-        taps = _taps(shape_of(signature.inputs[1]), kept_axes)
-        return 2 * taps * elements(signature.inputs[2])
+    def rule(signature: op_signature.Signature) -> int:
+        taps = _taps(op_signature.shape_of(signature.inputs[1]), kept_axes)
+        return 2 * taps * op_signature.elements(signature.inputs[2])
 
     return rule
 
 
-def _by_filter(kept_axes: int) -> Rule:
+def _by_filter(kept_axes: int) -> op_signature.Rule:
     """Count the gradient by the filter: (input, filter sizes, gradient) to a filter."""
 
-    def rule(signature: Signature) -> int:
+    def rule(signature: op_signature.Signature) -> int:
         shape = signature.outputs[0].shape
         if shape is None:
-            shape = tuple(int(size) for size in constant(signature, 1))
+            shape = tuple(int(size) for size in op_signature.constant(signature, 1))
         taps = _taps(shape, kept_axes)
-        return 2 * taps * elements(signature.inputs[2])
+        return 2 * taps * op_signature.elements(signature.inputs[2])
 
     return rule
 
 
-def _moved_with_filter(index: int | None) -> Rule:
+def _moved_with_filter(index: int | None) -> op_signature.Rule:
     """Move everything once and the filter, input ``index`` or else the result, twice more."""
 
-    def rule(signature: Signature) -> int:
+    def rule(signature: op_signature.Signature) -> int:
         filters = signature.outputs[0] if index is None else signature.inputs[index]
-        return moved(signature) + 2 * bytes_of(filters)
+        return op_signature.moved(signature) + 2 * op_signature.bytes_of(filters)
 
     return rule
 
@@ -218,69 +210,78 @@ QuantizedConv2DWithBiasAndRequantize
 
 _FILTER_SECOND, _FILTER_THIRD, _FILTER_FOURTH = map(_moved_with_filter, (1, 2, 3))
 _FILTER_MADE = _moved_with_filter(None)
-_DENSE_FORWARD = Formula(_convolution, _FILTER_SECOND)
-_DENSE_BY_INPUT = Formula(_by_input(_DENSE), _FILTER_SECOND)
-_DENSE_BY_FILTER = Formula(_by_dense_filter, _FILTER_MADE)
+_DENSE_FORWARD = op_signature.Formula(_convolution, _FILTER_SECOND)
+_DENSE_BY_INPUT = op_signature.Formula(_by_input(_DENSE), _FILTER_SECOND)
+_DENSE_BY_FILTER = op_signature.Formula(_by_dense_filter, _FILTER_MADE)
 
-_CONVOLUTIONS: dict[str, Formula] = {
-    **of_kinds(_DENSE_CONVOLUTIONS, _DENSE_FORWARD),
-    "FusedPadConv2D": Formula(_convolution_forward(2, _DENSE), _FILTER_THIRD),
-    "FusedResizeAndPadConv2D": Formula(_convolution_forward(3, _DENSE), _FILTER_FOURTH),
+_CONVOLUTIONS: dict[str, op_signature.Formula] = {
+    **op_signature.of_kinds(_DENSE_CONVOLUTIONS, _DENSE_FORWARD),
+    "FusedPadConv2D": op_signature.Formula(_convolution_forward(2, _DENSE), _FILTER_THIRD),
+    "FusedResizeAndPadConv2D": op_signature.Formula(
+        _convolution_forward(3, _DENSE), _FILTER_FOURTH
+    ),
     **{f"Conv{n}DBackpropInput{v}": _DENSE_BY_INPUT for n in (2, 3) for v in ("", "V2")},
     **{f"Conv{n}DBackpropFilter{v}": _DENSE_BY_FILTER for n in (2, 3) for v in ("", "V2")},
-    "DepthwiseConv2dNative": Formula(_depthwise, moved),
-    "DepthwiseConv2dNativeBackpropInput": Formula(_by_input(_DEPTHWISE), moved),
-    "DepthwiseConv2dNativeBackpropFilter": Formula(_by_filter(_DEPTHWISE), moved),
+    "DepthwiseConv2dNative": op_signature.Formula(_depthwise, op_signature.moved),
+    "DepthwiseConv2dNativeBackpropInput": op_signature.Formula(
+        _by_input(_DEPTHWISE), op_signature.moved
+    ),
+    "DepthwiseConv2dNativeBackpropFilter": op_signature.Formula(
+        _by_filter(_DEPTHWISE), op_signature.moved
+    ),
     # Morphological dilation adds and compares where a convolution multiplies and adds; its filter
     # is [height, width, channels].
-    "Dilation2D": Formula(_convolution_forward(1, _DENSE), moved),
-    "Dilation2DBackpropInput": Formula(_by_input(_DENSE), moved),
-    "Dilation2DBackpropFilter": Formula(_by_filter(_DENSE), moved),
+    "Dilation2D": op_signature.Formula(_convolution_forward(1, _DENSE), op_signature.moved),
+    "Dilation2DBackpropInput": op_signature.Formula(_by_input(_DENSE), op_signature.moved),
+    "Dilation2DBackpropFilter": op_signature.Formula(_by_filter(_DENSE), op_signature.moved),
 }
 
 
-def _window(signature: Signature, input_index: int | None) -> int:
+def _window(signature: op_signature.Signature, input_index: int | None) -> int:
     sizes: Any = signature.attribute("ksize")
     if sizes is None and input_index is not None:
-        sizes = constant(signature, input_index)
+        sizes = op_signature.constant(signature, input_index)
     return prod(int(size) for size in sizes)
 
 
-def _pooled(window_input: int | None = None) -> Rule:
-    def rule(signature: Signature) -> int:
-        return _window(signature, window_input) * elements(signature.outputs[0])
+def _pooled(window_input: int | None = None) -> op_signature.Rule:
+    def rule(signature: op_signature.Signature) -> int:
+        return _window(signature, window_input) * op_signature.elements(signature.outputs[0])
 
     return rule
 
 
-def _maximum_gradient(signature: Signature) -> int:
-    pooled = elements(signature.inputs[1])
+def _maximum_gradient(signature: op_signature.Signature) -> int:
+    pooled = op_signature.elements(signature.inputs[1])
     return (_window(signature, 3) + 1) * pooled
 
 
-def _average_gradient(signature: Signature) -> int:
-    return (_window(signature, None) + 1) * elements(signature.inputs[1])
+def _average_gradient(signature: op_signature.Signature) -> int:
+    return (_window(signature, None) + 1) * op_signature.elements(signature.inputs[1])
 
 
-_POOLING_FLOPS: dict[str, Rule] = {
-    **of_kinds("AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolWithArgmax", _pooled()),
+_POOLING_FLOPS: dict[str, op_signature.Rule] = {
+    **op_signature.of_kinds("AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolWithArgmax", _pooled()),
     "MaxPoolV2": _pooled(1),
     "AvgPoolGrad": _average_gradient,
     "AvgPool3DGrad": _average_gradient,
-    **of_kinds(
+    **op_signature.of_kinds(
         "MaxPoolGrad MaxPoolGradV2 MaxPool3DGrad MaxPoolGradGrad MaxPoolGradGradV2 "
         "MaxPool3DGradGrad",
         _maximum_gradient,
     ),
-    **of_kinds(
-        "MaxPoolGradWithArgmax MaxPoolGradGradWithArgmax FractionalAvgPoolGrad", per_input(1, 1)
+    **op_signature.of_kinds(
+        "MaxPoolGradWithArgmax MaxPoolGradGradWithArgmax FractionalAvgPoolGrad",
+        op_signature.per_input(1, 1),
     ),
-    "FractionalAvgPool": per_input(1),
-    "FractionalMaxPool": per_input(1),
-    "FractionalMaxPoolGrad": per_input(2),
+    "FractionalAvgPool": op_signature.per_input(1),
+    "FractionalMaxPool": op_signature.per_input(1),
+    "FractionalMaxPoolGrad": op_signature.per_input(2),
 }
 
-_POOLING: dict[str, Formula] = {kind: Formula(rule, moved) for kind, rule in _POOLING_FLOPS.items()}
+_POOLING: dict[str, op_signature.Formula] = {
+    kind: op_signature.Formula(rule, op_signature.moved) for kind, rule in _POOLING_FLOPS.items()
+}
 
 
 _STATISTICS = 4
@@ -291,69 +292,71 @@ _GRADIENT_GIVEN_STATISTICS = 7
 _TENSORS = 5
 
 
-def _is_training(signature: Signature) -> bool:
+def _is_training(signature: op_signature.Signature) -> bool:
     return signature.attribute("is_training") is not False  # TensorFlow's default is to train.
 
 
-def _normalization_forward(signature: Signature) -> int:
+def _normalization_forward(signature: op_signature.Signature) -> int:
     per_element = _SCALE + (_STATISTICS if _is_training(signature) else 0)
-    return per_element * elements(signature.inputs[0])
+    return per_element * op_signature.elements(signature.inputs[0])
 
 
-def _moved(signature: Signature) -> int:
+def _moved(signature: op_signature.Signature) -> int:
     """Move all but the third reserve space, which cuDNN alone fills, with a size of its own."""
     inputs, outputs = signature.inputs[:_TENSORS], signature.outputs[:_TENSORS]
-    return bytes_of_all(inputs) + bytes_of_all(outputs)
+    return op_signature.bytes_of_all(inputs) + op_signature.bytes_of_all(outputs)
 
 
-def _forward_bytes(signature: Signature) -> int:
-    again = bytes_of(signature.inputs[0]) if _is_training(signature) else 0
+def _forward_bytes(signature: op_signature.Signature) -> int:
+    again = op_signature.bytes_of(signature.inputs[0]) if _is_training(signature) else 0
     return _moved(signature) + again
 
 
-def _normalization_gradient(signature: Signature) -> int:
+def _normalization_gradient(signature: op_signature.Signature) -> int:
     per_element = _GRADIENT if _is_training(signature) else _GRADIENT_GIVEN_STATISTICS
-    return per_element * elements(signature.inputs[1])
+    return per_element * op_signature.elements(signature.inputs[1])
 
 
-def _gradient_bytes(signature: Signature) -> int:
-    again = bytes_of(signature.inputs[0]) + bytes_of(signature.inputs[1])
+def _gradient_bytes(signature: op_signature.Signature) -> int:
+    again = op_signature.bytes_of(signature.inputs[0]) + op_signature.bytes_of(signature.inputs[1])
     return _moved(signature) + again
 
 
-def _layer(signature: Signature) -> int:
-    return (_STATISTICS + _SCALE) * elements(signature.inputs[0])
+def _layer(signature: op_signature.Signature) -> int:
+    return (_STATISTICS + _SCALE) * op_signature.elements(signature.inputs[0])
 
 
-def _layer_bytes(signature: Signature) -> int:
-    return moved(signature) + bytes_of(signature.inputs[0])
+def _layer_bytes(signature: op_signature.Signature) -> int:
+    return op_signature.moved(signature) + op_signature.bytes_of(signature.inputs[0])
 
 
-def _local_response(signature: Signature) -> int:
+def _local_response(signature: op_signature.Signature) -> int:
     """Square, sum over a sliding window (one in, one out), raise to a power, multiply."""
-    return (5 + POW) * elements(signature.outputs[0])
+    return (5 + POW) * op_signature.elements(signature.outputs[0])
 
 
-def _local_response_gradient(signature: Signature) -> int:
+def _local_response_gradient(signature: op_signature.Signature) -> int:
     radius = signature.attribute("depth_radius")
     window = 2 * int(5 if radius is None else radius) + 1  # TensorFlow's default radius is 5.
-    return (4 * window + POW + LOG + EXP) * elements(signature.outputs[0])
+    return (4 * window + POW + LOG + EXP) * op_signature.elements(signature.outputs[0])
 
 
-_BATCH = Formula(_normalization_forward, _forward_bytes)
-_BATCH_GRADIENT = Formula(_normalization_gradient, _gradient_bytes)
-_LAYER = Formula(_layer, _layer_bytes)
+_BATCH = op_signature.Formula(_normalization_forward, _forward_bytes)
+_BATCH_GRADIENT = op_signature.Formula(_normalization_gradient, _gradient_bytes)
+_LAYER = op_signature.Formula(_layer, _layer_bytes)
 
-_NORMALIZATION: dict[str, Formula] = {
-    **of_kinds("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", _BATCH),
-    **of_kinds(
+_NORMALIZATION: dict[str, op_signature.Formula] = {
+    **op_signature.of_kinds("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", _BATCH),
+    **op_signature.of_kinds(
         "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3",
         _BATCH_GRADIENT,
     ),
     "LayerNorm": _LAYER,
-    "BatchNormWithGlobalNormalization": Formula(per_output(_SCALE), moved),
-    "LRN": Formula(_local_response, moved),
-    "LRNGrad": Formula(_local_response_gradient, moved),
+    "BatchNormWithGlobalNormalization": op_signature.Formula(
+        op_signature.per_output(_SCALE), op_signature.moved
+    ),
+    "LRN": op_signature.Formula(_local_response, op_signature.moved),
+    "LRNGrad": op_signature.Formula(_local_response_gradient, op_signature.moved),
 }
 
 
@@ -368,11 +371,11 @@ _CELLS: dict[str, tuple[int, int]] = {
 }
 
 
-def _cudnn(signature: Signature) -> int:
+def _cudnn(signature: op_signature.Signature) -> int:
     """Count a stack of layers: (input [time, batch, features], state [layers, batch, units])."""
     gates, per_unit = _CELLS[signature.attribute("rnn_mode") or "lstm"]
-    *steps, features = shape_of(signature.inputs[0])
-    stacked, _, units = shape_of(signature.inputs[1])
+    *steps, features = op_signature.shape_of(signature.inputs[0])
+    stacked, _, units = op_signature.shape_of(signature.inputs[1])
     directions = 2 if signature.attribute("direction") == "bidirectional" else 1
     rows = steps[0] * steps[1]
     flops = 0
@@ -382,15 +385,17 @@ def _cudnn(signature: Signature) -> int:
     return flops
 
 
-def _block_lstm(signature: Signature) -> int:
+def _block_lstm(signature: op_signature.Signature) -> int:
     """Count (length, x [time, batch, features], state, state, w [features + units, 4·units])."""
-    time, batch, _ = shape_of(signature.inputs[1])
-    return _lstm_steps(time * batch, shape_of(signature.inputs[4]))
+    time, batch, _ = op_signature.shape_of(signature.inputs[1])
+    return _lstm_steps(time * batch, op_signature.shape_of(signature.inputs[4]))
 
 
-def _lstm_cell(signature: Signature) -> int:
+def _lstm_cell(signature: op_signature.Signature) -> int:
     """Count (x [batch, features], state, state, w [features + units, 4·units])."""
-    return _lstm_steps(shape_of(signature.inputs[0])[0], shape_of(signature.inputs[3]))
+    return _lstm_steps(
+        op_signature.shape_of(signature.inputs[0])[0], op_signature.shape_of(signature.inputs[3])
+    )
 
 
 def _lstm_steps(rows: int, weights: tuple[int, ...]) -> int:
@@ -399,49 +404,53 @@ def _lstm_steps(rows: int, weights: tuple[int, ...]) -> int:
     return rows * (2 * inner * outer + per_unit * (outer // gates))
 
 
-def _gru_cell(signature: Signature) -> int:
+def _gru_cell(signature: op_signature.Signature) -> int:
     """Count (x, state, w_ru [features + units, 2·units], w_c [features + units, units])."""
-    batch = shape_of(signature.inputs[0])[0]
-    units = shape_of(signature.inputs[3])[1]
-    weights = elements(signature.inputs[2]) + elements(signature.inputs[3])
+    batch = op_signature.shape_of(signature.inputs[0])[0]
+    units = op_signature.shape_of(signature.inputs[3])[1]
+    weights = op_signature.elements(signature.inputs[2]) + op_signature.elements(
+        signature.inputs[3]
+    )
     return batch * (2 * weights + _GRU[1] * units)
 
 
-def _recurrent_gradient(forward: Rule) -> Rule:
-    def rule(signature: Signature) -> int:
+def _recurrent_gradient(forward: op_signature.Rule) -> op_signature.Rule:
+    def rule(signature: op_signature.Signature) -> int:
         return 2 * forward(signature)
 
     return rule
 
 
-def _lstm_cell_gradient(signature: Signature) -> int:
+def _lstm_cell_gradient(signature: op_signature.Signature) -> int:
     """Count the activations' gradients alone: the products are MatMuls of their own."""
-    return _LSTM[1] * elements(signature.inputs[1])
+    return _LSTM[1] * op_signature.elements(signature.inputs[1])
 
 
-_BLOCK = Formula(_block_lstm, moved)
-_CUDNN = Formula(_cudnn, moved)
-_CUDNN_GRADIENT = Formula(_recurrent_gradient(_cudnn), moved)
+_BLOCK = op_signature.Formula(_block_lstm, op_signature.moved)
+_CUDNN = op_signature.Formula(_cudnn, op_signature.moved)
+_CUDNN_GRADIENT = op_signature.Formula(_recurrent_gradient(_cudnn), op_signature.moved)
 
-_RECURRENT: dict[str, Formula] = {
-    **of_kinds("CudnnRNN CudnnRNNV2 CudnnRNNV3", _CUDNN),
-    **of_kinds("CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3", _CUDNN_GRADIENT),
+_RECURRENT: dict[str, op_signature.Formula] = {
+    **op_signature.of_kinds("CudnnRNN CudnnRNNV2 CudnnRNNV3", _CUDNN),
+    **op_signature.of_kinds(
+        "CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3", _CUDNN_GRADIENT
+    ),
     "BlockLSTM": _BLOCK,
     "BlockLSTMV2": _BLOCK,
-    "BlockLSTMGrad": Formula(_recurrent_gradient(_block_lstm), moved),
-    "BlockLSTMGradV2": Formula(_recurrent_gradient(_block_lstm), moved),
-    "LSTMBlockCell": Formula(_lstm_cell, moved),
-    "LSTMBlockCellGrad": Formula(_lstm_cell_gradient, moved),
-    "GRUBlockCell": Formula(_gru_cell, moved),
-    "GRUBlockCellGrad": Formula(_recurrent_gradient(_gru_cell), moved),
+    "BlockLSTMGrad": op_signature.Formula(_recurrent_gradient(_block_lstm), op_signature.moved),
+    "BlockLSTMGradV2": op_signature.Formula(_recurrent_gradient(_block_lstm), op_signature.moved),
+    "LSTMBlockCell": op_signature.Formula(_lstm_cell, op_signature.moved),
+    "LSTMBlockCellGrad": op_signature.Formula(_lstm_cell_gradient, op_signature.moved),
+    "GRUBlockCell": op_signature.Formula(_gru_cell, op_signature.moved),
+    "GRUBlockCellGrad": op_signature.Formula(_recurrent_gradient(_gru_cell), op_signature.moved),
 }
 
 
-def _per_matrix(count: Callable[[int, int], float]) -> Rule:
+def _per_matrix(count: Callable[[int, int], float]) -> op_signature.Rule:
     """Count for each matrix of the first input, given its rows and columns."""
 
-    def rule(signature: Signature) -> int:
-        *batch, rows, columns = shape_of(signature.inputs[0])
+    def rule(signature: op_signature.Signature) -> int:
+        *batch, rows, columns = op_signature.shape_of(signature.inputs[0])
         return round(prod(batch) * count(rows, columns))
 
     return rule
@@ -451,8 +460,8 @@ def _lu(_: int, n: int) -> float:
     return 2 / 3 * n**3
 
 
-def _svd(signature: Signature) -> int:
-    *batch, rows, columns = shape_of(signature.inputs[0])
+def _svd(signature: op_signature.Signature) -> int:
+    *batch, rows, columns = op_signature.shape_of(signature.inputs[0])
     m, n = max(rows, columns), min(rows, columns)
     if signature.attribute("compute_uv") is False:
         flops = 4 * m * n**2 - 4 / 3 * n**3
@@ -463,45 +472,50 @@ def _svd(signature: Signature) -> int:
     return round(prod(batch) * flops)
 
 
-def _qr(signature: Signature) -> int:
+def _qr(signature: op_signature.Signature) -> int:
     """Count the factorisation and, as much again, forming Q."""
-    *batch, rows, columns = shape_of(signature.inputs[0])
+    *batch, rows, columns = op_signature.shape_of(signature.inputs[0])
     m, n = max(rows, columns), min(rows, columns)
     return round(prod(batch) * 4 * n**2 * (m - n / 3))
 
 
-def _eigen(with_vectors: float, values_alone: float) -> Rule:
-    def rule(signature: Signature) -> int:
-        *batch, n, _ = shape_of(signature.inputs[0])
+def _eigen(with_vectors: float, values_alone: float) -> op_signature.Rule:
+    def rule(signature: op_signature.Signature) -> int:
+        *batch, n, _ = op_signature.shape_of(signature.inputs[0])
         is_alone = signature.attribute("compute_v") is False
         return round(prod(batch) * (values_alone if is_alone else with_vectors) * n**3)
 
     return rule
 
 
-def _solved(signature: Signature) -> int:
+def _solved(signature: op_signature.Signature) -> int:
     """Factorise (LU), then substitute forward and back for each right side."""
-    *batch, n, _ = shape_of(signature.inputs[0])
-    return round(prod(batch) * 2 / 3 * n**3) + 2 * n * elements(signature.inputs[1])
+    *batch, n, _ = op_signature.shape_of(signature.inputs[0])
+    return round(prod(batch) * 2 / 3 * n**3) + 2 * n * op_signature.elements(signature.inputs[1])
 
 
-def _substituted(signature: Signature) -> int:
-    return shape_of(signature.inputs[0])[-1] * elements(signature.inputs[1])
+def _substituted(signature: op_signature.Signature) -> int:
+    return op_signature.shape_of(signature.inputs[0])[-1] * op_signature.elements(
+        signature.inputs[1]
+    )
 
 
-def _least_squares(signature: Signature) -> int:
+def _least_squares(signature: op_signature.Signature) -> int:
     """Form and factorise the normal equations (Cholesky), then substitute."""
-    *batch, rows, n = shape_of(signature.inputs[0])
-    sides = shape_of(signature.inputs[1])[-1]
+    *batch, rows, n = op_signature.shape_of(signature.inputs[0])
+    sides = op_signature.shape_of(signature.inputs[1])[-1]
     flops = rows * n**2 + n**3 / 3 + 2 * sides * (rows * n + n**2)
     return round(prod(batch) * flops)
 
 
-def _fourier(dimensions: int, flops_per_step: float) -> Rule:
+def _fourier(dimensions: int, flops_per_step: float) -> op_signature.Rule:
     """Count 5·N·log2 N per complex transform of N points, half of it for real numbers."""
 
-    def rule(signature: Signature) -> int:
-        shapes = (shape_of(signature.inputs[0]), shape_of(signature.outputs[0]))
+    def rule(signature: op_signature.Signature) -> int:
+        shapes = (
+            op_signature.shape_of(signature.inputs[0]),
+            op_signature.shape_of(signature.outputs[0]),
+        )
         shape = max(shapes, key=prod)
         points = prod(shape[-dimensions:])
         steps = log2(points) if points > 1 else 0
@@ -510,11 +524,11 @@ def _fourier(dimensions: int, flops_per_step: float) -> Rule:
     return rule
 
 
-_LINEAR_ALGEBRA_FLOPS: dict[str, Rule] = {
+_LINEAR_ALGEBRA_FLOPS: dict[str, op_signature.Rule] = {
     "Cholesky": _per_matrix(lambda _, n: n**3 / 3),
     # Three triangular products and a solution (Murray, 2016, arXiv:1602.07527).
     "CholeskyGrad": _per_matrix(lambda _, n: 2 * n**3),
-    **of_kinds("Lu MatrixDeterminant LogMatrixDeterminant", _per_matrix(_lu)),
+    **op_signature.of_kinds("Lu MatrixDeterminant LogMatrixDeterminant", _per_matrix(_lu)),
     "MatrixInverse": _per_matrix(lambda _, n: 2 * n**3),
     "MatrixSolve": _solved,
     "MatrixSolveLs": _least_squares,
@@ -535,8 +549,9 @@ _LINEAR_ALGEBRA_FLOPS: dict[str, Rule] = {
     },
 }
 
-LINEAR_ALGEBRA_FORMULAS: dict[str, Formula] = {
-    kind: Formula(rule, moved) for kind, rule in _LINEAR_ALGEBRA_FLOPS.items()
+LINEAR_ALGEBRA_FORMULAS: dict[str, op_signature.Formula] = {
+    kind: op_signature.Formula(rule, op_signature.moved)
+    for kind, rule in _LINEAR_ALGEBRA_FLOPS.items()
 }
 
 FORMULAS = (

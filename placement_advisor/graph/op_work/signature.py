@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from placement_advisor.graph.op import WorkBasis
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-class WorkBasis(StrEnum):
-    """Where an op's flops and bytes accessed come from.
-
-    ``FORMULA``: a formula for its kind. ``SIZES``: none; bytes in plus bytes out, flops unknown.
-    """
-
-    FORMULA = "formula"
-    SIZES = "sizes"
 
 
 class TensorSpec(NamedTuple):

@@ -16,46 +16,39 @@ padding and workspaces of kernels, and the choice of algorithm (Winograd, Strass
 
 from __future__ import annotations
 
+from placement_advisor.graph.op import WorkBasis
 from placement_advisor.graph.op_work import elementwise, layers, movement
-from placement_advisor.graph.op_work.signature import (
-    CONTRADICTIONS,
-    FREE,
-    NO_WORK,
-    Rule,
-    Signature,
-    Work,
-    WorkBasis,
-    bytes_of,
-    moved,
-)
+from placement_advisor.graph.op_work import signature as op_signature
 
 FORMULAS = elementwise.FORMULAS | layers.FORMULAS | movement.FORMULAS
 
 
-def work_of(signature: Signature) -> Work:
+def work_of(signature: op_signature.Signature) -> op_signature.Work:
     """Return the flops and bytes accessed of one run of an op."""
     # TensorFlow marks what users do not call itself: `_Arg`, `_Send`.
     formula = FORMULAS.get(signature.kind.removeprefix("_"))
     if formula is None:
-        return Work(flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES)
-    if formula is FREE:  # More than half of all ops are.
-        return NO_WORK
-    return Work(
+        return op_signature.Work(
+            flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES
+        )
+    if formula is op_signature.FREE:  # More than half of all ops are.
+        return op_signature.NO_WORK
+    return op_signature.Work(
         flops=_count(formula.flops, signature),
         bytes_accessed=_count(formula.bytes_accessed, signature),
         basis=WorkBasis.FORMULA,
     )
 
 
-def _count(rule: Rule, signature: Signature) -> int | None:
+def _count(rule: op_signature.Rule, signature: op_signature.Signature) -> int | None:
     try:
         count = rule(signature)
-    except CONTRADICTIONS:
+    except op_signature.CONTRADICTIONS:
         return None
     return count if count >= 0 else None
 
 
-def _sizes(signature: Signature) -> int:
+def _sizes(signature: op_signature.Signature) -> int:
     """Count inputs and outputs, and a variable behind a handle as read once."""
-    handles = sum(bytes_of(spec) for spec in signature.inputs if spec.is_handle)
-    return moved(signature) + handles
+    handles = sum(op_signature.bytes_of(spec) for spec in signature.inputs if spec.is_handle)
+    return op_signature.moved(signature) + handles

@@ -25,18 +25,8 @@ from placement_advisor.graph.layer_view import (
     total_bytes,
 )
 from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS
-from placement_advisor.report.pictures import canvas
+from placement_advisor.report.pictures import canvas, layer_layout
 from placement_advisor.report.pictures.canvas import text_width_in, told_apart
-from placement_advisor.report.pictures.layer_layout import (
-    Layout,
-    Part,
-    Parts,
-    Point,
-    Waypoint,
-    best_layout,
-    layer_parts,
-    merged,
-)
 from placement_advisor.units import format_bytes, format_share
 
 if TYPE_CHECKING:
@@ -128,10 +118,10 @@ def layer_boxes(
         if depth and len(layer_view(graph, depth).forward_layers()) < _FEW_BOXES:
             depth += 1
     view = layer_view(graph, depth)
-    found = layer_parts(graph, view)
+    found = layer_layout.layer_parts(graph, view)
     if not found.parts:
         raise AdvisorError(f"{title}: nothing to draw: the graph has no forward ops")
-    groups = merged(len(found.parts), found.edges, MAX_BOXES)
+    groups = layer_layout.merged(len(found.parts), found.edges, MAX_BOXES)
     box_of = {part: box for box, group in enumerate(groups) for part in group}
     arrows: dict[tuple[int, int], list[int | None]] = defaultdict(list)
     for (source, target), size_bytes in found.edges.items():
@@ -161,7 +151,11 @@ class _Facts:
     """
 
     def __init__(
-        self, graph: OpGraph, view: LayerView, parts: Parts, placement: Placement | None
+        self,
+        graph: OpGraph,
+        view: LayerView,
+        parts: layer_layout.Parts,
+        placement: Placement | None,
     ) -> None:
         drawn = {part.layer for part in parts.parts}
         self._graph, self._placement = graph, placement
@@ -173,7 +167,7 @@ class _Facts:
             for layer in [layer for layer in readers if layer in drawn][:1]:
                 self._parameter_bytes[layer] += op.parameter_bytes
 
-    def box(self, parts: Sequence[Part]) -> Box:
+    def box(self, parts: Sequence[layer_layout.Part]) -> Box:
         firsts = [part.layer for part in parts if part.number == 1]
         weights = sum(map(self._weights, parts), Counter[str]())
         texts = [f"{len(parts)} layers"] if len(parts) > 1 else []
@@ -191,7 +185,7 @@ class _Facts:
         shares = {group: weight / weights.total() for group, weight in sorted(weights.items())}
         return Box(name=name, texts=lines, shares=shares)
 
-    def _weights(self, part: Part) -> Counter[str]:
+    def _weights(self, part: layer_layout.Part) -> Counter[str]:
         """Return how many ops each device has, or how much the part weighs in its kind."""
         if self._placement is not None:
             return Counter(self._placement.device_of[name] for name in part.ops)
@@ -212,7 +206,9 @@ class _Facts:
         return f"{share * 100:.{1 if 0 < share < _SMALL_SHARE else 0}f} % of flops"
 
 
-def _note(graph: OpGraph, view: LayerView, parts: Parts, boxes: int, depth: int | None) -> str:
+def _note(
+    graph: OpGraph, view: LayerView, parts: layer_layout.Parts, boxes: int, depth: int | None
+) -> str:
     note = "Boxes: parameters, share of the step's flops. Arrows: forward tensors."
     if set(membership(graph).layer_of.values()) != set(view.membership.layer_of.values()):
         note += f" Layers to depth {depth} of their paths."
@@ -229,7 +225,7 @@ def draw_layers(boxes: LayerBoxes) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    layout = best_layout(len(boxes.boxes), boxes.arrows, _BOX_IN)
+    layout = layer_layout.best_layout(len(boxes.boxes), boxes.arrows, _BOX_IN)
     width, height = layout.point(*layout.size)
     least_in = max(_MIN_WIDTH_IN, text_width_in(boxes.note, canvas.SMALL_FONT_SIZE))
     page_width = max(width, least_in) + 2 * _SIDE_IN
@@ -260,7 +256,7 @@ def draw_layers(boxes: LayerBoxes) -> Figure:
 
 
 def _draw_box(
-    ax: Axes, at: Point, box: Box, lines: Sequence[str], colors: Mapping[str, str]
+    ax: Axes, at: layer_layout.Point, box: Box, lines: Sequence[str], colors: Mapping[str, str]
 ) -> None:
     """Draw a box: face and bar in the colours of its groups, each as long as its share."""
     from matplotlib.patches import Rectangle
@@ -279,15 +275,17 @@ def _draw_box(
         canvas.write_on(ax, x + _BAR_IN / 2, line_y, text, size=size, fontweight=weight)
 
 
-def _draw_arrows(ax: Axes, layout: Layout, arrows: Mapping[tuple[int, int], int | None]) -> None:
+def _draw_arrows(
+    ax: Axes, layout: layer_layout.Layout, arrows: Mapping[tuple[int, int], int | None]
+) -> None:
     """Draw the arrows, and the bytes of the heaviest as far as these do not overlap."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path as Curve
 
     reach = _PORT_SHARE * layout.box[1]
-    ports: dict[tuple[Waypoint, Waypoint], float] = {}
+    ports: dict[tuple[layer_layout.Waypoint, layer_layout.Waypoint], float] = {}
     for end, near in ((0, 1), (-1, -2)):
-        stops_of: dict[Waypoint, list[Waypoint]] = defaultdict(list)
+        stops_of: dict[layer_layout.Waypoint, list[layer_layout.Waypoint]] = defaultdict(list)
         for route in layout.routes.values():
             stops_of[route[end]].append(route[near])
         for box, stops in stops_of.items():
@@ -319,8 +317,10 @@ def _draw_arrows(ax: Axes, layout: Layout, arrows: Mapping[tuple[int, int], int 
 
 
 def _course(
-    layout: Layout, route: Sequence[Waypoint], ports: Mapping[tuple[Waypoint, Waypoint], float]
-) -> list[Point]:
+    layout: layer_layout.Layout,
+    route: Sequence[layer_layout.Waypoint],
+    ports: Mapping[tuple[layer_layout.Waypoint, layer_layout.Waypoint], float],
+) -> list[layer_layout.Point]:
     """Return the way from box to box: straight along each rank, a curve of four points between."""
     half = layout.box[0] / 2
     points = []

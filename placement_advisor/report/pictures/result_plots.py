@@ -19,32 +19,7 @@ from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis_report import value_text
 from placement_advisor.report.document import NOTHING
-from placement_advisor.report.pictures.canvas import (
-    AXIS_IN,
-    BAND_COLOR,
-    COMPUTE_COLOR,
-    EXPOSED_COLOR,
-    FAINT,
-    FONT_SIZE,
-    HEAD_IN,
-    IDLE_COLOR,
-    INK,
-    MARGIN_IN,
-    NO_PROFILE_COLOR,
-    SIGNS,
-    SMALL_FONT_SIZE,
-    WIDTH_IN,
-    add_head,
-    add_time_axis,
-    drawable,
-    headline,
-    new_page,
-    plain_style,
-    text_width_in,
-    tint,
-    told_apart,
-    write,
-)
+from placement_advisor.report.pictures import canvas
 from placement_advisor.report.statements import (
     NO_PROFILE,
     any_ran,
@@ -67,16 +42,15 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
     from placement_advisor.analysis.machine_scaling import HardwareComparison
     from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.report.pictures.canvas import Page
     from placement_advisor.simulator.break_even import BreakEven, Sweep
     from placement_advisor.simulator.schedule import Schedule
 
 
 _COLORS = {
-    "compute": COMPUTE_COLOR,
-    "exposed copies": EXPOSED_COLOR,
-    "idle": IDLE_COLOR,
-    NO_PROFILE: NO_PROFILE_COLOR,
+    "compute": canvas.COMPUTE_COLOR,
+    "exposed copies": canvas.EXPOSED_COLOR,
+    "idle": canvas.IDLE_COLOR,
+    NO_PROFILE: canvas.NO_PROFILE_COLOR,
 }
 # How much of its colour a simulated bar keeps.
 _PALE = 0.45
@@ -96,18 +70,18 @@ _DEVICES_IN = 1.5
 _GAP_IN = 0.2
 
 
-@plain_style()
-def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
+@canvas.plain_style()
+def draw_comparison(analysis: Analysis, page: canvas.Page = canvas.new_page) -> Figure:
     """Return the picture."""
     from matplotlib.patches import Patch
 
     measured = any_ran(analysis)
     rows = [_row(analysis, candidate, measured) for candidate in fastest_first(analysis)]
-    top_in = HEAD_IN + _ABOVE_ROWS_IN
-    figure = page(top_in + _ROW_IN * max(1, len(rows)) + AXIS_IN)
+    top_in = canvas.HEAD_IN + _ABOVE_ROWS_IN
+    figure = page(top_in + _ROW_IN * max(1, len(rows)) + canvas.AXIS_IN)
     left_in, right_in = _write_columns(figure, rows, measured)
     end_ns = max((row.end_ns for row in rows), default=1)
-    ax = add_time_axis(figure, left_in, right_in, top_in, end_ns)
+    ax = canvas.add_time_axis(figure, left_in, right_in, top_in, end_ns)
     ax.grid(axis="x", color="#E3E3E3", linewidth=0.6)
     ax.set_axisbelow(True)
     for place, row in enumerate(rows):
@@ -115,13 +89,20 @@ def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
     found = {part for row in rows for parts in (row.simulated, row.measured) for part in parts}
     what = "what a step is made of" if measured else "what a step is made of, simulated"
     handles = [
-        Patch(label=part, color=color if measured else tint(color, _PALE))
+        Patch(label=part, color=color if measured else canvas.tint(color, _PALE))
         for part, color in _COLORS.items()
         if part in found
     ]
-    add_head(figure, analysis.title, headline(analysis, what), handles)
+    canvas.add_head(figure, analysis.title, canvas.headline(analysis, what), handles)
     note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
-    write(figure, MARGIN_IN, HEAD_IN + 0.08, note, size=SMALL_FONT_SIZE, color=FAINT)
+    canvas.write(
+        figure,
+        canvas.MARGIN_IN,
+        canvas.HEAD_IN + 0.08,
+        note,
+        size=canvas.SMALL_FONT_SIZE,
+        color=canvas.FAINT,
+    )
     return figure
 
 
@@ -200,14 +181,14 @@ def _speedup_text(analysis: Analysis, candidate: Candidate, measured: bool) -> s
 
 def _write_columns(figure: Figure, rows: Sequence[_Row], measured: bool) -> tuple[float, float]:
     """Write what stands on both sides of the bars; return from where to where these have room."""
-    names = told_apart([row.name for row in rows], FONT_SIZE, _NAMES_IN)
-    devices = told_apart([row.device for row in rows], FONT_SIZE, _DEVICES_IN)
+    names = canvas.told_apart([row.name for row in rows], canvas.FONT_SIZE, _NAMES_IN)
+    devices = canvas.told_apart([row.device for row in rows], canvas.FONT_SIZE, _DEVICES_IN)
     titles = (
         ("simulated", "measured", "speed-up (95 %)")
         if measured
         else ("simulated", "speed-up (range)")
     )
-    left_in, right_in = MARGIN_IN, WIDTH_IN - MARGIN_IN
+    left_in, right_in = canvas.MARGIN_IN, canvas.WIDTH_IN - canvas.MARGIN_IN
     for title, texts in (
         ("candidate", [names[row.name] for row in rows]),
         ("device", [devices[row.device] for row in rows]),
@@ -223,12 +204,14 @@ def _write_column(
     figure: Figure, title: str, texts: Sequence[str], x_in: float, side: str
 ) -> float:
     """Write a column at one side of a place; return its width."""
-    top_in = HEAD_IN + _ABOVE_ROWS_IN
-    write(figure, x_in, top_in - 0.1, title, size=SMALL_FONT_SIZE, ha=side, color=FAINT)
+    top_in = canvas.HEAD_IN + _ABOVE_ROWS_IN
+    canvas.write(
+        figure, x_in, top_in - 0.1, title, size=canvas.SMALL_FONT_SIZE, ha=side, color=canvas.FAINT
+    )
     for place, text in enumerate(texts):
-        write(figure, x_in, top_in + (place + 0.5) * _ROW_IN, text, ha=side)
-    widths_in = [text_width_in(text, FONT_SIZE) for text in texts]
-    return max([text_width_in(title, SMALL_FONT_SIZE), *widths_in])
+        canvas.write(figure, x_in, top_in + (place + 0.5) * _ROW_IN, text, ha=side)
+    widths_in = [canvas.text_width_in(text, canvas.FONT_SIZE) for text in texts]
+    return max([canvas.text_width_in(title, canvas.SMALL_FONT_SIZE), *widths_in])
 
 
 def _draw_row(ax: Axes, row: _Row, middle: float) -> None:
@@ -240,7 +223,7 @@ def _draw_row(ax: Axes, row: _Row, middle: float) -> None:
     ends_ns = [[row.interval_ns.low], [row.interval_ns.high]]
     off_ns = [[abs(end - row.interval_ns.median) for end in side] for side in ends_ns]
     y = [middle + _BAR_IN / 2]
-    ax.errorbar([row.interval_ns.median], y, xerr=off_ns, color=INK, capsize=2.5, lw=1.1)
+    ax.errorbar([row.interval_ns.median], y, xerr=off_ns, color=canvas.INK, capsize=2.5, lw=1.1)
 
 
 def _draw_bar(
@@ -248,7 +231,7 @@ def _draw_bar(
 ) -> None:
     start = 0.0
     for part, length in parts.items():
-        color = tint(_COLORS[part], share)
+        color = canvas.tint(_COLORS[part], share)
         ax.barh(middle, length, height, left=start, color=color, linewidth=0)
         start += length
 
@@ -268,31 +251,41 @@ _AXIS_TITLES = {
 }
 
 
-@plain_style()
-def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page) -> Figure:
+@canvas.plain_style()
+def draw_break_even(
+    analysis: Analysis, found: BreakEven, page: canvas.Page = canvas.new_page
+) -> Figure:
     """Return a picture with a panel for each axis that was swept."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
 
     sweeps = found.sweeps()
     splits = dict.fromkeys(point.best.split for sweep in sweeps for point in sweep.points)
-    signs = {split: SIGNS[i % len(SIGNS)][0] for i, split in enumerate(splits)}
+    signs = {split: canvas.SIGNS[i % len(canvas.SIGNS)][0] for i, split in enumerate(splits)}
     figure = page(_BREAK_EVEN_HEIGHT_IN)
-    below_head = (0, 0, 1, 1 - HEAD_IN / _BREAK_EVEN_HEIGHT_IN)
+    below_head = (0, 0, 1, 1 - canvas.HEAD_IN / _BREAK_EVEN_HEIGHT_IN)
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=below_head))
     row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
     for ax, sweep in zip(row, sweeps, strict=True):
         _draw_sweep(ax, sweep, found.worthwhile_ratio, signs)
     _scale_speedups(row[0], sweeps)
     basis = "simulated, corrected" if found.corrections else "simulated"
-    title = f"speed-up of the best split\nover {drawable(found.baseline)} ({basis})"
-    row[0].set_ylabel(title, fontsize=FONT_SIZE)
+    title = f"speed-up of the best split\nover {canvas.drawable(found.baseline)} ({basis})"
+    row[0].set_ylabel(title, fontsize=canvas.FONT_SIZE)
     handles: list[Artist] = [
-        Line2D([], [], label=drawable(split), color=INK, marker=sign, linestyle="", markersize=5)
+        Line2D(
+            [],
+            [],
+            label=canvas.drawable(split),
+            color=canvas.INK,
+            marker=sign,
+            linestyle="",
+            markersize=5,
+        )
         for split, sign in signs.items()
     ]
-    what = headline(analysis, "break-even of splits that leave the batch whole, simulated")
-    add_head(figure, analysis.title, what, handles)
+    what = canvas.headline(analysis, "break-even of splits that leave the batch whole, simulated")
+    canvas.add_head(figure, analysis.title, what, handles)
     return figure
 
 
@@ -320,31 +313,34 @@ def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(sweep.axis, value)))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.axhspan(worthwhile, 2 * _TICKS[-1], color=BAND_COLOR, linewidth=0, zorder=0)
-    ax.axhline(1, color=FAINT, linewidth=0.8)
-    ax.axhline(worthwhile, color=INK, linewidth=0.8, linestyle="--")
+    ax.axhspan(worthwhile, 2 * _TICKS[-1], color=canvas.BAND_COLOR, linewidth=0, zorder=0)
+    ax.axhline(1, color=canvas.FAINT, linewidth=0.8)
+    ax.axhline(worthwhile, color=canvas.INK, linewidth=0.8, linestyle="--")
     ax.annotate(
         f"a split wins above {worthwhile:.2f}×",
         (0.02, 0.985),
         xycoords="axes fraction",
         va="top",
-        fontsize=SMALL_FONT_SIZE,
-        color=FAINT,
+        fontsize=canvas.SMALL_FONT_SIZE,
+        color=canvas.FAINT,
     )
     ax.plot(
-        values, [_speedup(point.best.ratio) for point in sweep.points], color=FAINT, linewidth=1
+        values,
+        [_speedup(point.best.ratio) for point in sweep.points],
+        color=canvas.FAINT,
+        linewidth=1,
     )
     for split, sign in signs.items():
         own = [point for point in sweep.points if point.best.split == split]
         ax.plot(
             [point.value for point in own],
             [_speedup(point.best.ratio) for point in own],
-            color=INK,
+            color=canvas.INK,
             marker=sign,
             markersize=3.5,
             linestyle="",
         )
-    ax.axvline(sweep.here.value, color=INK, linewidth=0.8, linestyle=":")
+    ax.axvline(sweep.here.value, color=canvas.INK, linewidth=0.8, linestyle=":")
     ends = (values[0], values[-1])
     here, limit = sweep.here.value, sweep.wins_from.value if sweep.wins_from else None
     is_left = limit is not None and here < limit
@@ -353,14 +349,14 @@ def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[
         sign = signs[sweep.wins_from.best.split]
         ax.plot(
             sweep.wins_from.value, worthwhile, sign,
-            color="white", markeredgecolor=INK, markersize=8,
+            color="white", markeredgecolor=canvas.INK, markersize=8,
         )  # fmt: skip
         reach = "up to" if sweep.axis is Axis.LATENCY else "from"
         text = f"wins {reach} {value_text(sweep.axis, sweep.wins_from.value)}"
         _label(ax, sweep.wins_from.value, 0.015, text, ends, to_left=not is_left)
-        ax.axvline(sweep.wins_from.value, color=INK, linewidth=0.8)
-    ax.set_xlabel(_AXIS_TITLES[sweep.axis], fontsize=FONT_SIZE)
-    ax.tick_params(labelsize=SMALL_FONT_SIZE)
+        ax.axvline(sweep.wins_from.value, color=canvas.INK, linewidth=0.8)
+    ax.set_xlabel(_AXIS_TITLES[sweep.axis], fontsize=canvas.FONT_SIZE)
+    ax.tick_params(labelsize=canvas.SMALL_FONT_SIZE)
     ax.spines[["right", "top"]].set_visible(False)
 
 
@@ -371,15 +367,15 @@ def _label(
     share = math.log(value / ends[0]) / math.log(ends[1] / ends[0])
     to_left = share > 1 - _LABEL_SHARE or (to_left and share > _LABEL_SHARE)
     ax.annotate(
-        drawable(text),
+        canvas.drawable(text),
         (value, height),
         xytext=(-4 if to_left else 4, 0),
         xycoords=("data", "axes fraction"),
         textcoords="offset points",
         ha="right" if to_left else "left",
         va="bottom",
-        fontsize=SMALL_FONT_SIZE,
-        color=INK,
+        fontsize=canvas.SMALL_FONT_SIZE,
+        color=canvas.INK,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
     )
 
@@ -402,20 +398,20 @@ _TITLES = {
 }
 
 
-@plain_style()
+@canvas.plain_style()
 def draw_scaling(compared: HardwareComparison) -> Figure:
     """Return a picture with a panel for strong and one for weak scaling."""
-    figure = new_page(_SCALING_HEIGHT_IN)
+    figure = canvas.new_page(_SCALING_HEIGHT_IN)
     figure.set_layout_engine("constrained")
     row = figure.subplots(1, len(_TITLES), sharey=True)
     for ax, scaling in zip(row, _TITLES, strict=True):
         _draw_machines(ax, compared, scaling)
-    row[0].set_ylabel("times as fast as one device (simulated)", fontsize=FONT_SIZE)
-    row[0].legend(frameon=False, fontsize=FONT_SIZE, loc="upper left")
+    row[0].set_ylabel("times as fast as one device (simulated)", fontsize=canvas.FONT_SIZE)
+    row[0].legend(frameon=False, fontsize=canvas.FONT_SIZE, loc="upper left")
     figure.suptitle(
-        f"{drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
+        f"{canvas.drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
         "speed-up by number of devices, thin lines its range; a ring marks the knee",
-        fontsize=FONT_SIZE,
+        fontsize=canvas.FONT_SIZE,
     )
     return figure
 
@@ -425,11 +421,17 @@ def _draw_machines(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> 
 
     counts = sorted({1, *(row.devices for machine in compared.machines for row in machine.rows)})
     most = counts[-1]
-    ax.plot([1, most], [1, most], color=FAINT, linewidth=0.8, linestyle="--")
+    ax.plot([1, most], [1, most], color=canvas.FAINT, linewidth=0.8, linestyle="--")
     # A split can be faster where more threads launch, so this is no bound.
-    ax.annotate("N× on N devices", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
+    ax.annotate(
+        "N× on N devices",
+        (most, most),
+        ha="right",
+        fontsize=canvas.SMALL_FONT_SIZE,
+        color=canvas.FAINT,
+    )
     for number, machine in enumerate(compared.machines):
-        sign, dashes = SIGNS[number % len(SIGNS)]
+        sign, dashes = canvas.SIGNS[number % len(canvas.SIGNS)]
         knee = machine.knee(scaling)
         if knee is None:
             continue
@@ -438,21 +440,21 @@ def _draw_machines(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> 
         found = [Interval(median=1.0, low=1.0, high=1.0), *(s.speedup for s in shown if s.speedup)]
         speedups = [each.median for each in found]
         ax.plot(
-            devices, speedups, color=INK, linestyle=dashes, linewidth=1.1, marker=sign,
-            markersize=4, label=drawable(machine.label),
+            devices, speedups, color=canvas.INK, linestyle=dashes, linewidth=1.1, marker=sign,
+            markersize=4, label=canvas.drawable(machine.label),
         )  # fmt: skip
         for ends in ([each.low for each in found], [each.high for each in found]):
-            ax.plot(devices, ends, color=INK, linestyle=dashes, linewidth=0.4)
+            ax.plot(devices, ends, color=canvas.INK, linestyle=dashes, linewidth=0.4)
         ax.plot(
             [knee.devices], [speedups[devices.index(knee.devices)]],
-            color=INK, marker="o", markersize=11, fillstyle="none",
+            color=canvas.INK, marker="o", markersize=11, fillstyle="none",
         )  # fmt: skip
-    ax.set_title(_TITLES[scaling], fontsize=FONT_SIZE)
-    ax.set_xlabel("devices", fontsize=FONT_SIZE)
+    ax.set_title(_TITLES[scaling], fontsize=canvas.FONT_SIZE)
+    ax.set_xlabel("devices", fontsize=canvas.FONT_SIZE)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.xaxis.set_major_locator(FixedLocator(counts))
     ax.xaxis.set_minor_locator(NullLocator())
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.tick_params(labelsize=FONT_SIZE)
+    ax.tick_params(labelsize=canvas.FONT_SIZE)

@@ -13,43 +13,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.pictures.canvas import (
-    AXIS_IN,
-    BAND_COLOR,
-    COMPUTE_COLOR,
-    COPY_COLOR,
-    FAINT,
-    FONT_SIZE,
-    HEAD_IN,
-    INK,
-    LAUNCH_COLOR,
-    MARGIN_IN,
-    SMALL_FONT_SIZE,
-    WIDTH_IN,
-    add_head,
-    add_time_axis,
-    drawable,
-    headline,
-    new_page,
-    plain_style,
-    save,
-    text_width_in,
-    told_apart,
-    write,
-    write_on,
-)
-from placement_advisor.report.statements import (
-    NO_PROFILE,
-    any_ran,
-    did_run,
-    failure_kind_text,
-    in_own_timelines,
-    in_timeline,
-    predicted_speedup,
-    range_text,
-    speedup,
-    times_text,
-)
+from placement_advisor.report import statements
+from placement_advisor.report.pictures import canvas
 from placement_advisor.simulator.schedule import intervals_length, merged_intervals
 from placement_advisor.units import format_ns
 
@@ -61,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
-    from placement_advisor.report.pictures.canvas import Page
     from placement_advisor.simulator.schedule import Schedule
 
 
@@ -232,7 +196,7 @@ _GAP_IN = 0.1
 # Below the least, names of devices would touch.
 _LEAST_ROW_IN = 0.12
 _ROW_IN = 0.3
-_NAME_SIZE = FONT_SIZE + 2
+_NAME_SIZE = canvas.FONT_SIZE + 2
 # Where compute and copies begin in a row, and their shares of its height.
 _COMPUTE_STRIP = (0.08, 0.56)
 _COPIES_STRIP = (0.66, 0.26)
@@ -250,16 +214,16 @@ _LEAST_NAME_IN = 0.2
 
 def plot_timelines(analysis: Analysis, folder: Path) -> None:
     """Write ``timeline.png``: single and the best others; and a picture for each of the rest."""
-    save(draw_timeline(analysis, in_timeline(analysis)), folder / "timeline.png")
-    for candidate in in_own_timelines(analysis):
+    canvas.save(draw_timeline(analysis, statements.in_timeline(analysis)), folder / "timeline.png")
+    for candidate in statements.in_own_timelines(analysis):
         path = folder / "timelines" / f"{candidate.name}.png"
         path.parent.mkdir(exist_ok=True)
-        save(draw_timeline(analysis, [candidate]), path)
+        canvas.save(draw_timeline(analysis, [candidate]), path)
 
 
-@plain_style()
+@canvas.plain_style()
 def draw_timeline(
-    analysis: Analysis, candidates: Sequence[Candidate], page: Page = new_page
+    analysis: Analysis, candidates: Sequence[Candidate], page: canvas.Page = canvas.new_page
 ) -> Figure:
     """Return the picture of some candidates."""
     from matplotlib.lines import Line2D
@@ -267,35 +231,50 @@ def draw_timeline(
 
     found = [(candidate, steps_of(candidate)) for candidate in candidates]
     steps = [step for _, its_steps in found for step in its_steps]
-    fixed_in = HEAD_IN + AXIS_IN + (_NAME_IN + _GAP_IN) * len(found) + _HEADING_IN * len(steps)
+    fixed_in = (
+        canvas.HEAD_IN
+        + canvas.AXIS_IN
+        + (_NAME_IN + _GAP_IN) * len(found)
+        + _HEADING_IN * len(steps)
+    )
     room_in = _MAX_HEIGHT_IN - fixed_in
     most_rows = int(room_in / _LEAST_ROW_IN / max(1, len(steps)))
     panels = [_panel(analysis, candidate, its_steps, most_rows) for candidate, its_steps in found]
     row_count = max(1, sum(len(panel.steps) * len(panel.devices) for panel in panels))
     row_in = min(_ROW_IN, room_in / row_count)
-    devices = told_apart(
-        [device for panel in panels for device in panel.devices], SMALL_FONT_SIZE, _DEVICES_IN
+    devices = canvas.told_apart(
+        [device for panel in panels for device in panel.devices],
+        canvas.SMALL_FONT_SIZE,
+        _DEVICES_IN,
     )
-    widest_in = max((text_width_in(name, SMALL_FONT_SIZE) for name in devices.values()), default=0)
+    widest_in = max(
+        (canvas.text_width_in(name, canvas.SMALL_FONT_SIZE) for name in devices.values()), default=0
+    )
     drawn = _Page(
         figure=page(fixed_in + row_in * row_count),
-        left_in=MARGIN_IN + widest_in + 0.1,
+        left_in=canvas.MARGIN_IN + widest_in + 0.1,
         end_ns=max((step.end_ns for step in steps), default=1),
         row_in=row_in,
         devices=devices,
     )
     drawn.draw(panels)
     launches = any(step.launches for step in steps)
-    shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
-    add_head(
+    shown = (
+        "one step over time" if statements.any_ran(analysis) else "one step over time, simulated"
+    )
+    canvas.add_head(
         drawn.figure,
         analysis.title,
-        headline(analysis, shown),
+        canvas.headline(analysis, shown),
         [
-            Patch(label="compute, as high as its share of the time", color=COMPUTE_COLOR),
-            Patch(label="copy to the device", color=COPY_COLOR),
-            *([Patch(label="the host launches ops", color=LAUNCH_COLOR)] if launches else []),
-            Line2D([], [], label="end of step", color=INK, linestyle="--", linewidth=1.2),
+            Patch(label="compute, as high as its share of the time", color=canvas.COMPUTE_COLOR),
+            Patch(label="copy to the device", color=canvas.COPY_COLOR),
+            *(
+                [Patch(label="the host launches ops", color=canvas.LAUNCH_COLOR)]
+                if launches
+                else []
+            ),
+            Line2D([], [], label="end of step", color=canvas.INK, linestyle="--", linewidth=1.2),
         ],
     )
     return drawn.figure
@@ -330,17 +309,23 @@ def _panel(
 def _outcome(analysis: Analysis, candidate: Candidate) -> str:
     """Return how a candidate came out."""
     if candidate.failure is not None:
-        return f"failed: {failure_kind_text(candidate.failure)}"
-    unseen = "" if candidate.profile is not None else f", {NO_PROFILE}"
-    factor = speedup(candidate)
+        return f"failed: {statements.failure_kind_text(candidate.failure)}"
+    unseen = "" if candidate.profile is not None else f", {statements.NO_PROFILE}"
+    factor = statements.speedup(candidate)
     if factor is not None:
-        measured = f"measured speed-up {times_text(factor.median)} (95 % {range_text(factor)})"
+        measured = (
+            f"measured speed-up {statements.times_text(factor.median)} (95 % "
+            f"{statements.range_text(factor)})"
+        )
         return measured + unseen
-    if did_run(candidate):
+    if statements.did_run(candidate):
         return f"measured{' baseline' if candidate.name == BASELINE else ''}{unseen}"
     if candidate.name == BASELINE:
         return "simulated baseline, did not run"
-    return f"simulated speed-up {times_text(predicted_speedup(analysis, candidate))}, did not run"
+    return (
+        f"simulated speed-up "
+        f"{statements.times_text(statements.predicted_speedup(analysis, candidate))}, did not run"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,17 +340,19 @@ class _Page:
 
     def draw(self, panels: Sequence[_Panel]) -> None:
         """Draw all panels under one another over one time axis."""
-        right_in = WIDTH_IN - _BUSY_IN
-        ax = add_time_axis(self.figure, self.left_in, right_in, HEAD_IN, self.end_ns)
-        widest_in = max((text_width_in(p.outcome, FONT_SIZE) for p in panels), default=0)
+        right_in = canvas.WIDTH_IN - _BUSY_IN
+        ax = canvas.add_time_axis(self.figure, self.left_in, right_in, canvas.HEAD_IN, self.end_ns)
+        widest_in = max(
+            (canvas.text_width_in(p.outcome, canvas.FONT_SIZE) for p in panels), default=0
+        )
         room_in = right_in - self.left_in - widest_in - 0.3
-        names = told_apart([panel.name for panel in panels], _NAME_SIZE, room_in, "bold")
-        top = HEAD_IN
+        names = canvas.told_apart([panel.name for panel in panels], _NAME_SIZE, room_in, "bold")
+        top = canvas.HEAD_IN
         for panel in panels:
             middle = top + _NAME_IN / 2
             name = names[panel.name]
-            write(self.figure, self.left_in, middle, name, size=_NAME_SIZE, weight="bold")
-            write(self.figure, right_in, middle, panel.outcome, ha="right")
+            canvas.write(self.figure, self.left_in, middle, name, size=_NAME_SIZE, weight="bold")
+            canvas.write(self.figure, right_in, middle, panel.outcome, ha="right")
             top += _NAME_IN
             for step in panel.steps:
                 self._draw_step(ax, panel, step, top)
@@ -377,13 +364,13 @@ class _Page:
         if len(panel.devices) < panel.device_count:
             heading += f"; the busiest {len(panel.devices)} of {panel.device_count} devices"
         middle = top + _HEADING_IN / 2
-        write(self.figure, self.left_in, middle, heading, fontstyle="italic")
+        canvas.write(self.figure, self.left_in, middle, heading, fontstyle="italic")
         self._beside(middle, "computes")
         top += _HEADING_IN
         for place, device in enumerate(panel.devices):
             self._draw_row(ax, step, device, top + place * self.row_in)
         ends = (top, top + len(panel.devices) * self.row_in)
-        ax.plot([step.step_ns, step.step_ns], ends, color=INK, ls="--", lw=1.2)
+        ax.plot([step.step_ns, step.step_ns], ends, color=canvas.INK, ls="--", lw=1.2)
 
     def _draw_row(self, ax: Axes, step: Step, device: str, top: float) -> None:
         from matplotlib.collections import PolyCollection
@@ -391,13 +378,15 @@ class _Page:
         height = self.row_in
         pixel_ns = self.end_ns / _PIXELS_ACROSS
         computing = step.computing(device)
-        ax.axhspan(top + 0.04 * height, top + 0.96 * height, color=BAND_COLOR, lw=0, zorder=0)
+        ax.axhspan(
+            top + 0.04 * height, top + 0.96 * height, color=canvas.BAND_COLOR, lw=0, zorder=0
+        )
         compute, copies = merge(computing, pixel_ns), merge(step.copies_to(device), pixel_ns)
         launches = merge(step.launching(device), pixel_ns)
         for bars, (start, share), color in (
-            (launches, _COMPUTE_STRIP, LAUNCH_COLOR),
-            (compute, _COMPUTE_STRIP, COMPUTE_COLOR),
-            (copies, _COPIES_STRIP, COPY_COLOR),
+            (launches, _COMPUTE_STRIP, canvas.LAUNCH_COLOR),
+            (compute, _COMPUTE_STRIP, canvas.COMPUTE_COLOR),
+            (copies, _COPIES_STRIP, canvas.COPY_COLOR),
         ):
             bottom, most = top + (start + share) * height, share * height
             drawn = [_rectangle(bar, bottom, most, pixel_ns) for bar in bars]
@@ -410,22 +399,28 @@ class _Page:
             self._name(ax, compute, top + (start + share / 2) * height)
         middle = top + height / 2
         name = self.devices[device]
-        write(self.figure, self.left_in - 0.08, middle, name, size=SMALL_FONT_SIZE, ha="right")
+        canvas.write(
+            self.figure, self.left_in - 0.08, middle, name, size=canvas.SMALL_FONT_SIZE, ha="right"
+        )
         self._beside(middle, format_ns(busy_ns(computing)))
 
     def _name(self, ax: Axes, bars: Sequence[Bar], middle: float) -> None:
         """Write the names of ops into the bars that are wide enough."""
-        ns_per_in = self.end_ns / (WIDTH_IN - _BUSY_IN - self.left_in)
+        ns_per_in = self.end_ns / (canvas.WIDTH_IN - _BUSY_IN - self.left_in)
         for bar in bars:
             room_in = (bar.end_ns - bar.start_ns) / ns_per_in - 0.1
-            name = drawable(bar.name)
-            if name and room_in > _LEAST_NAME_IN and text_width_in(name, SMALL_FONT_SIZE) < room_in:
+            name = canvas.drawable(bar.name)
+            if (
+                name
+                and room_in > _LEAST_NAME_IN
+                and canvas.text_width_in(name, canvas.SMALL_FONT_SIZE) < room_in
+            ):
                 x = (bar.start_ns + bar.end_ns) / 2
-                write_on(ax, x, middle, name, size=SMALL_FONT_SIZE, color="white")
+                canvas.write_on(ax, x, middle, name, size=canvas.SMALL_FONT_SIZE, color="white")
 
     def _beside(self, y_in: float, text: str) -> None:
-        x_in = WIDTH_IN - _BUSY_IN + 0.08
-        write(self.figure, x_in, y_in, text, size=SMALL_FONT_SIZE, color=FAINT)
+        x_in = canvas.WIDTH_IN - _BUSY_IN + 0.08
+        canvas.write(self.figure, x_in, y_in, text, size=canvas.SMALL_FONT_SIZE, color=canvas.FAINT)
 
 
 def _rectangle(

@@ -31,20 +31,9 @@ from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
-from placement_advisor.report.pictures import timeline_plot
-from placement_advisor.report.pictures.layer_layout import (
-    BOX_HEIGHT,
-    BOX_WIDTH,
-    LayerMap,
-    layer_map,
-)
+from placement_advisor.report.pictures import layer_layout, timeline_plot
 from placement_advisor.results.analysis import ScalingRow, scaling
-from placement_advisor.simulator.schedule import (
-    Transfer,
-    carried,
-    intervals_length,
-    merged_intervals,
-)
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -54,7 +43,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.simulator.break_even import BreakEven, Sweep
-    from placement_advisor.simulator.schedule import CopyInterval, Schedule
 
 SCHEMA_VERSION = 2
 # Nobody looks through more of those that cross.
@@ -214,15 +202,15 @@ class Graph:
             raise MisfitError("a way without two ends", "graph.flows")
 
     @classmethod
-    def of(cls, told: LayerMap) -> Graph:
+    def of(cls, layer_map: layer_layout.LayerMap) -> Graph:
         """Return it as it is drawn."""
 
         def point(place: Point) -> Point:
             return round(place[0], 3), round(place[1], 3)
 
-        layers = (Layer(e.name, point(e.middle), e.ops, e.flops.amount) for e in told.layers)
-        flows = (Flow(e.source, e.target, tuple(map(point, e.route))) for e in told.flows)
-        return cls((BOX_WIDTH, BOX_HEIGHT), tuple(layers), tuple(flows))
+        layers = (Layer(e.name, point(e.middle), e.ops, e.flops.amount) for e in layer_map.layers)
+        flows = (Flow(e.source, e.target, tuple(map(point, e.route))) for e in layer_map.flows)
+        return cls((layer_layout.BOX_WIDTH, layer_layout.BOX_HEIGHT), tuple(layers), tuple(flows))
 
 
 def _check_below(count: int, place: str, numbers: Iterable[int]) -> None:
@@ -267,61 +255,61 @@ class Overview:
             raise MisfitError("not a figure for each column", "candidates")
 
     @classmethod
-    def so_far(cls, told: AnalysisSnapshot, layers: LayerMap) -> Overview:
+    def so_far(cls, snapshot: AnalysisSnapshot, layers: layer_layout.LayerMap) -> Overview:
         """Return what is shown of an analysis that goes on."""
-        testbed, rows = told.testbed, scaling(told.candidates)
+        testbed, rows = snapshot.testbed, scaling(snapshot.candidates)
         hosts: dict[str, tuple[str, ...]] = {}
         for device, host in (testbed.host_of if testbed else {}).items():
             hosts[host] = (*hosts.get(host, ()), device)
         facts = (
-            _facts(told.title, told.model, testbed),
-            statements.left_out_text(told.model.left_out),
+            _facts(snapshot.title, snapshot.model, testbed),
+            statements.left_out_text(snapshot.model.left_out),
         )
         return cls(
             schema_version=SCHEMA_VERSION,
-            name=told.title,
-            headline=f"Running: {told.doing}",
+            name=snapshot.title,
+            headline=f"Running: {snapshot.doing}",
             verdict=tuple(Part(text, is_hint=True) for text in facts if text),
             devices=testbed.cluster.place_names() if testbed else (),
             hosts=hosts,
             columns=("Step", *(each.title for each in statements.FIGURES), "Speed-up"),
-            candidates=tuple(map(Candidate.of, told.candidates)),
+            candidates=tuple(map(Candidate.of, snapshot.candidates)),
             graph=Graph.of(layers),
             no_findings="Not yet known.",
-            sections=(_scaling(rows, statements.speedups(told.candidates)),) if rows else (),
+            sections=(_scaling(rows, statements.speedups(snapshot.candidates)),) if rows else (),
         )
 
     @classmethod
-    def of(cls, told: found.Analysis, layers: LayerMap) -> Overview:
+    def of(cls, analysis: found.Analysis, layers: layer_layout.LayerMap) -> Overview:
         """Return what is shown of an analysis that is complete."""
         snapshot = AnalysisSnapshot(
             doing="",
-            title=told.title,
-            model=told.model,
-            testbed=told.testbed,
-            candidates=told.candidates,
+            title=analysis.title,
+            model=analysis.model,
+            testbed=analysis.testbed,
+            candidates=analysis.candidates,
         )
         before = cls.so_far(snapshot, layers)
-        answer, as_is = told.recommendation, statements.as_is_interval(told)
+        answer, as_is = analysis.recommendation, statements.as_is_interval(analysis)
         others = Part(items=answer.others, folded="The other candidates")
         own = f"{statements.AS_IS}: your own step, unmodified, with all of the machine."
         notes = (
             own if as_is else None,
-            statements.input_line(told),
-            statements.analysis_error(told),
+            statements.input_line(analysis),
+            statements.analysis_error(analysis),
         )
-        how = [_how(told, told.how)] if told.how else []
-        even = [_break_even(told.break_even)] if told.break_even else []
+        how = [_how(analysis, analysis.how)] if analysis.how else []
+        even = [_break_even(analysis.break_even)] if analysis.break_even else []
         return replace(
             before,
             headline=answer.headline,
             chosen=answer.candidate,
             verdict=(*before.verdict, Part(items=answer.reasons), *[others] * bool(answer.others)),
-            warnings=told.warnings,
+            warnings=analysis.warnings,
             as_is=(statements.AS_IS, format_ns(round(as_is.median))) if as_is else None,
             notes=tuple(filter(None, notes)),
-            findings=tuple(map(_finding, told.findings)),
-            no_findings=f"{statements.no_findings_text(told)}.",
+            findings=tuple(map(_finding, analysis.findings)),
+            no_findings=f"{statements.no_findings_text(analysis)}.",
             sections=(*how, *even, *before.sections),
         )
 
@@ -343,31 +331,34 @@ def _finding(finding: found.Finding) -> Section:
     return Section(f"{finding.code} {finding.finding}", parts)
 
 
-def _how(told: found.Analysis, how: found.HowToSplit) -> Section:
+def _how(analysis: found.Analysis, how: found.HowToSplit) -> Section:
     parts = [Part(f": {how.words}.", lead=how.candidate)]
-    if not statements.verdict_is_split(told):
+    if not statements.verdict_is_split(analysis):
         parts.append(Part(statements.NOT_RECOMMENDED, is_hint=True))
     parts += [Part(_OWN_STEP), Part(code=how.call)]
     if how.listing is not None:
         parts.append(Part(code=how.listing, folded="The same by hand"))
-    return Section(statements.how_title(told), tuple(parts))
+    return Section(statements.how_title(analysis), tuple(parts))
 
 
-def _break_even(told: BreakEven) -> Section:
+def _break_even(break_even: BreakEven) -> Section:
     def sweep(each: Sweep) -> Part:
         rows = []
         for point in each.points:
             ratio, is_here = point.best.ratio, point.value == each.here.value
-            said = ", ".join(["here"] * is_here + ["wins"] * (ratio < told.worthwhile_ratio))
+            said = ", ".join(["here"] * is_here + ["wins"] * (ratio < break_even.worthwhile_ratio))
             value = analysis_report.value_text(each.axis, point.value)
             rows.append((value, point.best.split, speedup_of(ratio), said))
         caption, head = f"The best split by {each.axis}, simulated", (each.axis.value, *_SWEEP)
         table = Table(caption, head, tuple(rows))
         return Part(table=table, folded=f"All that was tried: {each.axis}")
 
-    title, lines = analysis_report.break_even_title(told), analysis_report.break_even_lines(told)
+    title, lines = (
+        analysis_report.break_even_title(break_even),
+        analysis_report.break_even_lines(break_even),
+    )
     note = Part(analysis_report.BREAK_EVEN_NOTE, is_hint=True)
-    parts = Part(f"{title}."), Part(items=tuple(lines)), note, *map(sweep, told.sweeps())
+    parts = Part(f"{title}."), Part(items=tuple(lines)), note, *map(sweep, break_even.sweeps())
     return Section("Break-even", parts)
 
 
@@ -458,27 +449,31 @@ class Details:
 
     @classmethod
     def of(
-        cls, told: found.Candidate, graph: OpGraph, layers: LayerMap, devices: tuple[str, ...]
+        cls,
+        candidate: found.Candidate,
+        graph: OpGraph,
+        layers: layer_layout.LayerMap,
+        devices: tuple[str, ...],
     ) -> Details:
         """Return what is shown of a candidate."""
-        steps = [step for step in timeline_plot.steps_of(told) if step.spans]
+        steps = [step for step in timeline_plot.steps_of(candidate) if step.spans]
         others = sorted({span.lane for step in steps for span in step.spans})
         lanes = {name: i for i, name in enumerate(dict.fromkeys([*devices, *others]))}
-        placement = told.placement if told.samples is None else None
+        placement = candidate.placement if candidate.samples is None else None
         numbers = {name: i for i, name in enumerate(devices)}
         return cls(
             layers=tuple(map(numbers.get, layers.devices(placement))) if placement else None,
             cuts=tuple(layers.cut_bytes(graph, placement).items()) if placement else None,
-            copies=(_copies(told.predicted, told.profile, devices),),
-            tensors=_tensors(told.predicted.transfers if told.predicted else ()),
-            activities=_activities(told.profile) if told.profile else (),
+            copies=(_copies(candidate.predicted, candidate.profile, devices),),
+            tensors=_tensors(candidate.predicted.transfers if candidate.predicted else ()),
+            activities=_activities(candidate.profile) if candidate.profile else (),
             lanes=tuple(lanes),
             timelines=tuple(Timeline.of(step, lanes) for step in steps),
         )
 
 
 def _copies(
-    predicted: Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
+    predicted: schedules.Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
 ) -> Part:
     """Return who copies how much to whom."""
     copies = sorted(predicted.copies if predicted else (), key=_ENDS)
@@ -501,9 +496,11 @@ def _copies(
     return Part(table=Table(caption, ("", *places), tuple(rows)))
 
 
-def _simulated(copies: Sequence[CopyInterval]) -> str:
-    size = carried(each for copy in copies for each in copy.transfers)
-    time_ns = intervals_length(merged_intervals((copy.start_ns, copy.end_ns) for copy in copies))
+def _simulated(copies: Sequence[schedules.CopyInterval]) -> str:
+    size = schedules.carried(each for copy in copies for each in copy.transfers)
+    time_ns = schedules.intervals_length(
+        schedules.merged_intervals((copy.start_ns, copy.end_ns) for copy in copies)
+    )
     return _copied(len(copies), size.amount, time_ns, is_floor=size.is_floor)
 
 
@@ -511,12 +508,12 @@ def _copied(count: int, size: int | None, time_ns: int, *, is_floor: bool = Fals
     return f"{count}, {format_bytes(size, is_floor=is_floor)}, {format_ns(time_ns)}"
 
 
-def _tensors(transfers: Sequence[Transfer]) -> tuple[Part, ...]:
+def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
     if not transfers:
         return ()
     ordered = sorted(transfers, key=lambda copy: (-(copy.size_bytes or 0), copy.tensor))
 
-    def cells(copy: Transfer) -> tuple[str, ...]:
+    def cells(copy: schedules.Transfer) -> tuple[str, ...]:
         way, time_ns = f"{copy.source} → {copy.target}", copy.end_ns - copy.start_ns
         return copy.tensor, way, format_bytes(copy.size_bytes), format_ns(time_ns)
 
@@ -581,19 +578,19 @@ class Tab:
         # What has been written of each candidate: its prediction, its profile.
         self._written: dict[str, tuple[object, object]] = {}
 
-    def show(self, told: found.Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: found.Analysis | AnalysisSnapshot) -> None:
         """Write what there is; of candidates, what is new."""
-        for candidate in told.candidates:
+        for candidate in analysis.candidates:
             content = candidate.predicted, candidate.profile
-            if told.testbed and self._written.get(candidate.name, (None, None)) != content:
-                devices = told.testbed.cluster.place_names()
+            if analysis.testbed and self._written.get(candidate.name, (None, None)) != content:
+                devices = analysis.testbed.cluster.place_names()
                 details = Details.of(candidate, self._graph, self._layers, devices)
                 self._write(f"{DETAILS}/{candidate.name}.json", details)
                 self._written[candidate.name] = content
-        if isinstance(told, AnalysisSnapshot):
-            self._write(OVERVIEW, Overview.so_far(told, self._layers))
+        if isinstance(analysis, AnalysisSnapshot):
+            self._write(OVERVIEW, Overview.so_far(analysis, self._layers))
         else:
-            self._write(OVERVIEW, Overview.of(told, self._layers))
+            self._write(OVERVIEW, Overview.of(analysis, self._layers))
 
     def _write(self, name: str, content: Overview | Details) -> None:
         path = self._folder / name
@@ -603,5 +600,5 @@ class Tab:
         new.replace(path)
 
     @cached_property
-    def _layers(self) -> LayerMap:
-        return layer_map(self._graph)
+    def _layers(self) -> layer_layout.LayerMap:
+        return layer_layout.layer_map(self._graph)

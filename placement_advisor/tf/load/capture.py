@@ -130,7 +130,7 @@ _LOOPS = frozenset({"fit", "evaluate", "predict"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touches:
+class VariableAccess:
     """What a `tf.function` does to variables, which are told apart by the `id` of their handle.
 
     One that ``updates`` assigns trainable ones; one that ``differentiates`` has gradients, which it
@@ -166,7 +166,7 @@ class Step:
     trains: bool
     is_loop: bool = False
     where: SourceLine | None = None
-    touches: Touches | None = None
+    touches: VariableAccess | None = None
     dataset: Any | None = None
     batches: deque[Any] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
     calls: int = 0
@@ -608,7 +608,7 @@ class SessionRun:
 
     def __init__(self, session: Any, run: Any, step: session_step.Fetched) -> None:
         self.session, self.run, self.step = session, run, step
-        self.held: session_step.Held | None = None
+        self.variables: session_step.SessionVariables | None = None
 
     def is_of(self, session: Any) -> bool:
         """Whether it is a run of that session."""
@@ -616,8 +616,8 @@ class SessionRun:
 
     def read(self) -> None:
         """Keep what variables hold, unless the session was closed: then that is known."""
-        if self.held is None:
-            self.held = session_step.held(self.session, self.run, self.step)
+        if self.variables is None:
+            self.variables = session_step.session_variables(self.session, self.run, self.step)
 
 
 def _stop_started() -> None:
@@ -696,7 +696,7 @@ class Again:
         return self.batch
 
 
-def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
+def _touches(function: Any, args: Any, kwargs: Any) -> VariableAccess:
     """Return what a call of a function does to variables; it was traced before."""
     graph = function.get_concrete_function(*args, **kwargs).graph
     bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
@@ -708,7 +708,7 @@ def _touches(function: Any, args: Any, kwargs: Any) -> Touches:
         assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}
     trainable = {id(variable.handle) for variable in graph.variables if variable.trainable}
     names = (op.name for op in graph.get_operations())
-    return Touches(
+    return VariableAccess(
         reads=frozenset(outer.values()),
         assigns=frozenset(assigned),
         updates=bool(assigned & trainable),

@@ -19,16 +19,8 @@ import tensorflow as tf
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import CapturedCall
+from placement_advisor.tf.load import capture as captures
 from placement_advisor.tf.load import session_step
-from placement_advisor.tf.load.capture import (
-    FUNCTION,
-    Again,
-    Capture,
-    SessionRun,
-    Step,
-    called,
-    function_name,
-)
 from placement_advisor.tf.load.eager_step import EagerLoop, Replay
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 from placement_advisor.tf.load.model_source import shown_line
@@ -45,13 +37,13 @@ _METHODS = ("fit", "train_on_batch")
 REPEATED = frozenset(f"model.{name}" for name in _METHODS)
 
 
-class Rerun(Capture):
+class Rerun(captures.Capture):
     """What is seen of a program whose call is known."""
 
     def __init__(
         self,
         is_users: Callable[[str], bool],
-        stop: Callable[[Capture], None],
+        stop: Callable[[captures.Capture], None],
         call: CapturedCall,
         batch: Sequence[Any],
     ) -> None:
@@ -62,7 +54,7 @@ class Rerun(Capture):
     def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
         for name in _METHODS:
             put(keras.Model, name, self._method_hook(getattr(keras.Model, name)))
-        put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
+        put(captures.FUNCTION, "__call__", self._function_hook(captures.FUNCTION.__call__))
 
     def _method_hook(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -79,9 +71,11 @@ class Rerun(Capture):
         rerun = self
 
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            name = function_name(function)
+            name = captures.function_name(function)
             if tf.executing_eagerly() and (where := rerun._is_there(name)) is not None:
-                rerun._stand_in(function, called(function.python_function), (args, kwargs), where)
+                rerun._stand_in(
+                    function, captures.called(function.python_function), (args, kwargs), where
+                )
             return original(function, *args, **kwargs)
 
         return call
@@ -105,7 +99,7 @@ class Rerun(Capture):
         )
 
     def _stand_in(self, target: Any, run: Any, given: Any, where: SourceLine) -> None:
-        step = Step(call=self._call.call, target=target, run=run, trains=True, where=where)
+        step = captures.Step(call=self._call.call, target=target, run=run, trains=True, where=where)
         step.batches.append(given)
         step.calls = 1
         self.steps[id(target)] = step
@@ -133,7 +127,7 @@ _TEENS = range(11, 14)
 _CONSTANTS = (bool, int, float, str)
 
 
-def captured(capture: Capture, source: ModelSource) -> LoadedStep:
+def captured(capture: captures.Capture, source: ModelSource) -> LoadedStep:
     """Return the step that is analysed of those that were seen.
 
     Raises:
@@ -160,10 +154,10 @@ def captured(capture: Capture, source: ModelSource) -> LoadedStep:
     )
 
 
-def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
+def _call(capture: captures.Capture, step: captures.Step, loaded: LoadedStep) -> CapturedCall:
     """Return the call, and whether another run of the script finds that step by it."""
     call = CapturedCall(step.call, step.where, is_replica=bool(capture.strategies))
-    if isinstance(step.target, SessionRun):
+    if isinstance(step.target, captures.SessionRun):
         return call
     given = step.batches[-1]
     leaves = tf.nest.flatten(given)
@@ -173,7 +167,7 @@ def _call(capture: Capture, step: Step, loaded: LoadedStep) -> CapturedCall:
         and step.where is not None
         and loaded.takes_batch_size
         and loaded.name == step.name  # It is no cycle of several calls.
-        and not any(isinstance(leaf, Again) for leaf in leaves)
+        and not any(isinstance(leaf, captures.Again) for leaf in leaves)
     )
     if loaded.model is None:
         structure = None  # A function is called with its own arguments.
@@ -192,7 +186,7 @@ def _is_plain(structure: Any) -> bool:
     return all(map(_is_plain, parts))
 
 
-def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
+def _chosen(capture: captures.Capture, step: captures.Step, loaded: LoadedStep) -> str:
     """Say what was captured, where, and what else was seen."""
     what = [] if loaded.model is None else [type(loaded.model).__name__, loaded.name]
     if loaded.batch_size is not None:
@@ -221,7 +215,7 @@ def _chosen(capture: Capture, step: Step, loaded: LoadedStep) -> str:
     return said
 
 
-def _told_apart(step: Step, steps: Sequence[Step]) -> str:
+def _told_apart(step: captures.Step, steps: Sequence[captures.Step]) -> str:
     """Return a name by which a step can be asked for, and none of the other steps."""
     known = [name for each in steps if each is not step for name in each.names]
     return next((name for name in (step.name, *step.names) if name not in known), step.name)
@@ -236,7 +230,7 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _cycle(capture: Capture, step: Step) -> Step | None:
+def _cycle(capture: captures.Capture, step: captures.Step) -> captures.Step | None:
     """Return all calls up to an update as one step, where gradients are added up before it.
 
     None if the step updates by its own gradients.
@@ -262,7 +256,7 @@ def _cycle(capture: Capture, step: Step) -> Step | None:
     return replace(step, call=", ".join(named), run=run, batches=deque([tuple(given)]))
 
 
-def _adds_up_for(step: Step, update: Step) -> bool:
+def _adds_up_for(step: captures.Step, update: captures.Step) -> bool:
     """Whether a step leaves in variables what another one updates with, or is such an update."""
     own, other = step.touches, update.touches
     if own is None or other is None or not other.updates:
@@ -291,9 +285,9 @@ def _in_mode(loaded: LoadedStep, source: ModelSource) -> LoadedStep:
     return replace(loaded, mode="infer", step=infer)
 
 
-def _loaded(step: Step) -> LoadedStep:
+def _loaded(step: captures.Step) -> LoadedStep:
     """Return the step as it was captured."""
-    if isinstance(step.target, SessionRun):
+    if isinstance(step.target, captures.SessionRun):
         return _of_session(step, step.target)
     if isinstance(step.target, EagerLoop):
         return _of_loop(step, step.target)
@@ -323,14 +317,14 @@ def _usual(batches: Sequence[T], shapes_of: Callable[[T], Any]) -> T:
     return max(zip(times, range(len(batches)), batches, strict=True), key=lambda each: each[:2])[2]
 
 
-def _of_session(step: Step, target: SessionRun) -> LoadedStep:
-    assert target.held is not None
+def _of_session(step: captures.Step, target: captures.SessionRun) -> LoadedStep:
+    assert target.variables is not None
     inputs = target.step.inputs
     given = [target.step.batch(*each) for each in step.batches]
     batches = [
         tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs) for batch in given
     ]
-    run, trace = session_step.runner_of(target.step, target.held)
+    run, trace = session_step.runner_of(target.step, target.variables)
     last = _usual(batches, lambda batch: [tensor.shape for tensor in batch])
     shapes = [tensor.shape for tensor in last]
     size = leading_size(last)
@@ -350,7 +344,7 @@ def _of_session(step: Step, target: SessionRun) -> LoadedStep:
     )
 
 
-def _of_loop(step: Step, loop: EagerLoop) -> LoadedStep:
+def _of_loop(step: captures.Step, loop: EagerLoop) -> LoadedStep:
     replay = Replay(loop)
     return LoadedStep(
         name=step.call,
@@ -421,7 +415,7 @@ class _Batch:
         leaves = [next(left) if _is_tensor(each) else each for each in self._leaves]
         whole = tf.nest.pack_sequence_as(self.flat, leaves, expand_composites=True)
         flat = [
-            Again(each) if isinstance(was, Again) else each
+            captures.Again(each) if isinstance(was, captures.Again) else each
             for was, each in zip(tf.nest.flatten(self._given), whole, strict=True)
         ]
         return tf.nest.pack_sequence_as(self._given, flat)
@@ -439,7 +433,7 @@ class _Around:
 
 def _unpacked(value: Any) -> Any:
     """Return the batch of an iterator, and of all else the value."""
-    return value.batch if isinstance(value, Again) else _plain(value)
+    return value.batch if isinstance(value, captures.Again) else _plain(value)
 
 
 def _plain(value: Any) -> Any:
@@ -452,7 +446,7 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, tf.Tensor | np.ndarray | np.generic)
 
 
-def _names(step: Step, batch: _Batch, model: Any) -> Iterator[str]:
+def _names(step: captures.Step, batch: _Batch, model: Any) -> Iterator[str]:
     """Yield a name for each tensor: of a model's input, of an argument, or of the batch's part."""
     count = len(batch.tensors)
     if model is not None:

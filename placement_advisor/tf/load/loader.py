@@ -23,29 +23,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.processes.calls import is_user_code
-from placement_advisor.tf.load import example_batches, session_step
+from placement_advisor.tf.load import example_batches, loaded_step, model_source, session_step
 from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.captured_step import Rerun, captured
-from placement_advisor.tf.load.loaded_step import (
-    LoadedStep,
-    function_step,
-    is_function,
-    keras_step,
-    leading_size,
-    numbered,
-    signature_of,
-    workload_step,
-)
-from placement_advisor.tf.load.model_source import (
-    SourceKind,
-    declares,
-    describe,
-    hint_for,
-    hint_for_none,
-    run_file,
-    run_program,
-    source_kind,
-)
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
@@ -53,13 +33,12 @@ if TYPE_CHECKING:
 
     from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.example_batches import Examples
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 _DEFAULT_SIGNATURE = "serving_default"
 
 
-def load_saved_model(path: Path, source: ModelSource) -> LoadedStep:
+def load_saved_model(path: Path, source: model_source.ModelSource) -> loaded_step.LoadedStep:
     """Return the step of a SavedModel's signature.
 
     Raises:
@@ -88,7 +67,9 @@ def load_saved_model(path: Path, source: ModelSource) -> LoadedStep:
     return replace(step, owner=loaded)
 
 
-def signature_step(path: Path, signature: Any, label: str, source: ModelSource) -> LoadedStep:
+def signature_step(
+    path: Path, signature: Any, label: str, source: model_source.ModelSource
+) -> loaded_step.LoadedStep:
     """Return the step that calls a concrete function at a batch of known size.
 
     Raises:
@@ -106,23 +87,23 @@ def signature_step(path: Path, signature: Any, label: str, source: ModelSource) 
         return signature(*arguments, **named)
 
     flat = tf.nest.flatten(specs)
-    bases = numbered("input", len(flat))
+    bases = loaded_step.numbered("input", len(flat))
     old_loops = session_step.has_v1_control_flow(signature.graph)
-    return LoadedStep(
+    return loaded_step.LoadedStep(
         name=label,
         mode="infer",
         chosen=f"{label} (signature), {found.origin}",
         step=call,
         specs=found.specs,
         batches=(),
-        batch_size=leading_size(found.specs),
+        batch_size=loaded_step.leading_size(found.specs),
         takes_batch_size=found.takes_batch_size,
         input_names=tuple(spec.name or base for spec, base in zip(flat, bases, strict=True)),
         trace=session_step.tracer_of(signature) if old_loops else None,
     )
 
 
-def load_keras_file(path: Path, source: ModelSource) -> LoadedStep:
+def load_keras_file(path: Path, source: model_source.ModelSource) -> loaded_step.LoadedStep:
     """Return the step of a model that Keras has saved.
 
     Raises:
@@ -148,7 +129,9 @@ def load_keras_file(path: Path, source: ModelSource) -> LoadedStep:
             "needs, or with safe_mode=False if it needs a lambda and you trust it",
         ) from None
     mode, batch_size = source.mode, source.batch_size
-    return keras_step(path, model, "the saved model", None, mode=mode, batch_size=batch_size)
+    return loaded_step.keras_step(
+        path, model, "the saved model", None, mode=mode, batch_size=batch_size
+    )
 
 
 _VARIABLES = frozenset(
@@ -162,7 +145,7 @@ _NO_RESULTS = frozenset(
 _LISTED = 12
 
 
-def load_frozen_graph(path: Path, source: ModelSource) -> LoadedStep:
+def load_frozen_graph(path: Path, source: model_source.ModelSource) -> loaded_step.LoadedStep:
     """Return the step that computes the outputs of a frozen graph.
 
     Raises:
@@ -205,14 +188,14 @@ def load_frozen_graph(path: Path, source: ModelSource) -> LoadedStep:
     def step(batch: dict[str, Any]) -> Any:
         return imported(*tf.nest.flatten(batch))
 
-    return LoadedStep(
+    return loaded_step.LoadedStep(
         name=path.stem,
         mode="infer",
         chosen=f"frozen graph with outputs {', '.join(wanted)}, {found.origin}",
         step=step,
         specs=found.specs,
         batches=(),
-        batch_size=leading_size(found.specs),
+        batch_size=loaded_step.leading_size(found.specs),
         takes_batch_size=found.takes_batch_size,
         input_names=tuple(names),
         trace=trace,
@@ -331,7 +314,9 @@ WANTED = (
 )
 
 
-def find_step(path: Path, source: ModelSource, namespace: dict[str, Any]) -> LoadedStep:
+def find_step(
+    path: Path, source: model_source.ModelSource, namespace: dict[str, Any]
+) -> loaded_step.LoadedStep:
     """Return the step that a file's names hold: the one that is asked for, or the first found.
 
     Raises:
@@ -345,18 +330,18 @@ def find_step(path: Path, source: ModelSource, namespace: dict[str, Any]) -> Loa
     if _is_builder(value):
         value, label = _call(path, value, label), f"{label}()"
     if isinstance(value, Workload):
-        return workload_step(path, value, label, mode=mode, batch_size=batch_size)
+        return loaded_step.workload_step(path, value, label, mode=mode, batch_size=batch_size)
     if hasattr(value, "structured_input_signature") and hasattr(value, "captured_inputs"):
         return signature_step(path, value, label, source)
     found = example_batches.found_in(path, namespace, batch_size)
     if isinstance(value, keras.Model):
-        return keras_step(path, value, label, found, mode=mode, batch_size=batch_size)
+        return loaded_step.keras_step(path, value, label, found, mode=mode, batch_size=batch_size)
     if isinstance(value, tf.Module):
         value, label = _function_of(path, value, label, found)
     if not callable(value):
         raise ModelError(f"{path}: {label!r} is a {type(value).__name__}", hint=WANTED)
     mode = _mode_of(path, label, mode)
-    return function_step(path, value, label, found, mode=mode, batch_size=batch_size)
+    return loaded_step.function_step(path, value, label, found, mode=mode, batch_size=batch_size)
 
 
 def _named(path: Path, namespace: dict[str, Any], name: str) -> tuple[Any, str]:
@@ -373,10 +358,10 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
     if "workload" in namespace:
         return namespace["workload"], "workload"
     for name in _STEP_NAMES:
-        if is_function(namespace.get(name)):
+        if loaded_step.is_function(namespace.get(name)):
             return namespace[name], name
     models = _distinct(namespace, lambda value: isinstance(value, keras.Model))
-    functions = _distinct(namespace, is_function)
+    functions = _distinct(namespace, loaded_step.is_function)
     if not any(getattr(model, "compiled", False) for model in models.values()):
         found = _only_function(namespace, functions)
         if found is not None:
@@ -389,16 +374,19 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
     others = _distinct(
         namespace,
         lambda value: (
-            isinstance(value, tf.Module) or (callable(value) and signature_of(value) is not None)
+            isinstance(value, tf.Module)
+            or (callable(value) and loaded_step.signature_of(value) is not None)
         ),
     )
     if others:
-        return _one_of(path, others, "candidate", lambda value: signature_of(value) is not None)
+        return _one_of(
+            path, others, "candidate", lambda value: loaded_step.signature_of(value) is not None
+        )
     if functions:
         return _one_of(path, functions, "tf.function", lambda _: False)
     raise ModelError(
         f"{path}: the script ran to its end without a step, and no model found in it",
-        hint=hint_for_none(namespace) or WANTED,
+        hint=model_source.hint_for_none(namespace) or WANTED,
     )
 
 
@@ -409,7 +397,7 @@ def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tupl
     for choice in (functions, trains):
         if len(choice) == 1:
             (name, function), *_ = choice.items()
-            if has_examples or signature_of(function) is not None:
+            if has_examples or loaded_step.signature_of(function) is not None:
                 return function, name
     return _only_step(namespace) if has_examples else None
 
@@ -423,7 +411,11 @@ def _only_step(namespace: dict[str, Any]) -> tuple[Any, str] | None:
         elif type(value).__module__ == namespace["__name__"] and not isinstance(value, keras.Model):
             methods = {f"{name}.{step}": getattr(value, step, None) for step in _STEP_NAMES}
             steps.update(
-                {label: method for label, method in methods.items() if is_function(method)}
+                {
+                    label: method
+                    for label, method in methods.items()
+                    if loaded_step.is_function(method)
+                }
             )
     if len(steps) != 1:
         return None
@@ -457,7 +449,7 @@ def _one_of(
 
 def _is_builder(value: Any) -> bool:
     """Say whether it is a plain function, or a class, that can be called with nothing."""
-    if is_function(value) or not (inspect.isroutine(value) or isinstance(value, type)):
+    if loaded_step.is_function(value) or not (inspect.isroutine(value) or isinstance(value, type)):
         return False
     try:
         parameters = inspect.signature(value).parameters.values()
@@ -472,7 +464,8 @@ def _call(path: Path, builder: Callable[[], Any], label: str) -> Any:
         value = builder()
     except Exception as error:
         raise ModelError(
-            f"{path}: {label}() fails: {describe(error, path)}", hint=hint_for(error)
+            f"{path}: {label}() fails: {model_source.describe(error, path)}",
+            hint=model_source.hint_for(error),
         ) from None
     if label == "workload" and not isinstance(value, Workload):
         raise ModelError(
@@ -487,7 +480,7 @@ def _call(path: Path, builder: Callable[[], Any], label: str) -> Any:
 def _function_of(path: Path, module: Any, label: str, found: Examples | None) -> tuple[Any, str]:
     """Return the function of a `tf.Module` that is its step."""
     functions = dict(_functions(module))
-    declared = {name: f for name, f in functions.items() if signature_of(f) is not None}
+    declared = {name: f for name, f in functions.items() if loaded_step.signature_of(f) is not None}
     for name in (*_STEP_NAMES, "__call__"):
         if name in declared or (found is not None and name in functions):
             return functions[name], label if name == "__call__" else f"{label}.{name}"
@@ -511,7 +504,7 @@ def _function_of(path: Path, module: Any, label: str, found: Examples | None) ->
 
 def _functions(module: Any) -> Iterator[tuple[str, Any]]:
     for name in dir(type(module)):
-        if is_function(inspect.getattr_static(type(module), name)):
+        if loaded_step.is_function(inspect.getattr_static(type(module), name)):
             yield name, getattr(module, name)
 
 
@@ -532,10 +525,10 @@ def _trains(name: str) -> bool:
 
 
 def load(
-    source: ModelSource,
-    go_on: Callable[[Callable[[], LoadedStep]], None],
+    source: model_source.ModelSource,
+    go_on: Callable[[Callable[[], loaded_step.LoadedStep]], None],
     again: tuple[CapturedCall, Sequence[Any]] | None = None,
-) -> LoadedStep:
+) -> loaded_step.LoadedStep:
     """Load what the path holds.
 
     A program that trains is left standing within a step: ``go_on`` is called there with what
@@ -546,34 +539,36 @@ def load(
         ModelError: it fails, or holds nothing that can be analysed.
     """
     file = Path(source.path)
-    kind = source_kind(file)
-    if source.outputs and kind is not SourceKind.FROZEN_GRAPH:
+    kind = model_source.source_kind(file)
+    if source.outputs and kind is not model_source.SourceKind.FROZEN_GRAPH:
         raise ModelError(
             f"{file}: --outputs names what a frozen graph (.pb) computes",
             hint=f"name an object of a Python file, or a signature, like this: {file}:NAME",
         )
-    if kind is not SourceKind.PYTHON and (source.arguments or source.step or source.module):
+    if kind is not model_source.SourceKind.PYTHON and (
+        source.arguments or source.step or source.module
+    ):
         raise ModelError(
             f"{file}: it is no script, so it takes no arguments behind --, no -m and no --step",
             hint="leave them out, or give the .py file of a script",
         )
     match kind:
-        case SourceKind.PYTHON:
+        case model_source.SourceKind.PYTHON:
             return _of_python(file, source, go_on, again)
-        case SourceKind.KERAS:
+        case model_source.SourceKind.KERAS:
             return load_keras_file(file, source)
-        case SourceKind.SAVED_MODEL:
+        case model_source.SourceKind.SAVED_MODEL:
             return load_saved_model(file, source)
-        case SourceKind.FROZEN_GRAPH:
+        case model_source.SourceKind.FROZEN_GRAPH:
             return load_frozen_graph(file, source)
 
 
 def _of_python(
     file: Path,
-    source: ModelSource,
-    go_on: Callable[[Callable[[], LoadedStep]], None],
+    source: model_source.ModelSource,
+    go_on: Callable[[Callable[[], loaded_step.LoadedStep]], None],
     again: tuple[CapturedCall, Sequence[Any]] | None,
-) -> LoadedStep:
+) -> loaded_step.LoadedStep:
     """Return what a file names, or what it does when it runs, or the model that it has then."""
     find = partial(find_step, file, source)
 
@@ -586,11 +581,13 @@ def _of_python(
     capture = (
         Capture(is_users, stop, source.step) if again is None else Rerun(is_users, stop, *again)
     )
-    if source.name is not None or declares(file, "workload"):
+    if source.name is not None or model_source.declares(file, "workload"):
         with capture.watching(steps=False):
-            return find(run_file(file, WANTED, arguments=source.arguments))
+            return find(model_source.run_file(file, WANTED, arguments=source.arguments))
     with capture.watching():
-        namespace = run_program(file, WANTED, arguments=source.arguments, module=source.module)
+        namespace = model_source.run_program(
+            file, WANTED, arguments=source.arguments, module=source.module
+        )
         capture.end()
     if capture.chosen() is not None:
         return captured(capture, source)

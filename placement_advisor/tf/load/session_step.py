@@ -142,7 +142,7 @@ def _fetched(graph: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> Fetche
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SessionVariables:
     """A session's variables, with what they held."""
 
     handles: tuple[str, ...]
@@ -151,7 +151,7 @@ class Held:
     trainable: tuple[bool, ...]
 
 
-def held(session: Any, run: Callable[..., Any], step: Fetched) -> Held:
+def session_variables(session: Any, run: Callable[..., Any], step: Fetched) -> SessionVariables:
     """Return the variables that a run touches.
 
     Raises:
@@ -172,7 +172,7 @@ def held(session: Any, run: Callable[..., Any], step: Fetched) -> Held:
     found = [known[op.name] for op in before if op.type == "VarHandleOp" and op.name in known]
     found.sort(key=lambda variable: variable.name)
     read = run(session, found) if found else []
-    return Held(
+    return SessionVariables(
         tuple(variable.handle.name for variable in found),
         tuple(variable.op.name for variable in found),
         tuple(read),
@@ -181,7 +181,7 @@ def held(session: Any, run: Callable[..., Any], step: Fetched) -> Held:
 
 
 def runner_of(
-    step: Fetched, state: Held
+    step: Fetched, state: SessionVariables
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any] | None]:
     """Return what computes the step of a batch within a graph of TF2.
 

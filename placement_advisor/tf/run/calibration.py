@@ -14,36 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import tensorflow as tf
 
 from placement_advisor.cost.links import MIN_SIZES
-from placement_advisor.machine.calibration import (
-    AtOnceTiming,
-    BothWaysTiming,
-    Calibration,
-    CopyTiming,
-    MemoryTiming,
-)
+from placement_advisor.machine import calibration as calibrations
 from placement_advisor.machine.host_figures import HostFigures, Reach, RouteFigures, Way
-from placement_advisor.tf.run.graph_timing import (
-    ROUNDS,
-    STEPS,
-    GraphTimer,
-    answered,
-    both,
-    chain,
-    errand_after_rest,
-    errands,
-    fan,
-    nothing,
-    products,
-    sums,
-    tiny_ops,
-)
+from placement_advisor.tf.run import graph_timing
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.tf.placed_step import Runtime
-    from placement_advisor.tf.run.graph_timing import Build, Timing
 
 
 T = TypeVar("T")
@@ -82,8 +61,8 @@ class Effort:
 
     copies: tuple[int, int] | None
     hops: tuple[int, int]
-    rounds: int = ROUNDS
-    steps: int = STEPS
+    rounds: int = graph_timing.ROUNDS
+    steps: int = graph_timing.STEPS
 
 
 class Reference(NamedTuple):
@@ -123,21 +102,23 @@ _PASSES = 3
 _LONG_NS = 15_000_000
 # For so long the other device has nothing to do. Judgement: as long as a layer of a model computes.
 _REST_NS = 4_000_000
-# Steps with an errand: a fifth of a second on a machine at rest. Judgement.
-_ERRANDS = 40
+# Steps with a round trip: a fifth of a second on a machine at rest. Judgement.
+_ROUND_TRIPS = 40
 
 
-def copy(bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort) -> CopyTiming:
+def copy(
+    bench: graph_timing.GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort
+) -> calibrations.CopyTiming:
     """Time one tensor between idle devices of a machine, and the core time at both ends."""
     source, _ = ends
     near, far = effort.hops
     times = bench.times(
         {
             **_fans(ends, size_bytes, effort),
-            "near": chain(ends, size_bytes, near),
-            "far": chain(ends, size_bytes, far),
-            "near at home": chain((source, source), size_bytes, near),
-            "far at home": chain((source, source), size_bytes, far),
+            "near": graph_timing.chain(ends, size_bytes, near),
+            "far": graph_timing.chain(ends, size_bytes, far),
+            "near at home": graph_timing.chain((source, source), size_bytes, near),
+            "far at home": graph_timing.chain((source, source), size_bytes, far),
         },
         rounds=effort.rounds,
         steps=effort.steps,
@@ -147,9 +128,13 @@ def copy(bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effo
     return _timing(times, ends, size_bytes, effort, (there - at_home) / (far - near))
 
 
-def errand(
-    bench: GraphTimer, ends: tuple[str, str], size_bytes: int, effort: Effort, message_ns: float
-) -> CopyTiming:
+def round_trip(
+    bench: graph_timing.GraphTimer,
+    ends: tuple[str, str],
+    size_bytes: int,
+    effort: Effort,
+    message_ns: float,
+) -> calibrations.CopyTiming:
     """Time one tensor one way between idle devices, and the core time at both ends.
 
     What comes back is a message of no bytes, which takes ``message_ns``.
@@ -158,32 +143,32 @@ def errand(
     times = bench.times(
         {
             **_fans(ends, size_bytes, effort),
-            "few errands": errands(ends, size_bytes, few),
-            "many errands": errands(ends, size_bytes, many),
+            "few round trips": graph_timing.round_trips(ends, size_bytes, few),
+            "many round trips": graph_timing.round_trips(ends, size_bytes, many),
         },
         rounds=effort.rounds,
         steps=effort.steps,
     )
-    added_ns = times["many errands"].step_ns - times["few errands"].step_ns
+    added_ns = times["many round trips"].step_ns - times["few round trips"].step_ns
     return _timing(times, ends, size_bytes, effort, added_ns / (many - few) - message_ns)
 
 
-def message_ns(bench: GraphTimer, ends: tuple[str, str], effort: Effort) -> float:
+def message_ns(bench: graph_timing.GraphTimer, ends: tuple[str, str], effort: Effort) -> float:
     """Time a message of no bytes, as the mean of both directions."""
-    return errand(bench, ends, 4, replace(effort, copies=None), 0).copy_ns / 2
+    return round_trip(bench, ends, 4, replace(effort, copies=None), 0).copy_ns / 2
 
 
 def both_ways(
-    bench: GraphTimer,
+    bench: graph_timing.GraphTimer,
     ends: tuple[str, str],
     size_bytes: int = BOTH_WAYS_BYTES,
     effort: Effort = BOTH_WAYS,
-) -> BothWaysTiming:
+) -> calibrations.BothWaysTiming:
     """Time what one more tensor adds one way, and one more each way at once."""
     back = ends[::-1]
     ways = (ends,), (back,), (ends, back)
     there_ns, back_ns, both_ns = _added_ns(bench, ways, size_bytes, effort)
-    return BothWaysTiming(
+    return calibrations.BothWaysTiming(
         size_bytes=size_bytes,
         one_way_ns=round((there_ns + back_ns) / 2),
         both_ways_ns=round(both_ns),
@@ -191,23 +176,25 @@ def both_ways(
 
 
 def at_once(
-    bench: GraphTimer,
+    bench: graph_timing.GraphTimer,
     one: tuple[str, str],
     other: tuple[str, str],
     size_bytes: int,
     effort: Effort,
-) -> AtOnceTiming:
+) -> calibrations.AtOnceTiming:
     """Time what one more tensor of one pair adds, and one more of each of two pairs at once."""
     alone_ns, together_ns = _added_ns(bench, ((one,), (one, other)), size_bytes, effort)
-    return AtOnceTiming(
+    return calibrations.AtOnceTiming(
         size_bytes=size_bytes, one_pair_ns=round(alone_ns), two_pairs_ns=round(together_ns)
     )
 
 
-def reference(bench: GraphTimer, device: str) -> Reference:
+def reference(bench: graph_timing.GraphTimer, device: str) -> Reference:
     """Time products of matrices on a device."""
     few, many = _PRODUCTS
-    times = bench.times({"few": products(device, few), "many": products(device, many)})
+    times = bench.times(
+        {"few": graph_timing.products(device, few), "many": graph_timing.products(device, many)}
+    )
     longer = times["many"]
     return Reference(
         product_ns=(longer.step_ns - times["few"].step_ns) / (many - few),
@@ -215,15 +202,15 @@ def reference(bench: GraphTimer, device: str) -> Reference:
     )
 
 
-def memory(bench: GraphTimer, one: str, other: str) -> MemoryTiming:
+def memory(bench: graph_timing.GraphTimer, one: str, other: str) -> calibrations.MemoryTiming:
     """Measure the memory bandwidth of a device, and its slowdown beside another device."""
     few, many = _SUMS
 
-    def alone(count: int) -> Build:
-        return sums(one, _SUMMAND_BYTES, count)
+    def alone(count: int) -> graph_timing.Build:
+        return graph_timing.sums(one, _SUMMAND_BYTES, count)
 
-    def beside(count: int) -> Build:
-        return both(alone(count), sums(other, _SUMMAND_BYTES, count))
+    def beside(count: int) -> graph_timing.Build:
+        return graph_timing.both(alone(count), graph_timing.sums(other, _SUMMAND_BYTES, count))
 
     times = bench.times(
         {
@@ -236,16 +223,16 @@ def memory(bench: GraphTimer, one: str, other: str) -> MemoryTiming:
     alone_ns = max(1.0, times["many"].step_ns - times["few"].step_ns)
     beside_ns = times["many beside"].step_ns - times["few beside"].step_ns
     moved_bytes = _PASSES * _SUMMAND_BYTES * (many - few)
-    return MemoryTiming(
+    return calibrations.MemoryTiming(
         bytes_per_s=moved_bytes / alone_ns * NS_PER_S, ratio=max(1.0, beside_ns / alone_ns)
     )
 
 
-def step_and_op_ns(bench: GraphTimer, device: str) -> tuple[int, int]:
+def step_and_op_ns(bench: graph_timing.GraphTimer, device: str) -> tuple[int, int]:
     """Time an empty step of a device, and an op that computes next to nothing."""
     steps = bench.times(
-        {"none": nothing(device)}
-        | {f"tiny {count}": tiny_ops(device, count) for count in _TINY_OPS}
+        {"none": graph_timing.nothing(device)}
+        | {f"tiny {count}": graph_timing.tiny_ops(device, count) for count in _TINY_OPS}
     )
     few, many = _TINY_OPS
     tiny_ns = steps[f"tiny {many}"].step_ns - steps[f"tiny {few}"].step_ns
@@ -253,7 +240,7 @@ def step_and_op_ns(bench: GraphTimer, device: str) -> tuple[int, int]:
 
 
 def reach(
-    bench: GraphTimer,
+    bench: graph_timing.GraphTimer,
     first: str,
     other: str,
     product_ns: float,
@@ -271,16 +258,18 @@ def reach(
     product_ns = max(1.0, product_ns)
     local = max(_PRODUCTS[1], math.ceil(longer_than_ns / product_ns))
     long, rest = round(_LONG_NS / product_ns), math.ceil(_REST_NS / product_ns)
-    alone = {"none": nothing(first), "remote": nothing(other)}
+    alone = {"none": graph_timing.nothing(first), "remote": graph_timing.nothing(other)}
     # A device that is started has rested since the step before.
-    rested = bench.times(alone, before=products(first, rest))
+    rested = bench.times(alone, before=graph_timing.products(first, rest))
     together = {
-        "local": products(first, local),
-        "with remote": both(products(first, local), nothing(other)),
+        "local": graph_timing.products(first, local),
+        "with remote": graph_timing.both(
+            graph_timing.products(first, local), graph_timing.nothing(other)
+        ),
     }
     if bench.reads_cores:
-        together["from idle"] = answered(first, other, long, 0)
-        together["from busy"] = answered(first, other, long, long)
+        together["from idle"] = graph_timing.answered(first, other, long, 0)
+        together["from busy"] = graph_timing.answered(first, other, long, long)
     beside = bench.times(together)
     partition_ns = beside["with remote"].step_ns - beside["local"].step_ns
     remote_ns = rested["remote"].step_ns - rested["none"].step_ns
@@ -296,30 +285,33 @@ def reach(
     )
 
 
-def _wake_ns(bench: GraphTimer, first: str, other: str, rest: int) -> int:
+def _wake_ns(bench: graph_timing.GraphTimer, first: str, other: str, rest: int) -> int:
     """Return how much longer a small copy takes to a device that has rested for some products.
 
-    Both errands are of one step, so that nothing else differs; what comes back finds its device
+    Both round trips are of one step, so that nothing else differs; what comes back finds its device
     awake both times.
     """
-    found = bench.values(errand_after_rest(first, other, rest), _ERRANDS)
+    found = bench.values(graph_timing.round_trip_after_rest(first, other, rest), _ROUND_TRIPS)
     return max(0, round(median(rested - awake for rested, awake in found) * NS_PER_S))
 
 
-def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, Build]:
+def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, graph_timing.Build]:
     if effort.copies is None:
         return {}
     few, many = effort.copies
-    return {"few": fan(ends, size_bytes, few), "many": fan(ends, size_bytes, many)}
+    return {
+        "few": graph_timing.fan(ends, size_bytes, few),
+        "many": graph_timing.fan(ends, size_bytes, many),
+    }
 
 
 def _timing(
-    times: Mapping[str, Timing],
+    times: Mapping[str, graph_timing.Timing],
     ends: tuple[str, str],
     size_bytes: int,
     effort: Effort,
     copy_ns: float,
-) -> CopyTiming:
+) -> calibrations.CopyTiming:
     def core_ns(device: str) -> int | None:
         if effort.copies is None or device not in times["few"].core_ns:
             return None
@@ -328,7 +320,7 @@ def _timing(
         return max(0, round(added / (many - few)))
 
     source, target = ends
-    return CopyTiming(
+    return calibrations.CopyTiming(
         size_bytes=size_bytes,
         copy_ns=round(copy_ns),
         send_ns=core_ns(source),
@@ -337,13 +329,18 @@ def _timing(
 
 
 def _added_ns(
-    bench: GraphTimer, ways: Sequence[Sequence[tuple[str, str]]], size_bytes: int, effort: Effort
+    bench: graph_timing.GraphTimer,
+    ways: Sequence[Sequence[tuple[str, str]]],
+    size_bytes: int,
+    effort: Effort,
 ) -> list[float]:
     """Return what one more tensor on each of some ways together adds to a step, for several."""
     copies = few, many = effort.copies or _FEWEST
 
-    def fans(together: Sequence[tuple[str, str]], count: int) -> Build:
-        return reduce(both, (fan(ends, size_bytes, count) for ends in together))
+    def fans(together: Sequence[tuple[str, str]], count: int) -> graph_timing.Build:
+        return reduce(
+            graph_timing.both, (graph_timing.fan(ends, size_bytes, count) for ends in together)
+        )
 
     times = bench.times(
         {
@@ -367,7 +364,9 @@ def _added_ns(
 PASSES = 3
 
 
-def measure(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]) -> Calibration:
+def measure(
+    runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]
+) -> calibrations.Calibration:
     """Measure a testbed of devices (our name -> TensorFlow's).
 
     ``clocks`` are the `core_clock` tokens of devices that are processes, empty if they all live in
@@ -376,8 +375,10 @@ def measure(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, s
     return middle([_pass(runtime, devices, clocks) for _ in range(PASSES)])
 
 
-def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]) -> Calibration:
-    bench = GraphTimer(runtime, devices, clocks)
+def _pass(
+    runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]
+) -> calibrations.Calibration:
+    bench = graph_timing.GraphTimer(runtime, devices, clocks)
     pairs = list(combinations(devices, 2))
     if not clocks and all(map(_is_cpu, devices.values())):
         # Within a process a copy is a pointer, from wherever to wherever.
@@ -392,7 +393,7 @@ def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str
     reached = Reach(partition_overhead_ns=0, remote_ns=0, quantum_ns=0, wake_ns=0)
     if clocks and further:
         reached = reach(bench, first, further[0], references[first].product_ns)
-    return Calibration(
+    return calibrations.Calibration(
         links=links,
         both_ways=meeting,
         step_overhead_ns=step_overhead_ns,
@@ -413,7 +414,7 @@ def _is_cpu(tensorflow_name: str) -> bool:
 
 def speed(runtime: Runtime, devices: Mapping[str, str]) -> dict[str, int]:
     """Return the time of a reference product on each device as it is now."""
-    bench = GraphTimer(runtime, devices, {})
+    bench = graph_timing.GraphTimer(runtime, devices, {})
     return {name: max(1, round(reference(bench, name).product_ns)) for name in devices}
 
 
@@ -450,7 +451,7 @@ def measure_host(
     """
     first, *further = devices
     ends = (first, further[0]) if further else None
-    bench = GraphTimer(runtime, devices, _clocks_of(ends or (), clocks))
+    bench = graph_timing.GraphTimer(runtime, devices, _clocks_of(ends or (), clocks))
 
     def once() -> HostFigures:
         references = [reference(bench, name) for name in devices]
@@ -486,17 +487,17 @@ def measure_route(
 ) -> RouteFigures:
     """Measure copies between the devices of two hosts; ``drives`` says whether the first drives."""
     ends = next(iter(one)), next(iter(other))
-    bench = GraphTimer(runtime, {**one, **other}, _clocks_of(ends, clocks))
+    bench = graph_timing.GraphTimer(runtime, {**one, **other}, _clocks_of(ends, clocks))
     second = _second_pair(tuple(one), tuple(other))
     about_ns = message_ns(bench, ends, _FEW)
     efforts: dict[_Ends, dict[int, Effort]] = {ends: {}, ends[::-1]: {}}
 
     def once() -> RouteFigures:
         one_way_ns = message_ns(bench, ends, _effort(about_ns) or _SLOWEST)
-        there, back = (_errands(bench, each, one_way_ns, efforts[each]) for each in efforts)
+        there, back = (_round_trips(bench, each, one_way_ns, efforts[each]) for each in efforts)
         size_bytes = _together_bytes(efforts[ends])
         effort = efforts[ends][size_bytes]
-        pairs: list[AtOnceTiming | None] = [None, None]
+        pairs: list[calibrations.AtOnceTiming | None] = [None, None]
         if second is not None:
             pairs = [
                 at_once(bench, ends, second, size_bytes, effort),
@@ -524,9 +525,11 @@ def probe_route(
 ) -> tuple[int, int]:
     """Return what a copy of one size takes there and back, from a few copies alone, in ns."""
     ends = next(iter(one)), next(iter(other))
-    bench = GraphTimer(runtime, {**one, **other}, {})
+    bench = graph_timing.GraphTimer(runtime, {**one, **other}, {})
     one_way_ns = message_ns(bench, ends, _FEW)
-    there, back = (errand(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1]))
+    there, back = (
+        round_trip(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1])
+    )
     return there.copy_ns, back.copy_ns
 
 
@@ -547,28 +550,28 @@ def _passes(measure: Callable[[], T]) -> list[T]:
 
 
 def _copies(
-    bench: GraphTimer, ends: _Ends, efforts: Mapping[int, Effort]
-) -> tuple[CopyTiming, ...]:
+    bench: graph_timing.GraphTimer, ends: _Ends, efforts: Mapping[int, Effort]
+) -> tuple[calibrations.CopyTiming, ...]:
     return tuple(copy(bench, ends, *sized) for sized in efforts.items())
 
 
-def _errands(
-    bench: GraphTimer, ends: _Ends, one_way_ns: float, efforts: dict[int, Effort]
-) -> tuple[CopyTiming, ...]:
+def _round_trips(
+    bench: graph_timing.GraphTimer, ends: _Ends, one_way_ns: float, efforts: dict[int, Effort]
+) -> tuple[calibrations.CopyTiming, ...]:
     """Measure copies one way, of growing sizes until one takes too long.
 
     ``efforts`` is filled by the first pass, for those to come.
     """
     if efforts:
-        return tuple(errand(bench, ends, *sized, one_way_ns) for sized in efforts.items())
-    found: list[CopyTiming] = []
+        return tuple(round_trip(bench, ends, *sized, one_way_ns) for sized in efforts.items())
+    found: list[calibrations.CopyTiming] = []
     expected_ns = one_way_ns
     for size_bytes, next_bytes in zip_longest(COPIES, list(COPIES)[1:]):
         effort = _effort(expected_ns)
         if effort is None and len(found) >= MIN_SIZES:
             break
         efforts[size_bytes] = effort = effort or _SLOWEST
-        found.append(errand(bench, ends, size_bytes, effort, one_way_ns))
+        found.append(round_trip(bench, ends, size_bytes, effort, one_way_ns))
         if next_bytes is not None:
             bytes_ns = max(0.0, found[-1].copy_ns - one_way_ns)
             expected_ns = one_way_ns + bytes_ns * next_bytes / size_bytes

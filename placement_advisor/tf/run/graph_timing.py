@@ -255,7 +255,7 @@ def chain(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, hops: int) 
 
 
 @_build
-def errands(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, count: int) -> list[Any]:
+def round_trips(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, count: int) -> list[Any]:
     """Send a tensor again and again, each time after a message of no bytes has come back."""
     source, target = ends
     tensor = timer.held(source, [size_bytes // 4])
@@ -270,8 +270,8 @@ def errands(timer: GraphTimer, ends: tuple[str, str], size_bytes: int, count: in
 
 
 @_build
-def errand_after_rest(timer: GraphTimer, first: str, other: str, busy: int) -> list[Any]:
-    """Time an errand to ``other`` after ``first`` has computed, and another one at once.
+def round_trip_after_rest(timer: GraphTimer, first: str, other: str, busy: int) -> list[Any]:
+    """Time a round trip to ``other`` after ``first`` has computed, and another one at once.
 
     Returns the two times, in seconds; clocks are read on ``first``.
     """

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
-from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS, Inside
-from placement_advisor.graph.op_work.signature import NO_WORK, Work, WorkBasis
+from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS, Inside, WorkBasis
+from placement_advisor.graph.op_work.signature import NO_WORK, Work
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.answers import UPDATES
 from placement_advisor.tf.trace.constant_values import (

@@ -16,14 +16,9 @@ from placement_advisor.graph.op import CONTROL_PORT, Edge, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import kernel_of
 from placement_advisor.graph.op_work.work import work_of
+from placement_advisor.tf.trace import device_kinds
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies
 from placement_advisor.tf.trace.constant_values import constant_values, list_made, note_list
-from placement_advisor.tf.trace.device_kinds import (
-    DEVICE_KINDS,
-    KernelPlacement,
-    function_device_kinds,
-    kernel_placement,
-)
 from placement_advisor.tf.trace.nodes import data_readers, op_signature, write_constant, write_spec
 from placement_advisor.tf.trace.nodes import spec as spec_of
 from placement_advisor.tf.trace.op_layers import op_layers
@@ -350,10 +345,10 @@ class _Kernels:
 
     def __init__(self, step: FlatStep) -> None:
         self._bodies = step.loop_bodies
-        self._functions = function_device_kinds(step.functions.values())
-        self._alike: dict[tuple[Any, ...], KernelPlacement] = {}
+        self._functions = device_kinds.function_device_kinds(step.functions.values())
+        self._alike: dict[tuple[Any, ...], device_kinds.KernelPlacement] = {}
 
-    def of(self, node: Node, inside: Inside | None = None) -> KernelPlacement:
+    def of(self, node: Node, inside: Inside | None = None) -> device_kinds.KernelPlacement:
         """Return where the op can run.
 
         A loop or conditional of which it is known what is ``inside`` may stand on a GPU whatever
@@ -363,24 +358,24 @@ class _Kernels:
         if node.name in self._bodies:
             kinds = [self.of(member).device_kinds for member in self._bodies[node.name]]
             return _opened(
-                KernelPlacement(device_kinds=frozenset.intersection(*kinds)),
-                KernelPlacement(device_kinds=DEVICE_KINDS),
+                device_kinds.KernelPlacement(device_kinds=frozenset.intersection(*kinds)),
+                device_kinds.KernelPlacement(device_kinds=device_kinds.DEVICE_KINDS),
                 inside,
             )
         if node.kind in COMPOSITE_KINDS:
             definition = _definition(node)
-            whole = kernel_placement(definition, self._functions)
-            return _opened(whole, kernel_placement(definition), inside)
+            whole = device_kinds.kernel_placement(definition, self._functions)
+            return _opened(whole, device_kinds.kernel_placement(definition), inside)
         given = [producer.outputs[port].dtype for producer, port in node.inputs]
         key = (node.kind, *given, None, *[tensor.dtype for tensor in node.outputs])
         if key not in self._alike:
-            self._alike[key] = kernel_placement(_definition(node), self._functions)
+            self._alike[key] = device_kinds.kernel_placement(_definition(node), self._functions)
         return self._alike[key]
 
 
 def _opened(
-    whole: KernelPlacement, alone: KernelPlacement, inside: Inside | None
-) -> KernelPlacement:
+    whole: device_kinds.KernelPlacement, alone: device_kinds.KernelPlacement, inside: Inside | None
+) -> device_kinds.KernelPlacement:
     """Return where a composite op can run, given that with what it holds and that without."""
     if inside is None or "GPU" not in alone.device_kinds:
         return whole

@@ -29,8 +29,8 @@ from tensorflow.python.ops import array_ops
 
 from placement_advisor.errors import ModelError
 from placement_advisor.files.source_files import SourceFiles
-from placement_advisor.graph.graph_file import TracedAs
 from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import TracedAs
 from placement_advisor.processes import children
 from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.answers import AUTO_JIT, DroppedScope, LeftOut, SourceLine, Traced

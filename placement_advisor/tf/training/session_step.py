@@ -15,20 +15,11 @@ import tensorflow as tf
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import placed_ops, read_placement
-from placement_advisor.tf import placed_step
+from placement_advisor.tf import placed_step, user_step
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.session_step import ancestors, with_config
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.trace.flat_step import suffix_functions
-from placement_advisor.tf.user_step import (
-    devices_here,
-    fitting,
-    placed_graph_def,
-    real_devices,
-    short_name,
-    split_batch,
-    without_given,
-)
 from placement_advisor.tf.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -65,11 +56,11 @@ class LiveSplit:
                 cannot be split.
         """
         self.live = live
-        self._here = devices_here()
+        self._here = user_step.devices_here()
         if plan.samples is None:
             assert plan.placement is not None, "a plan has a placement or shares of the batch"
-            placement, names = fitting(plan.placement, live)
-            self.placement = placement.renamed(real_devices(names, self._here, {}))
+            placement, names = user_step.fitting(plan.placement, live)
+            self.placement = placement.renamed(user_step.real_devices(names, self._here, {}))
             self.program: FlatStep | SplitStep = live.flat
             flat = tf.nest.flatten(live.loaded.specs)
             self.specs = dict(zip(live.flat.inputs, flat, strict=True))
@@ -77,13 +68,13 @@ class LiveSplit:
             return
         assert plan.single is not None, "shares of the batch are those of an analysis"
         read_placement(plan.single, live.graph, live.traced_as())
-        self._split, self.placement = split_batch(
+        self._split, self.placement = user_step.split_batch(
             live,
             groups=plan.groups(),
             ratios=plan.samples,
             within=plan.placement,
             family=plan.family if plan.placement is None else BATCH,
-            real=real_devices(plan.devices, self._here, {}),
+            real=user_step.real_devices(plan.devices, self._here, {}),
         )
         self.program, self.specs = self._split, self._split.specs
 
@@ -171,12 +162,12 @@ class SessionStep:
             ModelError: it cannot be put into the user's graph.
         """
         self.split = split
-        assert target.held is not None, "its variables were read"
+        assert target.variables is not None, "its variables were read"
         self.session, self._fetched, self._run = target.session, target.step, target.run
         self._left_alone: dict[int, tuple[Fetched, bool]] = {}  # With these, by their id.
-        self._held = target.held
+        self._held = target.variables
         self._shapes = [tuple(spec.shape) for spec in tf.nest.flatten(split.live.loaded.specs)]
-        self._placed = placed_graph_def(split.program, split.placement)
+        self._placed = user_step.placed_graph_def(split.program, split.placement)
         table = next((n.name for n in self._placed.node if n.op.startswith(_TABLES)), None)
         if table is not None:
             raise ModelError(f"its step looks up in a table of the session ({table})")
@@ -275,7 +266,7 @@ class SessionStep:
             go.append(_carries(own, twin, held.dtype))
             back.append(_carries(twin, own, held.dtype))
         outputs = [name for name in program.outputs if name.partition(":")[0] not in given]
-        trimmed, read = without_given(placed, given)
+        trimmed, read = user_step.without_given(placed, given)
         found = tf.graph_util.import_graph_def(
             trimmed,
             input_map={f"{name}:0": given[name] for name in read},
@@ -356,5 +347,7 @@ def _is_there(handle: Any, device: str) -> bool:
     One without a device stands on the first GPU, if there is any.
     """
     if not handle.device:
-        return short_name(device) == "CPU:0" and not tf.config.list_physical_devices("GPU")
-    return short_name(handle.device) == short_name(device)
+        return user_step.short_name(device) == "CPU:0" and not tf.config.list_physical_devices(
+            "GPU"
+        )
+    return user_step.short_name(handle.device) == user_step.short_name(device)

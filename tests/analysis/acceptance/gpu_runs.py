@@ -19,9 +19,8 @@ from placement_advisor.analysis.acceptance import (
     judge_values,
     planned_pairs,
 )
-from placement_advisor.graph.op import Op
+from placement_advisor.graph.op import Kernel, KernelFamily, Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.profile.gpu_planes import read_gpu_steps

@@ -6,9 +6,8 @@ import pytest
 from placed_steps import control, edge
 
 from placement_advisor.cost.roofline import fused_into_convolutions, roofline_by_place
-from placement_advisor.graph.op import Edge, Op
+from placement_advisor.graph.op import Edge, Kernel, KernelFamily, Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.machine.presets import read_hardware
 
 

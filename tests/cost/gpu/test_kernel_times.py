@@ -19,7 +19,7 @@ from placement_advisor.cost.gpu.kernel_times import (
     reached_bandwidth,
 )
 from placement_advisor.cost.table import ASSUMED_WITHIN
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
+from placement_advisor.graph.op import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 SHIPPED = tomllib.loads(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.cost.gpu.kernel_times import KernelBasis, KernelTime, kernel_time, time_in
-from placement_advisor.graph.op_work.kernels import Arithmetic
+from placement_advisor.graph.op import Arithmetic
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 PRODUCT = (1, 4096, 4096, 4096)

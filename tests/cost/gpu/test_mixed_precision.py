@@ -10,9 +10,8 @@ from placement_advisor.cost.gpu.kernel_times import (
     reached_bandwidth,
     with_policy,
 )
-from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.gpu_facts import gpu_facts
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from op_formulas import has_formula
 from signatures import UNKNOWN, signature, tensor, variable
 
-from placement_advisor.graph.op_work.signature import FREE, Signature, TensorSpec, WorkBasis
+from placement_advisor.graph.op import WorkBasis
+from placement_advisor.graph.op_work.signature import FREE, Signature, TensorSpec
 from placement_advisor.graph.op_work.work import FORMULAS, work_of
 
 FREE_KINDS = {kind for kind, formula in FORMULAS.items() if formula is FREE}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from signatures import TABLE, UNKNOWN, VARIANT, counts, ints, tensor, variable, work
 
+from placement_advisor.graph.op import WorkBasis
 from placement_advisor.graph.op_work.elementwise import DIVIDE, ERF, EXP, SIGMOID, SQRT, TANH
-from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

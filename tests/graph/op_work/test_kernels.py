@@ -3,13 +3,8 @@ from __future__ import annotations
 import pytest
 from signatures import UNKNOWN, ints, signature, tensor
 
-from placement_advisor.graph.op_work.kernels import (
-    DIMENSIONS,
-    Arithmetic,
-    Kernel,
-    KernelFamily,
-    kernel_of,
-)
+from placement_advisor.graph.op import DIMENSIONS, Arithmetic, Kernel, KernelFamily
+from placement_advisor.graph.op_work.kernels import kernel_of
 
 
 def test_a_product_and_its_gradients_by_hand() -> None:
