@@ -12,6 +12,7 @@ classes. Loops are those of TensorFlow 1 (Enter, Switch, Merge).
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -209,17 +210,21 @@ def _padded(tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.pad(cut, padding), [_MOST, *rest])
 
 
+def write(path: str, height: int, width: int, classes: int) -> None:
+    """Write the graph into a file."""
+    graph = detector(height, width, classes)
+    Path(path).write_bytes(graph.as_graph_def().SerializeToString())
+
+
 def main() -> None:
-    """Write the graph."""
+    """Write the graph that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file")
     parser.add_argument("--classes", type=int, default=90)
     parser.add_argument("--height", type=int, default=600)
     parser.add_argument("--width", type=int, default=600)
     asked = parser.parse_args()
-    graph = detector(asked.height, asked.width, asked.classes)
-    with open(asked.file, "wb") as file:
-        file.write(graph.as_graph_def().SerializeToString())
+    write(asked.file, asked.height, asked.width, asked.classes)
 
 
 if __name__ == "__main__":

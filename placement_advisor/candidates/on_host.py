@@ -13,7 +13,8 @@ does what stands between.
 Workers that stand in for devices have no host and are all alike. There the families move what they
 would on a GPU (`_STAND_IN`), to the second worker: it can be run and verified, and gains nothing.
 
-Left out: that the two sides work at the same time, which the simulation of the placement has.
+The sum takes one op and copy after the other. Where the step as simulated, which has both sides at
+work at once, gains nothing, there is no placement.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, listed
+from placement_advisor.candidates.references import propose_single
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op import LOOP_KINDS, Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.presets import read_hardware
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import counted, format_ns
 
 if TYPE_CHECKING:
@@ -88,26 +91,28 @@ def _propose(
     device, host = cluster.devices[0], host_of(cluster)
     if host is None:
         return NotApplicable(family, f"{device.name} has no host, and no other device")
-    if device.host is not None:
-        halves, where = _Halves(graph, costs, cluster), host
-    else:
-        gpu = read_hardware(_STAND_IN)
-        halves = _Halves(graph, roofline_by_place(graph, gpu), gpu)
+    where = host
+    if device.host is None:
+        cluster = read_hardware(_STAND_IN)
+        costs = roofline_by_place(graph, cluster)
         where = f"{host}, for want of a host, as if {device.name} were a {_STAND_IN}"
+    halves = _Halves(graph, costs, cluster)
     saved_ns = move(halves)
     moved = [op for op in placed_ops(graph) if op.name in halves.moved]
     if not moved:
         return NotApplicable(family, f"nothing of it takes less time on {where}")
     layers = list(dict.fromkeys(op.layer or op.name for op in moved))
-    return Placement(
-        label=family,
-        family=family,
-        device_of={
-            op.name: host if op.name in halves.moved else device.name for op in placed_ops(graph)
-        },
-        rationale=f"{counted(len(moved), 'op')} ({listed(layers)}) on {where}: "
+    found = halves.placement(
+        family,
+        f"{counted(len(moved), 'op')} ({listed(layers)}) on {where}: "
         f"{format_ns(saved_ns)} less for ops and copies; the rest on {device.name}",
     )
+    alone = propose_single(graph, costs, cluster)
+    simulator = Simulator(graph, costs, cluster)
+    if simulator.step_ns(found) >= simulator.step_ns(alone):
+        reason = f"{listed(layers)} on {where} would save nothing of the simulated step"
+        return NotApplicable(family, reason)
+    return found.renamed({cluster.devices[0].name: device.name, halves.host: host})
 
 
 class _Halves:
@@ -119,6 +124,7 @@ class _Halves:
     def __init__(self, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> None:
         device = cluster.devices[0]
         (host,) = (place for place in cluster.hosts if place.name == device.host)
+        self.device, self.host = device.name, host.name
         self.moved: set[str] = set()
         self._graph = graph
         self._ops = placed_ops(graph)
@@ -135,6 +141,17 @@ class _Halves:
         self._with: defaultdict[str, list[str]] = defaultdict(list)
         for op in self._ops:
             self._with[op.variable or op.name].append(op.name)
+
+    def placement(self, family: str, rationale: str) -> Placement:
+        """Return where the ops stand now."""
+        return Placement(
+            label=family,
+            family=family,
+            device_of={
+                op.name: self.host if op.name in self.moved else self.device for op in self._ops
+            },
+            rationale=rationale,
+        )
 
     def move_tail(self) -> int:
         """Move the end that saves most; return how much that is.
