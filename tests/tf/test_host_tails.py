@@ -93,7 +93,7 @@ def test_on_workers_both_run_and_give_the_same_results(file_of, tmp_path):
     words = ("--candidates", ",".join(FAMILIES[1:]), "--outputs", ",".join(OUTPUTS))
     brief = ("--testbed", "workers", "--rounds", "3", "--steps", "1", "--json", "-q")
     with few_rounds():
-        ran = run_here("analyze", str(file_of(2)), *words, *brief, "-o", str(tmp_path / "out"))
+        ran = run_here("analyze", str(file_of(12)), *words, *brief, "-o", str(tmp_path / "out"))
     assert ran.code == 0, ran.err
     single, *moved = json.loads(ran.out)["candidates"]
     assert (single["name"], [each["name"] for each in moved]) == ("single", [*FAMILIES[1:]])
