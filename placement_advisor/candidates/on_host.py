@@ -4,9 +4,10 @@ The two families count what a placement on a GPU and its host comes to: what ops
 run, and what tensors take that cross between the two, each once to either side. Ops without a GPU
 kernel run on the host in any case, so what they exchange with others crosses until these join them.
 
-*Tail*: ops are added from the ends of the step, readers before what they read, those of a
-list that was begun first, then those that lose least on the host. Of all ends on the way, the first
-is kept that saves nearly the most.
+*Tail*: ops are added from the ends of the step, readers before what they read, those of a list that
+was begun first, then those that lose least on the host. Of all ends on the way, the first is kept
+that saves nearly the most.
+
 *Loops*: each loop, with the lists that it fills, goes to the host if the sum becomes less, and so
 does what stands between.
 
@@ -123,7 +124,7 @@ class _Halves:
 
     def __init__(self, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> None:
         device = cluster.devices[0]
-        (host,) = (place for place in cluster.hosts if place.name == device.host)
+        (host,) = (place for place in cluster.places() if place.name == device.host)
         self.device, self.host = device.name, host.name
         self.moved: set[str] = set()
         self._graph = graph

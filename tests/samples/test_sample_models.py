@@ -328,6 +328,15 @@ class TestASampleAtItsSmallSize:
         assert roles & trains == (trains if found.mode == "train" else set())
 
     @each_sample
+    def test_has_nothing_that_the_host_of_a_gpu_does_sooner(
+        self, traced: Callable[[str], Traced], name: str
+    ) -> None:
+        graph, cluster = traced(name).graph, read_hardware("V100")
+        costs = roofline_by_place(graph, cluster)
+        families = ("tail-on-host", "loops-on-host")
+        assert placements_of(propose(families, graph, costs, cluster)) == {}
+
+    @each_sample
     def test_has_the_weights_that_its_layers_need(
         self, traced: Callable[[str], Traced], name: str
     ) -> None:

@@ -89,6 +89,7 @@ def test_on_workers_the_same_ops_move(graph_of):
 
 
 @needs_workers
+@pytest.mark.slow
 def test_on_workers_both_run_and_give_the_same_results(file_of, tmp_path):
     words = ("--candidates", ",".join(FAMILIES[1:]), "--outputs", ",".join(OUTPUTS))
     brief = ("--testbed", "workers", "--rounds", "3", "--steps", "1", "--json", "-q")
