@@ -64,9 +64,9 @@ def analyze(
         typer.Option(
             metavar="A,B,C",
             help="Candidates to try: towers, towers-forward-only, pipeline, parameters-on-host, "
-            "alternating, alternating-ops, searched, batch, variables-on-host, variables-spread, "
-            "mirrored, batch-towers. Default: all are predicted, the best of them run. `single` "
-            "always runs.",
+            "tail-on-host, loops-on-host, alternating, alternating-ops, searched, batch, "
+            "variables-on-host, variables-spread, mirrored, batch-towers. Default: all are "
+            "predicted, the best of them run. `single` always runs.",
         ),
     ] = None,
     ratios: Annotated[

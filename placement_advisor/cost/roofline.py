@@ -12,6 +12,7 @@ from placement_advisor.cost.gpu.kernel_times import kernel_cost, reached_bandwid
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import (
     COMPUTING_ROLES,
+    COUNTING_KINDS,
     DIMENSIONS,
     Arithmetic,
     KernelFamily,
@@ -189,6 +190,8 @@ class Roof:
         time_ns = bound * NS_PER_S
         if op.inside is not None:
             time_ns = _opened_ns(op.inside, time_ns, self.device, self._way)
+        if op.kind in COUNTING_KINDS and self._way is not None:
+            time_ns += self._way.latency_ns
         return time_ns
 
     def cost(self, op: Op) -> OpCost:

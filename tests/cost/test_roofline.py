@@ -136,6 +136,18 @@ def test_ops_in_a_loop_are_launched_one_by_one_and_cross_to_the_host_and_back_by
     assert opened(gpu, Inside(ops=1, copies=3, copied_bytes=None)) == 100 + 3 * 1_000
 
 
+@pytest.mark.parametrize(("kind", "waits"), [("Where", 1), ("Unique", 1), ("Cast", 0)])
+def test_the_host_of_a_gpu_reads_how_many_numbers_an_op_finds(kind, waits):
+    host = replace(DEVICE, name="host")
+    gpu = replace(DEVICE, kind="GPU", host="host")
+    link = Link(
+        source="a", target="host", latency_ns=9, bandwidth_bytes_per_s=1e9, basis=Basis.ASSUMED
+    )
+    cluster = Cluster(devices=(gpu,), links=(link,), hosts=(host,))
+    costs = roofline_by_place(OpGraph([some_op(0, 100, kind)], []), cluster)
+    assert (costs["a"].time_ns("x"), costs["host"].time_ns("x")) == (100 + waits * 9, 100)
+
+
 def test_the_slower_of_two_ways_to_the_host_counts():
     """What crosses to the host comes back, and links are given for each direction alone."""
     gpu, host = replace(DEVICE, kind="GPU", host="host"), replace(DEVICE, name="host")

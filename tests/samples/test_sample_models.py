@@ -310,6 +310,13 @@ def test_every_sample_has_expectations():
 
 class TestASampleAtItsSmallSize:
     @each_sample
+    def test_has_nothing_that_the_host_of_a_gpu_does_sooner(self, traced, name):
+        graph, cluster = traced(name).graph, read_hardware("V100")
+        costs = roofline_by_place(graph, cluster)
+        families = ("tail-on-host", "loops-on-host")
+        assert placements_of(propose(families, graph, costs, cluster)) == {}
+
+    @each_sample
     def test_is_traced_with_its_mode_batch_layers_and_weights(self, traced, name):
         found, expected = traced(name), EXPECTED[name]
         graph = found.graph
