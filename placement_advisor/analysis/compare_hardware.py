@@ -46,6 +46,7 @@ from placement_advisor.analysis.target_costs import (
     assumed_uncertainty,
     check_has_figures,
     is_cluster_file,
+    speedup_within,
 )
 from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
 from placement_advisor.candidates import families, pipeline, references, towers
@@ -165,13 +166,15 @@ class _MachineResults:
         self._traces = traces
         self.scalings = tuple(Scaling) if machine.levels else (Scaling.WEAK,)
         self._traced = first_traced(traces.splits)
+        self._has_levels = bool(machine.levels)
         self._folded = FoldedSteps(machine.host)
         self._most = machine.device_counts()[-1]
         self._graph = traces.whole.whole
         self._costs = roofline_by_place(self._graph, machine.host)
         self.doubt = assumed_uncertainty(self._costs, machine.host)
-        # In each way in which costs may be wrong, and without launches.
-        self._ways = (*self.doubt.ways, (1.0, 0.0))
+        # In each way in which costs may be wrong, then with links as they are and launches at their
+        # most, and without launches.
+        self._ways = (*self.doubt.ways, (1.0, self.doubt.launches), (1.0, 0.0))
         self._layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
         first = machine.host.with_devices(machine.host.device_names()[:1])
         self._first = _MachinePart(cluster=first, hosts=1, rings=(ring_of_devices(first),))
@@ -346,10 +349,15 @@ class _MachineResults:
             step_ns / row.samples / min(alone_ns)
             for step_ns, alone_ns in zip((row.step_ns, *row.if_wrong_ns), of_one, strict=True)
         ]
+        ratio = predicted_ratio(ratios[:-1], self.doubt)
+        if row.family in FAMILIES and not self._has_levels:
+            within = speedup_within(1 / (ratios[0] * row.used))
+            doubt = replace(self.doubt, copies=1.0, ops=within)
+            ratio = predicted_ratio([ratios[0], *ratios[-2:]], doubt)
         return replace(
             row,
             alone_per_s=max(one.samples_per_s for one, _ in ones),
-            ratio=predicted_ratio(ratios[:-1], self.doubt),
+            ratio=ratio,
             without_launches=ratios[-1],
         )
 
