@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from split_steps import split_towers, split_training, split_updates, two_towers
 from placement_advisor.analysis.compare_hardware import HostTraces, scaled_machine
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
 from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of, slowest_of
+from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import (
     FAMILIES,
@@ -129,6 +131,12 @@ def test_no_row_is_more_than_its_devices_unless_launches_explain_it(
         assert row.ratio is not None
         assert row.ratio.low <= row.ratio.ratio <= row.ratio.high
         assert row.excess is not Excess.UNEXPLAINED
+        # Published speed-ups say how far batches that are split within a host may be off.
+        if row.family in FAMILIES and not machine.startswith("2x("):
+            efficiency = 1 / (row.ratio.ratio * row.used)
+            assert row.ratio.high >= row.ratio.ratio * speedup_within(efficiency)
+            assert row.ratio.doubt.ops == speedup_within(efficiency)
+            assert row.ratio.doubt.copies == 1
         assert (row.efficiency is None) == (row.excess is Excess.LAUNCHES)
         assert row.efficiency is None or row.efficiency <= 1
     # One device more never makes the best worse: it can be left out.
@@ -276,3 +284,9 @@ def test_another_batch_is_a_share_of_it_or_a_multiple():
     alone = TRACES._replace(splits={2: FEW, 4: FEW})
     assert samples(alone.another()) == 16
     assert alone._replace(larger={2: ODD}).another() is None
+
+
+def test_a_speed_up_is_within_a_share_of_what_is_lost() -> None:
+    assert speedup_within(0.8, 0.5) == pytest.approx(math.exp(0.5 * 0.22))
+    # Where nothing is lost, runs differ all the same.
+    assert speedup_within(1.0, 0.5) == speedup_within(1.2, 0.5) == pytest.approx(math.exp(0.01))

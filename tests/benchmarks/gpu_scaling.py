@@ -174,7 +174,7 @@ def simulated_rows(record: Path) -> Iterator[Row]:
         if row["gpus"] > 1 and row["model"] != UNDEFINED and _key(row) in one:
             of_model[row["model"], row["batch_per_gpu"]].append(row)
     for (model, batch), some in of_model.items():
-        traces = traced(model, batch)
+        traces = traced(f"trained({model!r}, {batch}, is_fused=True)", batch)
         if isinstance(traces, str):
             print(f"left out: {len(some)} rows of {model} at {batch}: {traces}", flush=True)
             continue
@@ -194,13 +194,12 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
-def traced(model: str, batch: int) -> SplitTraces | str:
-    """Return the traces of a training step, or why there are none."""
+def traced(call: str, batch: int) -> SplitTraces | str:
+    """Return the traces of a training step of `published_models`, or why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.py"
         path.write_text(
-            "from published_models import trained\n"
-            f"model, dataset = trained({model!r}, {batch}, is_fused=True)\n"
+            f"from published_models import trained, trained_bert\nmodel, dataset = {call}\n"
         )
         preload()
         with Child("loader") as child:
@@ -380,9 +379,7 @@ def _ordered(known: _Known) -> list[bool]:
 def _doublings(known: _Known) -> list[bool]:
     """Return of each doubling whether it is told right that it brings more than 3 %, or not."""
     found = {
-        (row.source, row.machine, row.model, row.batch, row.gpus): each
-        for each in known
-        for row in each[:1]
+        (row.source, row.machine, row.model, row.batch, row.gpus): (row, of) for row, of in known
     }
     right = []
     for key, (row, efficiency) in found.items():
