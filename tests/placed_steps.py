@@ -311,6 +311,7 @@ def clusters(draw, figures=_ANY, *, hosts=True):
                 split_ratio=st.sampled_from([1.0, 1.04, 1.5]),
                 memory_bytes_per_s=st.sampled_from([1e6, 1e9, 1e12]),
                 memory_ratio=st.sampled_from([1.0, 1.7, 3.0]),
+                exchange_loss=st.sampled_from([0.0, 0.5, 1.0]),
             )
         ),
     )

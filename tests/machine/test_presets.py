@@ -20,7 +20,7 @@ PRESETS = {
     f"{table}.{name}": FIGURES[table][name]
     for table in ("devices", "gpus", "hosts", "links", "collectives")
     for name in FIGURES[table]
-} | {name: FIGURES[name] for name in ("copies", "dispatch", "sockets", "alike")}
+} | {name: FIGURES[name] for name in ("copies", "dispatch", "sockets", "alike", "exchange")}
 NOTICE_NS = 40_000
 
 
@@ -146,6 +146,12 @@ def test_more_than_four_cards_hang_in_pairs_on_switches_of_two_sockets():
     assert across.channel == cluster.link("GPU:0", "GPU:7").channel
     assert across.channel != cluster.link("GPU:4", "GPU:3").channel
     assert across.bandwidth_bytes_per_s == FIGURES["sockets"]["bandwidth_bytes_per_s"]
+
+
+def test_cards_of_two_gpus_hang_in_pairs_on_switches_too():
+    cluster = read_hardware("8xK80")
+    up = [cluster.link(f"GPU:{i}", "CPU:0").channel for i in (0, 3, 4, 7)]
+    assert up[0] == up[1] != up[2] == up[3]
 
 
 def test_eight_modules_are_a_hybrid_cube_mesh():

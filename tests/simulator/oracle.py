@@ -126,7 +126,32 @@ class Oracle:
         ends = [
             task.end_ns + late_ns.get(task.place.device.name, 0) for task in self._tasks.values()
         ]
-        self.step_ns = max(ends, default=0) + self._dispatch.step_overhead_ns
+        lost_ns = round(step.cluster.sharing.exchange_loss * self._beside_kernels_ns())
+        self.step_ns = max(ends, default=0) + lost_ns + self._dispatch.step_overhead_ns
+
+    def _beside_kernels_ns(self) -> int:
+        """Count nanoseconds with a kernel and a copy, on the device ahead that ends last."""
+        ahead = [place for place in self._places.values() if place.device.launches_ahead]
+        if not ahead:
+            return 0
+
+        def end_ns(place: _Place) -> tuple[int, int]:
+            ends = [task.end_ns for task in self._started if task.place is place]
+            return max(ends, default=-1), place.number
+
+        last = max(ahead, key=end_ns)
+        copied = {
+            moment
+            for copy in self._copies
+            if copy.priced_bytes and last.device.name in (copy.link.source, copy.link.target)
+            for moment in range(copy.set_out_ns, copy.end_ns)
+        }
+        return sum(
+            moment in copied
+            for task in self._started
+            if task.place is last
+            for moment in range(task.start_ns, task.end_ns)
+        )
 
     @property
     def runs(self):

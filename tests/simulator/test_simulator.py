@@ -239,6 +239,22 @@ def test_launches_hide_behind_a_long_op_by_hand():
     assert schedule.compute_ns == {"a": 30, "b": 1}
 
 
+def test_a_step_loses_a_share_of_copies_beside_kernels_by_hand():
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("first", 4), op("second"), op("there")],
+            [edge("first", "second", 4), edge("first", "there", 4)],
+        ),
+        placement=place({"first": "a", "second": "a", "there": "b"}),
+        costs=price({"first": 20, "second": 30, "there": 1}),
+        cluster=launching_ahead(3),
+    )
+    # The second kernel runs from 23 to 53, the copy is under way from 23 to 37.
+    assert step.simulate().step_ns == 53
+    lossy = replace(step, cluster=replace(step.cluster, sharing=Sharing(exchange_loss=0.5)))
+    assert lossy.simulate().step_ns == 53 + 14 // 2
+
+
 @pytest.mark.parametrize(
     ("step", "error", "message"),
     [
