@@ -50,7 +50,7 @@ def test_modules_that_are_named_exist(page):
 def test_a_page_says_first_for_whom_it_is(page):
     first, second = page.read_text(encoding="utf-8").split("\n\n")[:2]
     assert first.startswith("# ")
-    assert second.startswith("*For who")
+    assert second.startswith("*For ")
 
 
 PAGE = """Before.
