@@ -38,7 +38,7 @@ SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
 test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
 	$(PYTEST) $(SIDE_BY_SIDE) --junitxml=.pytest_cache/times.xml
 
-versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.md; TESTS names some
+versions: $(INSTALLED)  ## run the tests and write their row into docs/reference/versions.md; TESTS names some
 	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
 
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
@@ -50,14 +50,14 @@ test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
 	$(PYTEST) -m verdict
 
-bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
+bench: $(INSTALLED)  ## measure the figures of docs/reference/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
 # Recordings are kept, and those of earlier calls count no more: each has a folder of its own.
 RECORDINGS := recordings/$(shell date +%Y%m%d-%H%M%S)
-bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/cost-model.md), about an hour
+bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/explanation/cost-model.md), about an hour
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) --fresh 24
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
@@ -70,7 +70,7 @@ bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about
 campaign-%: $(INSTALLED)
 	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
 
-docs: $(INSTALLED)  ## write JSON Schemas from the types, and the tables of docs/contracts.md
+docs: $(INSTALLED)  ## write JSON Schemas from the types, and the tables of docs/reference/contracts.md
 	$(BIN)/python tests/contract_schemas.py
 	$(BIN)/python tests/contracts_page.py
 

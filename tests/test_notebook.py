@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+NOTEBOOK = ROOT / "docs" / "tutorials" / "notebook.ipynb"
 # What follows the cells: they have made all that the page promises.
 CHECKS = """
 assert str(report.verdict) in ("stay-single", "split", "cannot-tell", "cannot-fit"), report.verdict

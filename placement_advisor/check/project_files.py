@@ -171,7 +171,7 @@ def read_config(path: Path) -> CheckConfig:
                     f"{shown(model)} is listed twice", f"{_CONFIG_TABLE}.models[{i}].path"
                 )
     except MisfitError as misfit:
-        hint = "docs/ci.md lists all settings"
+        hint = "docs/how-to/ci.md lists all settings"
         raise AdvisorError(told(str(path), misfit, data), hint=hint) from None
 
     def place(key: str) -> Place:

@@ -67,7 +67,7 @@ def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:
 
 def test_codes_are_explained_and_in_the_page_on_ci() -> None:
     assert list(EXPLANATIONS) == [*ProblemCode, Status.COULD_NOT_RUN, Status.INCONCLUSIVE]
-    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
     table = page[page.index("## What fails") : page.index("## The same answer everywhere")]
     assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(ProblemCode)
 

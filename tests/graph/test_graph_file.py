@@ -114,7 +114,9 @@ def test_every_field_of_an_op_is_in_that_file() -> None:
 
 
 def test_the_example_of_the_documentation_loads_and_names_every_field(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "contracts.md").read_text(
+        encoding="utf-8"
+    )
     chapter = page.split("## graph.json.gz")[1]
     example = chapter.split("``` json\n")[1].split("```")[0]
     (tmp_path / "graph.json.gz").write_bytes(gzip.compress(example.encode()))

@@ -1,4 +1,4 @@
-"""What docs/networkx.md shows is what its snippets print."""
+"""What docs/how-to/networkx.md shows is what its snippets print."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-PAGE = (Path(__file__).parents[2] / "docs" / "networkx.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "networkx.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
 
 

@@ -204,7 +204,10 @@ def test_a_file_without_levels_is_one_host(read: Callable[[str], Machine], tmp_p
 
 @pytest.mark.parametrize(
     ("page", "expected"),
-    [("scaling.md", [(16, 384e9, inf), (8, 400e9, 1.6e12)]), ("contracts.md", [(4, 7.5e9, 15e9)])],
+    [
+        ("explanation/scaling.md", [(16, 384e9, inf), (8, 400e9, 1.6e12)]),
+        ("reference/contracts.md", [(4, 7.5e9, 15e9)]),
+    ],
 )
 def test_levels_of_the_pages_are_read(
     read: Callable[[str], Machine], page: str, expected: list[tuple[int, float, float]]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
 
 TOLD = "Expect errors"
-PAGE = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "gpus.md").read_text(encoding="utf-8")
 
 
 def told(*times: AssumedTimes) -> str:

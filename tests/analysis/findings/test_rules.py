@@ -142,10 +142,11 @@ def test_links_between_pages_lead_somewhere_and_are_codes_in_a_terminal():
 
 
 def test_the_documentation_lists_every_finding_with_its_page():
-    text = (ROOT / "docs" / "findings" / "README.md").read_text(encoding="utf-8")
+    page = ROOT / "docs" / "reference" / "findings.md"
+    text = page.read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(PA\d+)\]\((\S+)\) \| (\S+) \|", text, re.MULTILINE)
     assert [(code, name) for code, _, name in rows] == [(rule.code, rule.name) for rule in RULES]
-    assert all((ROOT / "docs" / "findings" / path).is_file() for _, path, _ in rows)
+    assert all((page.parent / path).is_file() for _, path, _ in rows)
 
 
 def test_an_unknown_code_is_answered_with_the_known_ones():
