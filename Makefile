@@ -70,9 +70,10 @@ bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about
 campaign-%: $(INSTALLED)
 	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
 
-docs: $(INSTALLED)  ## write JSON Schemas from the types, and the tables of docs/reference/contracts.md
+docs: $(INSTALLED)  ## write JSON Schemas and the tables of docs/reference/contracts.md, build the site into site/
 	$(BIN)/python tests/contract_schemas.py
 	$(BIN)/python tests/contracts_page.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 2 minutes
 	$(BIN)/python tests/readme_page.py
@@ -99,7 +100,7 @@ lock: check-python  ## resolve requirements.lock anew from pyproject.toml
 	"$$tmp/bin/python" -m pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) && \
 	"$$tmp/bin/uv" --no-config pip compile --quiet --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links \
-		--custom-compile-command "make lock" --group dev $(UV_FLAGS) \
+		--custom-compile-command "make lock" --group dev --group docs $(UV_FLAGS) \
 		pyproject.toml --output-file requirements.lock
 
 audit: $(INSTALLED)  ## look for known holes in requirements.lock, and for licences that are not taken
@@ -111,7 +112,7 @@ audit: $(INSTALLED)  ## look for known holes in requirements.lock, and for licen
 	"$$tmp/bin/pip-audit" --disable-pip --require-hashes --requirement requirements.lock
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) dist advisor-out screenshots
+	rm -rf $(VENV) dist site advisor-out screenshots
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -125,7 +126,7 @@ define INSTALL_CHOSEN
 	printf '%s\n' $(RELEASES) > $(VENV)/releases.txt
 	$(PIP) install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv --no-config pip install --quiet --python $(BIN)/python \
-		--constraint $(VENV)/releases.txt --requirement pyproject.toml --group dev
+		--constraint $(VENV)/releases.txt --requirement pyproject.toml --group dev --group docs
 endef
 
 $(LOCKED): requirements.lock | check-python

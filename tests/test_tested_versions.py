@@ -93,7 +93,7 @@ def test_each_test_is_counted_once() -> None:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of three tests, of which one fails and one is skipped."""
     for name in (ROWS, PAGE):
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / ROWS).write_text(rows_text([ONE]))
     (tmp_path / PAGE).write_text("<!-- make versions -->\n\nAfter.\n")
     (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\n")

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 _USUAL_OPS = 1_000
 _USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 7
 # Seconds, rounded from what `advisor analyze` took of the processor with deepconn (603 ops) and
-# transformer (5,555) of sample_models/ (docs/reference/figures.md); less is known of what needs two cores:
-# calibration is what docs/explanation/cost-model.md says, a turn is judgement.
+# transformer (5,555) of sample_models/ (docs/reference/figures.md); less is known of what needs two
+# cores: calibration is what docs/explanation/cost-model.md says, a turn is judgement.
 _IMPORT_S, _LOAD_S = 4.0, 1.2
 # Once and for each thousand ops: tracing, tracing shares of the batch, searching, and so on.
 _TRACE_S = (0.3, 0.6)
