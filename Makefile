@@ -78,11 +78,12 @@ docs: $(INSTALLED)  ## write JSON Schemas and the tables of docs/reference/contr
 readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 2 minutes
 	$(BIN)/python tests/readme_page.py
 
-lint: $(INSTALLED)  ## check style, types, import contracts, and that the package has not grown
+lint: $(INSTALLED)  ## check style, types, import contracts, prose, and that the package has not grown
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/prose.py
 	$(BIN)/python tests/benchmarks/package_size.py --limits tests/package_limits.toml
 
 check: $(INSTALLED)  ## check the sample models' placements against placements.lock.json
