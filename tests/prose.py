@@ -21,10 +21,9 @@ _FINDINGS = "placement_advisor/analysis/findings/pages"
 NOT_YET_HELD = frozenset(
     f"{folder}/{name}.md"
     for folder, names in {
-        "docs/how-to": "acceptance batch ci devices-in-a-function hosts mirrored models networkx "
-        "place profiles python run tensorboard trace training uneven",
-        "docs/reference": "contracts figures findings security versions work-formulas",
-        "docs/explanation": "architecture break-even cost-model gpus scaling search study trust",
+        "docs/how-to": "acceptance batch mirrored networkx profiles trace",
+        "docs/reference": "contracts figures security versions work-formulas",
+        "docs/explanation": "architecture break-even cost-model gpus scaling search study",
         _FINDINGS: "PA101 PA103 PA104 PA105 PA201 PA301 PA302 PA303 PA304 PA305 PA306 PA307 PA308 "
         "PA402",
     }.items()
