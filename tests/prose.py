@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 SHELVES = ("tutorials", "how-to", "reference", "explanation")
-_FINDINGS = "placement_advisor/analysis/findings/pages"
 NOT_YET_HELD = frozenset(
-    f"{folder}/{name}.md"
-    for folder, names in {
-        "docs/how-to": "acceptance batch mirrored networkx profiles trace",
-        "docs/reference": "contracts figures security versions work-formulas",
-        "docs/explanation": "architecture break-even cost-model gpus scaling search study",
-        _FINDINGS: "PA302 PA305 PA306 PA307 PA308",
+    f"docs/{shelf}/{name}.md"
+    for shelf, names in {
+        "how-to": "acceptance batch mirrored networkx profiles trace",
+        "reference": "contracts figures security versions work-formulas",
+        "explanation": "architecture break-even cost-model gpus scaling search study",
     }.items()
     for name in names.split()
 )
