@@ -70,10 +70,11 @@ bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about
 campaign-%: $(INSTALLED)
 	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
 
+# Not --quiet, which hides the warnings that strict mode counts.
 docs: $(INSTALLED)  ## write JSON Schemas and the tables of docs/reference/contracts.md, build the site into site/
 	$(BIN)/python tests/contract_schemas.py
 	$(BIN)/python tests/contracts_page.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 2 minutes
 	$(BIN)/python tests/readme_page.py
