@@ -1,4 +1,4 @@
-"""The table of docs/versions.md: with which releases the tests were run, by `make versions`.
+"""The table of docs/reference/versions.md: with which releases `make versions` ran the tests.
 
 A run becomes a row of tested_versions.json, in place of the row of the same tests with the same
 Python, TensorFlow and Keras. A row says which commit was tested, so nothing may differ from it
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 ROWS = "tests/tested_versions.json"
-PAGE = "docs/versions.md"
+PAGE = "docs/reference/versions.md"
 # As the page calls them, and as they are installed.
 _DISTRIBUTIONS = {
     "TensorFlow": "tensorflow",

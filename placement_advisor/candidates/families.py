@@ -132,8 +132,9 @@ def _each_once(
 ALWAYS_RUN = frozenset({references.SINGLE, AS_WRITTEN, towers.TOWERS, BATCH, MIRRORED})
 TO_UNDERSTAND = WORST_CASE_FAMILIES | {towers.TOWERS_FORWARD_ONLY}
 RUN_BRIEFLY = references.ALTERNATING
-# Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is
-# not enough; and every candidate lengthens each round of the trial by its own steps.
+# Predictions are off by a tenth and more (docs/explanation/cost-model.md), so the best by
+# prediction alone is not enough; and every candidate lengthens each round of the trial by its own
+# steps.
 BEST_BY_PREDICTION = 3
 # What is predicted to take so many times as long as the best is the faster one in fewer than one
 # case in twenty: the errors of two predictions, less what they have in common.

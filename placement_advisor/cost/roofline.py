@@ -128,9 +128,9 @@ def _is_ordered(graph: OpGraph, op: Op) -> bool:
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
 # flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less
-# than one core draws alone (19 to 30 GB/s in docs/figures.md), as its neighbours work too. 5 µs is
-# what TensorFlow's executor spends on an op beside its kernel, on a busy machine; on a quiet one
-# about half of it (`launches`, before 0.2).
+# than one core draws alone (19 to 30 GB/s in docs/reference/figures.md), as its neighbours work
+# too. 5 µs is what TensorFlow's executor spends on an op beside its kernel, on a busy machine; on a
+# quiet one about half of it (`launches`, before 0.2).
 STAND_IN_CPU = Device(
     name="worker:0",
     kind="CPU",

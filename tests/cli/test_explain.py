@@ -62,7 +62,7 @@ def test_codes_are_listed_explained_and_in_the_page_on_ci():
     (slower,) = (line for line in lines if "slower-step" in line)
     assert slower.split(maxsplit=1)[1] == "The simulated step takes longer"
     assert list(EXPLANATIONS) == [*ProblemCode, Status.COULD_NOT_RUN, Status.INCONCLUSIVE]
-    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
     table = page[page.index("## What fails") : page.index("## The same answer everywhere")]
     assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(ProblemCode)
 

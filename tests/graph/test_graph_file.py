@@ -113,7 +113,7 @@ def test_a_file_by_hand(tmp_path):
 
 
 def test_the_example_of_the_documentation_loads_and_names_every_field(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/contracts.md").read_text(encoding="utf-8")
     chapter = page.split("## graph.json.gz")[1]
     example = chapter.split("``` json\n")[1].split("```")[0]
     (tmp_path / "graph.json.gz").write_bytes(gzip.compress(example.encode()))

@@ -128,7 +128,7 @@ def test_cycles_and_graphs_without_directions_are_refused():
         OpGraph.from_networkx(graph)
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "networkx.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/how-to/networkx.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
 
 

@@ -184,7 +184,10 @@ def test_where_every_device_is_simulated_levels_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("page", "expected"),
-    [("scaling.md", [(16, 384e9, inf), (8, 400e9, 1.6e12)]), ("contracts.md", [(4, 7.5e9, 15e9)])],
+    [
+        ("explanation/scaling.md", [(16, 384e9, inf), (8, 400e9, 1.6e12)]),
+        ("reference/contracts.md", [(4, 7.5e9, 15e9)]),
+    ],
 )
 def test_levels_of_the_pages_are_read(read, page, expected):
     text = (DOCS / page).read_text(encoding="utf-8")

@@ -111,7 +111,7 @@ def test_what_stands_beside_a_row_of_the_timeline_is_what_is_drawn_in_it(told):
 
 
 TOLD = "Expect errors"
-PAGE = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/explanation/gpus.md").read_text(encoding="utf-8")
 
 
 def told_of_times(*times):

@@ -11,7 +11,7 @@ import placement_advisor
 from placement_advisor.processes.calls import RemoteModule
 
 training_live = RemoteModule("training_live")
-# What docs/training.md promises.
+# What docs/how-to/training.md promises.
 MOST_NS_PER_STEP = 20_000
 
 

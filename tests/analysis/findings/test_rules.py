@@ -118,10 +118,10 @@ def test_a_variable_read_across_is_hypothetical_in_a_rejected_split():
 def test_codes_are_in_order_listed_in_the_documentation_and_an_unknown_one_is_answered():
     codes = [rule.code for rule in RULES]
     assert codes == sorted(set(codes))
-    text = (ROOT / "docs" / "findings" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "findings.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(PA\d+)\]\((\S+)\) \| (\S+) \|", text, re.MULTILINE)
     assert [(code, name) for code, _, name in rows] == [(rule.code, rule.name) for rule in RULES]
-    assert all((ROOT / "docs" / "findings" / path).is_file() for _, path, _ in rows)
+    assert all((ROOT / "docs" / "reference" / path).is_file() for _, path, _ in rows)
     with pytest.raises(AdvisorError, match="no finding is called 'PA999'; there are PA101, PA102"):
         finding_page("PA999")
     files = {path.name for path in PAGES.glob("*.md")}
