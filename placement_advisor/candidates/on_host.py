@@ -49,15 +49,6 @@ _STAND_IN = "V100"
 _NEARLY = 0.9
 
 
-def host_of(cluster: Cluster) -> str | None:
-    """Return the host of the first device, else what takes its part; None if there is nothing."""
-    first, *others = cluster.devices
-    if first.host is not None:
-        return first.host
-    names = [place.name for place in (*cluster.hosts, *others)]
-    return names[0] if names else None
-
-
 def propose_tail(
     graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
 ) -> Placement | NotApplicable:
@@ -89,7 +80,7 @@ def _propose(
     costs: Mapping[str, CostTable],
     cluster: Cluster,
 ) -> Placement | NotApplicable:
-    device, host = cluster.devices[0], host_of(cluster)
+    device, host = cluster.devices[0], cluster.first_host()
     if host is None:
         return NotApplicable(family, f"{device.name} has no host, and no other device")
     where = host

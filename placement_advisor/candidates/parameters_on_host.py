@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, listed, place_by_layer
-from placement_advisor.candidates.on_host import host_of
 from placement_advisor.graph.layer_view import data_outputs, layer_view
 from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Role
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -54,7 +53,7 @@ def propose(
 ) -> Placement | NotApplicable:
     """Return the placement with large tables on the host and the rest on the first device."""
     del costs  # The same for any cost.
-    device, host = cluster.devices[0].name, host_of(cluster)
+    device, host = cluster.devices[0].name, cluster.first_host()
     if host is None:
         return NotApplicable(FAMILY, f"{device} has no host, and no other device")
     tables = _tables(graph)

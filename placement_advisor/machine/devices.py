@@ -314,6 +314,13 @@ class Cluster:
         """Return all that can run ops, devices first, then hosts."""
         return (*self.devices, *self.hosts)
 
+    def first_host(self) -> str | None:
+        """Return the host of the first device, else a place that takes its part; None if alone."""
+        first, *others = self.devices
+        if first.host is not None:
+            return first.host
+        return next((place.name for place in (*self.hosts, *others)), None)
+
     def place_names(self) -> tuple[str, ...]:
         """Return the names of all that can run ops, devices first, then hosts."""
         return tuple(place.name for place in self.places())
