@@ -11,7 +11,7 @@ from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 from placement_advisor.machine.machine_checks import Check, State, check_all, next_command
 from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.nvidia import Gpus
-from placement_advisor.machine.this_machine import Cores
+from placement_advisor.machine.this_machine import Cores, OtherWork
 
 if TYPE_CHECKING:
     from placement_advisor.machine.machine_facts import Facts
@@ -168,9 +168,8 @@ def test_one_core_is_a_problem_unless_there_are_two_cards() -> None:
 def test_only_work_that_takes_a_device_s_core_is_noted(
     cores: int, load: float, state: State
 ) -> None:
-    facts = replace(
-        LAPTOP, load=load, cores=Cores(machine=cores, allowed=cores, physical=cores, quota=None)
-    )
+    here = Cores(machine=cores, allowed=cores, physical=cores, quota=None)
+    facts = replace(LAPTOP, load=OtherWork(cores=load), cores=here)
     assert one(facts, "load").state is state
 
 
