@@ -5,6 +5,8 @@ import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from placement_advisor.analysis.progress import TimeAhead
 from placement_advisor.cli.console import progress
 from placement_advisor.report import progress as progress_module
@@ -52,6 +54,8 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(
         watcher.working("timing", 0, 6)
         watcher.working("timing", 2, 6, "towers")
     # Two of six took 4 s.
+    # A bar of 20, two sixths of it full.
+    assert f"{'━' * 6}\x1b[0m\x1b[91m╸" in stderr.getvalue()
     assert "timing 3/6, towers, about 8 s left" in stderr.getvalue()
 
 
@@ -92,15 +96,19 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
         watcher.working("searching placements", 0, 1)
         assert line_of(watcher) == "searching placements, about 80 s left"
         now[0] = 41.0
-        assert line_of(watcher) == "searching placements, about 40 s left"
+        # 41 s of 81 have passed.
+        assert line_of(watcher) == f"{'━' * 10:20} searching placements, about 40 s left"
         # What is counted beside it has its own place no longer.
         watcher.working("profiling", 2, 6, "towers")
-        assert line_of(watcher) == "profiling 3/6, towers, about 40 s left"
+        assert line_of(watcher) == f"{'━' * 10:20} profiling 3/6, towers, about 40 s left"
 
 
 def line_of(watcher: object) -> str:
     assert isinstance(watcher, progress_module.LiveLine)
-    return watcher.__rich__().plain
+    console = Console(width=80, color_system=None)
+    with console.capture() as shown:
+        console.print(watcher)
+    return shown.get().strip()
 
 
 def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING
 
 import pytest
-
-from placement_advisor.candidates.families import NAMES
-from placement_advisor.cli.analyze import analyze
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,12 +102,6 @@ def test_what_cannot_be_done_is_refused_before_any_work(
 ) -> None:
     error = refused(*words)
     assert all(message in error for message in messages), error
-
-
-def test_the_help_of_candidates_names_every_family() -> None:
-    option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
-    listed = option.help.partition("try: ")[2].partition(".")[0].split(", ")
-    assert listed == [name for name in NAMES if name not in ("single", "as-written")]
 
 
 def test_the_help_of_check_names_the_table_of_its_settings(advisor: Callable[..., Ran]) -> None:
