@@ -27,7 +27,7 @@ from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.report.progress import harmless
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 USAGE_OR_TOOL_ERROR = 2
@@ -46,7 +46,7 @@ app = typer.Typer(
     "130 interrupted.",
 )
 # By panel of the help, each with what its example has behind its name.
-_COMMANDS = {
+_COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     "Start": {
         analyze: "train.py -- --epochs 1",
         run: "train.py -- --epochs 10",
