@@ -68,7 +68,7 @@ def analyze(
         typer.Option(
             metavar="A,B,C",
             autocompletion=complete_candidates,
-            help=f"Candidates to try: {', '.join(CANDIDATES)}. Default: all are predicted, the "
+            help=f"Candidates to try: {CANDIDATES}. Default: all are predicted, the "
             "best of them run. `single` always runs.",
         ),
     ] = None,

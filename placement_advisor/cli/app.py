@@ -138,16 +138,11 @@ def _next_commands() -> Iterator[tuple[str, str]]:
 def _script_here() -> str | None:
     """Return a script in this folder that imports TensorFlow, one called train if there is."""
     found = []
-    for path in Path().glob("*.py"):
-        with suppress(OSError):
-            if path.is_file() and _TRAINS.search(_head(path)):
+    for path in filter(Path.is_file, Path().glob("*.py")):
+        with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+            if _TRAINS.search(file.read(_HEAD_CHARS)):
                 found.append(path.name)
     return min(found, key=lambda name: (not name.startswith("train"), name), default=None)
-
-
-def _head(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_HEAD_CHARS)
 
 
 def main() -> None:

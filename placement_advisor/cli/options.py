@@ -67,25 +67,15 @@ class Mode(StrEnum):
 
 # As `families.NAMES` has them, whose import takes NumPy's.
 CANDIDATES = (
-    "towers",
-    "towers-forward-only",
-    "pipeline",
-    "parameters-on-host",
-    "alternating",
-    "alternating-ops",
-    "searched",
-    "batch",
-    "variables-on-host",
-    "variables-spread",
-    "mirrored",
-    "batch-towers",
+    "towers, towers-forward-only, pipeline, parameters-on-host, alternating, alternating-ops, "
+    "searched, batch, variables-on-host, variables-spread, mirrored, batch-towers"
 )
 
 
 def complete_candidates(incomplete: str) -> list[str]:
     """Return what a list of names, with commas between them, can become; Typer takes what fits."""
     before, comma, _ = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in CANDIDATES]
+    return [f"{before}{comma}{name}" for name in CANDIDATES.split(", ")]
 
 
 def complete_hardware(incomplete: str) -> list[str]:

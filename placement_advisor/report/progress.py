@@ -118,10 +118,9 @@ class LiveLine:
         from rich.text import Text
 
         left = self._left.text() or self._counted
-        line = Table.grid(padding=(0, 1))
-        cells = [Text(harmless(self._shown + left), no_wrap=True, overflow="ellipsis")]
         share = self._left.share_done()
         share = self._share if share is None else share
         bar = [] if share is None else [ProgressBar(total=1.0, completed=share, width=_BAR_WIDTH)]
-        line.add_row(*bar, *cells)
+        line = Table.grid(padding=(0, 1))
+        line.add_row(*bar, Text(harmless(self._shown + left), no_wrap=True, overflow="ellipsis"))
         return line
