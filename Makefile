@@ -38,7 +38,7 @@ SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
 test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
 	$(PYTEST) $(SIDE_BY_SIDE) --junitxml=.pytest_cache/times.xml
 
-versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.md; TESTS names some
+versions: $(INSTALLED)  ## run the tests and write their row into docs/reference/versions.md; TESTS names some
 	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
 
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
@@ -50,14 +50,14 @@ test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
 	$(PYTEST) -m verdict
 
-bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
+bench: $(INSTALLED)  ## measure the figures of docs/reference/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
 # Recordings are kept, and those of earlier calls count no more: each has a folder of its own.
 RECORDINGS := recordings/$(shell date +%Y%m%d-%H%M%S)
-bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/cost-model.md), about an hour
+bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/explanation/cost-model.md), about an hour
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) --fresh 24
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
@@ -70,18 +70,21 @@ bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about
 campaign-%: $(INSTALLED)
 	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
 
-docs: $(INSTALLED)  ## write JSON Schemas from the types, and the tables of docs/contracts.md
+# Not --quiet, which hides the warnings that strict mode counts.
+docs: $(INSTALLED)  ## write JSON Schemas and the tables of docs/reference/contracts.md, build the site into site/
 	$(BIN)/python tests/contract_schemas.py
 	$(BIN)/python tests/contracts_page.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 2 minutes
 	$(BIN)/python tests/readme_page.py
 
-lint: $(INSTALLED)  ## check style, types, import contracts, and that the package has not grown
+lint: $(INSTALLED)  ## check style, types, import contracts, prose, and that the package has not grown
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/prose.py
 	$(BIN)/python tests/benchmarks/package_size.py --limits tests/package_limits.toml
 
 check: $(INSTALLED)  ## check the sample models' placements against placements.lock.json
@@ -103,7 +106,7 @@ lock: check-python  ## resolve requirements.lock anew from pyproject.toml
 	"$$tmp/bin/python" -m pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) && \
 	"$$tmp/bin/uv" --no-config pip compile --quiet --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links \
-		--custom-compile-command "make lock" --group dev $(UV_FLAGS) \
+		--custom-compile-command "make lock" --group dev --group docs $(UV_FLAGS) \
 		pyproject.toml --output-file requirements.lock
 
 audit: $(INSTALLED)  ## look for known holes in requirements.lock, and for licences that are not taken
@@ -115,7 +118,7 @@ audit: $(INSTALLED)  ## look for known holes in requirements.lock, and for licen
 	"$$tmp/bin/pip-audit" --disable-pip --require-hashes --requirement requirements.lock
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) dist advisor-out screenshots
+	rm -rf $(VENV) dist site advisor-out screenshots
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -129,7 +132,7 @@ define INSTALL_CHOSEN
 	printf '%s\n' $(RELEASES) > $(VENV)/releases.txt
 	$(PIP) install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv --no-config pip install --quiet --python $(BIN)/python \
-		--constraint $(VENV)/releases.txt --requirement pyproject.toml --group dev
+		--constraint $(VENV)/releases.txt --requirement pyproject.toml --group dev --group docs
 endef
 
 $(LOCKED): requirements.lock | check-python

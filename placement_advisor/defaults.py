@@ -23,8 +23,8 @@ REFINE_EFFORT = 2.0
 # About so many seconds; a demo should not take much longer for a better split.
 EFFORT = 5.0
 QUICK_EFFORT = 0.2
-# For loading and for tracing each. Judgement: three times the slowest trace of docs/figures.md, an
-# unrolled LSTM of 210,000 ops.
+# For loading and for tracing each. Judgement: three times the slowest trace of
+# docs/reference/figures.md, an unrolled LSTM of 210,000 ops.
 TIME_LIMIT_S = 300.0
 CAPTURE_TIMEOUT_S = 600.0
 # What runs a command on another host.

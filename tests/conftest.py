@@ -1,14 +1,11 @@
-from __future__ import annotations
-
 import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sample_calibration
-from command_runs import Ran, children_left, run_here
+from command_runs import children_left, run_here
 from drawn_cases import AT_NIGHT
 from hypothesis import HealthCheck, settings
 from network_lab.lab import lab, refusal
@@ -17,12 +14,6 @@ from placement_advisor.machine import calibration, this_machine
 from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from network_lab.lab import Lab
 
 # A busy machine, or bad luck in drawing examples, is no fault of what is tested.
 _PATIENT = settings(
@@ -54,7 +45,7 @@ dataset = tf.data.Dataset.from_tensor_slices(((values, values[::-1]), values[:, 
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _an_idle_machine() -> Iterator[None]:
+def _an_idle_machine():
     """Have commands in this process say nothing of what else this machine does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(this_machine, "other_work", lambda: this_machine.OtherWork(cores=0.0))
@@ -62,11 +53,8 @@ def _an_idle_machine() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep calibrations of this run away from the user's, and theirs away from this run.
-
-    Two stand-ins are calibrated already, by made-up figures.
-    """
+def _no_cache_of_the_user(tmp_path_factory):
+    """Keep calibrations of this run away from the user's, and theirs away from this run."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     with pytest.MonkeyPatch.context() as patch:
         if "MPLCONFIGDIR" not in os.environ:
@@ -82,7 +70,7 @@ def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def empty_cache(tmp_path_factory):
     """Without calibrations, so that the first run measures one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("empty-cache")))
@@ -90,7 +78,7 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def two_towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_towers(tmp_path_factory):
     """The file of a small compiled model whose two towers meet in a dot product."""
     path = tmp_path_factory.mktemp("models") / "two_towers.py"
     path.write_text(TWO_TOWERS)
@@ -98,10 +86,10 @@ def two_towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def write_model(tmp_path: Path) -> Callable[[str], Path]:
+def write_model(tmp_path):
     """Writes the code of a model file."""
 
-    def write(code: str) -> Path:
+    def write(code):
         path = tmp_path / "model.py"
         path.write_text(code)
         return path
@@ -110,15 +98,13 @@ def write_model(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> None:
+def fork_server():
     """Start the import of TensorFlow while the first tests that need it get ready."""
     preload()
 
 
 @pytest.fixture
-def advisor(
-    fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Ran]]:
+def advisor(fork_server, tmp_path, monkeypatch):
     """Runs the command in this process; nothing may be left running or lying about afterwards."""
     temp = tmp_path / "temp"
     temp.mkdir()
@@ -133,7 +119,7 @@ def advisor(
 
 
 @pytest.fixture
-def network_lab() -> Callable[..., AbstractContextManager[Lab]]:
+def network_lab():
     """Makes hosts in namespaces with cables between them; see `network_lab.lab`."""
     reason = refusal()
     if reason is not None:

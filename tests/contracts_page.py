@@ -1,4 +1,4 @@
-"""The tables of docs/contracts.md, made of the types of the contracts by `make docs`.
+"""The tables of docs/reference/contracts.md, made of the types of the contracts by `make docs`.
 
 A comment such as ``<!-- fields of analysis -->`` stands where the tables of a contract go: one for
 each type in it, in the order in which they are met. A type that an earlier contract has is not said
@@ -16,7 +16,7 @@ from contract_schemas import TYPES, of_types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = Path(__file__).parents[1] / "docs" / "contracts.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "contracts.md"
 _TABLES = re.compile(r"^<!-- fields of (\w+) -->\n(?:(?!#).*\n)*", re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_graphs import large
 from placed_steps import diamond
@@ -73,7 +73,7 @@ class Reader:
     seal: Callable[[bytes], bytes] = bytes
 
 
-def readers() -> dict[str, Reader]:
+def readers():
     """Return what reads each kind of file that is no profile."""
     step = diamond()
     graph = OpGraph(*large(60, 150))
@@ -83,10 +83,10 @@ def readers() -> dict[str, Reader]:
         packed = file.read_bytes()
     placement = step.placement.as_json(step.graph, ("a", "b"))
 
-    def read_and_show(path: Path) -> None:
+    def read_and_show(path):
         assert len(screen(read_analysis(path), path.parent, 80)) <= MOST_LINES
 
-    def read_twice(path: Path) -> None:
+    def read_twice(path):
         cluster = load_cluster(path)
         assert read_cluster(cluster_as_toml(cluster).encode(), "again") == cluster
 
@@ -98,9 +98,7 @@ def readers() -> dict[str, Reader]:
             seal=lambda text: gzip.compress(text, 1),
         ),
         "analysis": Reader(
-            suffix=".json",
-            sound=json.dumps(as_json(sample())).encode(),
-            read=read_and_show,
+            suffix=".json", sound=json.dumps(as_json(sample())).encode(), read=read_and_show
         ),
         "placement": Reader(
             suffix=".json",
@@ -119,7 +117,7 @@ def readers() -> dict[str, Reader]:
     }
 
 
-def examined(reader: Reader, seeds: range) -> dict[str, Any]:
+def examined(reader, seeds):
     """Read a damaged file for each seed; return how many were refused and read, and memory grown.
 
     A file that is answered otherwise is an `AssertionError` with its seed.
@@ -142,7 +140,7 @@ def examined(reader: Reader, seeds: range) -> dict[str, Any]:
     return {**came_out, "grown_bytes": _most_bytes() - before, "slowest_s": round(slowest_s, 3)}
 
 
-def damaged_file(reader: Reader, seed: int) -> bytes:
+def damaged_file(reader, seed):
     """Return the sound file with damage that the seed draws: of its text, or of its bytes."""
     draw = random.Random(seed)
     if draw.randrange(4):
@@ -150,7 +148,7 @@ def damaged_file(reader: Reader, seed: int) -> bytes:
     return damaged(reader.seal(reader.sound), draw)
 
 
-def damaged(content: bytes, draw: random.Random) -> bytes:
+def damaged(content, draw):
     """Return the bytes cut short, with bits flipped, or with lies where lengths and times are."""
     data = bytearray(content)
     way = draw.randrange(4)
@@ -170,7 +168,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def _with_other_words(text: bytes, draw: random.Random) -> bytes:
+def _with_other_words(text, draw):
     """Return JSON or TOML in which values, names and signs are others, gone, doubled or swapped."""
     tokens: list[bytes] = _TOKEN.findall(text)
     for _ in range(draw.randint(1, 3)):
@@ -187,14 +185,14 @@ def _with_other_words(text: bytes, draw: random.Random) -> bytes:
     return b"".join(tokens)
 
 
-def _is_read(reader: Reader, path: Path) -> bool:
+def _is_read(reader, path):
     refusal = _refusal(reader, path)
     assert "\n" not in refusal
     assert len(refusal) < len(str(path)) + LONGEST_MESSAGE
     return not refusal
 
 
-def _refusal(reader: Reader, path: Path) -> str:
+def _refusal(reader, path):
     """Return what a file is refused with, which names it; nothing if it is read."""
     try:
         reader.read(path)
@@ -203,5 +201,5 @@ def _refusal(reader: Reader, path: Path) -> str:
     return ""
 
 
-def _most_bytes() -> int:
+def _most_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

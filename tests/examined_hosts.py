@@ -1,7 +1,5 @@
 """Hosts as an examination may find them, written by hand."""
 
-from __future__ import annotations
-
 import platform
 
 from placement_advisor import __version__
@@ -19,7 +17,7 @@ from placement_advisor.remote_hosts.host_facts import (
 from placement_advisor.remote_hosts.host_requests import HostRequest
 
 
-def host(name: str, number: int) -> HostExamined:
+def host(name, number):
     """Return one in order, with two cores for two devices."""
     return HostExamined(
         request=HostRequest(name=name, devices=2),
@@ -34,7 +32,7 @@ def host(name: str, number: int) -> HostExamined:
             python_version=platform.python_version(),
             cores=(0, 1),
             visible_gpus=0,
-            gpus=Gpus(driver=None, devices=(), pairs=None, admins_profile=None, problem=None),
+            gpus=Gpus(),
             available_memory_bytes=8_000_000_000,
             fingerprint="0" * 16,
             scratch="/tmp/scratch",
@@ -47,7 +45,7 @@ def host(name: str, number: int) -> HostExamined:
     )
 
 
-def two_hosts() -> HostsExamined:
+def two_hosts():
     """Return two that fit, 0.3 ms apart."""
     tried = WayTried(small_ns=300_000, large_passes=True)
     return HostsExamined(

@@ -1,9 +1,5 @@
 """Evidence for tests of rules: graphs by hand on two linked devices, or traced ones."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 from sample_values import costs_of, links_between, measurement
 
 from placement_advisor.analysis.analysis_result import Candidate
@@ -19,57 +15,38 @@ from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import LeftOut
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from placement_advisor.analysis.analysis_result import Finding
-    from placement_advisor.analysis.findings.evidence import SplitFinding
-    from placement_advisor.measurement.measurement import Measurement
-
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
 
-def two_devices(
-    *, latency_ns: int = 10, launch_overhead_ns: int = 0, memory_bytes: int | None = None
-) -> Cluster:
+def two_devices(*, latency_ns=10, launch_overhead_ns=0, memory_bytes=None):
     """Return devices a and b; a byte takes a nanosecond between them."""
     devices = tuple(
         Device(
-            name=name,
-            kind="CPU",
-            launch_overhead_ns=launch_overhead_ns,
-            memory_bytes=memory_bytes,
+            name=name, kind="CPU", launch_overhead_ns=launch_overhead_ns, memory_bytes=memory_bytes
         )
         for name in "ab"
     )
     return Cluster(devices=devices, links=links_between("ab", latency_ns))
 
 
-def op(name: str, size_bytes: int | None = 0, role: Role = Role.FORWARD, **more: Any) -> Op:
+def op(name, size_bytes=0, role=Role.FORWARD, **more):
     """Return an op that is a layer of its own and runs anywhere, unless ``more`` says otherwise."""
     fields = {"kind": "MatMul", "layer": name, "device_kinds": ALL_KINDS} | more
-    return Op(name=name, role=role, output_bytes=(size_bytes,), **fields)
+    return Op(name, role=role, output_bytes=(size_bytes,), **fields)
 
 
-def graph_of(ops: Iterable[Op], *ends: tuple[str, str]) -> OpGraph:
+def graph_of(ops, *ends):
     """Return the graph with these edges, each a tensor of port 0."""
     ops = list(ops)
     size = {op.name: op.output_bytes[0] for op in ops}
     return OpGraph(ops, [Edge(source, target, 0, size[source]) for source, target in ends])
 
 
-def measured_as(step_ns: int, *, moved_ops: tuple[str, ...] = ()) -> Measurement:
+def measured_as(step_ns, *, moved_ops=()):
     return measurement(((step_ns,),), moved_ops=moved_ops)
 
 
-def evidence_of(
-    graph: OpGraph,
-    costs: Mapping[str, int] | Mapping[str, CostTable],
-    *splits: Placement | Mapping[str, str],
-    cluster: Cluster | None = None,
-    measured: Mapping[str, Measurement] | None = None,
-    **more: Any,
-) -> Evidence:
+def evidence_of(graph, costs, *splits, cluster=None, measured=None, **more):
     """Return the evidence of `single` and these splits, simulated.
 
     ``costs`` are ns by op, or tables by device; a split may be given as its devices alone.
@@ -106,36 +83,29 @@ def evidence_of(
     )
 
 
-def growing_of(
-    at: Callable[[int], OpGraph],
-    batch: int,
-    costs_ns: Mapping[str, int],
-    cluster: Cluster | None = None,
-) -> GrowingStep:
+def growing_of(at, batch, costs_ns, cluster=None):
     """Return a step with costs at its batch and others; ``at`` makes it for so many samples."""
     cluster = cluster or two_devices()
     growth = StepGrowth(at(batch), batch, {times: at(batch * times) for times in TIMES})
     return GrowingStep(growth, _measured_costs(costs_ns).everywhere(cluster), cluster)
 
 
-def _measured_costs(costs_ns: Mapping[str, int]) -> CostTable:
+def _measured_costs(costs_ns):
     return costs_of(costs_ns, CostBasis.MEASURED)
 
 
-def told(
-    find: Callable[[Evidence], Iterable[Finding | SplitFinding]], evidence: Evidence
-) -> tuple[Finding, ...]:
+def told(find, evidence):
     """Return the findings of one rule, those about a split as they go together."""
     return tuple(each for group in combine_findings(evidence, [*find(evidence)]) for each in group)
 
 
-def on(graph: OpGraph, label: str, device_of: Mapping[str, str], family: str = "test") -> Placement:
+def on(graph, label, device_of, family="test"):
     """Return a placement with the ops that it does not name on the first device."""
     everywhere = dict.fromkeys((op.name for op in graph.ops), "a")
     return Placement(label=label, family=family, device_of=everywhere | device_of, rationale="")
 
 
-def _as_placement(split: Placement | Mapping[str, str]) -> Placement:
+def _as_placement(split):
     if isinstance(split, Placement):
         return split
     return Placement(label="halves", family="test", device_of=split, rationale="")

@@ -1,7 +1,5 @@
 """Expected outputs that are kept as files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,16 +8,16 @@ from placement_advisor import __version__
 GOLDEN = Path(__file__).parent / "report" / "golden"
 
 
-def is_golden(json_text: str, name: str) -> bool:
+def is_golden(json_text, name):
     """Whether this is the JSON that is expected, but for the last digits of numbers."""
     golden = (GOLDEN / f"{name}.json").read_text(encoding="utf-8").replace("@VERSION@", __version__)
     return _in_nine_digits(json_text) == _in_nine_digits(golden)
 
 
-def _in_nine_digits(text: str) -> str:
+def _in_nine_digits(text):
     """Return JSON without what another version of a library may add to a number, or to zero."""
 
-    def rounded(number: str) -> float:
+    def rounded(number):
         value = float(f"{float(number):.9g}")
         return 0.0 if abs(value) < 1e-12 else value
 

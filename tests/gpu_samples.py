@@ -1,16 +1,9 @@
 """A GPU of round numbers, and constants with which a kernel's time can be redone by hand."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from placement_advisor.cost.gpu.tiles import Clock, Tiling
 from placement_advisor.machine.gpu_facts import GpuFacts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 GPU = GpuFacts(
     chip="round",
@@ -27,6 +20,6 @@ CLOCK = Clock(sustained_flops_per_joule=2e9 / 70, sustained_after_s=1e-3)
 IDEAL = Tiling(peak_shares={"1x1": 1.0}, filling_k=0, single_tile=0, adding_up_s=1.0)
 
 
-def numbers(**sizes: int) -> dict[str, NDArray[np.float64]]:
+def numbers(**sizes):
     """Return each size as the array of one kernel."""
     return {name: np.array([size], dtype=np.float64) for name, size in sizes.items()}

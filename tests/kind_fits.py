@@ -9,13 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import OpGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +22,16 @@ class KindFit:
     share: float
 
     @property
-    def ratio(self) -> float | None:
+    def ratio(self):
         """Predicted over measured, None where nothing was measured."""
         return self.predicted_ns / self.measured_ns if self.measured_ns else None
 
-    def is_within(self, factor: float) -> bool:
+    def is_within(self, factor):
         """Whether the prediction is neither ``factor`` times too long nor too short."""
         return self.ratio is not None and 1 / factor <= self.ratio <= factor
 
 
-def fit_by_kind(
-    graph: OpGraph, predicted: CostTable, measured: CostTable, launch_overhead_ns: int
-) -> tuple[KindFit, ...]:
+def fit_by_kind(graph, predicted, measured, launch_overhead_ns):
     """Return the fit of every kind, the one that takes longest first."""
     totals: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for op in graph.ops:
@@ -64,7 +55,7 @@ def fit_by_kind(
     return tuple(sorted(fits, key=lambda fit: (-fit.measured_ns, fit.kind)))
 
 
-def leading(fits: Sequence[KindFit], share: float) -> tuple[KindFit, ...]:
+def leading(fits, share):
     """Return the first kinds that together make up at least ``share`` of the measured time."""
     found: list[KindFit] = []
     covered = 0.0

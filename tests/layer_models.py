@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-
-def model(*wires: str, kinds: Mapping[str, str] | None = None) -> OpGraph:
+def model(*wires, kinds=None):
     """Return a forward pass from lines such as ``"a b -> c"``: c reads a and b.
 
     A name with ``in`` in front is an input; every other is a layer of one MatMul, unless
@@ -26,16 +21,13 @@ def model(*wires: str, kinds: Mapping[str, str] | None = None) -> OpGraph:
             ops.setdefault(
                 name,
                 Op(
-                    name=name,
-                    kind="Placeholder" if is_input else (kinds or {}).get(name, "MatMul"),
-                    role=Role.INPUT if is_input else Role.FORWARD,
+                    name,
+                    "Placeholder" if is_input else (kinds or {}).get(name, "MatMul"),
+                    Role.INPUT if is_input else Role.FORWARD,
                     layer=None if is_input else name,
                     flops=100,
                     output_bytes=(8,),
                 ),
             )
-        edges += [
-            Edge(producer=source, consumer=target.strip(), port=0, size_bytes=8)
-            for source in sources.split()
-        ]
+        edges += [Edge(source, target.strip(), 0, 8) for source in sources.split()]
     return OpGraph(ops.values(), edges)

@@ -1,33 +1,25 @@
 """Op graphs for tests: by hand, drawn, and as large as models get."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Kernel, KernelFamily, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hypothesis.strategies import DrawFn
-
 _OPTIONAL = st.one_of(st.none(), st.integers(0, 10**9))
 
 
-def op(name: str, layer: str | None = None) -> Op:
-    return Op(name=name, kind="MatMul", layer=layer, output_bytes=(8,))
+def op(name, layer=None):
+    return Op(name, "MatMul", layer=layer, output_bytes=(8,))
 
 
-def edge(producer: str, consumer: str, *, port: int = 0, size_bytes: int | None = 8) -> Edge:
-    return Edge(producer=producer, consumer=consumer, port=port, size_bytes=size_bytes)
+def edge(producer, consumer, *, port=0, size_bytes=8):
+    return Edge(producer, consumer, port, size_bytes)
 
 
-def sized(ops: Iterable[Op], edges: Iterable[Edge]) -> OpGraph:
+def sized(ops, edges):
     """Return a graph whose edges have the sizes that their producers list."""
     ops = tuple(ops)
     outputs = {each.name: each.output_bytes for each in ops}
@@ -42,7 +34,7 @@ def sized(ops: Iterable[Op], edges: Iterable[Edge]) -> OpGraph:
     )
 
 
-def chain(*names: str) -> OpGraph:
+def chain(*names):
     """Return ops that each read the one before."""
     edges = [edge(*ends) for ends in pairwise(names)]
     return OpGraph([op(name) for name in names], edges)
@@ -70,10 +62,10 @@ _OPS = st.fixed_dictionaries(
 
 
 @st.composite
-def graphs(draw: DrawFn) -> OpGraph:
+def graphs(draw):
     """Draw a DAG with its ops given in any order."""
     ops = [
-        Op(name=f"op{i}", host_outputs=tuple(range(len(content["output_bytes"]))), **content)
+        Op(f"op{i}", host_outputs=tuple(range(len(content["output_bytes"]))), **content)
         for i, content in enumerate(draw(st.lists(_OPS, max_size=7)))
     ]
     last = max(0, len(ops) - 1)
@@ -87,15 +79,15 @@ def graphs(draw: DrawFn) -> OpGraph:
     return OpGraph(draw(st.permutations(ops)), draw(st.permutations(edges)))
 
 
-def large(ops: int, edges: int, *, seed: int = 7) -> tuple[list[Op], list[Edge]]:
+def large(ops, edges, *, seed=7):
     """Return about so many ops and edges, in the given order, named and sized like a real step."""
     numbers = random.Random(seed)
     roles = [Role.CONSTANT, *[Role.FORWARD] * 3, *[Role.BACKWARD] * 3, *[Role.UPDATE] * 3]
     made = [
         Op(
-            name=f"model/encoder/block_{i // 500}/attention/query/MatMul_{i}",
-            kind=f"Kind{numbers.randrange(90)}",
-            role=numbers.choice(roles),
+            f"model/encoder/block_{i // 500}/attention/query/MatMul_{i}",
+            f"Kind{numbers.randrange(90)}",
+            numbers.choice(roles),
             layer=f"encoder/block_{i // 500}/attention/{i // 50 % 10}",
             flops=numbers.randrange(1 << 30),
             bytes_accessed=numbers.randrange(1 << 24),

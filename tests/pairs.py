@@ -1,16 +1,9 @@
 """Two lists of test parameters, each of one tried with each of the other."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-
-def pairs(rows: Sequence[Any], columns: Sequence[Any]) -> list[Any]:
+def pairs(rows, columns):
     """Return all pairs; the default suite has one for each row, with each column in its turn.
 
     The others are slow. A column may be a parameter with marks of its own.
@@ -22,7 +15,7 @@ def pairs(rows: Sequence[Any], columns: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _pair(row: Any, column: Any, *, is_slow: bool) -> Any:
+def _pair(row, column, *, is_slow):
     marks = [pytest.mark.slow] if is_slow else []
     if isinstance(column, type(pytest.param())):
         marks += column.marks

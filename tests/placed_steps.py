@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
@@ -27,9 +27,7 @@ from placement_advisor.simulator.simulator import Simulator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hypothesis.strategies import DrawFn, SearchStrategy
-
-    from placement_advisor.simulator.schedule import Schedule
+    from hypothesis.strategies import SearchStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,24 +40,24 @@ class PlacedStep:
     cluster: Cluster
     costs_on: Mapping[str, CostTable] = field(default_factory=dict)
 
-    def simulate(self) -> Schedule:
+    def simulate(self):
         return self.simulator().schedule(self.placement)
 
-    def simulator(self) -> Simulator:
+    def simulator(self):
         return Simulator(self.graph, self.all_costs(), self.cluster)
 
-    def all_costs(self) -> dict[str, CostTable]:
+    def all_costs(self):
         return {**self.costs.everywhere(self.cluster), **self.costs_on}
 
-    def on_one_device(self) -> PlacedStep:
+    def on_one_device(self):
         first = self.cluster.devices[0].name
         return replace(self, placement=place(dict.fromkeys(self.placement.device_of, first)))
 
-    def with_links(self, **changes: Any) -> PlacedStep:
+    def with_links(self, **changes):
         links = tuple(replace(link, **changes) for link in self.cluster.links)
         return replace(self, cluster=replace(self.cluster, links=links))
 
-    def with_free_copies(self) -> PlacedStep:
+    def with_free_copies(self):
         return self.with_links(
             latency_ns=0,
             bandwidth_bytes_per_s=1e18,
@@ -69,11 +67,11 @@ class PlacedStep:
         )
 
 
-def place(device_of: Mapping[str, str]) -> Placement:
+def place(device_of):
     return Placement(label="a placement", family="test", device_of=device_of, rationale="")
 
 
-def price(time_ns: Mapping[str, int]) -> CostTable:
+def price(time_ns):
     return CostTable(
         costs={
             name: OpCost(time_ns=time, basis=CostBasis.MEASURED) for name, time in time_ns.items()
@@ -81,21 +79,26 @@ def price(time_ns: Mapping[str, int]) -> CostTable:
     )
 
 
-def op(name: str, *output_bytes: int | None, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:
-    return Op(name=name, kind=kind, role=role, output_bytes=output_bytes)
+def placed(graph, device_of, time_ns, cluster=None):
+    costs = price(time_ns)
+    return PlacedStep(
+        graph=graph, placement=place(device_of), costs=costs, cluster=cluster or pair()
+    )
 
 
-def edge(producer: str, consumer: str, size_bytes: int | None, *, port: int = 0) -> Edge:
-    return Edge(producer=producer, consumer=consumer, port=port, size_bytes=size_bytes)
+def op(name, *output_bytes, kind="MatMul", role=Role.FORWARD):
+    return Op(name, kind, role, output_bytes=output_bytes)
 
 
-def control(producer: str, consumer: str) -> Edge:
-    return Edge(producer=producer, consumer=consumer, port=CONTROL_PORT, size_bytes=None)
+def edge(producer, consumer, size_bytes, *, port=0):
+    return Edge(producer, consumer, port, size_bytes)
 
 
-def wired(
-    ops: Mapping[str, tuple[Any, ...]], edges: str, cluster: Cluster | None = None
-) -> PlacedStep:
+def control(producer, consumer):
+    return Edge(producer, consumer, CONTROL_PORT, None)
+
+
+def wired(ops, edges, cluster=None):
     """Return a step of ops by name: device, ns (None without a cost), and bytes of each output.
 
     ``edges`` are `a -> b`, `a:1 -> b` of another output than the first, `^a -> b` for control.
@@ -110,11 +113,11 @@ def wired(
             producer, _, port = source.partition(":")
             size = sizes[producer][int(port or 0)]
             found.append(edge(producer, consumer, size, port=int(port or 0)))
-    return PlacedStep(
-        graph=OpGraph([op(name, *output_bytes) for name, output_bytes in sizes.items()], found),
-        placement=place({name: device for name, (device, *_) in ops.items()}),
-        costs=price({name: ns for name, (_, ns, *_) in ops.items() if ns is not None}),
-        cluster=cluster or pair(),
+    return placed(
+        OpGraph([op(name, *output_bytes) for name, output_bytes in sizes.items()], found),
+        {name: device for name, (device, *_) in ops.items()},
+        {name: ns for name, (_, ns, *_) in ops.items() if ns is not None},
+        cluster or pair(),
     )
 
 
@@ -123,14 +126,14 @@ AT_ONCE = Dispatch()
 
 def pair(
     *,
-    latency_ns: int = 10,
-    bytes_per_ns: float = 1.0,
-    work: CopyWork = NO_COPY_WORK,
-    launch_overhead_ns: int = 0,
-    dispatch: Dispatch = AT_ONCE,
-    count: int = 2,
-    channel: str | None = None,
-) -> Cluster:
+    latency_ns=10,
+    bytes_per_ns=1.0,
+    work=NO_COPY_WORK,
+    launch_overhead_ns=0,
+    dispatch=AT_ONCE,
+    count=2,
+    channel=None,
+):
     """Return ``count`` devices named a, b, c …, linked alike in every direction."""
     names = "abcdef"[:count]
     return Cluster(
@@ -154,7 +157,7 @@ def pair(
     )
 
 
-def launching_ahead(launch_ns: int, **cluster: Any) -> Cluster:
+def launching_ahead(launch_ns, **cluster):
     """Return a `pair` of devices that launch ahead."""
     plain = pair(launch_overhead_ns=launch_ns, **cluster)
     devices = tuple(replace(device, launches_ahead=True) for device in plain.devices)
@@ -165,31 +168,29 @@ def launching_ahead(launch_ns: int, **cluster: Any) -> Cluster:
 HALF_EACH = CopyWork(per_copy_ns=5, ns_per_byte=0.5)
 
 
-def star(
-    readers: int, *, op_ns: int, work: CopyWork, latency_ns: int = 0, **cluster: Any
-) -> PlacedStep:
+def star(readers, *, op_ns, work, latency_ns=0, **cluster):
     """Return a root of 10 ns that so many ops read, each by a tensor of its own."""
     names = [f"op{i}" for i in range(readers)]
-    return PlacedStep(
-        graph=OpGraph(
+    return placed(
+        OpGraph(
             [op("root", *[4] * readers), *(op(name, 4) for name in names)],
             [edge("root", name, 4, port=i) for i, name in enumerate(names)],
         ),
-        placement=place(dict.fromkeys(["root", *names], "a")),
-        costs=price({"root": 10, **dict.fromkeys(names, op_ns)}),
-        cluster=pair(latency_ns=latency_ns, work=work, **cluster),
+        dict.fromkeys(["root", *names], "a"),
+        {"root": 10, **dict.fromkeys(names, op_ns)},
+        pair(latency_ns=latency_ns, work=work, **cluster),
     )
 
 
-def clock(readers: int = 20) -> PlacedStep:
+def clock(readers=20):
     """Return a root whose every reader takes 6 ns, and 7 ns to send to."""
     return star(readers, op_ns=6, work=HALF_EACH, latency_ns=20)
 
 
-def diamond(**cluster: Any) -> PlacedStep:
+def diamond(**cluster):
     """Return src (50 ns) read by left (80) and right (100), both read by sink (20); right on b."""
-    return PlacedStep(
-        graph=OpGraph(
+    return placed(
+        OpGraph(
             [op("src", 100), op("left", 100), op("right", 100), op("sink", 4)],
             [
                 edge("src", "left", 100),
@@ -198,9 +199,9 @@ def diamond(**cluster: Any) -> PlacedStep:
                 edge("right", "sink", 100),
             ],
         ),
-        placement=place({"src": "a", "left": "a", "right": "b", "sink": "a"}),
-        costs=price({"src": 50, "left": 80, "right": 100, "sink": 20}),
-        cluster=pair(**cluster),
+        {"src": "a", "left": "a", "right": "b", "sink": "a"},
+        {"src": 50, "left": 80, "right": 100, "sink": 20},
+        pair(**cluster),
     )
 
 
@@ -242,7 +243,7 @@ _TIED = Figures(
 
 
 @st.composite
-def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cluster:
+def clusters(draw, figures=_ANY, *, hosts=True):
     """Draw uneven devices and links, some with copy work, some on shared channels."""
     host_names = "xy"[: draw(st.integers(1, 2))] if hosts else ""
     launch_ns = st.integers(0, 5) if figures is _ANY else st.just(0)
@@ -310,13 +311,14 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 split_ratio=st.sampled_from([1.0, 1.04, 1.5]),
                 memory_bytes_per_s=st.sampled_from([1e6, 1e9, 1e12]),
                 memory_ratio=st.sampled_from([1.0, 1.7, 3.0]),
+                exchange_loss=st.sampled_from([0.0, 0.5, 1.0]),
             )
         ),
     )
 
 
 @st.composite
-def placed_steps(draw: DrawFn, max_ops: int = 14, *, hosts: bool = False) -> PlacedStep:
+def placed_steps(draw, max_ops=14, *, hosts=False):
     """Draw a random DAG with constants, variables, control edges and several ports, placed.
 
     With ``hosts`` some devices are GPUs, and some ops have no kernel for those.
@@ -348,9 +350,9 @@ def placed_steps(draw: DrawFn, max_ops: int = 14, *, hosts: bool = False) -> Pla
                 edges.append(edge(source.name, name, size_bytes, port=port))
         ops.append(
             Op(
-                name=name,
-                kind=kind,
-                role=role,
+                name,
+                kind,
+                role,
                 variable=variable,
                 output_bytes=sizes,
                 bytes_accessed=draw(st.sampled_from([None, 0, 30, 10_000])),

@@ -1,12 +1,14 @@
-"""The outputs of README.md and its pictures of a run, made anew by `make readme`.
+"""Outputs and pictures of a run in README.md and the tutorial, made again by `make readme`.
 
 A comment such as ``<!-- advisor show -v advisor-out/deepconn; from: towers: compute -->`` stands
 above each block: the command (of several, joined by ``&&``, the last), and which line of its output
 the block begins with, if not the first; it then ends before the next empty line. Of `advisor run`
 it has the lines of ours, among those that the script prints. Commands run in
-the order of the page, in a folder of their own, so that what the first one leaves is there for the
+the order of the pages, in a folder of their own, so that what the first one leaves is there for the
 others. The machine should be at rest. What is said beside the blocks is written by hand: read it
 after each run.
+
+With ``--commands`` it prints what README.md tells readers to type, which `.ci/run` executes.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "README.md"
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "docs" / "tutorials" / "first-analysis.md")
 _IMAGES = ROOT / "docs" / "images"
 # What the first command leaves of what the page shows.
 _PICTURES = ("advisor-out/train_deepconn/timeline.png", "advisor-out/train_deepconn/comparison.png")
@@ -34,6 +37,11 @@ _BLOCK = re.compile(
     r"^<!-- (?P<command>advisor [^;]+?)(?:; from: (?P<first>.+?))? -->\n\n```\n(?:.*\n)*?```\n",
     re.MULTILINE,
 )
+
+
+def typed(page: str) -> str:
+    """Return what a page tells its readers to type, as a script."""
+    return "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
 
 
 def commands(page: str) -> list[str]:
@@ -88,11 +96,16 @@ def _told(errors: str) -> str:
 def main() -> None:
     """Write outputs and pictures."""
     with tempfile.TemporaryDirectory() as folder:
-        page = filled(PAGE.read_text(encoding="utf-8"), _in(Path(folder)))
+        output_of = _in(Path(folder))
+        pages = {page: filled(page.read_text(encoding="utf-8"), output_of) for page in PAGES}
         for picture in _PICTURES:
             shutil.copy(Path(folder, picture), _IMAGES)
-    PAGE.write_text(page, encoding="utf-8")
+    for page, text in pages.items():
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    if "--commands" in sys.argv:
+        print(typed(README.read_text(encoding="utf-8")))
+    else:
+        main()

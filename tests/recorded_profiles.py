@@ -1,50 +1,41 @@
 """Profiles as a user might record them, built by hand."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from placement_advisor.measurement.measurement import Activity, SizeBasis, TransferTotal
 from placement_advisor.profile.file_format import recorded_run
 from placement_advisor.profile.read_profile import read_trace
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.profile.device_trace import Trace
-
 EPOCH_NS = 1_795_257_210_000_000_000
 
 
-def event(name: str, start_ns: int, end_ns: int, /, **stats: str | int) -> Event:
+def event(name, start_ns, end_ns, /, **stats):
     return Event(
         name=name, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
     )
 
 
-def mark(step: int, start_ns: int, end_ns: int) -> Event:
+def mark(step, start_ns, end_ns):
     """Return a step mark as Keras writes it."""
     return event("Profiled batch", start_ns, end_ns, step_num=step)
 
 
-def kernel(op: str, start_ns: int, end_ns: int, **stats: str | int) -> Event:
+def kernel(op, start_ns, end_ns, **stats):
     """Return a kernel as CUPTI lists it; ``op`` has its kind behind a colon."""
     return event("some_kernel", start_ns, end_ns, tf_op=op, **stats)
 
 
-def copy(name: str, size_bytes: int, start_ns: int, time_ns: int, dest: int = 0) -> Event:
+def copy(name, size_bytes, start_ns, time_ns, dest=0):
     details = f"kind_src:device kind_dst:device size:{size_bytes} dest:{dest} async:1"
     return event(name, start_ns, start_ns + time_ns, memcpy_details=details)
 
 
-def host(*threads: list[Event] | Line) -> Plane:
+def host(*threads):
     lines = [t if isinstance(t, Line) else Line(name="python", events=tuple(t)) for t in threads]
     return Plane(name="/host:CPU", lines=tuple(lines))
 
 
-def gpu(number: int, *streams: list[Event] | Line, **stats: int) -> Plane:
+def gpu(number, *streams, **stats):
     lines = [
         stream
         if isinstance(stream, Line)
@@ -54,9 +45,7 @@ def gpu(number: int, *streams: list[Event] | Line, **stats: int) -> Plane:
     return Plane(name=f"/device:GPU:{number}", lines=tuple(lines), stats=stats)
 
 
-def crossing(
-    name: str, source: str, target: str, *, port: int = 0, size_bytes: int | None = 64
-) -> PlannedCopy:
+def crossing(name, source, target, *, port=0, size_bytes=64):
     """Return the plan to copy a tensor between workers."""
     return PlannedCopy(
         send_node=f"{name}_send",
@@ -69,14 +58,7 @@ def crossing(
     )
 
 
-def copied(
-    source: str,
-    target: str,
-    size_bytes: int,
-    time_ns: int,
-    exposed_ns: int,
-    basis: SizeBasis = SizeBasis.SHAPES,
-) -> TransferTotal:
+def copied(source, target, size_bytes, time_ns, exposed_ns, basis=SizeBasis.SHAPES):
     """Return what a single copy a step makes in all."""
     return TransferTotal(
         source=source,
@@ -89,7 +71,7 @@ def copied(
     )
 
 
-def activity(name: str, *calls_ns: int, is_copy: bool = False) -> Activity:
+def activity(name, *calls_ns, is_copy=False):
     """Return the row of calls that took these times."""
     return Activity(
         name=name,
@@ -101,17 +83,17 @@ def activity(name: str, *calls_ns: int, is_copy: bool = False) -> Activity:
     )
 
 
-def write(path: Path, *planes: Plane) -> Path:
+def write(path, *planes):
     """Write a profile, with its folders, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_planes(path, planes)
     return path
 
 
-def trace_of(path: Path) -> Trace:
+def trace_of(path):
     """Read a file, or the newest run of a folder, as a trace."""
     return read_trace(path, recorded_run(path).files, _advanced)
 
 
-def _advanced(done_bytes: int, total_bytes: int) -> None:
+def _advanced(done_bytes, total_bytes):
     assert 0 <= done_bytes <= total_bytes

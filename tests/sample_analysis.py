@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from sample_values import links_between
 
@@ -58,23 +57,12 @@ from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRa
 from placement_advisor.solvers.lower_bounds import LowerBound
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from placement_advisor.machine.devices import Link
-
 US = 1_000
 CAPTURED = CapturedStep(
     call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
 )
 OPTIONS = AnalyzeOptions(
-    source=ModelSource(
-        path="sample_models/deepconn.py",
-        name=None,
-        mode=None,
-        batch_size=None,
-        outputs=(),
-        time_limit_s=300.0,
-    ),
-    output=Path("advisor-out/deepconn"),
+    source=ModelSource(path="sample_models/deepconn.py"), output=Path("advisor-out/deepconn")
 )
 W0, W1 = "worker:0", "worker:1"
 TIMES = AssumedTimes(
@@ -137,7 +125,7 @@ _ALTERNATING_COPIES: list[Copy] = [
 _PROFILE_SLOWDOWN = 1.04
 
 
-def _schedule(label: str, runs: list[Run], copies: list[Copy], peaks: dict[str, int]) -> Schedule:
+def _schedule(label, runs, copies, peaks):
     compute: dict[str, int] = dict.fromkeys(peaks, 0)
     for _, device, start, end in runs:
         compute[device] += (end - start) * US
@@ -173,51 +161,33 @@ def _schedule(label: str, runs: list[Run], copies: list[Copy], peaks: dict[str, 
     )
 
 
-def _profile(schedule: Schedule) -> StepProfile:
+def _slow(time_ns):
+    return round(time_ns * _PROFILE_SLOWDOWN)
+
+
+def _span(lane, name, timed, *, is_copy):
+    times = {"start_ns": _slow(timed.start_ns), "end_ns": _slow(timed.end_ns)}
+    return Span(lane=lane, name=name, is_copy=is_copy, **times)
+
+
+def _activity(name, calls, times_ns, least, most, *, is_copy):
+    total_ns = calls * sum(times_ns) // len(times_ns)
+    ends = {"min_ns": least, "max_ns": most}
+    return Activity(name=name, calls=calls, total_ns=total_ns, is_copy=is_copy, **ends)
+
+
+def _profile(schedule):
     """The schedule as the profiler would have seen it, a little slower."""
-
-    def slow(time_ns: int) -> int:
-        return round(time_ns * _PROFILE_SLOWDOWN)
-
-    spans = [
-        Span(
-            lane=run.device,
-            name=run.op,
-            start_ns=slow(run.start_ns),
-            end_ns=slow(run.end_ns),
-            is_copy=False,
-        )
-        for run in schedule.runs
-    ] + [
-        Span(
-            lane=f"{copy.source} → {copy.target}",
-            name=copy.producer,
-            start_ns=slow(copy.start_ns),
-            end_ns=slow(copy.end_ns),
-            is_copy=True,
-        )
-        for copy in schedule.transfers
-    ]
     steps = 10
-    activities = [
-        Activity(
-            name=span.name,
-            calls=steps,
-            total_ns=steps * (span.end_ns - span.start_ns),
-            min_ns=round((span.end_ns - span.start_ns) * 0.9),
-            max_ns=round((span.end_ns - span.start_ns) * 1.3),
-            is_copy=False,
-        )
-        for span in spans
-        if not span.is_copy
-    ]
-    lanes = sorted({(copy.source, copy.target) for copy in schedule.transfers})
-    transfers = []
-    for source, target in lanes:
-        lane = [
-            copy for copy in schedule.transfers if (copy.source, copy.target) == (source, target)
-        ]
-        times = [slow(copy.end_ns - copy.start_ns) for copy in lane]
+    runs = [_span(run.device, run.op, run, is_copy=False) for run in schedule.runs]
+    activities, transfers = [], []
+    for run in runs:
+        time_ns = run.end_ns - run.start_ns
+        ends = round(time_ns * 0.9), round(time_ns * 1.3)
+        activities.append(_activity(run.name, steps, [time_ns], *ends, is_copy=False))
+    for source, target in sorted({(copy.source, copy.target) for copy in schedule.transfers}):
+        lane = [c for c in schedule.transfers if (c.source, c.target) == (source, target)]
+        times_ns = [_slow(copy.end_ns - copy.start_ns) for copy in lane]
         transfers.append(
             TransferTotal(
                 source=source,
@@ -225,37 +195,33 @@ def _profile(schedule: Schedule) -> StepProfile:
                 count=len(lane),
                 size_bytes=sum(copy.size_bytes for copy in lane),
                 size_basis=SizeBasis.SHAPES,
-                time_ns=sum(times),
-                exposed_ns=min(slow(schedule.exposed_by_device[target]), sum(times)),
+                time_ns=sum(times_ns),
+                exposed_ns=min(_slow(schedule.exposed_by_device[target]), sum(times_ns)),
             )
         )
-        activities.append(
-            Activity(
-                name=f"[gRPC copy {source} → {target}]",
-                calls=steps * len(lane),
-                total_ns=steps * sum(times),
-                min_ns=min(times),
-                max_ns=max(times),
-                is_copy=True,
-            )
-        )
+        name = f"[gRPC copy {source} → {target}]"
+        ends = min(times_ns), max(times_ns)
+        activities.append(_activity(name, steps * len(lane), times_ns, *ends, is_copy=True))
+    copies = [
+        _span(f"{copy.source} → {copy.target}", copy.producer, copy, is_copy=True)
+        for copy in schedule.transfers
+    ]
     return StepProfile(
-        step_ns=tuple(slow(schedule.step_ns) for _ in range(steps)),
-        compute_ns={device: slow(time) for device, time in schedule.compute_ns.items()},
-        exposed_by_device={
-            device: slow(time) for device, time in schedule.exposed_by_device.items()
-        },
+        step_ns=(_slow(schedule.step_ns),) * steps,
+        compute_ns={device: _slow(time) for device, time in schedule.compute_ns.items()},
+        exposed_by_device={d: _slow(time) for d, time in schedule.exposed_by_device.items()},
         transfers=tuple(transfers),
         activities=tuple(activities),
-        op_ns={span.name: span.end_ns - span.start_ns for span in spans if not span.is_copy},
-        timeline=tuple(spans),
+        op_ns={run.name: run.end_ns - run.start_ns for run in runs},
+        timeline=(*runs, *copies),
     )
 
 
-def _measurement(
-    schedule: Schedule, step_us: int, drifts_us: tuple[int, ...], difference: float | None
-) -> Measurement:
+def _measurement(schedule, step_us, drifts_us, difference):
     """Rounds of three steps around the given time, each round off by its drift."""
+    verified = None
+    if difference is not None:
+        verified = Verification(steps=4, variables=6, relative_difference=difference)
     return Measurement(
         warmup_ns=(3 * step_us * US, 2 * step_us * US),
         rounds=tuple(
@@ -263,79 +229,68 @@ def _measurement(
             for drift in drifts_us
         ),
         moved_ops=(),
-        verification=None
-        if difference is None
-        else Verification(steps=4, variables=6, relative_difference=difference),
+        verification=verified,
         profile=_profile(schedule),
         profile_run=f"{schedule.label}/plugins/profile/2026_01_01",
     )
 
 
-def _placement(label: str, runs: list[Run], rationale: str) -> Placement:
-    return Placement(
-        label=label,
-        family=label,
-        device_of={op: device for op, device, _, _ in runs},
-        rationale=rationale,
-    )
+def _placement(label, runs, rationale):
+    device_of = {op: device for op, device, _, _ in runs}
+    return Placement(label=label, family=label, device_of=device_of, rationale=rationale)
 
 
-def _links(devices: tuple[str, ...]) -> tuple[Link, ...]:
+def _links(devices):
     return links_between(devices, 240 * US, bandwidth_bytes_per_s=1.5e9, basis=Basis.MEASURED)
 
 
-def sample() -> Analysis:
+def _candidate(plan, runs, rationale, **found):
+    layers = ("lookup", "user_conv", "item_conv", "dot", "adam")
+    return Candidate(
+        name=plan.label,
+        family=plan.label,
+        rationale=rationale,
+        placement=_placement(plan.label, runs, rationale),
+        predicted=plan,
+        by_layer={op: device for op, device, _, _ in runs if op in layers},
+        **found,
+    )
+
+
+CAVEAT = (
+    "on this machine your untouched step is faster: as-is on all cores 29.4 ms, the split 30.5 "
+    "ms; the verdict is about serial devices, like those that the stand-ins stand for"
+)
+WORDS = "layers item_conv on worker:1, all other layers on worker:0; their gradients with them"
+TOWERS = "split: towers, 1.69× (95 % interval 1.64–1.71)"
+
+
+def sample():
     """Three candidates: single and towers ran, alternating was killed."""
     single_plan = _schedule("single", _SINGLE_RUNS, [], peaks={W0: 18_400_000, W1: 0})
     towers_plan = _schedule(
-        "towers",
-        _TOWER_RUNS,
-        _TOWER_COPIES,
-        peaks={W0: 12_100_000, W1: 8_200_000},
+        "towers", _TOWER_RUNS, _TOWER_COPIES, peaks={W0: 12_100_000, W1: 8_200_000}
     )
     alternating_plan = _schedule(
-        "alternating",
-        _ALTERNATING_RUNS,
-        _ALTERNATING_COPIES,
-        peaks={W0: 14_000_000, W1: 9_100_000},
+        "alternating", _ALTERNATING_RUNS, _ALTERNATING_COPIES, peaks={W0: 14_000_000, W1: 9_100_000}
     )
     single_run = _measurement(single_plan, 51_000, 2 * (-600, 0, 300, 900, -200, 0), None)
     towers_run = _measurement(towers_plan, 30_400, 2 * (400, -500, 900, 0, -800, 200), 2.5e-7)
-    layers = ("lookup", "user_conv", "item_conv", "dot", "adam")
-    candidates = tuple(
-        Candidate(
-            name=plan.label,
-            family=plan.label,
-            rationale=rationale,
-            placement=_placement(plan.label, runs, rationale),
-            predicted=plan,
-            measured=run,
-            comparison=comparison,
-            failure=failure,
-            by_layer={op: device for op, device, _, _ in runs if op in layers},
-        )
-        for plan, runs, rationale, run, comparison, failure in (
-            (single_plan, _SINGLE_RUNS, "everything on one device", single_run, None, None),
-            (
-                towers_plan,
-                _TOWER_RUNS,
-                "2 towers meet only at dot; one per device",
-                towers_run,
-                compare("single", single_run.rounds, towers_run.rounds, among=1),
-                None,
-            ),
-            (
-                alternating_plan,
-                _ALTERNATING_RUNS,
-                "the device changes at every layer, the worst case on purpose",
-                None,
-                None,
-                CandidateFailure(
-                    kind=FailureKind.CRASHED,
-                    message="worker:1 was ended by SIGKILL in round 3",
-                ),
-            ),
-        )
+    killed = CandidateFailure(
+        kind=FailureKind.CRASHED, message="worker:1 was ended by SIGKILL in round 3"
+    )
+    candidates = (
+        _candidate(single_plan, _SINGLE_RUNS, "everything on one device", measured=single_run),
+        _candidate(
+            *(towers_plan, _TOWER_RUNS, "2 towers meet only at dot; one per device"),
+            measured=towers_run,
+            comparison=compare("single", single_run.rounds, towers_run.rounds, among=1),
+        ),
+        _candidate(
+            *(alternating_plan, _ALTERNATING_RUNS),
+            "the device changes at every layer, the worst case on purpose",
+            failure=killed,
+        ),
     )
     return Analysis(
         advisor_version="0.1.0",
@@ -376,21 +331,9 @@ def sample() -> Analysis:
             speedup=Interval(median=1.69, low=1.64, high=1.72),
             basis="measured",
             applies_to="2 CPU stand-ins (1 core each, gRPC)",
-            headline=(
-                "split: towers, 1.69\N{MULTIPLICATION SIGN} (95 % interval 1.64\N{EN DASH}1.71), "
-                "measured on 2 CPU stand-ins "
-                "(1 core each, gRPC); on this machine your untouched step is faster: as-is on all "
-                "cores 29.4 ms, the split 30.5 ms; the verdict is about serial devices, like those "
-                "that the stand-ins stand for"
-            ),
-            answer=(
-                "split: towers, 1.69\N{MULTIPLICATION SIGN} (95 % interval 1.64\N{EN DASH}1.71)"
-            ),
-            caveat=(
-                "on this machine your untouched step is faster: as-is on all cores 29.4 ms, the "
-                "split 30.5 ms; the verdict is about serial devices, like those that the "
-                "stand-ins stand for"
-            ),
+            headline=f"{TOWERS}, measured on 2 CPU stand-ins (1 core each, gRPC); {CAVEAT}",
+            answer=TOWERS,
+            caveat=CAVEAT,
             deciding=(
                 "towers: worker:0 waits 1.56 ms for copies, 5 % of its step (profiled)",
                 "towers: worker:0 computes for 29.1 ms a step, single for 54.1 ms (profiled)",
@@ -440,10 +383,8 @@ def sample() -> Analysis:
         ),
         how=HowToSplit(
             candidate="towers",
-            words="layers item_conv on worker:1, all other layers on worker:0; "
-            "their gradients with them",
-            words_in_short="layers item_conv on worker:1, all other layers on worker:0; "
-            "their gradients with them",
+            words=WORDS,
+            words_in_short=WORDS,
             call=(
                 "import placement_advisor\n\n"
                 'step = placement_advisor.place(step, "placements/towers.json", *inputs)\n'
@@ -453,7 +394,7 @@ def sample() -> Analysis:
     )
 
 
-def unmeasured() -> Analysis:
+def unmeasured():
     """The same with ``--no-run``."""
     measured = sample()
     return replace(
@@ -487,7 +428,7 @@ def unmeasured() -> Analysis:
     )
 
 
-def ranged() -> Analysis:
+def ranged():
     """The same, with the ends of what is simulated."""
     plain = unmeasured()
     doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
@@ -498,7 +439,7 @@ def ranged() -> Analysis:
     )
 
 
-def joined() -> Analysis:
+def joined():
     """The split that ran had joined after two others, which changed what was predicted of it."""
     doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
     before = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
@@ -509,7 +450,7 @@ def joined() -> Analysis:
     return replace(plain, candidates=(single, late, alternating))
 
 
-def unreliable() -> Analysis:
+def unreliable():
     """The profile of the towers breaks a law."""
     plain = sample()
     single, towers, alternating = plain.candidates
@@ -517,7 +458,7 @@ def unreliable() -> Analysis:
     return replace(plain, candidates=(single, replace(towers, broken_laws=(broken,)), alternating))
 
 
-def elsewhere() -> Analysis:
+def elsewhere():
     """The same for two GPUs that are not here."""
     predicted = unmeasured()
     description = "2xV100 (assumed)"
@@ -548,7 +489,7 @@ def elsewhere() -> Analysis:
     )
 
 
-def hostile() -> Analysis:
+def hostile():
     """Names that would be markup, or drive a terminal, if reports did not escape them."""
     plain = sample()
     towers = plain.candidates[1]
@@ -556,8 +497,7 @@ def hostile() -> Analysis:
     assert towers.measured.profile is not None
     profile = towers.measured.profile
     named = replace(
-        profile,
-        activities=(replace(profile.activities[0], name=HOSTILE), *profile.activities[1:]),
+        profile, activities=(replace(profile.activities[0], name=HOSTILE), *profile.activities[1:])
     )
     return replace(
         plain,
@@ -580,7 +520,7 @@ def hostile() -> Analysis:
     )
 
 
-def four_devices() -> Analysis:
+def four_devices():
     """One candidate that copies between all of four devices, with thousands of small ops."""
     names = tuple(f"worker:{number}" for number in range(4))
     runs: list[Run] = []
@@ -617,7 +557,7 @@ def four_devices() -> Analysis:
     )
 
 
-def not_applicable() -> Analysis:
+def not_applicable():
     """The towers could not be proposed: neither predicted nor measured."""
     plain = sample()
     towers = replace(
@@ -634,7 +574,7 @@ def not_applicable() -> Analysis:
     return replace(plain, candidates=(plain.candidates[0], towers))
 
 
-def with_batch() -> Analysis:
+def with_batch():
     """The towers also as if they were replicas of 16 samples each.
 
     What `mirrored` has with the whole batch on every device was run as well.
@@ -652,16 +592,16 @@ def with_batch() -> Analysis:
     return replace(plain, candidates=(*plain.candidates, batch, mirrored))
 
 
-def as_json(analysis: Analysis) -> dict[str, Any]:
+def as_json(analysis):
     """An analysis as its file has it."""
     return plain(results.Analysis.of(analysis))
 
 
-def read_back(document: object) -> results.Analysis:
+def read_back(document):
     """What is read of a file with that content."""
     return value_of(results.Analysis, json.dumps(document).encode())
 
 
-def published(analysis: Analysis) -> results.Analysis:
+def published(analysis):
     """An analysis as it is read back from its file."""
     return read_back(as_json(analysis))

@@ -1,9 +1,6 @@
 """A break-even written by hand: one axis of each outcome, on the sample analysis."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import sample_analysis
 
@@ -17,11 +14,8 @@ from placement_advisor.simulator.break_even import (
     SweepPoint,
 )
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
 
-
-def swept(value: int, ratio: float, split: str = "towers") -> SweepPoint:
+def swept(value, ratio, split="towers"):
     return SweepPoint(value=value, best=BestSplit(split=split, ratio=ratio))
 
 
@@ -73,5 +67,5 @@ TIMING = InputTiming(
 )
 
 
-def with_break_even() -> Analysis:
+def with_break_even():
     return replace(sample_analysis.sample(), break_even=FOUND, input_timing=TIMING)

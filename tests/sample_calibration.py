@@ -1,7 +1,5 @@
 """A calibration of two workers, written by hand so that its lines are exact but for one copy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
@@ -12,13 +10,13 @@ from placement_advisor.machine.calibration import (
     MemoryTiming,
 )
 from placement_advisor.machine.devices import Device
-from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
+from placement_advisor.machine.testbed_plan import TestbedKind
 
 W0, W1 = "worker:0", "worker:1"
 DEVICES = (Device(name=W0, kind="CPU"), Device(name=W1, kind="CPU"))
 
 
-def copy(size_bytes: int, copy_ns: int) -> CopyTiming:
+def copy(size_bytes, copy_ns):
     """Return a copy whose ends work 50 µs and 60 µs, and 0.2 and 0.3 ns for each byte."""
     return CopyTiming(
         size_bytes=size_bytes,
@@ -63,7 +61,7 @@ IN_ONE_PROCESS = replace(
 )
 
 
-def of(plan: TestbedPlan) -> Calibration:
+def of(plan):
     """Return one of those two for the devices of a testbed of two."""
     found = WORKERS if plan.kind is TestbedKind.WORKERS else IN_ONE_PROCESS
     first, second = (device.name for device in plan.devices)
@@ -77,9 +75,7 @@ def of(plan: TestbedPlan) -> Calibration:
     )
 
 
-def summary_of(
-    calibration: Calibration, devices: tuple[Device, ...] = DEVICES
-) -> CalibrationSummary:
+def summary_of(calibration, devices=DEVICES):
     """Return what the command would report of it."""
     cluster = calibrated_cluster(devices, calibration, launch_overhead_ns=calibration.op_ns)
     return CalibrationSummary(

@@ -1,23 +1,15 @@
 """Figures of hosts, written by hand: a of two devices drives the steps, b has one, c two."""
 
-from __future__ import annotations
-
 from sample_calibration import copy
 
 from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
-from placement_advisor.machine.calibration import AtOnceTiming, BothWaysTiming, CopyTiming
-from placement_advisor.machine.host_figures import (
-    HostFigures,
-    Reach,
-    RouteFigures,
-    Way,
-    over_hosts,
-)
+from placement_advisor.machine.calibration import AtOnceTiming, BothWaysTiming
+from placement_advisor.machine.host_figures import HostFigures, Reach, RouteFigures, Way, over_hosts
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
 from placement_advisor.machine.this_machine import core_slots
 
 
-def share(name: str, count: int, *, is_here: bool = False) -> HostShare:
+def share(name, count, *, is_here=False):
     return HostShare(
         name=name,
         address=f"10.0.0.{ord(name) - ord('a') + 1}",
@@ -38,7 +30,7 @@ WITHIN = Way(
 )
 
 
-def over_network(latency_ns: int, ns_per_byte: int) -> tuple[CopyTiming, ...]:
+def over_network(latency_ns, ns_per_byte):
     return tuple(
         copy(size_bytes, latency_ns + ns_per_byte * size_bytes) for size_bytes in (1_000, 1_000_000)
     )
@@ -89,7 +81,7 @@ ROUTE = RouteFigures(
 SIDEWAYS = RouteFigures(way=WAY, at_once_there=None, at_once_back=None, reach=None)
 
 
-def summary_of_hosts() -> CalibrationSummary:
+def summary_of_hosts():
     """Return what the command would report of the first two hosts."""
     calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
     cluster = calibrated_cluster(

@@ -1,19 +1,13 @@
 """Values that samples of many tests are made of; what a test does not name has no part in it."""
 
-from __future__ import annotations
-
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
 
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostTable, OpCost
 from placement_advisor.machine.devices import Basis, Link
 from placement_advisor.measurement.measurement import Measurement, StepProfile
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
-
-def measurement(rounds: tuple[tuple[int, ...], ...], **more: Any) -> Measurement:
+def measurement(rounds, **more):
     """Return a run with these times of steps, in each round."""
     nothing = {
         "warmup_ns": (),
@@ -25,7 +19,7 @@ def measurement(rounds: tuple[tuple[int, ...], ...], **more: Any) -> Measurement
     return Measurement(**nothing | {"rounds": rounds} | more)
 
 
-def step_profile(*step_ns: int, **more: Any) -> StepProfile:
+def step_profile(*step_ns, **more):
     """Return the profile of steps that took these times."""
     nothing = {
         "compute_ns": {},
@@ -38,7 +32,7 @@ def step_profile(*step_ns: int, **more: Any) -> StepProfile:
     return StepProfile(**nothing | {"step_ns": step_ns} | more)
 
 
-def links_between(devices: Iterable[str], latency_ns: int, **more: Any) -> tuple[Link, ...]:
+def links_between(devices, latency_ns, **more):
     """Return a link from each to each, over which a byte takes a nanosecond."""
     usual = {"bandwidth_bytes_per_s": 1e9, "basis": Basis.ASSUMED}
     return tuple(
@@ -47,7 +41,7 @@ def links_between(devices: Iterable[str], latency_ns: int, **more: Any) -> tuple
     )
 
 
-def costs_of(times_ns: Mapping[str, int], basis: CostBasis) -> CostTable:
+def costs_of(times_ns, basis):
     """Return the costs of ops, all known in the same way."""
     return CostTable(
         costs={name: OpCost(time_ns=time_ns, basis=basis) for name, time_ns in times_ns.items()}

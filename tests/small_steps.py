@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from placed_steps import PlacedStep, place, price
@@ -30,11 +29,6 @@ from placement_advisor.machine.devices import (
     Link,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
 # A simulation takes 50 µs: thousands of steps are to be had in a minute.
 _MOST_PLACEMENTS = 300
 _BOTH = frozenset({"CPU", "GPU"})
@@ -50,7 +44,7 @@ class Fastest:
     split_ns: int | None
 
 
-def small_step(seed: int) -> PlacedStep:
+def small_step(seed):
     """Draw a step; equal seeds give equal steps. It is placed on its first device."""
     draw = random.Random(seed)
     cluster = _cluster(draw)
@@ -85,7 +79,7 @@ def small_step(seed: int) -> PlacedStep:
     )
 
 
-def groups(graph: OpGraph) -> list[list[int]]:
+def groups(graph):
     """Return the ops that are placed together, by number: those of one variable, others alone."""
     found: dict[object, list[int]] = {}
     for i, op in enumerate(placed_ops(graph)):
@@ -94,7 +88,7 @@ def groups(graph: OpGraph) -> list[list[int]]:
     return list(found.values())
 
 
-def placements(graph: OpGraph, places: int) -> Iterator[NDArray[np.int64]]:
+def placements(graph, places):
     """Yield every placement: the number of the place of each op."""
     together = groups(graph)
     for chosen in product(range(places), repeat=len(together)):
@@ -104,7 +98,7 @@ def placements(graph: OpGraph, places: int) -> Iterator[NDArray[np.int64]]:
         yield where
 
 
-def fastest(step: PlacedStep) -> Fastest:
+def fastest(step):
     """Simulate every placement."""
     simulator = step.simulator()
     names = step.cluster.place_names()
@@ -120,7 +114,7 @@ def fastest(step: PlacedStep) -> Fastest:
     return Fastest(alone_ns=alone_ns, split_ns=split_ns)
 
 
-def _cluster(draw: random.Random) -> Cluster:
+def _cluster(draw):
     names = "abc"[: draw.choice((1, 2, 2, 2, 2, 2, 3, 3))]
     hosts = draw.choice(("none", "none", "none", "beside", "among"))
     host_names = "xy"[: draw.choice((1, 1, 2))] if hosts == "beside" else ""
@@ -178,9 +172,7 @@ def _cluster(draw: random.Random) -> Cluster:
     )
 
 
-def _link(
-    draw: random.Random,
-) -> tuple[int, float, tuple[tuple[int, int], ...], CopyWork, CopyWork, int]:
+def _link(draw):
     works = (
         NO_COPY_WORK,
         NO_COPY_WORK,
@@ -199,7 +191,7 @@ def _link(
     )
 
 
-def _graph(draw: random.Random) -> OpGraph:
+def _graph(draw):
     count = draw.randint(1, 6)
     shape = draw.choice(("chain", "star", "any", "any"))
     ops: list[Op] = []
@@ -226,12 +218,12 @@ def _graph(draw: random.Random) -> OpGraph:
                     continue
                 variable = source.variable or source.name
             size = None if port == CONTROL_PORT else source.output_bytes[port]
-            edges.append(Edge(producer=source.name, consumer=name, port=port, size_bytes=size))
+            edges.append(Edge(source.name, name, port, size))
         ops.append(
             Op(
-                name=name,
-                kind="MatMul",
-                role=role,
+                name,
+                "MatMul",
+                role,
                 variable=variable,
                 output_bytes=tuple(draw.choice(_SIZES) for _ in range(draw.choice((1, 1, 2)))),
                 device_kinds=draw.choice((_BOTH, _BOTH, frozenset({"CPU"}))),

@@ -8,46 +8,22 @@ from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
 
 
-def op(name: str, size: int | None, *, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:
-    return Op(name=name, kind=kind, role=role, output_bytes=(size,))
+def op(name, size, *, kind="MatMul", role=Role.FORWARD):
+    return Op(name, kind, role, output_bytes=(size,))
 
 
-def training(samples: int) -> OpGraph:
-    """Return a linear layer with a mean loss: 8 bytes a sample, 16 bytes of weights.
-
-    >>> [op.name for op in training(1).ops]  # doctest: +NORMALIZE_WHITESPACE
-    ['x', 'weights', 'read', 'rate', 'product', 'loss', 'gradient', 'update']
-    """
-    ops = [
-        op("x", 8 * samples, kind="Placeholder", role=Role.INPUT),
-        Op(
-            name="weights",
-            kind="VarHandleOp",
-            role=Role.VARIABLE,
-            variable="weights",
-            output_bytes=(0,),
-            parameter_bytes=16,
-        ),
-        op("read", 16, kind="ReadVariableOp")._replace(variable="weights"),
-        op("rate", 4, kind="Const", role=Role.CONSTANT),
-        op("product", 8 * samples),
-        op("loss", 4, kind="Mean"),
-        op("gradient", 16, role=Role.BACKWARD),
-        op("update", None, kind="ResourceApplyGradientDescent", role=Role.UPDATE)._replace(
-            variable="weights", output_bytes=()
-        ),
-    ]
-    reads = {
-        "read": ["weights"],
-        "product": ["x", "read"],
-        "loss": ["product"],
-        "gradient": ["x", "product"],
-        "update": ["weights", "rate", "gradient"],
-    }
-    return wired(ops, reads)
+def training(samples):
+    """Return a linear layer with a mean loss: 8 bytes a sample, 16 bytes of weights."""
+    return step(
+        samples,
+        "x 8n Placeholder input; weights 16 VarHandleOp variable weights; "
+        "read 16 ReadVariableOp - weights < weights; rate 4 Const constant; product 8n < x read; "
+        "loss 4 Mean < product; gradient 16 MatMul backward < x product; "
+        "update - ResourceApplyGradientDescent update weights < weights rate gradient",
+    )
 
 
-def two_updates(samples: int) -> OpGraph:
+def two_updates(samples):
     """Return a step that updates its layer, then computes with it anew and updates another one."""
     first = training(samples)
     second = [
@@ -67,9 +43,7 @@ def two_updates(samples: int) -> OpGraph:
     return OpGraph(more.ops, [*first.edges, *more.edges])
 
 
-def wired(
-    ops: list[Op], reads: dict[str, list[str]], controls: tuple[tuple[str, str], ...] = ()
-) -> OpGraph:
+def wired(ops, reads, controls=()):
     """Return a graph of ops that each read the first tensor of others, or only wait for them.
 
     All have kernels for GPUs.
@@ -81,57 +55,71 @@ def wired(
     return OpGraph(ops, edges)
 
 
-def wiring_of_training(*shares: int) -> Wiring:
-    """Return how the linear layer is split, its loss and gradient merged as means."""
-    plan = plan_split(training(sum(shares)), training(shares[0]), [("loss", 0)])
-    return Wiring(
-        plan=plan,
-        shares=shares,
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
+def step(samples, text, controls=()):
+    """Return a step of ops that semicolons part: `name bytes kind role variable < what it reads`.
+
+    `8n` are bytes for each sample, `?` unknown, those of a VarHandleOp its value's. A - stands for
+    no output, and for a kind, role or variable that does not matter.
+    """
+    ops, reads = [], {}
+    for each in text.split("; "):
+        words, _, read = each.partition(" < ")
+        name, size, kind, role, variable = (*words.split(), *"---")[:5]
+        known = None if size in "?-" else int(size.rstrip("n")) * (samples if "n" in size else 1)
+        made = op(name, known, kind=kind, role=Role.FORWARD if role == "-" else Role(role))
+        made = made._replace(variable=None if variable == "-" else variable)
+        if size == "-":
+            made = made._replace(output_bytes=())
+        if kind == "VarHandleOp":
+            made = made._replace(output_bytes=(0,), parameter_bytes=known)
+        ops.append(made)
+        reads[name] = read.split()
+    return wired(ops, reads, controls)
 
 
-def split_training() -> SplitTraces:
-    """Return the traces of `training` on four samples, shared by two."""
-    return SplitTraces(
-        whole=training(4),
-        shares={2: training(2)},
-        wiring=wiring_of_training(2, 2),
-        outputs=(("loss", 0),),
-        targets=("update",),
-    )
-
-
-def split_updates() -> SplitTraces:
-    """Return those of `two_updates`."""
-    whole, share = two_updates(4), two_updates(2)
+def wired_as_means(whole, share, shares):
+    """Return how a step is split whose loss and gradients are merged as means."""
     plan = plan_split(whole, share, [("loss", 0)])
-    wiring = Wiring(
-        plan=plan,
-        shares=(2, 2),
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
+    merges = dict.fromkeys(plan.merged, Merge.MEAN)
+    return Wiring(plan=plan, shares=shares, merges=merges, axes=dict.fromkeys(plan.divided, 0))
+
+
+def split_as_means(whole, share, samples, hosts, *updates):
+    """Return the traces of a step shared by some replicas, so many samples each."""
     return SplitTraces(
         whole=whole,
-        shares={2: share},
-        wiring=wiring,
+        shares={samples: share},
+        wiring=wired_as_means(whole, share, (samples,) * hosts),
         outputs=(("loss", 0),),
-        targets=("update", "update 2"),
+        targets=updates,
     )
 
 
-def two_towers(samples: int, work: int = 10**9) -> OpGraph:
+def wiring_of_training(*shares):
+    """Return how the linear layer is split, its loss and gradient merged as means."""
+    return wired_as_means(training(sum(shares)), training(shares[0]), shares)
+
+
+def split_training():
+    """Return the traces of `training` on four samples, shared by two."""
+    return split_as_means(training(4), training(2), 2, 2, "update")
+
+
+def split_updates():
+    """Return those of `two_updates`."""
+    return split_as_means(two_updates(4), two_updates(2), 2, 2, "update", "update 2")
+
+
+def two_towers(samples, work=10**9):
     """Return a step of two layers that a third joins, with ``work`` flops a sample in each."""
     whole: dict[str, Op] = {}
     reads: dict[str, list[str]] = {}
 
-    def add(each: Op, *producers: str) -> None:
+    def add(each, *producers):
         basis = WorkBasis.FORMULA if each.flops else None
         whole[each.name], reads[each.name] = each._replace(work_basis=basis), list(producers)
 
-    def matrix(layer: str, size: int, *inputs: str) -> str:
+    def matrix(layer, size, *inputs):
         name = f"{layer}/weights"
         variable = op(name, 0, kind="VarHandleOp", role=Role.VARIABLE)
         add(variable._replace(variable=name, parameter_bytes=size, layer=layer))
@@ -141,7 +129,7 @@ def two_towers(samples: int, work: int = 10**9) -> OpGraph:
         add(product, *inputs, f"{layer}/read")
         return product.name
 
-    def update(layer: str, size: int, *inputs: str) -> None:
+    def update(layer, size, *inputs):
         name = f"{layer}/weights"
         gradient = op(f"{layer}/gradient", size, role=Role.BACKWARD)
         add(gradient._replace(layer=layer, flops=2 * work * samples), *inputs)
@@ -167,20 +155,9 @@ def two_towers(samples: int, work: int = 10**9) -> OpGraph:
     return wired(list(whole.values()), reads)
 
 
-def split_towers(hosts: int = 2, samples: int = 4) -> SplitTraces:
+def split_towers(hosts=2, samples=4):
     """Return the traces of `two_towers`, with so many samples for each of some hosts."""
-    whole, share = two_towers(samples * hosts), two_towers(samples)
-    plan = plan_split(whole, share, [("loss", 0)])
-    wiring = Wiring(
-        plan=plan,
-        shares=(samples,) * hosts,
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
-    return SplitTraces(
-        whole=whole,
-        shares={samples: share},
-        wiring=wiring,
-        outputs=(("loss", 0),),
-        targets=("left/update", "right/update", "head/update"),
+    updates = ("left/update", "right/update", "head/update")
+    return split_as_means(
+        two_towers(samples * hosts), two_towers(samples), samples, hosts, *updates
     )

@@ -1,7 +1,5 @@
 """A training step by hand that has something of everything a summary tells."""
 
-from __future__ import annotations
-
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.tf.answers import Traced
@@ -10,15 +8,15 @@ BOTH = frozenset({"CPU", "GPU"})
 HOST = frozenset({"CPU"})
 
 
-def edge(producer: str, consumer: str, size_bytes: int | None, port: int = 0) -> Edge:
-    return Edge(producer=producer, consumer=consumer, port=port, size_bytes=size_bytes)
+def edge(producer, consumer, size_bytes, port=0):
+    return Edge(producer, consumer, port, size_bytes)
 
 
-def op(name: str, kind: str, role: Role = Role.FORWARD, **fields: object) -> Op:
+def op(name, kind, role=Role.FORWARD, **fields):
     return Op(**{"name": name, "kind": kind, "role": role, "device_kinds": BOTH, **fields})  # type: ignore[arg-type]
 
 
-def training_step() -> OpGraph:
+def training_step():
     """A lookup and a dense layer of 4 × 2, a loop of unknown work, a gradient, an update."""
     ops = [
         op("words", "Placeholder", Role.INPUT, output_bytes=(64,)),
@@ -63,12 +61,12 @@ def training_step() -> OpGraph:
         edge("grad", "step", 32),
         edge("w", "step", 0),
         edge("m", "step", 0),
-        Edge(producer="grad", consumer="step", port=CONTROL_PORT, size_bytes=0),
+        Edge("grad", "step", CONTROL_PORT, 0),
     ]
     return OpGraph(ops, edges)
 
 
-def traced_as_tiny(graph: OpGraph) -> Traced:
+def traced_as_tiny(graph):
     """Return a trace that made this graph."""
     return Traced(
         graph=graph,

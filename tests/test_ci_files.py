@@ -1,23 +1,26 @@
-"""What this repository offers to the CI of others: a hook, an action, recipes in docs/ci.md."""
-
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 from command_runs import run_here
+from packaging.requirements import Requirement
+from tested_versions import PAGE, ROWS, read_rows, rows_text, with_table
 from two_matrices import TWO_MATRICES
 
 ROOT = Path(__file__).parents[1]
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 (STEP,) = ACTION["runs"]["steps"]
-RECIPES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
+RECIPES = re.findall(
+    r"```yaml\n(.*?)```", (ROOT / "docs" / "how-to" / "ci.md").read_text(), re.DOTALL
+)
 # Says what it was asked, as JSON.
 FAKE = """#!/usr/bin/env python3
 import json, sys
@@ -25,13 +28,15 @@ print(json.dumps(sys.argv[1:]))
 """
 
 
-def test_the_hook_is_a_command_that_the_advisor_knows(tmp_path, monkeypatch):
+def test_the_hook_is_a_command_that_the_advisor_knows_also_without_a_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name, *words = shlex.split(HOOK["entry"])
     assert name == "advisor"
     ran = run_here(*words)
     assert ran.code == 2
     assert "no pyproject.toml" in ran.err
+    monkeypatch.chdir(tmp_path)
+    assert "no pyproject.toml" in run_here("check", "--").err
 
 
 @pytest.mark.parametrize(
@@ -50,16 +55,14 @@ def test_the_hook_runs_when_what_it_checks_may_have_changed(file, runs):
     assert not HOOK["pass_filenames"]
 
 
-def asked(tmp_path: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+def asked(tmp_path, **inputs):
     """Run the action's step with an `advisor` that says what it was asked."""
     (tmp_path / "advisor").write_text(FAKE)
     (tmp_path / "advisor").chmod(0o755)
     return step(tmp_path, tmp_path, summary="a summary.md", workspace="/a space", **inputs)
 
 
-def step(
-    folder: Path, commands: Path, *, summary: str, workspace: str, **inputs: str
-) -> subprocess.CompletedProcess[str]:
+def step(folder, commands, *, summary, workspace, **inputs):
     """Run the action's step on GitHub's shell, in a folder, with the `advisor` among commands."""
     given = {name: each["default"] for name, each in ACTION["inputs"].items()} | inputs
     env = {
@@ -82,12 +85,9 @@ FORMATS = ["--format", "text", "--format", "github"]
 FORMATS += ["--format", "markdown=a summary.md", "--format", "sarif=/a space/advisor.sarif"]
 
 
-def test_the_action_checks_all_models_in_all_formats(tmp_path):
+def test_the_action_checks_all_models_and_takes_its_inputs_for_no_commands(tmp_path):
     ran = asked(tmp_path)
     assert json.loads(ran.stdout) == ["check", *FORMATS, "--"]
-
-
-def test_the_action_takes_its_inputs_for_what_they_are_and_for_no_commands(tmp_path):
     models = ["--update", "$(touch hacked)", "a b; touch hacked", "`touch hacked`", "*"]
     ran = asked(
         tmp_path,
@@ -98,9 +98,6 @@ def test_the_action_takes_its_inputs_for_what_they_are_and_for_no_commands(tmp_p
     assert json.loads(ran.stdout) == ["check", *flags, *FORMATS, "--", *models]
     assert not (tmp_path / "hacked").exists()
     assert "${{" not in STEP["run"]
-
-
-def test_the_action_refuses_what_is_neither_true_nor_false(tmp_path):
     ran = asked(tmp_path, strict="yes")
     assert ran.returncode == 2
     assert ran.stdout == "::error::strict is neither true nor false\n"
@@ -152,11 +149,6 @@ def alerts(workspace):
     ]
 
 
-def test_without_a_model_after_the_dashes_all_are_checked(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "no pyproject.toml" in run_here("check", "--").err
-
-
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_recipes_are_yaml(recipe):
     assert yaml.safe_load(recipe)
@@ -179,3 +171,39 @@ def test_dependencies_are_looked_at_each_week_by_the_pinned_actions_of_every_cha
     used = {step["uses"] for step in steps if "uses" in step}
     assert used <= set(re.findall(r"uses: (\S+)", (folder / "ci.yml").read_text()))
     assert re.search(r"pip-audit==\$\(PIP_AUDIT_VERSION\)", (ROOT / "Makefile").read_text())
+
+
+KEPT = read_rows((ROOT / ROWS).read_text(encoding="utf-8"))
+
+
+def locked(name):
+    found = re.search(rf"^{name}==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    return found[1]
+
+
+def ci():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    return {name: job["strategy"]["matrix"] for name, job in workflow["jobs"].items()}
+
+
+def test_rows_and_page_are_as_the_command_writes_them():
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert with_table(page, KEPT) == page
+    assert rows_text(KEPT) == (ROOT / ROWS).read_text(encoding="utf-8")
+
+
+def test_ci_runs_the_locked_releases_on_each_python_and_each_tensorflow_of_which_there_is_a_row():
+    makefile = (ROOT / "Makefile").read_text()
+    supported = re.search(r"^SUPPORTED_PYTHONS := (.*)$", makefile, re.MULTILINE)
+    assert ci()["gate"]["python"] == supported[1].split()
+    tested = {row.releases["Python"] for row in KEPT}
+    assert {str(each).rpartition(".")[0] for each in tested} <= {*ci()["gate"]["python"]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (bounds,) = (
+        found.specifier
+        for found in map(Requirement, project["dependencies"])
+        if found.name == "tensorflow"
+    )
+    found = {str(row.releases["TensorFlow"]) for row in KEPT if not row.tests}
+    others = {each for each in found if each in bounds and each != locked("tensorflow")}
+    assert ci()["releases"]["tensorflow"] == sorted(others)

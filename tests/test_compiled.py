@@ -1,7 +1,3 @@
-"""What numba may read and write; each case runs in a process and a folder of its own."""
-
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
@@ -23,7 +19,7 @@ SETTINGS = ".numba_config.yaml"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A folder with a module that has a compiled function, out of the current folder."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "of_ours.py").write_text(MODULE)
@@ -31,11 +27,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def called(folder: Path, mounts: str | None = None, **variables: str) -> str:
-    """Call the function with the untrusted checkout as current folder; return what is printed.
-
-    ``mounts`` is a command for a mount namespace of the process's own.
-    """
+def called(folder, mounts=None, **variables):
+    """Call the function with the untrusted checkout as current folder; return what is printed."""
     call = [sys.executable, "-c", CALL.format(folder=str(folder / "lib"))]
     if mounts is not None:
         call = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "-", *call]
@@ -55,14 +48,14 @@ def called(folder: Path, mounts: str | None = None, **variables: str) -> str:
 class VariableAccess:
     """Unpickled, it writes a file: code that came as data."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self):
         return Path.touch, (self.path,)
 
 
-def test_a_cache_that_a_file_of_settings_names_is_not_unpickled(folder: Path) -> None:
+def test_a_cache_that_a_file_of_settings_names_is_not_unpickled(folder):
     planted, ran = folder / "checkout" / "planted", folder / "ran"
     called(folder, NUMBA_CACHE_DIR=str(planted))
     indices = list(planted.rglob("*.nbi"))
@@ -74,7 +67,7 @@ def test_a_cache_that_a_file_of_settings_names_is_not_unpickled(folder: Path) ->
     assert not ran.exists()
 
 
-def test_the_trap_works_for_numba_alone(folder: Path) -> None:
+def test_the_trap_works_for_numba_alone(folder):
     module = folder / "lib" / "of_ours.py"
     module.write_text(f"from numba import njit\n{MODULE}".replace("compiled()", "njit(cache=True)"))
     (folder / "checkout" / SETTINGS).write_text("cache_dir: planted\n")
@@ -82,7 +75,7 @@ def test_the_trap_works_for_numba_alone(folder: Path) -> None:
     assert list((folder / "checkout" / "planted").rglob("*.nbi"))
 
 
-def test_settings_in_the_environment_are_the_users_own(folder: Path) -> None:
+def test_settings_in_the_environment_are_the_users_own(folder):
     chosen = folder / "chosen"
     assert called(folder, NUMBA_CACHE_DIR=str(chosen)) == "42\n"
     assert list(chosen.rglob("*.nbc"))
@@ -95,7 +88,7 @@ needs_mounts = pytest.mark.skipif(
 
 
 @needs_mounts
-def test_where_nothing_can_be_written_each_process_compiles_anew(folder: Path) -> None:
+def test_where_nothing_can_be_written_each_process_compiles_anew(folder):
     library = folder / "lib"
     read_only = f"mount --bind -o ro {library} {library}"
     nowhere = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none"}
@@ -103,7 +96,7 @@ def test_where_nothing_can_be_written_each_process_compiles_anew(folder: Path) -
 
 
 @needs_mounts
-def test_without_a_home_no_cache_is_taken_from_the_current_folder(folder: Path) -> None:
+def test_without_a_home_no_cache_is_taken_from_the_current_folder(folder):
     library = folder / "lib"
     alone = (
         f"mount --bind -o ro {library} {library} && unset HOME XDG_CACHE_HOME && "
@@ -114,7 +107,7 @@ def test_without_a_home_no_cache_is_taken_from_the_current_folder(folder: Path) 
 
 
 @needs_mounts
-def test_a_full_disk_costs_the_cache_and_nothing_else(folder: Path) -> None:
+def test_a_full_disk_costs_the_cache_and_nothing_else(folder):
     cache = folder / "cache"
     cache.mkdir()
     # Folders can still be made there, and files, but nothing can be written into them.

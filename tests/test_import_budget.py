@@ -1,20 +1,12 @@
-"""Usage errors and what only reads import nothing slow. Tested on `sys.modules`, not the clock."""
-
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import sample_analysis
 from command_runs import _ROOT
 
 from placement_advisor.report.analysis_folder import write_analysis
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SLOW = ("tensorflow", "keras", "networkx", "matplotlib", "numba")
 # One process runs all command lines, from the ones that should import least to most. The fork
@@ -57,7 +49,7 @@ finally:
 """
 
 
-def said(folder: Path, script: str, *words: str) -> str:
+def said(folder, script, *words):
     ran = subprocess.run(
         [sys.executable, "-c", script, *words],
         cwd=folder,
@@ -69,9 +61,7 @@ def said(folder: Path, script: str, *words: str) -> str:
     return ran.stderr
 
 
-def test_help_and_usage_errors_import_nothing_slow(
-    tmp_path: Path,
-) -> None:
+def test_help_and_usage_errors_import_nothing_slow(tmp_path):
     (tmp_path / "model.py").write_text("")
     (tmp_path / "notes.txt").write_text("")
     settings = '[tool.advisor]\nhardware = "HARDWARE"\n[[tool.advisor.models]]\npath = "model.py"\n'
@@ -147,6 +137,6 @@ def test_help_and_usage_errors_import_nothing_slow(
     assert found == {line: [code, [], False] for line, code in lines.items()}
 
 
-def test_an_analysis_is_shown_without_what_makes_one(tmp_path: Path) -> None:
+def test_an_analysis_is_shown_without_what_makes_one(tmp_path):
     write_analysis(sample_analysis.sample(), tmp_path)
     assert not TO_ANALYSE & set(said(tmp_path, SHOW, "show", ".").split())

@@ -1,5 +1,3 @@
-"""What a user gets who installs the built wheel, and what the lock file may say."""
-
 import ast
 import json
 import os
@@ -26,7 +24,7 @@ model.compile("adam", "mse")
 LOADED_BY = {"pytest_plugin.py": "pytest"}
 
 
-def distribution_name(requirement: str) -> str:
+def distribution_name(requirement):
     """Return the normalized name at the front of a requirement."""
     name = re.match(r"[\w.-]+", requirement)
     assert name is not None, requirement
@@ -34,7 +32,7 @@ def distribution_name(requirement: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -43,39 +41,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def names(wheel: Path) -> set[str]:
+def names(wheel):
     return set(zipfile.ZipFile(wheel).namelist())
 
 
-def metadata_file(wheel: Path, filename: str) -> str:
+def metadata_file(wheel, filename):
     archive = zipfile.ZipFile(wheel)
     (path,) = (name for name in archive.namelist() if name.endswith(f".dist-info/{filename}"))
     return archive.read(path).decode()
 
 
-def test_the_wheel_runs_on_any_platform(wheel):
+def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else(wheel, names):
     assert wheel.name.startswith("placement_advisor-")
     assert wheel.name.endswith("-py3-none-any.whl")
-
-
-def test_the_wheel_holds_every_module_and_says_that_it_is_typed(names):
     modules = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
     assert modules | {"placement_advisor/py.typed"} <= names
-
-
-def test_the_wheel_holds_the_schemas_of_the_public_files(names):
     schemas = "placement_advisor/results/schemas"
     public = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")
     assert {f"{schemas}/{name}.schema.json" for name in public} <= names
-
-
-def test_the_wheel_holds_the_page_of_every_finding(names):
     pages = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("pages/PA*.md")}
     assert pages
     assert pages <= names
-
-
-def test_the_wheel_holds_all_that_the_tab_loads_and_tensorboard_finds_it(wheel, names):
     folder = PACKAGE / "report" / "tensorboard" / "static"
     static = {path.relative_to(ROOT).as_posix() for path in folder.iterdir()}
     assert static
@@ -84,28 +70,19 @@ def test_the_wheel_holds_all_that_the_tab_loads_and_tensorboard_finds_it(wheel, 
         "[tensorboard_plugins]",
         "placement = placement_advisor.report.tensorboard.plugin:PlacementPlugin",
     ]
-
-
-def test_the_wheel_holds_nothing_beside_the_package_and_its_metadata(names):
     top_level = {name.split("/")[0] for name in names}
     assert len(top_level) == 2
     assert "placement_advisor" in top_level
     assert not [name for name in names if "/test_" in name or "__pycache__" in name]
-
-
-def test_the_wheel_carries_the_licence(wheel):
     assert "Apache License" in metadata_file(wheel, "licenses/LICENSE")
     assert Parser().parsestr(metadata_file(wheel, "METADATA"))["License-Expression"] == "Apache-2.0"
 
 
-def test_the_wheel_installs_the_advisor_command(wheel):
+def test_the_wheel_installs_the_command_and_the_pytest_plugin(wheel):
     assert metadata_file(wheel, "entry_points.txt").split("\n")[:2] == [
         "[console_scripts]",
         "advisor = placement_advisor.cli.app:main",
     ]
-
-
-def test_pytest_finds_the_plugin(wheel):
     lines = metadata_file(wheel, "entry_points.txt").split("\n")
     assert lines[lines.index("[pytest11]") + 1] == (
         "placement-advisor = placement_advisor.pytest_plugin"
@@ -176,14 +153,11 @@ def test_what_pip_installs_runs_a_model_away_from_the_checkout(wheel, tmp_path):
     assert answer.stdout.startswith("Measured on ")
 
 
-def test_the_lock_pins_every_declared_dependency(wheel):
+def test_the_lock_pins_every_dependency_with_a_hash_and_no_registry_or_path(wheel):
     metadata = Parser().parsestr(metadata_file(wheel, "METADATA"))
     declared = {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
     lock = (ROOT / "requirements.lock").read_text()
     assert declared <= {distribution_name(line) for line in re.findall(r"^\S+==", lock, re.M)}
-
-
-def test_the_lock_has_a_hash_for_every_package_and_names_no_registry_or_path():
     lock = (ROOT / "requirements.lock").read_text()
     requirements = re.split(r"\n(?=\w)", re.sub(r"^ *#.*\n", "", lock, flags=re.M).strip())
     assert len(requirements) > 50

@@ -1,12 +1,13 @@
-from __future__ import annotations
-
 import doctest
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor import units
+from placement_advisor import clock, units
+from placement_advisor.clock import Clock
 from placement_advisor.units import (
     format_bandwidth,
     format_bytes,
@@ -36,7 +37,7 @@ from placement_advisor.units import (
         (None, "?"),
     ],
 )
-def test_a_time_has_three_digits_and_the_unit_that_fits(time_ns: float | None, text: str) -> None:
+def test_a_time_has_three_digits_and_the_unit_that_fits(time_ns, text):
     assert format_ns(time_ns) == text
 
 
@@ -52,11 +53,11 @@ def test_a_time_has_three_digits_and_the_unit_that_fits(time_ns: float | None, t
         (None, "?"),
     ],
 )
-def test_a_size_is_decimal_and_has_three_digits(size_bytes: float | None, text: str) -> None:
+def test_a_size_is_decimal_and_has_three_digits(size_bytes, text):
     assert format_bytes(size_bytes) == text
 
 
-def test_a_size_that_others_come_on_top_of_is_a_floor_unless_nothing_is_known() -> None:
+def test_a_size_that_others_come_on_top_of_is_a_floor_unless_nothing_is_known():
     sizes = [format_bytes(size, is_floor=True) for size in (5_000, None)]
     assert sizes == ["≥ 5.00 kB", "?"]
 
@@ -76,19 +77,19 @@ def test_a_size_that_others_come_on_top_of_is_a_floor_unless_nothing_is_known() 
         (format_share(None), "?"),
     ],
 )
-def test_bandwidths_and_shares(text: str, expected: str) -> None:
+def test_bandwidths_and_shares(text, expected):
     assert text == expected
 
 
 @given(st.integers(1, 999_000_000_000))
-def test_a_time_reads_back_within_its_three_digits(time_ns: int) -> None:
+def test_a_time_reads_back_within_its_three_digits(time_ns):
     number, unit = format_ns(time_ns).split()
     read_ns = float(number) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
     assert read_ns == pytest.approx(time_ns, rel=0.0051)
     assert 1 <= float(number) < 1_000
 
 
-def test_the_examples_in_the_docstrings_hold() -> None:
+def test_the_examples_in_the_docstrings_hold():
     result = doctest.testmod(units)
     assert result.attempted > 0
     assert result.failed == 0
@@ -106,16 +107,36 @@ def test_the_examples_in_the_docstrings_hold() -> None:
         ("0 MB", 0),
     ],
 )
-def test_a_size_is_read_as_people_write_it(text: str, size_bytes: int) -> None:
+def test_a_size_is_read_as_people_write_it(text, size_bytes):
     assert parse_bytes(text) == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1 GB", "1,5 GB", "16 gigs", "1e9", "nan", "16 GB/s"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="is no size"):
         parse_bytes(text)
 
 
 @given(st.integers(min_value=1, max_value=10**15))
-def test_a_size_that_was_written_is_read_again(size_bytes: int) -> None:
+def test_a_size_that_was_written_is_read_again(size_bytes):
     assert parse_bytes(format_bytes(size_bytes)) == pytest.approx(size_bytes, rel=0.006)
+
+
+def test_a_stage_lasts_until_the_next_begins_and_may_go_on_later(monkeypatch):
+    readings = iter([100, 107, 110, 150, 151])
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter_ns=lambda: next(readings)))
+    timing = Clock("load")
+    timing.begin("trace")
+    timing.begin("load")
+    timing.begin("run")
+    # The reading after the last is that of asking: what is under way counts up to now.
+    assert timing.timings_ns() == {"load": 7 + 40, "trace": 3, "run": 1}
+
+
+def test_asking_takes_nothing_away(monkeypatch):
+    readings = count()
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter_ns=lambda: next(readings)))
+    timing = Clock("load")
+    timing.timings_ns()
+    timing.begin("run")
+    assert timing.timings_ns() == {"load": 2, "run": 1}

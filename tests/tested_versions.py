@@ -1,9 +1,9 @@
-"""The table of docs/versions.md: with which releases the tests were run, by `make versions`.
+"""The table of docs/reference/versions.md: with which releases `make versions` ran the tests.
 
 A run becomes a row of tested_versions.json, in place of the row of the same tests with the same
 Python, TensorFlow and Keras. A row says which commit was tested, so nothing may differ from it
 but rows and their table. What CI runs beside the locked releases is held to the rows by
-test_tested_versions.py. Notes of rows, and what is said around the table, are written by hand.
+test_ci_files.py. Notes of rows, and what is said around the table, are written by hand.
 
 Arguments: options of pytest, each with its value in one word (`-n2`), and which tests to run, all
 if none is named.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 ROWS = "tests/tested_versions.json"
-PAGE = "docs/versions.md"
+PAGE = "docs/reference/versions.md"
 # As the page calls them, and as they are installed.
 _DISTRIBUTIONS = {
     "TensorFlow": "tensorflow",

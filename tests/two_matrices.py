@@ -1,7 +1,5 @@
 """A model by hand with a matrix on each of two devices, as a file that the advisor takes."""
 
-from __future__ import annotations
-
 TWO_MATRICES = """\
 import tensorflow as tf
 

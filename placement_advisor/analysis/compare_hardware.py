@@ -147,13 +147,15 @@ class _MachineResults:
             tuple(machine_scaling.Scaling) if machine.levels else (machine_scaling.Scaling.WEAK,)
         )
         self._traced = first_traced(traces.splits)
+        self._has_levels = bool(machine.levels)
         self._folded = scaled_steps.FoldedSteps(machine.host)
         self._most = machine.device_counts()[-1]
         self._graph = traces.whole.whole
         self._costs = roofline_by_place(self._graph, machine.host)
         self.doubt = target_costs.assumed_uncertainty(self._costs, machine.host)
-        # In each way in which costs may be wrong, and without launches.
-        self._ways = (*self.doubt.ways, (1.0, 0.0))
+        # In each way in which costs may be wrong, then with links as they are and launches at their
+        # most, and without launches.
+        self._ways = (*self.doubt.ways, (1.0, self.doubt.launches), (1.0, 0.0))
         self._layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
         first = machine.host.with_devices(machine.host.device_names()[:1])
         self._first = _MachinePart(cluster=first, hosts=1, rings=(ring_of_devices(first),))
@@ -342,10 +344,15 @@ class _MachineResults:
             step_ns / row.samples / min(alone_ns)
             for step_ns, alone_ns in zip((row.step_ns, *row.if_wrong_ns), of_one, strict=True)
         ]
+        ratio = predicted_ratio(ratios[:-1], self.doubt)
+        if row.family in FAMILIES and not self._has_levels:
+            within = target_costs.speedup_within(1 / (ratios[0] * row.used))
+            doubt = replace(self.doubt, copies=1.0, ops=within)
+            ratio = predicted_ratio([ratios[0], *ratios[-2:]], doubt)
         return replace(
             row,
             alone_per_s=max(one.samples_per_s for one, _ in ones),
-            ratio=predicted_ratio(ratios[:-1], self.doubt),
+            ratio=ratio,
             without_launches=ratios[-1],
         )
 

@@ -158,8 +158,8 @@ _TEMPLATE = '''\
 """{title}
 
 Two lines do the same, and go by no names: report.md and report.html have them, the documentation a
-whole example (docs/place.md). By hand, put your code where this file has ... and step, as comments
-1 and 2 say, and call placed_step(*batch) in place of your step.
+whole example (docs/how-to/place.md). By hand, put your code where this file has ... and step, as
+comments 1 and 2 say, and call placed_step(*batch) in place of your step.
 
 Generated from a traced step: names are those of its ops."""
 

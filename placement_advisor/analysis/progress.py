@@ -1,9 +1,9 @@
 """The progress of an analysis: its stages, how long each takes, and how much is left.
 
 Model: a stage takes a constant, plus a part that grows with the ops of the step, with the steps
-that run, or with the effort of searches. The constants come from one machine (docs/figures.md).
-What this analysis has measured replaces them: finished stages no longer count, and later rounds
-are expected to take as long as earlier ones.
+that run, or with the effort of searches. The constants come from one machine
+(docs/reference/figures.md). What this analysis has measured replaces them: finished stages no
+longer count, and later rounds are expected to take as long as earlier ones.
 
 Left out: how much faster or slower another machine is, until its rounds begin.
 """
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _USUAL_OPS = 1_000
 _USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 7
 # Seconds, rounded from what `advisor analyze` took of the processor with deepconn (603 ops) and
-# transformer (5,555) of sample_models/ (docs/figures.md); less is known of what needs two cores:
-# calibration is what docs/cost-model.md says, a turn is judgement.
+# transformer (5,555) of sample_models/ (docs/reference/figures.md); less is known of what needs two
+# cores: calibration is what docs/explanation/cost-model.md says, a turn is judgement.
 _IMPORT_S, _LOAD_S = 4.0, 1.2
 # Once and for each thousand ops: tracing, tracing shares of the batch, searching, and so on.
 _TRACE_S = (0.3, 0.6)

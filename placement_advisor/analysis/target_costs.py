@@ -17,7 +17,7 @@ from placement_advisor.cost.table import ASSUMED_WITHIN, CostSource
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.machine.cluster_file import load_cluster
-from placement_advisor.machine.presets import read_hardware
+from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 from placement_advisor.profile.recorded_costs import recorded_costs, recorded_links
 from placement_advisor.profile.recorded_ops import GRAPH, read_recorded
@@ -34,17 +34,32 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
 
 
-# A roofline is within 2 for two kinds of op in three (docs/figures.md), most of which both sides of
-# a ratio share: what is left between them is taken for a quarter, by judgement. Nobody has timed
-# launches and copies there: twice and half as much is judgement, too.
+# A roofline is within 2 for two kinds of op in three (docs/reference/figures.md), most of which
+# both sides of a ratio share: what is left between them is taken for a quarter, by judgement.
+# Nobody has timed launches and copies there: twice and half as much is judgement, too.
 ASSUMED_UNCERTAINTY = CostUncertainty(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True)
 # What was recorded of links is their time without waiting and without the call that starts a copy.
 # Judgement: between what is measured here and what is assumed.
 RECORDED_UNCERTAINTY = CostUncertainty(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
-# Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
+# Where both were measured: meant to hold nine in ten ratios (docs/explanation/cost-model.md: how
+# many it did).
 MEASURED_UNCERTAINTY = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
 # Ops were measured here, and copies were not.
 OWN_PROCESS_UNCERTAINTY = replace(MEASURED_UNCERTAINTY, copies=ASSUMED_UNCERTAINTY.copies)
+
+
+# By how much runs of one step differ, by judgement.
+_RUNS_DIFFER = 0.02
+
+
+def speedup_within(efficiency: float, share: float | None = None) -> float:
+    """Return the factor, either way, within which the speed-up of equal devices of one host lies.
+
+    Its logarithm is a ``share`` of what is predicted to be lost: by default that within which nine
+    in ten published ones were (`[exchange]` of `hardware.toml`).
+    """
+    within: float = hardware_figures()["exchange"]["within"] if share is None else share
+    return math.exp(within * (max(0.0, 1 - efficiency) + _RUNS_DIFFER))
 
 
 def assumed_uncertainty(costs: Mapping[str, CostTable], cluster: Cluster) -> CostUncertainty:

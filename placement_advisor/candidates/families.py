@@ -10,7 +10,13 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from placement_advisor.candidates import parameters_on_host, pipeline, references, towers
+from placement_advisor.candidates import (
+    on_host,
+    parameters_on_host,
+    pipeline,
+    references,
+    towers,
+)
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import BY_VARIABLES
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
@@ -48,6 +54,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         towers.TOWERS_FORWARD_ONLY: towers.propose_towers_forward_only,
         pipeline.FAMILY: pipeline.propose,
         parameters_on_host.FAMILY: parameters_on_host.propose,
+        on_host.TAIL: on_host.propose_tail,
+        on_host.LOOPS: on_host.propose_loops,
         references.ALTERNATING: references.propose_alternating,
         references.ALTERNATING_OPS: references.propose_alternating_ops,
     }
@@ -124,8 +132,9 @@ def _each_once(
 ALWAYS_RUN = frozenset({references.SINGLE, AS_WRITTEN, towers.TOWERS, BATCH, MIRRORED})
 TO_UNDERSTAND = WORST_CASE_FAMILIES | {towers.TOWERS_FORWARD_ONLY}
 RUN_BRIEFLY = references.ALTERNATING
-# Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is
-# not enough; and every candidate lengthens each round of the trial by its own steps.
+# Predictions are off by a tenth and more (docs/explanation/cost-model.md), so the best by
+# prediction alone is not enough; and every candidate lengthens each round of the trial by its own
+# steps.
 BEST_BY_PREDICTION = 3
 # What is predicted to take so many times as long as the best is the faster one in fewer than one
 # case in twenty: the errors of two predictions, less what they have in common.

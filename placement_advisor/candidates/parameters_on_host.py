@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, listed, place_by_layer
+from placement_advisor.candidates.on_host import host_of
 from placement_advisor.graph.layer_view import data_outputs, layer_view
 from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Role
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -53,7 +54,7 @@ def propose(
 ) -> Placement | NotApplicable:
     """Return the placement with large tables on the host and the rest on the first device."""
     del costs  # The same for any cost.
-    device, host = cluster.devices[0].name, _host(cluster)
+    device, host = cluster.devices[0].name, host_of(cluster)
     if host is None:
         return NotApplicable(FAMILY, f"{device} has no host, and no other device")
     tables = _tables(graph)
@@ -81,14 +82,6 @@ def propose(
         f"{format_bytes(moved_bytes)} with optimizer slots, of which a step looks up "
         f"{format_bytes(rows_bytes)}; the rest on {device}",
     )
-
-
-def _host(cluster: Cluster) -> str | None:
-    first, *others = cluster.devices
-    if first.host is not None:
-        return first.host
-    names = [place.name for place in (*cluster.hosts, *others)]
-    return names[0] if names else None
 
 
 def _why_none(tables: Iterable[_Table]) -> str:

@@ -397,5 +397,6 @@ def problem_page(code: str) -> str:
     return (
         f"# {code}\n\n{found.title}.\n\n## When it is found\n\n{found.found}\n\n"
         f"## What to do\n\n{found.action}\n\n"
-        "What can be accepted, and with which tolerance, is in docs/ci.md under *What fails*.\n"
+        "What can be accepted, and with which tolerance, is in docs/how-to/ci.md under *What "
+        "fails*.\n"
     )

@@ -148,7 +148,7 @@ def read_config(path: Path) -> CheckConfig:
                     f"{untrusted.shown(model)} is listed twice", f"{_CONFIG_TABLE}.models[{i}].path"
                 )
     except untrusted.MisfitError as misfit:
-        hint = "docs/ci.md lists all settings"
+        hint = "docs/how-to/ci.md lists all settings"
         raise AdvisorError(untrusted.told(str(path), misfit, data), hint=hint) from None
 
     def place(key: str) -> Place:

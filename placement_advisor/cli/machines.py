@@ -60,7 +60,7 @@ def doctor(
         typer.Option(
             "--run",
             help="Run a known step on the GPUs, the workers or the hosts, and hold what profiles "
-            "say against what must be (docs/acceptance.md). Untried on GPUs.",
+            "say against what must be (docs/how-to/acceptance.md). Untried on GPUs.",
         ),
     ] = False,
     bundle: Annotated[

@@ -67,8 +67,9 @@ class Mode(StrEnum):
 
 # As `families.NAMES` has them, whose import takes NumPy's.
 CANDIDATES = (
-    "towers, towers-forward-only, pipeline, parameters-on-host, alternating, alternating-ops, "
-    "searched, batch, variables-on-host, variables-spread, mirrored, batch-towers"
+    "towers, towers-forward-only, pipeline, parameters-on-host, tail-on-host, loops-on-host, "
+    "alternating, alternating-ops, searched, batch, variables-on-host, variables-spread, mirrored, "
+    "batch-towers"
 )
 
 
@@ -262,10 +263,10 @@ Hosts = Annotated[
     str | None,
     typer.Option(
         metavar="A:2,B:2",
-        help="Run on these hosts, with so many devices of each (docs/hosts.md). `localhost` is "
-        "this machine. An address behind @ is where the others reach it, if not by its name; with "
-        "a port, such as a:2@10.0.0.1:7600, `advisor worker --listen` waits there. `slurm` and "
-        "`tf-config` take them from the environment.",
+        help="Run on these hosts, with so many devices of each (docs/how-to/hosts.md). `localhost` "
+        "is this machine. An address behind @ is where the others reach it, if not by its name; "
+        "with a port, such as a:2@10.0.0.1:7600, `advisor worker --listen` waits there. `slurm` "
+        "and `tf-config` take them from the environment.",
     ),
 ]
 HostFile = Annotated[

@@ -38,10 +38,11 @@ MIN_SIZES = 2
 MAX_BANDWIDTH_BYTES_PER_S = 1e12
 
 # Where nothing is measured: gRPC between two workers, rounded from what `advisor calibrate` found
-# on the machine of docs/cost-model.md when this was written: 0.19 ms for 1 kB, 2.2 ms for 4 MB
-# between idle ends; 0.05 and 0.07 ms, and 1.5 ms, of work for the core of either end. That the
-# latency is not 0.19 but 0.15 ms has no recorded reason. All of it is labelled *assumed* wherever
-# it is used, and a verdict from it has to survive twice and half as much (`ASSUMED_DOUBT`).
+# on the machine of docs/explanation/cost-model.md when this was written: 0.19 ms for 1 kB, 2.2 ms
+# for 4 MB between idle ends; 0.05 and 0.07 ms, and 1.5 ms, of work for the core of either end. That
+# the latency is not 0.19 but 0.15 ms has no recorded reason. All of it is labelled *assumed*
+# wherever it is used, and a verdict from it has to survive twice and half as much
+# (`ASSUMED_DOUBT`).
 ASSUMED_LATENCY_NS = 150_000
 ASSUMED_BANDWIDTH_BYTES_PER_S = 2.1e9
 ASSUMED_COPY_WORK = CopyWork(per_copy_ns=60_000, ns_per_byte=0.35)
@@ -116,7 +117,7 @@ def assumed_cluster(count: int) -> Cluster:
 # What an op takes in a step of several workers, over what it takes alone in a profile. Judgement:
 # of 27,207 runs in 19 recorded models, with the device and the machine to themselves, the median is
 # 1.03; with those that something interrupted they take 1.05 to 1.2 times as long together
-# (`tests/benchmarks/op_times.py`, docs/cost-model.md).
+# (`tests/benchmarks/op_times.py`, docs/explanation/cost-model.md).
 SPLIT_RATIO = 1.04
 # Halfway between copies that do not hinder each other and copies that take turns.
 _SHARING_RATIO = 1.5

@@ -12,6 +12,7 @@ from placement_advisor.cost.gpu.kernel_times import kernel_cost, reached_bandwid
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import (
     COMPUTING_ROLES,
+    COUNTING_KINDS,
     DIMENSIONS,
     Arithmetic,
     KernelFamily,
@@ -127,9 +128,9 @@ def _is_ordered(graph: OpGraph, op: Op) -> bool:
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
 # flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less
-# than one core draws alone (19 to 30 GB/s in docs/figures.md), as its neighbours work too. 5 µs is
-# what TensorFlow's executor spends on an op beside its kernel, on a busy machine; on a quiet one
-# about half of it (`launches`, before 0.2).
+# than one core draws alone (19 to 30 GB/s in docs/reference/figures.md), as its neighbours work
+# too. 5 µs is what TensorFlow's executor spends on an op beside its kernel, on a busy machine; on a
+# quiet one about half of it (`launches`, before 0.2).
 STAND_IN_CPU = Device(
     name="worker:0",
     kind="CPU",
@@ -189,6 +190,8 @@ class Roof:
         time_ns = bound * NS_PER_S
         if op.inside is not None:
             time_ns = _opened_ns(op.inside, time_ns, self.device, self._way)
+        if op.kind in COUNTING_KINDS and self._way is not None:
+            time_ns += self._way.latency_ns
         return time_ns
 
     def cost(self, op: Op) -> OpCost:

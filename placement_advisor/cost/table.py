@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
 
 # The factor that times are taken to be within where no record of such times tells it. A judgement:
-# a roofline is within it for two kinds of op in three (docs/figures.md).
+# a roofline is within it for two kinds of op in three (docs/reference/figures.md).
 ASSUMED_WITHIN = 2.0
 
 

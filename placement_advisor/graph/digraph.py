@@ -6,7 +6,7 @@ edges, times at most a logarithm, and none recurses.
 networkx finds cycles, which are errors, and maximum flows. The rest is done in every analysis, and
 by hand: at 100,000 ops networkx takes 0.7 s to make its graph alone, then 4 to 20 times as long,
 and for dominators time that grows with the square of late joins (figures in
-docs/figures.md). So loading and summing up a graph does without the import.
+docs/reference/figures.md). So loading and summing up a graph does without the import.
 """
 
 from __future__ import annotations

@@ -28,6 +28,14 @@ LOOP_KINDS = frozenset({"While", "StatelessWhile"})
 BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # Ops that pick rows of a table, by index.
 LOOKUP_KINDS = frozenset({"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"})
+# Ops that make as many numbers as they find. On a GPU their host reads how many, to allocate them:
+# where_op.cc, dynamic_partition_op_gpu.cu.cc, unique_op_gpu.cu.h, non_max_suppression_op.cu.cc.
+COUNTING_KINDS = frozenset(
+    {
+        *("Where", "DynamicPartition", "Unique"),
+        *(f"NonMaxSuppressionV{version}" for version in (2, 3, 4)),
+    }
+)
 # Ops that call a function; a traced step has them in bodies alone.
 CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
@@ -43,7 +51,7 @@ class Inside(NamedTuple):
 
     ``ops`` run in it, those of all trips, or of the branch that takes most. ``copies`` tensors
     cross between those of them that have no GPU kernel and the others, ``copied_bytes`` in all,
-    None if that is not known.
+    None if that is not known; a number that the host reads of an op (`COUNTING_KINDS`) is one.
     """
 
     ops: Count

@@ -235,16 +235,21 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """What devices share that stand in for others, as all of them are cores of one machine.
+    """What devices share that stand in for others, and what GPUs do.
 
-    ``split_ratio`` is how many times as long ops take in a step that uses further devices. A device
-    alone draws ``memory_bytes_per_s`` from memory; beside another one that does the same this takes
-    it ``memory_ratio`` times as long.
+    Stand-ins are cores of one machine. ``split_ratio`` is how many times as long ops take in a step
+    that uses further devices. A device alone draws ``memory_bytes_per_s`` from memory; beside
+    another one that does the same this takes it ``memory_ratio`` times as long.
+
+    Devices that launch ahead share memory and multiprocessors with copies and collectives, and
+    wait for those that come in another order than they are needed: ``exchange_loss`` is the share
+    that a step loses all the same of the time for which they are under way beside kernels.
     """
 
     split_ratio: _Times = 1.0
     memory_bytes_per_s: BytesPerS = 1e12
     memory_ratio: _Times = 1.0
+    exchange_loss: Annotated[float, Ge(0), Le(1), What("a share from 0 to 1")] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

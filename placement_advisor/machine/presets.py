@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import shown
-from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.devices import (
+    Basis,
+    Cluster,
+    CopyWork,
+    Device,
+    Dispatch,
+    Link,
+    Sharing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,6 +54,7 @@ class HostWires:
 
     devices: int
     nvlink: NvlinkWiring
+    per_switch: int = _PER_SWITCH
 
     @property
     def _is_tree(self) -> bool:
@@ -63,7 +72,7 @@ class HostWires:
 
     def into_switch(self, slot: int) -> str | None:
         """Return the name of the switch that a device hangs on, None if it hangs on no other."""
-        return f"switch {slot // _PER_SWITCH}" if self._is_tree else None
+        return f"switch {slot // self.per_switch}" if self._is_tree else None
 
     def socket(self, slot: int) -> int:
         """Return the number of the socket that a device hangs on."""
@@ -71,7 +80,7 @@ class HostWires:
 
     def share_switch(self, one: int, other: int) -> bool:
         """Return whether two devices hang on one switch."""
-        return not self._is_tree or one // _PER_SWITCH == other // _PER_SWITCH
+        return not self._is_tree or one // self.per_switch == other // self.per_switch
 
     def share_socket(self, one: int, other: int) -> bool:
         """Return whether two devices hang on one socket."""
@@ -245,6 +254,7 @@ def read_hardware(text: str) -> Cluster:
         ),
         hosts=tuple(device_preset(ASSUMED_HOST, name=name) for name in host_names),
         dispatch=Dispatch(step_overhead_ns=hardware_figures()["dispatch"]["step_overhead_ns"]),
+        sharing=Sharing(exchange_loss=hardware_figures()["exchange"]["loss"]),
     )
 
 
@@ -406,6 +416,7 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
     wires = HostWires(
         devices=len(presets),
         nvlink=NvlinkWiring.BRIDGES if is_bridge else NvlinkWiring(_MESHES.get(peer, "all")),
+        per_switch=_PER_SWITCH * max(devices[preset].get("gpus_of_card", 1) for preset in presets),
     )
     return _Wiring(
         peer=peer, lanes=lanes, host=lanes.partition("-")[0], network=network, wires=wires

@@ -249,7 +249,7 @@ class ProcessRecord:
 # Judgement: starting an op takes microseconds (`advisor calibrate` shows how many), and a thread of
 # the executor that has to be woken some tens more. What is longer was something else. A larger
 # figure would explain more of the time by less; with this one nearly all of it has a cause
-# (docs/profiles.md, `tests/benchmarks/profiles.py explained`).
+# (docs/how-to/profiles.md).
 LONGEST_START_NS = 100_000
 
 

@@ -300,7 +300,7 @@ _UNTRIED = (
     "untried on GPUs: nobody has told us yet that this ran on some; your bundle is worth an issue, "
     "whatever comes out"
 )
-_README = """What `advisor doctor --run` saw of a known step; see docs/acceptance.md of the project.
+_README = """What `advisor doctor --run` saw of a known step; docs/how-to/acceptance.md says more.
 
 findings.json            versions, and findings with their figures
 machine.json             what `advisor doctor --json` says of the machine of the command

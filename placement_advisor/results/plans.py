@@ -259,7 +259,11 @@ class Fastest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostsWithin:
-    """By which factors costs may be wrong, either way; ranges are what follows."""
+    """By which factors costs may be wrong, either way; ranges are what follows.
+
+    Those of a batch that is split within a host, with the whole batch on each device, follow from
+    published speed-ups in place of `copies` and `ops`.
+    """
 
     copies: float
     launches: float

@@ -49,7 +49,8 @@ BATCH_REACH = 64
 # Judgement: finer than any link or batch that one could choose, and twenty simulations for each
 # axis in either direction.
 _POINTS_PER_OCTAVE = 2
-# Costs are not known that well (docs/cost-model.md), and each halving costs a simulation.
+# Costs are not known that well (docs/explanation/cost-model.md), and each halving costs a
+# simulation.
 _CROSSING_PRECISION = 0.01
 # What a search finds where copies cost less than here. It is no candidate, and tried here alone.
 FOR_FASTER_LINKS = "searched for faster links"

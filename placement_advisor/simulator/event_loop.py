@@ -396,6 +396,55 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
 
 
 @compiled(nogil=True, error_model="numpy")
+def beside_kernels_ns(step: Step, result: Result, moves_bytes: Flags, is_joint: Flags) -> int:
+    """Return how long kernels run beside exchanges, on the device that ends last of those ahead.
+
+    These are copies from and to it, from when they are sent, of tensors that ``moves_bytes`` says,
+    and collectives: ops of places of which ``is_joint`` is true, from when they are ready.
+    """
+    crossings, op_ns, device_of = result.crossings, result.op_ns, step.device
+    copies, ops = crossings.shape[0], device_of.shape[0]
+    last = 0
+    for device in range(step.is_ahead.shape[0]):
+        if step.is_ahead[device] and (
+            not step.is_ahead[last] or result.last_end_ns[device] >= result.last_end_ns[last]
+        ):
+            last = device
+    begin_ns, end_ns = np.empty((2, copies + ops), np.int64)
+    count = 0
+    for i in range(copies):
+        source, target = crossings[i, SOURCE], crossings[i, TARGET]
+        if (
+            moves_bytes[crossings[i, TENSOR]]
+            and (source == last or target == last)
+            and not (is_joint[source] or is_joint[target])
+        ):
+            begin_ns[count], end_ns[count] = crossings[i, SENT], crossings[i, DELIVERED]
+            count += 1
+    for op in range(ops):
+        if is_joint[device_of[op]]:
+            begin_ns[count], end_ns[count] = op_ns[op, READY], op_ns[op, END]
+            count += 1
+    kernels = np.empty(ops, np.uint32)
+    launched = 0
+    for op in result.started:
+        if device_of[op] == last:
+            kernels[launched] = op
+            launched += 1
+    beside_ns = first = until_ns = 0
+    for i in np.argsort(begin_ns[:count]):
+        since_ns, until_ns = max(begin_ns[i], until_ns), max(end_ns[i], until_ns)
+        while first < launched and op_ns[kernels[first], END] <= since_ns:
+            first += 1
+        k = first
+        while k < launched and op_ns[kernels[k], START] < until_ns:
+            start_ns = max(op_ns[kernels[k], START], since_ns)
+            beside_ns += max(min(op_ns[kernels[k], END], until_ns) - start_ns, 0)
+            k += 1
+    return beside_ns
+
+
+@compiled(nogil=True, error_model="numpy")
 def waiting_chain(step: Step, result: Result) -> Indices:
     """Return the ops that the end of the step waited for one after the other, the last one first.
 

@@ -5,7 +5,7 @@ are taken at their least and at their most, in all four combinations. Ratios tha
 measured narrow the range for the splits that have not run: in logarithms, a measured ratio is
 the simulated one plus an error common to all splits of the model plus an independent error,
 both normal with mean zero. The common error is estimated by its posterior. Standard
-deviations come from recorded models (docs/cost-model.md).
+deviations come from recorded models (docs/explanation/cost-model.md).
 """
 
 from __future__ import annotations

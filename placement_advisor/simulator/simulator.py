@@ -189,8 +189,7 @@ class Simulator:
             PlacementError: a tensor crosses between devices without a link.
             ValueError: an op has no cost.
         """
-        _, result = self._run(place)
-        return self._step_ns(result)
+        return self._step_ns(*self._run(place))
 
     def schedule(self, placement: Placement) -> Schedule:
         """Return the schedule of one step; equal arguments give equal schedules.
@@ -204,7 +203,7 @@ class Simulator:
             ValueError: an op has no cost; only constants, variables and inputs may lack one.
         """
         place = self.places_of(placement)
-        _, result = self._run(place)
+        step, result = self._run(place)
         names = [device.name for device in self._places.places]
         _, start_ns, end_ns = result.op_ns.T
         is_ahead = self._places.is_ahead[place]
@@ -216,7 +215,7 @@ class Simulator:
             label=placement.label,
             runs=runs,
             transfers=transfers,
-            step_ns=self._step_ns(result),
+            step_ns=self._step_ns(step, result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
             exposed_by_device=exposed_by_device(runs, copy_intervals(transfers), names),
             peak_memory=peak_memory(self._graph, runs, transfers, names),
@@ -233,13 +232,13 @@ class Simulator:
             ValueError: an op has no cost.
         """
         simulator, op, place = self._outlined(device, repetition)
-        _, result = simulator._run(place)
+        step, result = simulator._run(place)
         tensor, source, target, _, start_ns, _, end_ns = result.crossings.T
         held_place, held_ns, held_bytes = simulator._held(result, place)
         links, arrays = simulator._links, simulator._arrays
         kind = links.kind[source * len(self._places.places) + target]
         return ScheduleArrays(
-            step_ns=simulator._step_ns(result),
+            step_ns=simulator._step_ns(step, result),
             places=tuple(each.name for each in self._places.places),
             op=op,
             place=place,
@@ -359,10 +358,24 @@ class Simulator:
         begin_ns[0] = self._cluster.dispatch.partition_overhead_ns * further
         return begin_ns
 
-    def _step_ns(self, result: Result) -> int:
+    def _step_ns(self, step: Step, result: Result) -> int:
         end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._ends.end_ns)
         last_ns: int = end_ns.max(initial=0).item()
-        return last_ns + self._cluster.dispatch.step_overhead_ns
+        return last_ns + self._lost_ns(step, result) + self._cluster.dispatch.step_overhead_ns
+
+    def _lost_ns(self, step: Step, result: Result) -> int:
+        """Return what the step loses to exchanges that kernels run beside; see `Sharing`."""
+        loss = self._cluster.sharing.exchange_loss
+        if not loss or not step.is_ahead.any():
+            return 0
+        from placement_advisor.simulator.event_loop import beside_kernels_ns
+
+        # Of hosts, the place of collectives alone is a GPU.
+        devices = len(self._cluster.devices)
+        is_joint = [i >= devices and p.kind == "GPU" for i, p in enumerate(self._places.places)]
+        moves_bytes = self._arrays.size_bytes > 0
+        beside_ns = beside_kernels_ns(step, result, moves_bytes, np.array(is_joint, bool))
+        return round(loss * beside_ns)
 
     def _check_links(self, result: Result) -> None:
         if not self._links.absent.any():

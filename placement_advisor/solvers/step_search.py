@@ -280,7 +280,7 @@ class _Costs:
 OPS_PER_UNIT = 12_000_000
 _OPS_PER_CALL = 800
 # What follows was set by hand. That it finds good placements is measured as a whole, by
-# tests/benchmarks/step_search.py (docs/search.md), not number by number.
+# tests/benchmarks/step_search.py (docs/explanation/search.md), not number by number.
 
 # A change that costs so many times the mean group's share of the step is kept with probability 1/e,
 # at first and at last. Judgement: hotter forgets the start, colder stays at the first dead end.

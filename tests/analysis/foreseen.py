@@ -1,10 +1,8 @@
 """A forecast for tests: a root that eight ops read, each with 7 ns of work to send to."""
 
-from __future__ import annotations
-
 from placed_steps import HALF_EACH, edge, op, pair, price
 
-from placement_advisor.analysis.predictions import Predictions, predict, propose_all
+from placement_advisor.analysis.predictions import predict, propose_all
 from placement_advisor.analysis.step_costs import AllCosts
 from placement_advisor.analysis.target_costs import StepCosts
 from placement_advisor.cost.table import CostSource
@@ -13,10 +11,10 @@ from placement_advisor.simulator.sensitivity import CostUncertainty
 from placement_advisor.solvers.effort import Effort
 
 DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
-EFFORT = Effort(units=0.01, seed=0)
+EFFORT = Effort(units=0.01)
 
 
-def forecast(*, op_ns: int, doubt: CostUncertainty = DOUBT) -> Predictions:
+def forecast(*, op_ns, doubt=DOUBT):
     names = [f"op{i}" for i in range(8)]
     graph = OpGraph(
         [op("root", *[4] * 8), *(op(name, 4) for name in names)],

@@ -1,9 +1,6 @@
-"""The search for the best shares of a batch, on a testbed whose step times are known."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from op_graphs import edge
@@ -14,33 +11,30 @@ from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.processes.calls import CallFailure, FailureCause
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 US = 1_000
 
 
 class FakeTestbed:
     """Takes for a step what a function of the shares says."""
 
-    def __init__(self, step_us: Callable[..., float], devices: int = 2) -> None:
+    def __init__(self, step_us, devices=2):
         self.plan = SimpleNamespace(devices=[SimpleNamespace(name=f"d{i}") for i in range(devices)])
         self._step_us = step_us
         self.prepared: list[tuple[int, ...]] = []
         self.ready: set[tuple[int, ...]] = set()
 
-    def add_program(self, name: str, bundle: object, graph: object) -> None:
+    def add_program(self, name, bundle, graph):
         pass
 
-    def prepare(self, label: str, device_of: object, program: str) -> None:
+    def prepare(self, label, device_of, program):
         self.prepared.append(_shares(label))
         self.ready.add(_shares(label))
 
-    def call(self, function: Callable[..., Any], label: str) -> None:
+    def call(self, function, label):
         assert function.__name__ == "discard"
         self.ready.remove(_shares(label))
 
-    def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
+    def run_steps(self, label, batch, steps):
         shares = _shares(label)
         assert shares in self.ready
         step_us = self._step_us(*shares)
@@ -49,16 +43,16 @@ class FakeTestbed:
         return [round(step_us * US)] * steps
 
 
-def _shares(label: str) -> tuple[int, ...]:
+def _shares(label):
     return tuple(map(int, label.split(":")))
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+    def working(self, what, done, total, candidate=""):
         pass
 
 
-def fake_split(samples: tuple[int, ...]) -> Any:
+def fake_split(samples):
     if samples[-1] == 1:
         raise BatchSplitError("another graph")
     placed = SimpleNamespace(device_of={})
@@ -66,7 +60,7 @@ def fake_split(samples: tuple[int, ...]) -> Any:
     return SimpleNamespace(graphs={"batch": split}), "folder"
 
 
-def splits_of(testbed: FakeTestbed, *most: int | None) -> SplitSearch:
+def splits_of(testbed, *most):
     limits = most or (None,) * len(testbed.plan.devices)
     return SplitSearch(testbed, fake_split, limits, Silent())  # type: ignore[arg-type]
 
@@ -82,27 +76,21 @@ def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():
     assert testbed.ready == {best}
 
 
-def test_three_devices_exchange_samples_in_pairs():
+def test_samples_move_in_pairs_to_faster_devices_within_what_can_be_split():
     testbed = FakeTestbed(lambda a, b, c: 10 * a + 10 * b + 20 * c, devices=3)
     best = splits_of(testbed).search((10, 10, 10))
     assert best[2] < 10
     assert sum(best) == 30
-
-
-def test_a_neighbour_that_cannot_be_split_is_left_out():
     testbed = FakeTestbed(lambda a, b: 1000 - a)
     best = splits_of(testbed).search((28, 4))
     assert best[1] == 2
-
-
-def test_a_start_that_cannot_be_split_is_said():
     with pytest.raises(BatchSplitError, match="another graph"):
         splits_of(FakeTestbed(lambda a, b: 1)).search((31, 1))
-
-
-def test_a_split_that_does_not_run_is_named():
     with pytest.raises(TestbedError, match="16:16: the step does not run: no memory"):
         splits_of(FakeTestbed(lambda a, b: -1)).time([(16, 16)])
+    assert with_every_device((30, 0, 2)) == (29, 1, 2)
+    assert with_every_device((0, 0, 32)) == (1, 1, 30)
+    assert with_every_device((4, 28)) == (4, 28)
 
 
 def test_no_device_is_given_more_than_its_memory_holds():
@@ -114,24 +102,12 @@ def test_no_device_is_given_more_than_its_memory_holds():
     assert all(splits.fit(samples) for samples in testbed.prepared)
 
 
-def test_a_split_has_a_sample_for_every_device():
-    assert with_every_device((30, 0, 2)) == (29, 1, 2)
-    assert with_every_device((0, 0, 32)) == (1, 1, 30)
-    assert with_every_device((4, 28)) == (4, 28)
-
-
 def test_memory_is_what_the_step_holds_on_one_device_at_each_batch():
-    def step(samples: int) -> OpGraph:
+    def step(samples):
         ops = [
-            Op(
-                name="w",
-                kind="VarHandleOp",
-                role=Role.VARIABLE,
-                parameter_bytes=5000,
-                output_bytes=(0,),
-            ),
-            Op(name="x", kind="Placeholder", role=Role.INPUT, output_bytes=(100 * samples,)),
-            Op(name="y", kind="MatMul", output_bytes=(300 * samples,)),
+            Op("w", "VarHandleOp", Role.VARIABLE, parameter_bytes=5000, output_bytes=(0,)),
+            Op("x", "Placeholder", Role.INPUT, output_bytes=(100 * samples,)),
+            Op("y", "MatMul", output_bytes=(300 * samples,)),
         ]
         edges = [edge("w", "y", size_bytes=0), edge("x", "y", size_bytes=100 * samples)]
         return OpGraph(ops, edges)

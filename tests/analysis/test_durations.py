@@ -1,7 +1,3 @@
-"""What an analysis is expected to take, and what is left of it."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_analysis import OPTIONS
 
+from placement_advisor import defaults
+from placement_advisor.analysis.analysis_result import NextRun
 from placement_advisor.analysis.options import effort_of
 from placement_advisor.analysis.progress import (
     ProgressFacts,
@@ -22,6 +20,15 @@ from placement_advisor.analysis.progress import (
     time_ahead,
     time_ahead_in_rounds,
     usual_stage_s,
+)
+from placement_advisor.analysis.verdict import (
+    MoreRounds,
+    RealRun,
+    RerunEstimate,
+    RunElsewhere,
+    WithoutPython,
+    next_experiment_text,
+    next_run,
 )
 from placement_advisor.measurement.measurement import least_samples
 from placement_advisor.testbed.benchmark import TIMING_BUDGET_S
@@ -43,41 +50,35 @@ PREDICTED = replace(RUNS, is_run=False)
 LEAST = least_samples(len(RUNS.steps_ns) - 1)
 
 
-def test_who_may_join_is_searched_for_and_prepared_among_the_rounds() -> None:
+def test_runs_calibration_and_joining_take_time_only_where_there_are_any():
     none, two = (usual_stage_s(replace(RUNS, joining=joining)) for joining in (0, 2))
     changed = {stage for stage in two if two[stage] != none[stage]}
     assert changed == {Stage.RUN}
     a_search, one_prepared = 2.0, usual_stage_s(RUNS)[Stage.PREPARE] / len(RUNS.steps_ns)
     assert two[Stage.RUN] - none[Stage.RUN] == pytest.approx(2 * (a_search + one_prepared))
+    predicted = usual_stage_s(PREDICTED)
+    assert not set(OF_A_RUN).intersection(predicted)
+    assert [*usual_stage_s(RUNS)] == [*Stage]
+    kept, anew = usual_stage_s(RUNS), usual_stage_s(replace(RUNS, is_calibrated=False))
+    assert anew[Stage.CALIBRATE] > kept[Stage.CALIBRATE] + 5
+    assert {**anew, Stage.CALIBRATE: 0} == {**kept, Stage.CALIBRATE: 0}
 
 
-def test_ahead_is_the_stage_that_begins_and_all_that_come_later() -> None:
+def test_ahead_is_the_stage_that_begins_and_all_that_come_later():
     usual = usual_stage_s(PREDICTED)
     last, before = usual[Stage.REPORT], usual[Stage.CONCLUDE]
     assert time_ahead(PREDICTED, Stage.REPORT) == TimeAhead(stage_s=last, later_s=0.0)
     assert time_ahead(PREDICTED, Stage.CONCLUDE) == TimeAhead(stage_s=before, later_s=last)
     # Nobody expected it to take any time.
     assert time_ahead(PREDICTED, Stage.PROFILE) == TimeAhead(stage_s=0.0, later_s=before + last)
-
-
-def test_what_is_ahead_on_a_busy_machine_is_known_to_be() -> None:
-    assert time_ahead(replace(RUNS, is_busy=True), Stage.IMPORT).is_busy
-    assert time_ahead_in_rounds(replace(RUNS, is_busy=True), 3, 3.0).is_busy
-    assert not time_ahead(RUNS, Stage.IMPORT).is_busy
-
-
-def test_rounds_that_may_be_added_are_told_from_the_beginning_until_rounds_are_over() -> None:
-    assert time_ahead(RUNS, Stage.IMPORT).doubt_s == time_ahead(RUNS, Stage.RUN).doubt_s > 0
-    assert time_after_rounds(RUNS).doubt_s == time_ahead(RUNS, Stage.PROFILE).doubt_s == 0
-    assert time_after_rounds(RUNS).later_s == time_ahead(RUNS, Stage.RUN).later_s
-
-
-def test_what_is_left_shrinks_with_the_time_until_a_stage_is_overdue() -> None:
     before = TimeAhead(stage_s=20.0, later_s=3.0)
     assert before.left_s(0) == 23
     assert before.left_s(15) == 8
     # A stage of 20 s that has taken 60 may well take another 6.
     assert before.left_s(60) == 9
+    assert time_ahead(RUNS, Stage.IMPORT).doubt_s == time_ahead(RUNS, Stage.RUN).doubt_s > 0
+    assert time_after_rounds(RUNS).doubt_s == time_ahead(RUNS, Stage.PROFILE).doubt_s == 0
+    assert time_after_rounds(RUNS).later_s == time_ahead(RUNS, Stage.RUN).later_s
 
 
 @pytest.mark.parametrize(
@@ -97,9 +98,7 @@ def test_what_is_left_shrinks_with_the_time_until_a_stage_is_overdue() -> None:
         (20, 10, 1.0, 10, 90 - 20),
     ],
 )
-def test_rounds_to_come_take_what_rounds_have_taken(
-    asked: int | None, done: int, round_s: float, sure_s: float, doubt_s: float
-) -> None:
+def test_rounds_to_come_take_what_rounds_have_taken(asked, done, round_s, sure_s, doubt_s):
     assert TIMING_BUDGET_S == 90
     left = rounds_left(replace(RUNS, rounds=asked), done, round_s)
     assert (left.stage_s, left.doubt_s) == (sure_s, doubt_s)
@@ -108,14 +107,7 @@ def test_rounds_to_come_take_what_rounds_have_taken(
     assert whole.doubt_s == pytest.approx(doubt_s)
 
 
-def test_a_round_is_a_turn_of_each_candidate_and_the_step_as_it_is() -> None:
-    slow = replace(RUNS, steps_ns=(1_000 * MS, 2_000 * MS))
-    fast = replace(RUNS, steps_ns=(0, 0))
-    # Five steps of either, the first of them to warm up, and four of the untouched step.
-    assert slow.round_s - fast.round_s == pytest.approx(5 * 3 + 4)
-
-
-def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own() -> None:
+def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own():
     briefly = replace(RUNS, steps_ns=(1_000 * MS,), brief_ns=2_000 * MS)
     alone, both = usual_stage_s(replace(briefly, brief_ns=None)), usual_stage_s(briefly)
     assert both[Stage.PREPARE] == 2 * alone[Stage.PREPARE]
@@ -129,19 +121,7 @@ def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own(
     assert briefly.round_s == replace(briefly, brief_ns=None).round_s
 
 
-def test_what_does_not_run_takes_no_time_for_runs() -> None:
-    predicted = usual_stage_s(PREDICTED)
-    assert not set(OF_A_RUN).intersection(predicted)
-    assert [*usual_stage_s(RUNS)] == [*Stage]
-
-
-def test_a_calibration_that_is_not_kept_is_expected_to_take_its_time() -> None:
-    kept, anew = usual_stage_s(RUNS), usual_stage_s(replace(RUNS, is_calibrated=False))
-    assert anew[Stage.CALIBRATE] > kept[Stage.CALIBRATE] + 5
-    assert {**anew, Stage.CALIBRATE: 0} == {**kept, Stage.CALIBRATE: 0}
-
-
-def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
+def test_what_is_known_at_first_follows_from_what_is_asked():
     usual = replace(RUNS, steps_ns=(15 * MS,) * 7, brief_ns=15 * MS)
     assert initial_facts(OPTIONS) == usual
     assert initial_facts(replace(OPTIONS, devices=4)).splits == 2
@@ -168,7 +148,7 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
         steps_ns=st.lists(st.integers(1, 10**10), min_size=1).map(tuple),
     )
 )
-def test_the_later_it_is_the_less_is_ahead(known: ProgressFacts) -> None:
+def test_the_later_it_is_the_less_is_ahead(known):
     expected = usual_stage_s(known)
     totals = [time_ahead(known, stage).left_s(0) for stage in expected]
     # To rounding.
@@ -176,7 +156,7 @@ def test_the_later_it_is_the_less_is_ahead(known: ProgressFacts) -> None:
     assert all(seconds >= 0 for seconds in expected.values())
 
 
-def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
+def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration():
     seen_ns = dict.fromkeys(Stage, 10 * 1_000 * MS)
     del seen_ns[Stage.REPORT]
     usual = usual_stage_s(RUNS)
@@ -185,9 +165,6 @@ def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
     others_s = usual[Stage.CALIBRATE] + usual[Stage.REPORT] + beside_s
     assert (found.round_s, found.left_out) == (2.5, None)
     assert found.fixed_s == pytest.approx(10 * (len(Stage) - 3) + others_s)
-
-
-def test_without_what_kept_it_short_an_analysis_takes_the_import_and_trace_that_were_seen() -> None:
     seen_ns = {Stage.IMPORT: 3_000 * MS, Stage.SEARCH: 1, Stage.SPLIT: 1}
     found = rerun_estimate(RUNS, seen_ns, None, "--quick")
     usual = usual_stage_s(RUNS)
@@ -195,7 +172,74 @@ def test_without_what_kept_it_short_an_analysis_takes_the_import_and_trace_that_
     assert found.takes_s(15) == pytest.approx(sum(usual.values()) - usual[Stage.IMPORT] + 3)
 
 
-def test_where_no_step_can_run_there_is_no_round() -> None:
-    found = rerun_estimate(PREDICTED, {}, None, "--quick")
-    assert found.round_s is None
-    assert found.takes_s(15) == sum(usual_stage_s(PREDICTED).values())
+# 40 s beside rounds of 2 s.
+RAN = RerunEstimate(fixed_s=40.0, round_s=2.0)
+NOT_RUN = RerunEstimate(fixed_s=40.0, round_s=2.0, left_out="--quick")
+ELSEWHERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("settling", "again", "words"),
+    [
+        # 40 + 130 * 2 s
+        (
+            MoreRounds(count=130),
+            RAN,
+            "; more rounds (--resume --rounds 130, about 5 min) or a quieter machine would settle "
+            "it",
+        ),
+        (
+            MoreRounds(count=130),
+            None,
+            "; more rounds (--resume --rounds 130) or a quieter machine would settle it",
+        ),
+        (
+            MoreRounds(count=None),
+            RAN,
+            "; the ratio is too near 0.97 for more rounds to help: only a quieter machine would "
+            "settle it",
+        ),
+        # 40 + 15 * 2 s
+        (RealRun(), NOT_RUN, "; a real run (without --quick, about 70 s) would settle it"),
+        (RealRun(), None, "; a real run would settle it"),
+        # The same command without --quick would tell more, and run nothing either.
+        (WithoutPython(), NOT_RUN, "; a step without Python could run, which would settle it"),
+        # What is not here cannot run, but be looked at for longer.
+        (
+            RunElsewhere(is_recorded=False),
+            ELSEWHERE,
+            "; a run on such devices would settle it, a profile recorded there (--costs) may",
+        ),
+        (RunElsewhere(is_recorded=True), None, "; a run on such devices would settle it"),
+        (None, RAN, ""),
+    ],
+)
+def test_what_settles_it_is_said_with_how_long_it_takes(settling, again, words):
+    assert next_experiment_text(settling, again) == words
+
+
+@pytest.mark.parametrize(
+    ("settling", "again", "run"),
+    [
+        (
+            MoreRounds(count=130),
+            RAN,
+            NextRun(change="with --resume --rounds 130", takes_ns=300 * S),
+        ),
+        (RealRun(), NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
+        # A verdict that is simulated is worth a run though nothing is in doubt.
+        (None, NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
+        (
+            RunElsewhere(is_recorded=False),
+            ELSEWHERE,
+            NextRun(change="without --quick", takes_ns=30 * S),
+        ),
+        (MoreRounds(count=None), RAN, None),
+        (None, RAN, None),
+        (MoreRounds(count=130), None, None),
+    ],
+)
+def test_the_next_run_is_one_that_would_tell_more(settling, again, run):
+    assert defaults.ROUNDS == 15
+    assert next_run(settling, again) == run

@@ -1,34 +1,38 @@
-"""What is said of hosts that were examined."""
-
-from __future__ import annotations
-
 import json
+import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from examined_hosts import two_hosts
+from examined_hosts import host, two_hosts
 
 from placement_advisor.analysis.host_doctor import RouteResult, all_checks, next_step
-from placement_advisor.errors import TestbedError
+from placement_advisor.analysis.hosts import (
+    HostSource,
+    host_share,
+    host_slots,
+    hosts_from_environment,
+    is_this_machine,
+    requests_of_tasks,
+    slurm_variables,
+    uses_gpus,
+)
+from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.contract import plain
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.remote_hosts.host_facts import WayTried
+from placement_advisor.remote_hosts.host_requests import HostRequest
 from placement_advisor.report.doctor_text import render_hosts
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.doctor import Hosts
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.host_doctor import HostsExamined
-    from placement_advisor.machine.machine_checks import Check
-
 DAY_NS = 24 * 60 * 60 * 10**9
 
 
-def wrong(found: HostsExamined) -> dict[str, Check]:
+def wrong(found):
     """Return what is not well, by its name; text and JSON of it keep what they promise."""
     content = json.loads(json.dumps(plain(Hosts.of(found)), allow_nan=False))
     jsonschema.Draft202012Validator(load_schema("hosts")).validate(content)
@@ -38,13 +42,13 @@ def wrong(found: HostsExamined) -> dict[str, Check]:
     return {check.name: check for check in checks if check.state != "ok"}
 
 
-def change(found: HostsExamined, host: int, part: str, **changes: Any) -> None:
+def change(found, host, part, **changes):
     """Have a host tell otherwise of its facts or its place."""
     each = found.hosts[host]
     setattr(each, part, replace(getattr(each, part), **changes))
 
 
-def test_hosts_in_order_can_run_an_analysis() -> None:
+def test_hosts_in_order_can_run_an_analysis():
     found = two_hosts()
     assert wrong(found) == {}
     text = render_hosts(found)
@@ -53,7 +57,7 @@ def test_hosts_in_order_can_run_an_analysis() -> None:
     assert text.endswith("next: advisor analyze MODEL.py, with these hosts\n")
 
 
-def test_a_host_that_does_not_answer_says_why_and_nothing_else() -> None:
+def test_a_host_that_does_not_answer_says_why_and_nothing_else():
     found = two_hosts()
     found.hosts[1].answered_ns = None
     found.hosts[1].versions = found.hosts[1].facts = None
@@ -66,46 +70,55 @@ def test_a_host_that_does_not_answer_says_why_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("told", ["no worker", {"tensorflow": 5}, {}])
-def test_a_host_of_another_version_may_say_anything(told: object) -> None:
+def test_a_host_of_another_version_may_say_anything(told):
     found = two_hosts()
     found.hosts[1].versions = told
     found.hosts[1].facts = found.hosts[1].place = None
     assert set(wrong(found)) == {"versions"}
 
 
-def test_another_python_is_worth_a_note_alone() -> None:
+def test_what_is_worth_a_note_blocks_nothing_and_too_few_cores_do():
     found = two_hosts()
     change(found, 1, "facts", python_version="3.10.1")
     versions = wrong(found)["versions"]
     assert "Python 3.10.1, here " in versions.finding
     assert not versions.blocks
-
-
-def test_fewer_cores_than_devices_are_too_few() -> None:
     found = two_hosts()
     change(found, 0, "facts", cores=(0,))
     devices = wrong(found)["devices"]
     assert devices.finding == "1 core for 2 devices, one each"
     assert devices.blocks
+    found = two_hosts()
+    found.hosts[1].clock = None
+    assert not wrong(found)["clock"].blocks
+    found = two_hosts()
+    change(found, 1, "place", mtu_bytes=9_000)
+    mtu = wrong(found)["MTU"]
+    assert mtu.finding.startswith("1,500 bytes on a, 9,000 bytes on b")
+    assert not mtu.blocks
+    found = two_hosts()
+    found.hosts[0].facts = found.hosts[0].place = None
+    found.hosts[0].problem = TestbedError("host a: in use by erika on c (process 7)")
+    assert wrong(found)["use"].finding == "host a: in use by erika on c (process 7)"
+    found = two_hosts()
+    found.ways, found.problem = (), TestbedError("relay-b was killed")
+    assert wrong(found)["ways"].finding == "relay-b was killed"
 
 
-def with_gpus(found: HostsExamined, *visible: int) -> dict[str, Check]:
+def with_gpus(found, *visible):
     """Return what is not well where hosts have so many GPUs that TensorFlow may see."""
-    for host, count in enumerate(visible):
+    for number, count in enumerate(visible):
         cards = (Gpu(index=i, name="Tesla T4", memory_bytes=16 << 30) for i in range(count))
-        change(found, host, "facts", visible_gpus=count, gpus=Gpus(devices=tuple(cards)))
+        change(found, number, "facts", visible_gpus=count, gpus=Gpus(devices=tuple(cards)))
     return wrong(found)
 
 
-def test_gpus_of_hosts_are_named_and_said_to_be_untried() -> None:
+def test_gpus_are_untried_and_on_some_hosts_alone_no_devices():
     found = two_hosts()
     (devices,) = with_gpus(found, 2, 4).values()
     assert devices.finding.startswith("4 GPUs (Tesla T4) for 2 devices, one each: untried")
     assert not devices.blocks
     assert next_step(found) == "advisor analyze MODEL.py, with these hosts"
-
-
-def test_gpus_on_some_hosts_alone_are_no_devices_of_one_analysis() -> None:
     found = two_hosts()
     devices = with_gpus(found, 2, 0)["devices"]
     assert devices.blocks
@@ -113,14 +126,7 @@ def test_gpus_on_some_hosts_alone_are_no_devices_of_one_analysis() -> None:
     assert next_step(found) == devices.action
 
 
-def test_a_host_that_others_use_is_told() -> None:
-    found = two_hosts()
-    found.hosts[0].facts = found.hosts[0].place = None
-    found.hosts[0].problem = TestbedError("host a: in use by erika on c (process 7)")
-    assert wrong(found)["use"].finding == "host a: in use by erika on c (process 7)"
-
-
-def test_clocks_a_day_apart_break_certificates_and_nothing_else() -> None:
+def test_clocks_a_day_apart_break_certificates_and_nothing_else():
     found = two_hosts()
     found.hosts[1].clock = ClockRange(low_ns=-2 * DAY_NS, high_ns=-2 * DAY_NS + 100_000)
     clock = wrong(found)["clock"]
@@ -130,14 +136,8 @@ def test_clocks_a_day_apart_break_certificates_and_nothing_else() -> None:
     assert wrong(found) == {}
 
 
-def test_a_clock_that_was_set_is_a_note() -> None:
-    found = two_hosts()
-    found.hosts[1].clock = None
-    assert not wrong(found)["clock"].blocks
-
-
 @pytest.mark.parametrize(("link", "blocks"), [(HostLink.TLS, True), (HostLink.DIRECT, False)])
-def test_only_relays_need_a_private_network(link: HostLink, blocks: bool) -> None:
+def test_only_relays_need_a_private_network(link, blocks):
     found = two_hosts()
     found.link = link
     change(found, 1, "place", has_private_network=False)
@@ -145,22 +145,12 @@ def test_only_relays_need_a_private_network(link: HostLink, blocks: bool) -> Non
 
 
 @pytest.mark.parametrize(("port", "blocks"), [(None, True), (7_600, False)])
-def test_an_address_elsewhere_can_lead_to_a_service_that_waits(
-    port: int | None, blocks: bool
-) -> None:
+def test_an_address_elsewhere_can_lead_to_a_service_that_waits(port, blocks):
     found = two_hosts()
     each = found.hosts[1]
     each.request = replace(each.request, address=each.address, port=port)
     change(found, 1, "place", interface=None, mtu_bytes=None)
     assert wrong(found)["address"].blocks is blocks
-
-
-def test_frames_that_differ_are_a_note() -> None:
-    found = two_hosts()
-    change(found, 1, "place", mtu_bytes=9_000)
-    mtu = wrong(found)["MTU"]
-    assert mtu.finding.startswith("1,500 bytes on a, 9,000 bytes on b")
-    assert not mtu.blocks
 
 
 @pytest.mark.parametrize(
@@ -170,7 +160,7 @@ def test_frames_that_differ_are_a_note() -> None:
         (WayTried(small_ns=300_000, large_passes=False), "but large ones do not arrive"),
     ],
 )
-def test_a_way_that_does_not_carry_names_both_ends(tried: WayTried, finding: str) -> None:
+def test_a_way_that_does_not_carry_names_both_ends(tried, finding):
     found = two_hosts()
     found.ways = (RouteResult(source="a", target="b", tried=tried),)
     way = wrong(found)["a → b"]
@@ -178,7 +168,184 @@ def test_a_way_that_does_not_carry_names_both_ends(tried: WayTried, finding: str
     assert way.blocks
 
 
-def test_ways_that_could_not_be_tried_say_why() -> None:
-    found = two_hosts()
-    found.ways, found.problem = (), TestbedError("relay-b was killed")
-    assert wrong(found)["ways"].finding == "relay-b was killed"
+STEP = {
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NODELIST": "n[1-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    "SLURM_STEP_NUM_TASKS": "4",
+}
+JOB = {"SLURM_JOB_NODELIST": "n[08-09],m5", "SLURM_TASKS_PER_NODE": "1(x2),3", "SLURM_NTASKS": "5"}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in (*STEP, *JOB, "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def hosts(*found):
+    return tuple(HostRequest(name=name, devices=count) for name, count in found)
+
+
+def test_hosts_have_as_many_devices_as_tasks_and_this_machine_needs_no_launcher():
+    tasks = ["n1:8888", "n1:8889", "n2:8888"]
+    assert requests_of_tasks(HostSource.SLURM, tasks) == hosts(("n1", 2), ("n2", 1))
+    tasks = [f"{socket.gethostname()}:2222", "elsewhere.example.org:2222"]
+    found = requests_of_tasks(HostSource.TF_CONFIG, tasks)
+    assert found == hosts(("localhost", 1), ("elsewhere.example.org", 1))
+    assert is_this_machine("127.0.0.1")
+    assert not is_this_machine("192.0.2.7")
+    assert slurm_variables(STEP) == STEP
+    assert slurm_variables(STEP | JOB) == STEP
+    assert slurm_variables(JOB) == {
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NODELIST": "n[08-09],m5",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2),3",
+        "SLURM_STEP_NUM_TASKS": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tasks", "problem"),
+    [
+        ([], "no task that computes"),
+        (["-oProxyCommand=reboot:1"], "is not a host"),
+        (["localhost:1", "127.0.0.1:2"], "two of localhost, 127.0.0.1 are this machine"),
+    ],
+)
+def test_tasks_on_no_host_are_refused(tasks, problem):
+    with pytest.raises(AdvisorError, match=problem):
+        requests_of_tasks(HostSource.TF_CONFIG, tasks)
+
+
+@pytest.mark.parametrize("name", JOB)
+def test_a_variable_that_is_missing_is_named(name):
+    with pytest.raises(AdvisorError, match=f"--hosts slurm: {name} is not set") as error:
+        slurm_variables({key: value for key, value in JOB.items() if key != name})
+    assert "salloc" in (error.value.hint or "")
+
+
+def test_no_tf_config_is_told_before_anything_starts(environment):
+    with pytest.raises(AdvisorError, match="--hosts tf-config: TF_CONFIG is not set"):
+        hosts_from_environment(HostSource.TF_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [(STEP, hosts(("n1", 2), ("n2", 2))), (JOB, hosts(("m5", 3), ("n08", 1), ("n09", 1)))],
+)
+def test_the_resolver_reads_what_slurm_says(environment, variables, found):
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert hosts_from_environment(HostSource.SLURM) == found
+
+
+def test_lists_that_contradict_each_other_are_told(environment):
+    for name, value in (JOB | {"SLURM_NTASKS": "9"}).items():
+        environment.setenv(name, value)
+    with pytest.raises(AdvisorError, match="SLURM variables: Requested 9 tasks but only 5"):
+        hosts_from_environment(HostSource.SLURM)
+
+
+def test_tasks_that_compute_are_taken_from_tf_config(environment):
+    cluster = {
+        "chief": ["a.example.org:2222"],
+        "worker": ["b.example.org:2222", "b.example.org:2223"],
+        "ps": ["c.example.org:2222"],
+    }
+    environment.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker"}}))
+    assert hosts_from_environment(HostSource.TF_CONFIG) == hosts(
+        ("a.example.org", 1), ("b.example.org", 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "TF_CONFIG: "),
+        ("{", "TF_CONFIG: "),
+        ("[]", "no task that computes"),
+        ("{}", "no task that computes"),
+        ('{"cluster": {"ps": ["a:1"]}}', "no task that computes"),
+        ('{"cluster": {"worker": 5}}', "TF_CONFIG: "),
+    ],
+)
+def test_what_the_resolver_cannot_read_is_told(environment, text, problem):
+    environment.setenv("TF_CONFIG", text)
+    with pytest.raises(AdvisorError, match=problem):
+        hosts_from_environment(HostSource.TF_CONFIG)
+
+
+GPUS = Gpus(devices=(Gpu(index=0, name="Tesla T4", memory_bytes=16 << 30),), driver="550.54.15")
+
+
+def facts(visible_gpus, *, cores=2):
+    found = host("any", 1).facts
+    assert found is not None
+    gpus = GPUS if visible_gpus else Gpus()
+    return replace(found, visible_gpus=visible_gpus, cores=tuple(range(cores)), gpus=gpus)
+
+
+def asked(**hosts):
+    """Return hosts by name, as many devices as asked for and as many GPUs as visible of each."""
+    return {
+        HostRequest(name=name, devices=devices): facts(visible)
+        for name, (devices, visible) in hosts.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("hosts", "gpus"),
+    [
+        ({"a": (2, 0), "b": (1, 0)}, False),
+        ({"a": (2, 2), "b": (1, 1)}, True),
+        ({"a": (1, 8), "b": (1, 1)}, True),
+    ],
+)
+def test_devices_are_gpus_where_all_hosts_have_enough_and_cores_where_none_has_any(hosts, gpus):
+    assert uses_gpus(asked(**hosts)) is gpus
+
+
+@pytest.mark.parametrize(
+    ("hosts", "says", "there"),
+    [
+        ({"a": (2, 2), "b": (2, 0)}, "a has 2 for 2, b has none for 2", "--hosts a:2;"),
+        ({"a": (2, 2), "b": (3, 1)}, "a has 2 for 2, b has 1 for 3", "--hosts a:2,b:1;"),
+        ({"a": (4, 1), "b": (1, 0)}, "a has 1 for 4, b has none for 1", None),
+    ],
+)
+def test_a_mixture_says_who_has_how_many_and_what_to_ask_for(hosts, says, there):
+    with pytest.raises(TestbedError) as raised:
+        uses_gpus(asked(**hosts))
+    assert raised.value.message == (
+        f"--hosts: devices are GPUs on all hosts, or cores on all; of GPUs {says}"
+    )
+    hint = raised.value.hint
+    assert hint.endswith("--launch 'ssh {host} env CUDA_VISIBLE_DEVICES='")
+    if there is None:  # One device has nothing to be split over.
+        assert "for GPUs" not in hint
+    else:
+        assert there in hint
+
+
+def test_a_host_lends_its_first_gpus_or_cores():
+    request = HostRequest(name="a", devices=2)
+    assert host_slots(request, facts(4, cores=1), gpus=True) == gpu_slots(2)
+    assert host_slots(request, facts(0, cores=3), gpus=False) == core_slots((0, 1))
+    with pytest.raises(TestbedError, match="2 devices need a core of their own each; it lets us"):
+        host_slots(request, facts(0, cores=1), gpus=False)
+
+
+def test_figures_of_gpus_are_not_taken_for_those_of_cores_or_of_other_gpus():
+    request, on_gpus = HostRequest(name="a", devices=2), facts(2)
+    other = replace(on_gpus, gpus=replace(GPUS, driver="560.35.03"))
+    cores = host_share(request, on_gpus, "10.0.0.1", core_slots((0, 1)))
+    cards = host_share(request, on_gpus, "10.0.0.1", gpu_slots(2))
+    assert cores.fingerprint == on_gpus.fingerprint
+    newer = host_share(request, other, "10.0.0.1", gpu_slots(2))
+    assert len({cores.fingerprint, cards.fingerprint, newer.fingerprint}) == 3
+    # A relay beside GPUs takes no device's core.
+    assert cores.lends_all
+    assert not cards.lends_all
+    assert cards.gpus == GPUS

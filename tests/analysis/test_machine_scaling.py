@@ -1,7 +1,3 @@
-"""What is said of a machine by number of devices, from steps by hand."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jsonschema
@@ -47,15 +43,15 @@ ONE = ScaledStep(
 
 
 def scaled(
-    devices: int,
-    speedup: float,
-    scaling: Scaling = Scaling.WEAK,
+    devices,
+    speedup,
+    scaling=Scaling.WEAK,
     *,
-    low: float = 0.8,
-    high: float = 1.25,
-    without_launches: float | None = None,
-    limit: Limit | None = Limit.EXCHANGE,
-) -> ScaledStep:
+    low=0.8,
+    high=1.25,
+    without_launches=None,
+    limit=Limit.EXCHANGE,
+):
     """Return a step so many times as fast as one device, in a range of so much of it."""
     samples = 64 * devices if scaling is Scaling.WEAK else 64
     step_ns = round(ONE.step_ns * samples / 64 / speedup)
@@ -120,12 +116,12 @@ COMPARED = HardwareComparison(
 )
 
 
-def told(*rows: ScaledStep) -> str:
+def told(*rows):
     machine = replace(MACHINE, rows=rows, price_per_hour=None)
     return render_hardware_comparison(replace(COMPARED, machines=(machine,)))
 
 
-def test_the_knee_is_before_what_brings_less_than_half_also_at_the_ends_of_the_ranges() -> None:
+def test_the_knee_is_before_what_brings_less_than_half_also_at_the_ends_of_the_ranges():
     # 8 devices are 4.0 times as fast as one, 4 are 3.8 times.
     assert MACHINE.knee(Scaling.WEAK) == Knee(devices=4, at_worst=4, at_best=4)
     # 4 are 2.4 times, 2 are 1.8: at worst 1.44, which is less than 1.5.
@@ -133,10 +129,9 @@ def test_the_knee_is_before_what_brings_less_than_half_also_at_the_ends_of_the_r
     assert replace(MACHINE, rows=MACHINE.rows[1:]).knee(Scaling.WEAK) is None
 
 
-def test_more_than_the_devices_can_do_is_no_efficiency_and_has_its_cause() -> None:
+def test_more_than_the_devices_can_do_is_no_efficiency_and_counts_only_with_its_cause():
     excess = scaled(2, 2.4, without_launches=1.9)
     assert excess.excess is Excess.LAUNCHES
-    assert excess.speedup is not None
     assert excess.speedup.median == pytest.approx(2.4)
     assert excess.efficiency is None
     (line,) = (line for line in told(ONE, excess).splitlines() if line.split()[:1] == ["2"])
@@ -146,9 +141,6 @@ def test_more_than_the_devices_can_do_is_no_efficiency_and_has_its_cause() -> No
     )
     level = scaled(2, 2.0)
     assert (level.excess, level.efficiency) == (None, pytest.approx(1.0))
-
-
-def test_more_than_the_devices_can_do_is_not_counted_if_it_stays_without_launches() -> None:
     strange = scaled(2, 2.4, without_launches=2.1)
     assert strange.excess is Excess.UNEXPLAINED
     assert strange.speedup is None
@@ -161,19 +153,19 @@ def test_more_than_the_devices_can_do_is_not_counted_if_it_stays_without_launche
     assert not any("2.40×" in line or "pays" in line for line in lines)
 
 
-def test_a_million_samples_cost_what_their_hours_on_all_devices_cost() -> None:
+def test_text_and_json_are_the_golden_ones():
+    text = render_hardware_comparison(COMPARED)
+    assert text == (GOLDEN / "hardware_comparison.txt").read_text(encoding="utf-8")
+    published = Published.of(COMPARED)
+    jsonschema.validate(plain(published), load_schema("scaling"))
+    assert is_golden(json_text(published), "hardware_comparison")
     # 640 samples a second: a million take 0.434 hours.
     assert MACHINE.cost_per_million(ONE) == pytest.approx(1e6 / 640 / 3600 * 3.6)
     assert MACHINE.cost_per_million(scaled(2, 1.0)) == pytest.approx(2 * 1e6 / 640 / 3600 * 3.6)
     assert replace(MACHINE, price_per_hour=None).cost_per_million(ONE) is None
 
 
-def test_the_text_is_the_golden_one() -> None:
-    text = render_hardware_comparison(COMPARED)
-    assert text == (GOLDEN / "hardware_comparison.txt").read_text(encoding="utf-8")
-
-
-def test_a_step_that_does_not_fit_on_one_device_is_held_against_none() -> None:
+def test_a_step_that_does_not_fit_on_one_device_is_held_against_none():
     alone = replace(scaled(2, 1.5), alone_per_s=None, ratio=None, without_launches=None)
     text = told(alone)
     assert "8xV100: the step does not fit on one device" in text
@@ -181,50 +173,35 @@ def test_a_step_that_does_not_fit_on_one_device_is_held_against_none() -> None:
     assert line.split()[-4:-1] == ["–", "–", "–"]
 
 
-def machine_taking(label: str, *step_ns: int) -> MachineScaling:
+def machine_taking(label, *step_ns):
     """Return a machine of one device with a step as is, in four ways, and without launches."""
     first, *if_wrong = step_ns
     one = replace(ONE, step_ns=first, if_wrong_ns=tuple(if_wrong))
     return replace(MACHINE, label=label, rows=(one,), price_per_hour=None)
 
 
-def test_a_tie_that_launches_make_is_no_rank() -> None:
+def test_only_what_is_first_whatever_costs_are_has_no_ties():
     old = machine_taking("P100", 1_001, 501, 2_001, 501, 2_001, 900)
     new = machine_taking("H100", 1_000, 200, 2_000, 200, 2_000, 100)
     far = machine_taking("K80", 9_000, 9_000, 9_000, 9_000, 9_000, 9_000)
     compared = replace(COMPARED, machines=(old, new, far))
     ranked = compared.fastest()
-    assert ranked is not None
     assert (ranked.machine, ranked.ties, ranked.is_by_launches) == (new, (old,), True)
     assert (
         "most samples per second: a tie: launches decide, which are the host's: 64,000,000 on "
         "1 device of H100, not surely more than P100; if launches cost nothing, H100 is first"
     ) in render_hardware_comparison(compared)
     assert compared.cheapest() is None
-
-
-def test_a_machine_that_is_first_whatever_costs_are_is_surely_first() -> None:
-    first, second = (
-        machine_taking("A", *[1_000] * 6),
-        machine_taking("B", *[1_300] * 6),
-    )
+    first, second = (machine_taking("A", *[1_000] * 6), machine_taking("B", *[1_300] * 6))
     ranked = replace(COMPARED, machines=(first, second)).fastest()
-    assert ranked is not None
     # Ops may be 1.25 times as slow against the other's.
     assert ranked.ties == ()
     near = replace(COMPARED, machines=(first, machine_taking("B", *[1_200] * 6))).fastest()
-    assert near is not None
     assert [machine.label for machine in near.ties] == ["B"]
     assert not near.is_by_launches
 
 
-def test_json_is_the_golden_one_and_follows_its_schema() -> None:
-    published = Published.of(COMPARED)
-    jsonschema.validate(plain(published), load_schema("scaling"))
-    assert is_golden(json_text(published), "hardware_comparison")
-
-
-def test_a_picture_has_a_line_and_a_range_for_each_machine_and_no_ideal() -> None:
+def test_a_picture_has_a_line_and_a_range_for_each_machine_and_no_ideal():
     strong, weak = draw_scaling(COMPARED).axes
     labels = [line.get_label() for line in weak.get_lines()]
     assert [label for label in labels if not label.startswith("_")] == ["8xV100", "2xT4"]

@@ -1,14 +1,42 @@
-"""A forecast's bound and break-even, and how measurements correct predictions of splits."""
-
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from finding_evidence import measured_as
 from foreseen import DOUBT, EFFORT, forecast
+from sample_values import costs_of
+from split_steps import split_towers
 
 from placement_advisor.analysis.analysis_result import Candidate
-from placement_advisor.analysis.predictions import _corrections, bound_of, break_even_of
+from placement_advisor.analysis.assemble import candidates_of, title_of
+from placement_advisor.analysis.predictions import _corrections, bound_of, break_even_of, predict
+from placement_advisor.analysis.runs import (
+    CandidateRun,
+    RunResults,
+    candidate_to_run_briefly,
+    candidates_to_run,
+    corrected_predictions,
+    refine,
+)
+from placement_advisor.analysis.step_costs import split_costs_from_unsplit
+from placement_advisor.analysis.target_costs import (
+    ASSUMED_UNCERTAINTY,
+    RECORDED_UNCERTAINTY,
+    StepCosts,
+    assumed_uncertainty,
+)
+from placement_advisor.candidates.batch_split.split_graph import split_graph
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostBasis, CostSource, CostTable, OpCost
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.measurement import (
     CandidateFailure,
     Comparison,
@@ -16,15 +44,12 @@ from placement_advisor.measurement.measurement import (
     Interval,
 )
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
+from placement_advisor.tf.answers import TracedSplit
 
 
-def candidate(
-    name: str, predicted: float, measured: float | None, family: str | None = None
-) -> Candidate:
+def candidate(name, predicted, measured, family=None):
     comparison = measured and Comparison(
-        baseline="single",
-        ratio=Interval(median=measured, low=measured, high=measured),
-        rounds=9,
+        baseline="single", ratio=Interval(median=measured, low=measured, high=measured), rounds=9
     )
     return Candidate(
         name=name,
@@ -35,7 +60,7 @@ def candidate(
     )
 
 
-def test_a_split_that_did_not_run_is_corrected_by_the_median_of_those_that_did() -> None:
+def test_a_split_that_did_not_run_is_corrected_by_the_median_of_those_that_did():
     found = _corrections(
         ["towers", "searched", "pipeline", "alternating", "searched for faster links"],
         [
@@ -55,18 +80,12 @@ def test_a_split_that_did_not_run_is_corrected_by_the_median_of_those_that_did()
         "alternating": pytest.approx(2.0),
         "searched for faster links": pytest.approx(1.2),
     }
-
-
-def test_where_nothing_was_measured_nothing_is_corrected() -> None:
     assert _corrections(["towers"], [candidate("towers", 0.8, None)]) == {}
-
-
-def test_where_only_splits_that_are_bad_on_purpose_ran_they_have_to_do() -> None:
     found = _corrections(["towers", "alternating"], [candidate("alternating", 2.0, 3.0)])
     assert found == {"towers": 1.5, "alternating": 1.5}
 
 
-def test_a_proof_says_how_far_it_goes_if_costs_are_wrong() -> None:
+def test_a_proof_says_how_far_it_goes_if_costs_are_wrong():
     firm = bound_of(forecast(op_ns=6, doubt=CostUncertainty(copies=1.1, launches=1, ops=1)))
     assert firm.proves_single
     assert firm.proves_single_if_wrong
@@ -80,20 +99,14 @@ def test_a_proof_says_how_far_it_goes_if_costs_are_wrong() -> None:
     assert (none.proves_single, none.most_to_gain_if_wrong) == (False, None)
 
 
-def test_a_break_even_says_of_today_what_was_measured() -> None:
+def test_a_break_even_says_of_today_what_was_measured_and_of_a_split_that_failed_nothing():
     known = forecast(op_ns=60, doubt=DOUBT)
     name = "alternating-ops"
     predicted = known.predicted[name].ratio
-    assert predicted is not None
     found = break_even_of(known, [candidate(name, predicted.ratio, 1.5)], None, EFFORT)
-    assert found is not None
-    assert found.bandwidth is not None
     best = found.bandwidth.here.best
     assert found.corrections[name] == pytest.approx(1.5 / predicted.ratio)
     assert best.split != name or best.ratio == pytest.approx(1.5)
-
-
-def test_a_split_that_failed_is_in_no_break_even() -> None:
     known = forecast(op_ns=60, doubt=DOUBT)
     wrong = candidate("alternating-ops", 0.5, None)
     wrong = replace(
@@ -102,3 +115,277 @@ def test_a_split_that_failed_is_in_no_break_even() -> None:
     found = break_even_of(known, [wrong], None, EFFORT)
     told = () if found is None else found.sweeps()
     assert all(point.best.split != "alternating-ops" for sweep in told for point in sweep.points)
+
+
+SPLIT = "alternating-ops"
+TOO_LARGE = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
+CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="killed")
+
+
+def known(too_large=None):
+    """Foresee the single device and a split, one of which does not fit."""
+    found = forecast(op_ns=60)
+    if too_large is None:
+        return found
+    short = replace(found.predicted[too_large], too_large=TOO_LARGE)
+    return replace(found, predicted={**found.predicted, too_large: short})
+
+
+def outcome(step_ns, ratio=None, failure=None):
+    return CandidateRun(
+        measured=None if step_ns is None else measured_as(step_ns),
+        comparison=None
+        if ratio is None
+        else Comparison(
+            baseline="single", ratio=Interval(median=ratio, low=ratio, high=ratio), rounds=9
+        ),
+        failure=failure,
+        files=None,
+    )
+
+
+def test_predictions_say_what_does_not_fit_and_runs_whether_they_failed():
+    alone, split = candidates_of(known(too_large=SPLIT), RunResults())
+    assert (alone.name, split.name) == ("single", SPLIT)
+    assert (alone.failure, split.failure) == (None, TOO_LARGE)
+    assert alone.predicted_ratio is None
+    assert split.predicted is not None
+    assert split.predicted_ratio is not None
+    assert (split.measured, split.comparison) == (None, None)
+    outcomes = {"single": outcome(500), SPLIT: outcome(None, failure=CRASHED)}
+    alone, split = candidates_of(known(too_large="single"), RunResults(outcomes=outcomes))
+    assert alone.failure is None
+    assert split.failure is CRASHED
+    named = SimpleNamespace(candidates=(SPLIT,))
+    assert [each.label for each in candidates_to_run(known(), named)] == [SPLIT]  # type: ignore[arg-type]
+    assert candidates_to_run(known(too_large=SPLIT), named) == ()  # type: ignore[arg-type]
+
+
+def test_a_ratio_that_cannot_be_is_a_broken_law_of_that_candidate_alone():
+    right = {"single": outcome(500), SPLIT: outcome(600, 1.2)}
+    wrong = {"single": outcome(500), SPLIT: outcome(600, 0.2)}
+    assert [c.broken_laws for c in candidates_of(known(), RunResults(outcomes=right))] == [(), ()]
+    alone, split = candidates_of(known(), RunResults(outcomes=wrong))
+    assert alone.broken_laws == ()
+    assert len(split.broken_laws) == 1
+
+
+def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_was_named():
+    proposals = known().proposals
+    split = replace(proposals.placements[SPLIT], label="alternating", family="alternating")
+    answers = {"single": proposals.placements["single"], "alternating": split}
+    found = predict(replace(proposals, answers=answers))
+    asked: Any = SimpleNamespace(candidates=None, steps=4)
+    assert candidates_to_run(found, asked) == ()
+    assert candidate_to_run_briefly(found, asked) is split
+    assert candidate_to_run_briefly(known(), asked) is None
+    # It takes 200 ns and more, eight times five steps as long as the budget of 20 s.
+    long: Any = SimpleNamespace(candidates=None, steps=10**8)
+    assert candidate_to_run_briefly(found, long) is None
+    named: Any = SimpleNamespace(candidates=("alternating",), steps=4)
+    assert candidate_to_run_briefly(found, named) is None
+    assert candidates_to_run(found, named) == (split,)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("functional", "ranker"),
+        ("functional_12", "ranker"),
+        ("sequential_1", "ranker"),
+        ("model", "ranker"),
+        ("deepconn", "deepconn"),
+        ("train_step", "train_step"),
+        ("sequential_recommender", "sequential_recommender"),
+    ],
+)
+def test_a_name_that_keras_made_up_gives_way_to_that_of_the_file(name, title):
+    assert title_of(name, Path("models/ranker.py")) == title
+
+
+ALONE_NS = 1_000
+# Ops that take so long that half of them elsewhere is nearly twice as fast.
+LONG_NS, SHORT_NS = 2_000, 1
+
+
+def foreseen_with(op_ns, *further, is_searched=True):
+    """Foresee the single device, a split that is bad on purpose, and further ones."""
+    found = forecast(op_ns=op_ns)
+    answers = {**found.proposals.answers, **{each.label: each for each in further}}
+    if is_searched:
+        answers["searched"] = NotApplicable(family="searched", reason="none was better")
+    return predict(replace(found.proposals, answers=answers))
+
+
+def without(found, label):
+    answers = {name: each for name, each in found.proposals.answers.items() if name != label}
+    return predict(replace(found.proposals, answers=answers))
+
+
+def half(label="towers"):
+    names = ["root", *(f"op{i}" for i in range(8))]
+    device_of = {name: "b" if i > 4 else "a" for i, name in enumerate(names)}
+    return Placement(label=label, family="towers", device_of=device_of, rationale="")
+
+
+def ran(ratios, failed=None):
+    """Return results of splits that took so many times as long as the single device."""
+
+    def outcome(ratio, failure):
+        measured = replace(
+            measured_as(round(ratio * ALONE_NS)), rounds=((round(ratio * ALONE_NS),),) * 5
+        )
+        return CandidateRun(measured=measured, comparison=None, failure=failure, files=None)
+
+    wrong = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="differs")
+    return RunResults(
+        outcomes={
+            "single": outcome(1.0, None),
+            **{label: outcome(ratio, None) for label, ratio in ratios.items()},
+            **{label: outcome(ratio, wrong) for label, ratio in (failed or {}).items()},
+        }
+    )
+
+
+def test_a_split_that_was_not_run_runs_if_it_is_expected_to_be_faster_than_all_that_have():
+    before = foreseen_with(LONG_NS, half(), is_searched=False)
+    found = refine(before, ran({SPLIT: 1.1}), EFFORT)
+    assert found.placement == half()
+    after = found.predictions.predicted["towers"]
+    assert after.after_runs.runs == 1
+    # What was predicted before any run stays.
+    assert replace(after, after_runs=None) == before.predicted["towers"]
+    assert found.predictions.predicted.keys() == before.predicted.keys()
+
+
+@pytest.mark.parametrize("is_searched", [True, False])
+def test_nothing_runs_that_promises_less_than_what_has_run(is_searched):
+    before = foreseen_with(LONG_NS, half(), is_searched=is_searched)
+    assert refine(before, ran({SPLIT: 0.2}), EFFORT) is None
+
+
+def test_nothing_runs_that_does_not_fit_or_promise_to_be_worth_it():
+    before = foreseen_with(SHORT_NS, half())
+    assert refine(before, ran({SPLIT: 3.0}), EFFORT) is None
+    before = foreseen_with(LONG_NS, half(), is_searched=False)
+    short = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
+    towers = replace(before.predicted["towers"], too_large=short)
+    before = replace(before, predicted={**before.predicted, "towers": towers})
+    assert refine(before, ran({SPLIT: 1.1}), EFFORT) is None
+
+
+def test_what_a_search_finds_joins_under_a_name_of_its_own():
+    before = foreseen_with(
+        LONG_NS, replace(half("pipeline"), device_of={**half().device_of, "op6": "a"})
+    )
+    before = without(before, SPLIT)
+    found = refine(before, ran({"pipeline": 0.95}), EFFORT)
+    assert (found.placement.label, found.placement.family) == ("searched-2", "searched")
+    assert set(found.placement.device_of.values()) == {"a", "b"}
+    prediction = found.predictions.predicted["searched-2"]
+    assert prediction.ratio is not None
+    assert prediction.after_runs is not None
+    assert found.predictions.proposals.placements["searched-2"] == found.placement
+    again = refine(found.predictions, ran({"pipeline": 0.95, "searched-2": 0.99}), EFFORT)
+    assert again is None or again.placement.label == "searched-3"
+
+
+def test_without_a_run_of_a_split_nothing_is_learned():
+    before = foreseen_with(LONG_NS, half())
+    for results in (RunResults(), ran({}), ran({}, failed={SPLIT: 0.1})):
+        assert refine(before, results, EFFORT) is None
+        assert corrected_predictions(before, results) == before
+
+
+def test_a_split_that_fails_neither_teaches_nor_has_to_be_beaten():
+    before = foreseen_with(LONG_NS, half(), is_searched=False)
+    found = refine(before, ran({SPLIT: 1.1}, failed={"searched": 0.01}), EFFORT)
+    assert found.predictions.predicted["towers"].after_runs == (
+        corrected_predictions(before, ran({SPLIT: 1.1})).predicted["towers"].after_runs
+    )
+
+
+def test_in_the_end_all_that_has_not_run_is_predicted_by_what_has():
+    before = foreseen_with(LONG_NS, half())
+    after = corrected_predictions(before, ran({SPLIT: 2.0}))
+    assert after.predicted["single"] == before.predicted["single"]
+    assert after.predicted[SPLIT] == before.predicted[SPLIT]
+    ratio, expected = before.predicted["towers"].ratio, after.predicted["towers"].after_runs
+    # The split that ran took longer than predicted, and so will this one.
+    assert expected.ratio > ratio.ratio
+
+
+CLUSTER = Cluster(
+    devices=(Device(name="GPU:0", kind="GPU"), Device(name="GPU:1", kind="GPU")), links=()
+)
+
+
+def doubt(*within):
+    """Return the doubt where the only op of each device is within these factors."""
+    tables = [
+        CostTable(costs={"x": OpCost(time_ns=10, basis=CostBasis.KERNEL, within=each)})
+        for each in within
+    ]
+    return assumed_uncertainty(dict(zip(("GPU:0", "GPU:1"), tables, strict=True)), CLUSTER)
+
+
+def test_ops_that_are_half_as_doubtful_by_hand_and_exact_ones_are_like_recorded_ones():
+    assert doubt(None, None) == ASSUMED_UNCERTAINTY
+    assert doubt(1.0, 1.0) == RECORDED_UNCERTAINTY
+    # In logarithms, half of the way to twice: a quarter of the squares between 1.5 and 2.
+    square = math.log(1.5) ** 2 + (math.log(2) ** 2 - math.log(1.5) ** 2) / 4
+    found = doubt(math.sqrt(2), math.sqrt(2))
+    assert found.copies == pytest.approx(math.exp(math.sqrt(square)), abs=0.005)
+    assert (found.launches, found.ops) == (2.0, 1.15)
+
+
+TRACES = split_towers(hosts=2, samples=4)
+TWO_T4 = read_hardware("2xT4")
+FIGURES = roofline_by_place(TRACES.whole, TWO_T4)
+REPLICAS = ("replica_0/left/product", "replica_1/left/product")
+
+
+def priced(recorded_ns):
+    recorded = costs_of(recorded_ns, CostBasis.MEASURED)
+    table = CostTable(costs={**FIGURES["GPU:0"].costs, **recorded.costs})
+    prices = StepCosts(
+        cluster=TWO_T4,
+        costs=FIGURES | dict.fromkeys(TWO_T4.device_names(), table),
+        source=CostSource.RECORDED,
+        doubt=RECORDED_UNCERTAINTY,
+    )
+    parts = (TRACES.whole, TRACES.replicas, TRACES.wiring, TRACES.outputs, TRACES.targets)
+    alike = TRACES.weak(2)
+    weak = (alike.whole, alike.replicas, alike.wiring, alike.outputs, alike.targets)
+    split = TracedSplit(
+        graphs={"batch": split_graph(*parts)},
+        weak={"batch": split_graph(*weak)},
+        samples=(4, 4),
+        shares={},
+        own=(),
+    )
+    return split_costs_from_unsplit(split, prices, TRACES.whole)
+
+
+def test_of_what_was_recorded_a_share_costs_the_part_that_figures_tell():
+    by_figures = priced({}).costs["batch"]["GPU:1"]
+    whole_ns = FIGURES["GPU:0"].time_ns("left/product")
+    found = priced({"left/product": 10 * whole_ns, "join": 0})
+    for name in REPLICAS:
+        # Half of the samples take about half as long.
+        assert 0.4 * whole_ns < by_figures.time_ns(name) < 0.6 * whole_ns
+        expected_ns = pytest.approx(10 * by_figures.time_ns(name), abs=5)
+        assert found.costs["batch"]["GPU:1"].time_ns(name) == expected_ns
+        assert found.costs["batch"]["GPU:1"].costs[name].basis is not CostBasis.MEASURED
+        assert found.weak_costs["batch"]["GPU:1"].time_ns(name) == 10 * whole_ns
+    # What was fused into another op is so in each share.
+    assert found.costs["batch"]["GPU:0"].time_ns("replica_1/join") == 0
+    others = {name for name in by_figures.costs if name not in REPLICAS and "join" not in name}
+    assert all(found.costs["batch"]["GPU:1"].costs[n] == by_figures.costs[n] for n in others)
+    # The host was not recorded.
+    assert found.costs["batch"]["CPU:0"] == priced({}).costs["batch"]["CPU:0"]
+
+
+def test_without_a_recording_all_is_by_figures():
+    parts = (TRACES.whole, TRACES.replicas, TRACES.wiring, TRACES.outputs, TRACES.targets)
+    assert priced({}).costs["batch"] == roofline_by_place(split_graph(*parts).graph, TWO_T4)

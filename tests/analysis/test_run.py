@@ -1,5 +1,3 @@
-"""What is timed beside candidates, and what becomes of it when it fails; the trial is made up."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,20 +6,42 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from op_graphs import chain
 from sample_analysis import OPTIONS
 
+from placement_advisor.analysis import runs
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import CandidateRuns, ReferenceTimings, RunResults
+from placement_advisor.analysis.runs import (
+    CandidateRuns,
+    ReferenceTimings,
+    RunResults,
+    own_op_ns,
+    own_process_plan,
+    record_in_own_process,
+)
 from placement_advisor.analysis.step_costs import TestbedSession
+from placement_advisor.analysis.tracing import load_model
+from placement_advisor.cost.table import CostBasis, CostSource
+from placement_advisor.errors import ModelError
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.testbed_plan import (
+    HostLink,
+    HostShare,
+    TestbedKind,
+    plan_hosts,
+    plan_testbed,
+)
+from placement_advisor.machine.this_machine import core_slots
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure, FailureCause
-from placement_advisor.testbed.benchmark import BRIEF_ROUNDS
+from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile
+from placement_advisor.testbed.benchmark import BRIEF_ROUNDS, SilentProgress
+from placement_advisor.tf.answers import OwnSteps
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from placement_advisor.analysis.progress import TimeAhead
 
-    from placement_advisor.analysis.progress import ProgressListener, TimeAhead
-    from placement_advisor.graph.placement import Placement
 
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
@@ -32,11 +52,11 @@ ROUNDS, STEPS = 3, 2
 class Loader:
     """Answers as told: ``cues`` maps (function, how many times before) to an answer."""
 
-    def __init__(self, cues: Mapping[tuple[str, int], Any]) -> None:
+    def __init__(self, cues):
         self._cues, self.calls = cues, list[str]()
         self.is_closed = False
 
-    def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
+    def call(self, function, *args, time_limit_s):
         assert not self.is_closed
         name = function.__name__
         count = self.calls.count(name)
@@ -49,50 +69,50 @@ class Loader:
         }
         return self._cues.get((name, count), answers[name])
 
-    def failure(self) -> None:
+    def failure(self):
         return None
 
-    def close(self) -> None:
+    def close(self):
         self.is_closed = True
 
 
 class Mirrored:
     """Times steps with whole batches, until it is to fail."""
 
-    def __init__(self, fails_at: int | None) -> None:
+    def __init__(self, fails_at):
         self._fails_at = fails_at
 
-    def close(self) -> None:
+    def close(self):
         pass
 
-    def run_weak_steps(self, number: int, steps: int, *, time_limit_s: float) -> Any:
+    def run_weak_steps(self, number, steps, *, time_limit_s):
         return (
             FAILED if number == self._fails_at else [1_000_000, *[WHOLE_NS + number] * (steps - 1)]
         )
 
 
 def ran(
-    cues: Mapping[tuple[str, int], Any] | None = None,
-    mirrored: Mirrored | None = None,
-    show: Callable[[str, RunResults], None] = lambda doing, results: None,
-    onlooker: ProgressListener | None = None,
-    ended: str | None = None,
-    refine: int = 0,
-    joining: Callable[[RunResults], Placement | None] = lambda results: None,
-    enter: Callable[..., None] = lambda placement, **how: None,
-    runs_as_is: bool = True,
-    brief: Any = None,
-    before: int = 0,
-    beside: ReferenceTimings | None = None,
-    advise: Callable[[RunResults], Any] = lambda results: [],
-) -> tuple[RunResults, Loader]:
+    cues=None,
+    mirrored=None,
+    show=lambda doing, results: None,
+    onlooker=None,
+    ended=None,
+    refine=0,
+    joining=lambda results: None,
+    enter=lambda placement, **how: None,
+    runs_as_is=True,
+    brief=None,
+    before=0,
+    beside=None,
+    advise=lambda results: [],
+):
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
     entries = {}
     if mirrored is not None:
         entries["mirrored"] = SimpleNamespace(failure=None, files=None, measurement=lambda _: None)
 
-    def time_round(number: int, of: int, *, is_brief: bool = False) -> None:
+    def time_round(number, of, *, is_brief=False):
         assert number == trial.rounds
         trial.rounds += 1
 
@@ -127,10 +147,10 @@ def ran(
     return found, loader
 
 
-def test_what_is_advised_is_timed_once_all_rounds_have_shown_what_to_advise() -> None:
+def test_what_is_advised_is_timed_once_all_rounds_have_shown_what_to_advise():
     seen: list[RunResults] = []
 
-    def advise(results: RunResults) -> list[str]:
+    def advise(results):
         seen.append(results)
         return ["a split", "a split with a move"]
 
@@ -140,35 +160,29 @@ def test_what_is_advised_is_timed_once_all_rounds_have_shown_what_to_advise() ->
     assert found.timed == ("a split", "a split with a move")
 
 
-def test_the_step_as_it_is_is_timed_once_a_round_after_a_call_that_traces() -> None:
+def test_the_step_as_it_is_is_timed_once_a_round_where_it_has_these_devices():
     found, _ = ran()
     assert found.beside.as_is_ns == (101, 101, 102, 102, 103, 103)
     assert found.loop_timing is LOOP
     assert found.input_timing is INPUT
     assert found.warnings == ()
-
-
-@pytest.mark.parametrize("fails_at", [0, 2])
-def test_a_step_that_fails_as_it_is_has_no_times_and_is_not_tried_again(fails_at: int) -> None:
-    found, loader = ran({("run_as_is", fails_at): FAILED})
-    assert found.beside.as_is_ns == ()
-    assert loader.calls == ["run_as_is"] * (fails_at + 1) + ["time_input"]
-    assert found.warnings == ("as-is was not timed: no kernel",)
-
-
-def test_where_the_step_as_it_is_has_other_devices_it_is_not_timed() -> None:
     found, loader = ran(runs_as_is=False)
     assert found.beside.as_is_ns == ()
     assert loader.calls == ["time_input"]
     assert found.warnings == ()
 
 
-def test_weak_scaling_leaves_out_the_round_before_and_first_steps() -> None:
+@pytest.mark.parametrize("fails_at", [0, 2])
+def test_a_step_that_fails_as_it_is_has_no_times_and_is_not_tried_again(fails_at):
+    found, loader = ran({("run_as_is", fails_at): FAILED})
+    assert found.beside.as_is_ns == ()
+    assert loader.calls == ["run_as_is"] * (fails_at + 1) + ["time_input"]
+    assert found.warnings == ("as-is was not timed: no kernel",)
+
+
+def test_weak_scaling_leaves_out_first_steps_and_costs_nothing_where_it_fails():
     found, _ = ran(mirrored=Mirrored(fails_at=None))
     assert found.beside.weak_ns == (200, 200, 201, 201, 202, 202)
-
-
-def test_weak_scaling_that_fails_is_a_warning_and_costs_as_is_nothing() -> None:
     found, _ = ran(
         {("time_input", 0): CallFailure(cause=FailureCause.TIMED_OUT, message="hangs")},
         mirrored=Mirrored(fails_at=2),
@@ -182,7 +196,7 @@ def test_weak_scaling_that_fails_is_a_warning_and_costs_as_is_nothing() -> None:
     assert found.input_timing is None
 
 
-def test_each_round_is_shown_with_what_is_known_by_then() -> None:
+def test_each_round_is_shown_with_what_is_known_by_then():
     shown: list[tuple[str, int]] = []
     ran(show=lambda doing, results: shown.append((doing, len(results.beside.as_is_ns))))
     assert shown == [
@@ -193,21 +207,21 @@ def test_each_round_is_shown_with_what_is_known_by_then() -> None:
     ]
 
 
-def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why() -> None:
+def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why():
     found, _ = ran(ended="host b is lost")
     assert found.beside.as_is_ns == ()
     assert found.warnings == ("host b is lost; what was measured by then is all there is",)
 
 
 class Expecting(SilentListener):
-    def __init__(self) -> None:
+    def __init__(self):
         self.told: list[TimeAhead] = []
 
-    def expect(self, ahead: TimeAhead) -> None:
+    def expect(self, ahead):
         self.told.append(ahead)
 
 
-def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round() -> None:
+def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round():
     onlooker = Expecting()
     ran(onlooker=onlooker)
     preparing, running, *rounds, over, profiling = onlooker.told
@@ -221,14 +235,12 @@ def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round() -> None:
 
 
 @pytest.mark.parametrize(("refine", "looks"), [(0, []), (1, [1]), (2, [1, 2]), (9, [1, 2])])
-def test_after_rounds_with_others_to_come_a_candidate_may_join(
-    refine: int, looks: list[int]
-) -> None:
+def test_after_rounds_with_others_to_come_a_candidate_may_join(refine, looks):
     # Of three rounds there is a look after each but the last.
     seen: list[int] = []
     entered: list[object] = []
 
-    def joining(results: RunResults) -> Any:
+    def joining(results):
         seen.append(len(results.beside.as_is_ns) // STEPS)
         return SimpleNamespace(family="towers") if len(seen) == 1 else None
 
@@ -237,13 +249,11 @@ def test_after_rounds_with_others_to_come_a_candidate_may_join(
     assert len(entered) == bool(looks)
 
 
-def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_runs_beside_it() -> (
-    None
-):
+def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_runs_beside_it():
     shown: list[str] = []
     entered: list[tuple[str, bool, int]] = []
 
-    def enter(placement: Placement, *, is_brief: bool = False) -> None:
+    def enter(placement, *, is_brief=False):
         entered.append((placement.label, is_brief, len(shown)))
 
     found, _ = ran(
@@ -255,13 +265,7 @@ def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_ru
     assert len(found.beside.as_is_ns) == (ROUNDS + BRIEF_ROUNDS) * STEPS
 
 
-def test_after_a_host_is_lost_nothing_runs_briefly() -> None:
-    entered: list[object] = []
-    ran(brief=SimpleNamespace(label="alternating"), ended="lost", enter=entered.append)
-    assert entered == []
-
-
-def test_rounds_that_are_added_go_on_from_those_before() -> None:
+def test_rounds_that_are_added_go_on_from_those_before():
     shown: list[str] = []
     earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), weak_ns=(11,), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
@@ -270,25 +274,137 @@ def test_rounds_that_are_added_go_on_from_those_before() -> None:
     assert shown[:ROUNDS] == [f"timing, round {done} done" for done in (1, 2, 3)]
 
 
-def test_looks_for_who_may_join_count_the_rounds_that_are_added() -> None:
-    seen: list[int] = []
-
-    def joining(results: RunResults) -> None:
-        seen.append(len(results.beside.as_is_ns) // STEPS)
-
-    ran(before=40, refine=1, joining=joining)
-    assert seen == [1]
-
-
-def test_a_step_as_it_is_that_failed_before_is_not_timed_in_added_rounds() -> None:
+def test_a_step_as_it_is_that_fails_before_or_in_added_rounds_has_no_times():
     failed = ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: it crashed",))
     found, loader = ran(before=2, beside=failed)
     assert "run_as_is" not in loader.calls
     assert found.warnings == failed.warnings
-
-
-def test_a_step_as_it_is_that_fails_in_added_rounds_leaves_no_times_of_some_rounds() -> None:
     found, _ = ran(
         {("run_as_is", 0): FAILED}, before=2, beside=ReferenceTimings(as_is_ns=(7, 8, 9, 10))
     )
     assert found.beside.as_is_ns == ()
+
+
+CALL = "`EagerPyFunc` at train.py:12"
+US = 1_000
+
+
+def step_graph():
+    plain = chain("before", "python", "after")
+    ops = [op._replace(kind="EagerPyFunc") if op.name == "python" else op for op in plain.ops]
+    return OpGraph(ops, plain.edges)
+
+
+def seen(name, kind, *step_us):
+    step_ns = tuple(time_us * US for time_us in step_us)
+    return RecordedOp(name=name, kind=kind, on_device=True, step_ns=step_ns)
+
+
+def recording(*ops):
+    return RecordedProfile(path="profile", ops=ops, anonymous_ns=0, copies={})
+
+
+PROFILE = recording(
+    seen("before", "MatMul", 300, 900, 200),
+    seen("python", "EagerPyFunc", 400),
+    seen("after", "MatMul", 200),
+    seen("MatMul", "MatMul", 60),
+    seen("Tanh", "Tanh", 40),
+)
+
+
+def test_what_python_runs_is_its_own_time_and_a_call_within_a_loop_the_loops():
+    found = own_op_ns(step_graph(), PROFILE, {})
+    assert found == {"before": 300 * US, "python": (400 + 60 + 40) * US, "after": 200 * US}
+    graph = chain("while", "after")
+    inside = recording(seen("call", "PyFunc", 70), seen("after", "MatMul", 200), seen("x", "X", 5))
+    found = own_op_ns(graph, inside, {"while": frozenset({"call"})})
+    assert found == {"while": 75 * US, "after": 200 * US}
+
+
+def recorded(monkeypatch, *step_us, gpus=0):
+    """Return what is made of `PROFILE` and of steps that take so long."""
+    monkeypatch.setattr(runs, "gpu_count", lambda: gpus)
+    monkeypatch.setattr(runs, "read_recorded", lambda folder, shares_core: PROFILE)
+    steps = OwnSteps(warmup_ns=(9_000 * US,), step_ns=tuple(each * US for each in step_us))
+    loader: Any = SimpleNamespace(call=lambda *asked, time_limit_s: steps)
+    subject: Any = SimpleNamespace(
+        graph=step_graph(),
+        plan=plan_testbed(TestbedKind.NONE, 2),
+        traced=SimpleNamespace(members={}),
+        options=SimpleNamespace(source=SimpleNamespace(time_limit_s=1.0)),
+    )
+    return record_in_own_process(subject, loader, Path("profile"), SilentProgress())
+
+
+def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatch):
+    found = recorded(monkeypatch, 1_400, 1_500, 2_000)
+    assert found is not None
+    prices, results = found
+    table = prices.costs["worker:1"]
+    # 1.5 ms are 0.4 to start it, as assumed, 3 launches of 3 µs, as much as one may take, and ops
+    # of 1 ms, which are lengthened to 1.091.
+    assert prices.cluster.dispatch.step_overhead_ns == 400 * US
+    assert {device.launch_overhead_ns for device in prices.cluster.devices} == {3 * US}
+    assert table.time_ns("python") == pytest.approx(500 * US * 1.091, abs=1)
+    assert {cost.basis for cost in table.costs.values()} == {CostBasis.MEASURED}
+    assert prices.source is CostSource.RECORDED
+    alone = results.outcomes["single"].measured
+    assert (alone.warmup_ns, alone.step_ns) == ((9_000 * US,), (1_400 * US, 1_500 * US, 2_000 * US))
+    found = recorded(monkeypatch, 1_100)
+    cluster, table = found[0].cluster, found[0].costs["worker:0"]
+    assert cluster.dispatch.step_overhead_ns == 100 * US
+    assert (cluster.devices[0].launch_overhead_ns, table.time_ns("python")) == (0, 500 * US)
+
+
+def test_the_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_on_hosts(
+    monkeypatch,
+):
+    assert recorded(monkeypatch, 1_500, gpus=2) is None
+    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    assert plan.not_run.endswith("the process that made it; all times are assumed")
+    monkeypatch.setattr(runs, "gpu_count", lambda: 0)
+    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    assert (plan.kind, plan.slots) == (TestbedKind.NONE, ())
+    assert plan.not_run == (
+        "no candidate ran: `EagerPyFunc` at train.py:12 calls Python, which stays with the process "
+        "that made it; op times were measured there"
+    )
+    host = HostShare(
+        name="far", address="far", slots=core_slots([0, 1]), fingerprint="f", is_here=False
+    )
+    with pytest.raises(ModelError, match="no host can run this step: `EagerPyFunc`"):
+        own_process_plan(plan_hosts((host,), HostLink.TLS), CALL)
+
+
+def late(path):
+    """Return the limit that a model has, and what is said where it is over."""
+    path.touch()
+    limits: list[float] = []
+
+    def call(*_, time_limit_s):
+        limits.append(time_limit_s)
+        message = f"loader gave no answer within {time_limit_s:g} s"
+        return CallFailure(cause=FailureCause.TIMED_OUT, message=message)
+
+    loader: Any = SimpleNamespace(call=call, printed="")
+    source = ModelSource(path=str(path), time_limit_s=20, capture_timeout_s=600)
+    with pytest.raises(ModelError) as error:
+        load_model(source, loader, SilentProgress())
+    (limit_s,) = limits
+    return limit_s, f"{error.value.message}; {error.value.hint}"
+
+
+def test_a_script_may_run_for_the_capture_timeout(tmp_path):
+    limit_s, said = late(tmp_path / "train.py")
+    assert limit_s == 600
+    assert "no step was seen within 600 s" in said
+    assert "--capture-timeout" in said
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.pb"])
+def test_a_model_that_is_no_script_is_loaded_within_the_time_limit(tmp_path, name):
+    limit_s, said = late(tmp_path / name)
+    assert limit_s == 20
+    assert "loading failed: loader gave no answer within 20 s" in said
+    assert "--time-limit" in said

@@ -1,17 +1,22 @@
-"""A model on ever more devices and hosts: one host stands for all of many equal ones."""
-
-from __future__ import annotations
-
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from simulated_splits import simulated
-from split_steps import split_towers, split_training, split_updates, two_towers
+from split_steps import (
+    split_towers,
+    split_training,
+    split_updates,
+    training,
+    two_towers,
+    two_updates,
+)
 
 from placement_advisor.analysis.compare_hardware import HostTraces, scaled_machine
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
 from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of, slowest_of
+from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import (
     FAMILIES,
@@ -20,11 +25,14 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     DataParallelSteps,
 )
 from placement_advisor.candidates.batch_split.split_graph import unsplit
+from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.towers import propose_towers
 from placement_advisor.cost.collectives import ALL_DEVICES, between_hosts, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.hierarchy import NcclProtocol, Ring, read_machine
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
@@ -33,8 +41,8 @@ from placement_advisor.simulator.simulator import Simulator
 def test_the_slowest_of_more_devices_is_slower():
     assert slowest_of(1) == 1
     # Of two normal draws, the larger one is expected 0.56 standard deviations above the mean.
-    assert slowest_of(2) == pytest.approx(1 + 0.015 * 0.564, abs=1e-3)
-    assert slowest_of(8) == pytest.approx(1 + 0.015 * 1.424, abs=1e-3)
+    assert slowest_of(2) == pytest.approx(1 + 0.035 * 0.564, abs=1e-3)
+    assert slowest_of(8) == pytest.approx(1 + 0.035 * 1.424, abs=1e-3)
 
 
 def step_of(traces, family, cluster, rings, *, on_hosts=False):
@@ -71,6 +79,23 @@ def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
     assert found.step_ns == expected.step_ns
 
 
+def test_a_step_loses_a_share_of_collectives_beside_kernels():
+    cluster = read_hardware("2xV100-NVLink")
+    losses = [replace(cluster, sharing=Sharing(exchange_loss=loss)) for loss in (0, 0.5, 1)]
+    traces, ring = split_towers().weak(2), ring_of_devices(cluster)
+    free, half, whole = (step_of(traces, ONE_BY_ONE, each, (ring,)) for each in losses)
+    is_collective = free.place == free.places.index(ALL_DEVICES)
+    # Of two equal devices the last one is the slower one, and ends last.
+    kernels, collectives = free.run_ns[free.place == 1], free.run_ns[is_collective]
+    beside_ns = sum(
+        max(0, min(end, last) - max(start, first))
+        for start, end in kernels.tolist()
+        for first, last in collectives.tolist()
+    )
+    assert 0 < beside_ns <= whole.step_ns - free.step_ns
+    assert half.step_ns - free.step_ns == pytest.approx((whole.step_ns - free.step_ns) / 2, abs=1)
+
+
 @pytest.mark.parametrize("family", FAMILIES[:3])
 def test_variables_of_each_host_get_gradients_of_all(family):
     host = read_hardware("2xV100-NVLink")
@@ -91,7 +116,7 @@ def test_variables_of_each_host_get_gradients_of_all(family):
     assert found.step_ns > alone.step_ns
 
 
-def test_what_a_larger_batch_brings_one_device_is_not_what_further_devices_bring() -> None:
+def test_what_a_larger_batch_brings_one_device_is_not_what_further_devices_bring():
     # A step that waits for launches takes as long with twice the samples.
     twice = two_towers(8)
     traces = HostTraces(unsplit(two_towers(8), 8), {2: split_towers(2)}, {2: twice})
@@ -106,16 +131,13 @@ def test_what_a_larger_batch_brings_one_device_is_not_what_further_devices_bring
     assert best.step_ns <= split.step_ns
     assert best.alone_per_s == larger.samples_per_s
     assert best.samples_per_s / first.samples_per_s > 2
-    assert best.speedup is not None
     assert best.speedup.median == pytest.approx(best.samples_per_s / larger.samples_per_s)
     assert best.speedup.median < 2
 
 
 @pytest.mark.parametrize("machine", ["8xT4", "8xV100-NVLink", "2x(4xA100)-InfiniBand200"])
 @pytest.mark.parametrize("work", [10**4, 10**7, 10**9])
-def test_no_row_is_more_than_its_devices_unless_launches_explain_it(
-    machine: str, work: int
-) -> None:
+def test_no_row_is_more_than_its_devices_unless_launches_explain_it(machine, work):
     counts = (2, 4, 8)
     traces = HostTraces(
         unsplit(two_towers(8, work), 8),
@@ -126,9 +148,14 @@ def test_no_row_is_more_than_its_devices_unless_launches_explain_it(
     weak = found.best(Scaling.WEAK)
     assert [row.devices for row in weak] == [1, *counts]
     for row in weak[1:]:
-        assert row.ratio is not None
         assert row.ratio.low <= row.ratio.ratio <= row.ratio.high
         assert row.excess is not Excess.UNEXPLAINED
+        # Published speed-ups say how far batches that are split within a host may be off.
+        if row.family in FAMILIES and not machine.startswith("2x("):
+            efficiency = 1 / (row.ratio.ratio * row.used)
+            assert row.ratio.high >= row.ratio.ratio * speedup_within(efficiency)
+            assert row.ratio.doubt.ops == speedup_within(efficiency)
+            assert row.ratio.doubt.copies == 1
         assert (row.efficiency is None) == (row.excess is Excess.LAUNCHES)
         assert row.efficiency is None or row.efficiency <= 1
     # One device more never makes the best worse: it can be left out.
@@ -165,30 +192,6 @@ def test_one_host_whose_layers_are_split_steps_as_all_of_them_do(propose, hosts,
     assert found.outline.step_ns == expected.step_ns
     collectives = found.outline.place == found.outline.places.index(ALL_DEVICES)
     assert collectives.sum() == 3
-
-
-@pytest.mark.parametrize("propose", [propose_towers, pipeline.propose])
-def test_on_one_host_the_step_is_the_placed_one(propose):
-    host, graph = read_hardware("2xV100-NVLink"), two_towers(4)
-    costs = roofline_by_place(graph, host)
-    placement = within(propose, graph, host)
-    alike = replace(ring_of_devices(host), members=1)
-    found = FoldedSteps(host).laid_out(placement, unsplit(graph, 4), host, [alike])
-    assert found.outline.step_ns == Simulator(graph, costs, host).step_ns(placement)
-
-
-def test_a_device_without_layers_slows_nothing_down():
-    graph = two_towers(4)
-    pair, host = read_hardware("2xA100"), read_hardware("4xA100")
-    placement = within(propose_towers, graph, pair)
-    found = [
-        FoldedSteps(each).laid_out(placement, unsplit(graph, 4), each, [ring_of_devices(each)])
-        for each in (pair, host)
-    ]
-    assert found[0].outline.step_ns == found[1].outline.step_ns
-    assert found[0].outline.step_ns > Simulator(
-        graph, roofline_by_place(graph, pair), pair
-    ).step_ns(placement)
 
 
 def test_what_one_device_of_each_host_exchanges_goes_between_hosts_alone():
@@ -243,7 +246,7 @@ def samples(traces):
     return share
 
 
-def test_hosts_share_the_batch_or_have_one_for_each_device():
+def test_hosts_share_the_batch_or_have_one_each_and_what_cannot_be_split_leaves_one():
     assert samples(TRACES.strong(1)) == 8
     assert samples(TRACES.strong(2)) == 4
     assert samples(TRACES.weak(1, 2)) == samples(TRACES.weak(2, 2)) == 16
@@ -251,9 +254,6 @@ def test_hosts_share_the_batch_or_have_one_for_each_device():
     assert TRACES.strong(4) is FEW
     assert samples(TRACES.weak(4, 2)) == 16
     assert TRACES.weak(1, 4) is ODD
-
-
-def test_of_unequal_shares_the_largest_counts():
     even = split_towers(2)
     uneven = replace(
         even,
@@ -261,18 +261,114 @@ def test_of_unequal_shares_the_largest_counts():
         wiring=replace(even.wiring, shares=(5, 3)),
     )
     assert samples(TRACES._replace(splits={2: uneven}).strong(2)) == 5
-
-
-def test_a_batch_that_cannot_be_split_leaves_one_host():
     alone = TRACES._replace(splits={2: FEW, 4: FEW})
     assert samples(alone.strong(1)) == 8
     assert samples(alone.weak(1, 2)) == 16
     assert alone.strong(2) is FEW
     assert alone.weak(2, 2) is FEW
-
-
-def test_another_batch_is_a_share_of_it_or_a_multiple():
     assert samples(TRACES.another()) == 4
     alone = TRACES._replace(splits={2: FEW, 4: FEW})
     assert samples(alone.another()) == 16
     assert alone._replace(larger={2: ODD}).another() is None
+
+
+FOUR_HOSTS = Ring(members=4, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)
+
+
+def large(graph):
+    """Return a step whose ops take microseconds: a slower device shows."""
+
+    def times(size_bytes):
+        return size_bytes and size_bytes * 1_000_000
+
+    ops = [op._replace(output_bytes=tuple(map(times, op.output_bytes))) for op in graph.ops]
+    ops = [op._replace(bytes_accessed=2 * sum(filter(None, op.output_bytes))) for op in ops]
+    return OpGraph(ops, [edge._replace(size_bytes=times(edge.size_bytes)) for edge in graph.edges])
+
+
+def rows(outline):
+    names = np.array(outline.places)
+    copied = np.column_stack([outline.copy_ns, outline.copy_bytes]).tolist()
+    runs = zip(names[outline.place].tolist(), outline.run_ns.tolist(), strict=True)
+    copies = zip(names[outline.target].tolist(), copied, strict=True)
+    return sorted(runs), sorted(copies)
+
+
+def shared_by(traces, count, of_samples):
+    """Return the traces with two samples for each of so many replicas."""
+    wiring = replace(traces.wiring, shares=(2,) * count)
+    whole, share = large(of_samples(2 * count)), large(of_samples(2))
+    return replace(traces, whole=whole, shares={2: share}, wiring=wiring)
+
+
+@pytest.mark.parametrize(
+    ("traces", "of_samples"),
+    [(split_training(), training), (split_updates(), two_updates)],
+    ids=["one", "two"],
+)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("machine", ["3xT4", "8xV100-NVLink", "8xRTX2080Ti"])
+@pytest.mark.parametrize("hosts", [1, 4])
+def test_each_share_is_simulated_as_if_all_ops_were_made(
+    traces, of_samples, family, machine, hosts
+):
+    host = read_hardware(machine)
+    folded = FoldedSteps(host)
+    traces = replace(
+        traces, whole=large(traces.whole), shares={n: large(g) for n, g in traces.shares.items()}
+    )
+    for count in (2, len(host.devices)):
+        cluster = host.with_devices(host.device_names()[:count])
+        rings = [ring_of_devices(cluster), *([FOUR_HOSTS] if hosts > 1 else [])]
+        for sized in (traces.weak(count), shared_by(traces, count, of_samples)):
+            steps = DataParallelSteps(sized)
+            propose = steps.propose_on_hosts if hosts > 1 else steps.propose
+            proposed = propose(family, cluster.devices, ALL_DEVICES)
+            found = folded.simulated(family, sized.folded(), cluster, rings)
+            if isinstance(proposed, NotApplicable):
+                assert found == proposed
+                continue
+            expected = simulated(proposed, cluster, rings)
+            assert rows(found.outline) == rows(expected)
+            assert found.outline.step_ns == expected.step_ns
+
+
+def on_eight(family, traces, memory_bytes=None):
+    """Return a family's folded step on eight cards of so much memory, and the peak of each."""
+    cluster = read_hardware("8xRTX2080Ti")
+    devices = tuple(replace(device, memory_bytes=memory_bytes) for device in cluster.devices)
+    cluster = replace(cluster, devices=devices)
+    rings = [ring_of_devices(cluster)]
+    folded = FoldedSteps(cluster)
+    step = folded.simulated(family, traces.folded(), cluster, rings)
+    proposed = DataParallelSteps(traces).propose(family, cluster.devices, ALL_DEVICES)
+    simulator = simulator_of(proposed, cluster, rings)
+    peaks = simulator.schedule(proposed.placement).peak_memory
+    smaller = step.sized(split_updates().of_share(8).folded())
+    return step, [peaks[device.name].size_bytes for device in devices], smaller
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_fits_and_grows_as_its_replay_with_all_ops_does(family):
+    traces = split_updates().weak(8)
+    most = max(on_eight(family, traces)[1])
+    assert not on_eight(family, traces, most - 1)[0].memory.fits()
+    assert on_eight(family, traces, most)[0].memory.fits()
+    step, peaks, smaller = on_eight(family, split_updates().weak(8), 1_000_000)
+    assert step.memory.busiest(smaller).peak_bytes == max(peaks)
+    traces = split_updates().weak(8)
+    step, _, smaller = on_eight(family, traces, 2_000)
+    largest = step.memory.busiest(smaller).largest_batch
+
+    def held(samples):
+        wiring = replace(traces.wiring, shares=(samples,) * 8)
+        sized = replace(traces, shares={samples: two_updates(samples)}, wiring=wiring)
+        return max(on_eight(family, sized)[1])
+
+    assert held(largest) <= 2_000 < held(largest + 1)
+
+
+def test_a_speed_up_is_within_a_share_of_what_is_lost() -> None:
+    assert speedup_within(0.8, 0.5) == pytest.approx(math.exp(0.5 * 0.22))
+    # Where nothing is lost, runs differ all the same.
+    assert speedup_within(1.0, 0.5) == speedup_within(1.2, 0.5) == pytest.approx(math.exp(0.01))

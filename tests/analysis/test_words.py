@@ -22,11 +22,8 @@ from placement_advisor.graph.placement import Placement
 GPUS = ("GPU:0", "GPU:1")
 
 
-def step(device_of: dict[str, str], gradients: str | None = None) -> tuple[OpGraph, Placement]:
-    """Return a step whose layers have a variable, a product, its gradient and its update.
-
-    ``gradients`` is the device of them all; without one they are with their layer.
-    """
+def step(device_of, gradients=None):
+    """Return a step whose layers have a variable, a product, its gradient and its update."""
     ops, placed = [], {}
     for layer, device in device_of.items():
         held = f"{layer}/kernel"
@@ -45,15 +42,36 @@ def step(device_of: dict[str, str], gradients: str | None = None) -> tuple[OpGra
 TOWERS = {"user_conv": "GPU:0", "user_dense": "GPU:0", "item_conv": "GPU:1", "item_dense": "GPU:1"}
 
 
-def test_two_towers_in_words() -> None:
+def test_towers_and_a_single_device_in_words():
     assert (
         placement_in_words(*step(TOWERS))
         == "layers user_* on GPU:0, item_* on GPU:1; their gradients with them"
     )
+    assert (
+        placement_in_words(*step(TOWERS, gradients="GPU:0"))
+        == "layers user_* on GPU:0, item_* on GPU:1; all gradients on GPU:0"
+    )
+    graph, placement = step(TOWERS | {"words": "GPU:1", "rating": "GPU:1"})
+    assert placement_in_words(graph, placement).startswith(
+        "layers user_* on GPU:0, all other layers on GPU:1;"
+    )
+    graph, placement = step(TOWERS)
+    apart = {**placement.device_of, "gradient_tape/model/user_conv/MatMul": "GPU:1"}
+    moved = Placement(label="", family="", device_of=apart, rationale="")
+    assert placement_in_words(graph, moved) == (
+        "layers user_* on GPU:0, item_* on GPU:1; their gradients with them; "
+        "except for 1 backward op of user_conv on GPU:1"
+    )
+    graph, placement = step(dict.fromkeys(TOWERS, "GPU:0"))
+    assert placement_in_words(graph, placement) == "all layers on GPU:0"
+    graph = OpGraph([Op("a", "Neg"), Op("b", "Neg"), Op("c", "Neg")], ())
+    placed = {"a": "GPU:0", "b": "GPU:1", "c": "GPU:1"}
+    placement = Placement(label="", family="", device_of=placed, rationale="")
+    assert placement_in_words(graph, placement) == "1 op on GPU:0, 2 ops on GPU:1"
 
 
 @given(st.lists(st.sampled_from(["ab", "cd", "ef"]), min_size=1, max_size=40))
-def test_a_placement_in_short_counts_layers_and_names_no_part_of_a_list(halves: list[str]) -> None:
+def test_a_placement_in_short_counts_layers_and_names_no_part_of_a_list(halves):
     """A list that has to be followed is there in full, or is not there."""
     names = {f"{chr(97 + n % 26)}{half}{n}x": f"GPU:{half > 'ab'}" for n, half in enumerate(halves)}
     graph, placement = step(names)
@@ -62,42 +80,6 @@ def test_a_placement_in_short_counts_layers_and_names_no_part_of_a_list(halves: 
     assert " more" not in in_full + in_short
     assert in_short == in_full or re.search(r"\d+ layers on GPU:", in_short)
     assert len(in_short) <= len(in_full)
-
-
-def test_gradients_that_stay_behind_are_told() -> None:
-    assert (
-        placement_in_words(*step(TOWERS, gradients="GPU:0"))
-        == "layers user_* on GPU:0, item_* on GPU:1; all gradients on GPU:0"
-    )
-
-
-def test_what_takes_most_words_is_all_the_rest() -> None:
-    graph, placement = step(TOWERS | {"words": "GPU:1", "rating": "GPU:1"})
-    assert placement_in_words(graph, placement).startswith(
-        "layers user_* on GPU:0, all other layers on GPU:1;"
-    )
-
-
-def test_a_layer_with_ops_apart_is_named() -> None:
-    graph, placement = step(TOWERS)
-    apart = {**placement.device_of, "gradient_tape/model/user_conv/MatMul": "GPU:1"}
-    moved = Placement(label="", family="", device_of=apart, rationale="")
-    assert placement_in_words(graph, moved) == (
-        "layers user_* on GPU:0, item_* on GPU:1; their gradients with them; "
-        "except for 1 backward op of user_conv on GPU:1"
-    )
-
-
-def test_a_single_device_is_said_in_four_words() -> None:
-    graph, placement = step(dict.fromkeys(TOWERS, "GPU:0"))
-    assert placement_in_words(graph, placement) == "all layers on GPU:0"
-
-
-def test_without_layers_ops_are_counted() -> None:
-    graph = OpGraph([Op("a", "Neg"), Op("b", "Neg"), Op("c", "Neg")], ())
-    placed = {"a": "GPU:0", "b": "GPU:1", "c": "GPU:1"}
-    placement = Placement(label="", family="", device_of=placed, rationale="")
-    assert placement_in_words(graph, placement) == "1 op on GPU:0, 2 ops on GPU:1"
 
 
 layers = st.lists(
@@ -109,9 +91,7 @@ layers = st.lists(
 
 
 @given(layers, st.data())
-def test_the_words_of_any_placement_say_where_each_layer_is(
-    names: list[str], data: st.DataObject
-) -> None:
+def test_the_words_of_any_placement_say_where_each_layer_is(names, data):
     device_of = {name: data.draw(st.sampled_from(("GPU:0", "GPU:1", "GPU:2"))) for name in names}
     graph, placement = step(device_of)
     assert layer_devices(graph, placement) == device_of
@@ -128,7 +108,7 @@ def test_the_words_of_any_placement_say_where_each_layer_is(
     assert {name: said.get(name, rest) for name in names} == device_of
 
 
-def _meant(pattern: str, names: list[str]) -> list[str]:
+def _meant(pattern, names):
     if " … " in pattern:
         (stem, first, star), (_, last, _) = (
             re.fullmatch(r"(.*?)(\d+)(_\*)?", end).groups()  # type: ignore[union-attr]
@@ -142,7 +122,7 @@ def _meant(pattern: str, names: list[str]) -> list[str]:
     return [pattern]
 
 
-def test_the_listing_gives_each_tower_one_scope() -> None:
+def test_the_listing_gives_each_tower_one_scope():
     graph, placement = step(TOWERS)
     assert Counter(scope_devices(graph, placement).values()) == Counter({"GPU:0": 1, "GPU:1": 2})
     listing = how_to_split(graph, placement, Path()).listing
@@ -150,22 +130,19 @@ def test_the_listing_gives_each_tower_one_scope() -> None:
     assert "with tf.device(DEVICE['GPU:0']):\n    ...  # user_*\n" in listing
 
 
-def test_the_call_says_what_to_put_there_and_has_the_path_from_where_the_command_ran() -> None:
+def test_the_call_says_what_to_put_there_and_has_the_path_from_where_the_command_ran():
     graph, placement = step(TOWERS)
     folder = Path("advisor-out/net")
     how = how_to_split(graph, replace(placement, label="towers"), folder)
     assert 'place(step, "advisor-out/net/placements/towers.json", *inputs)' in how.call
     assert "# step is yours: the compiled Keras model, or the function of one" in how.call
     compile(how.call, "call", "exec")
-    assert how.listing is not None
     assert "put your code where this file has ... and step" in " ".join(how.listing.split())
     assert max(map(len, how.listing.splitlines())) <= 100
 
 
 @given(layers, st.data())
-def test_the_listing_reproduces_any_placement_op_by_op(
-    names: list[str], data: st.DataObject
-) -> None:
+def test_the_listing_reproduces_any_placement_op_by_op(names, data):
     graph, _ = step(dict.fromkeys(names, GPUS[0]))
     placed = {op.name: data.draw(st.sampled_from(GPUS)) for op in graph.ops}
     placement = Placement(label="", family="", device_of=placed, rationale="")
@@ -175,7 +152,7 @@ def test_the_listing_reproduces_any_placement_op_by_op(
             assert device_by_scope(op.name, scopes) == placed[op.name]
 
 
-def test_names_from_models_cannot_leave_the_listings_text_and_comments() -> None:
+def test_names_from_models_cannot_leave_the_listings_text_and_comments():
     name = 'x"""\nimport os\n#\\'
     graph, placement = step({name: "GPU:0", "b": "GPU:1"})
     listing = how_to_split(graph, placement, Path()).listing

@@ -43,15 +43,23 @@ PRODUCTS = {
         "adding_up_s": 3e-6,
     },
     "scattered": 0.5,
+    "straddling": 0.1,
     "writing": 0.4,
+    "clock": CLOCK,
+    "record_launch_s": 2e-5,
+}
+FAR = {
     "far_rows": 0.3,
     "far_rows_k": 4000.0,
     "far_rows_size": 8e12,
     "half_tiles": 0.1,
     "half_tiles_n": 3000.0,
-    "clock": CLOCK,
-    "record_launch_s": 2e-5,
 }
+# Of libraries with tiles of 128 columns alone, or of 128 rows as well: others cost as much.
+WIDE = {"128x128": 0.85, "128x64": 0.85, "64x128": 0.45, "64x64": 0.45, "128x32": 0.45}
+WIDE |= {"32x128": 0.22, "64x32": 0.22, "32x64": 0.22, "32x32": 0.12}
+SQUARE = {"128x128": 0.9, "128x64": 0.45, "64x128": 0.45, "64x64": 0.22, "128x32": 0.22}
+SQUARE |= {"32x128": 0.22, "64x32": 0.12, "32x64": 0.12, "32x32": 0.06}
 ROWS = {
     "held": 1.5,
     "again": 0.1,
@@ -61,8 +69,8 @@ ROWS = {
 }
 STREAM = {"bandwidth_share": 0.8, "record_launch_s": 1.5e-5}
 STARTS: Mapping[str, Any] = {
-    "linear": PRODUCTS,
-    "bmm": PRODUCTS | {"far_rows": 0.05, "half_tiles": 0.02},
+    "linear": PRODUCTS | FAR,
+    "bmm": PRODUCTS,
     "conv": {
         "direct": {
             "peak_shares": {"128x128": 0.9, "128x64": 0.7, "64x64": 0.5, "128x32": 0.35},
@@ -91,16 +99,22 @@ STARTS: Mapping[str, Any] = {
         "record_launch_s": 6e-5,
     },
     **dict.fromkeys(("add", "mul", "relu", "tanh", "gelu"), STREAM),
-    "softmax": ROWS,
+    "softmax": ROWS | {"held": 10.0, "again": 10.0, "idle": 10.0},
     "ln": ROWS | {"cache_reach": 1.0},
 }
 
 
 # Where a chip is far from the others, a fit that begins among them ends in a dead end.
-OTHER_STARTS: Mapping[str, Any] = {
-    "linear": PRODUCTS
-    | {"far_rows": 0.5, "far_rows_k": 800.0, "half_tiles": 1.3}
-    | {"clock": {"sustained_flops_per_joule": 4e10, "sustained_after_s": 2e-3}},
+OTHER_STARTS: Mapping[str, list[Mapping[str, Any]]] = {
+    "linear": [
+        STARTS["linear"]
+        | {"far_rows": 0.5, "far_rows_k": 800.0, "half_tiles": 1.3}
+        | {"clock": {"sustained_flops_per_joule": 4e10, "sustained_after_s": 2e-3}}
+    ],
+    "bmm": [
+        PRODUCTS | {"tiling": PRODUCTS["tiling"] | {"peak_shares": shares}, "scattered": 1.0}
+        for shares in (WIDE, SQUARE)
+    ],
 }
 
 

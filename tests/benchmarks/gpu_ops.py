@@ -9,7 +9,9 @@ these other rows, with constants of all other chips. Rows that are mostly launch
 GPUs of chips that the package has no constants of are not fitted to: they are held against those
 that it ships; with `--shipped` all are. `--fit` fits to all, and writes the constants that the
 package ships, with their errors. `--inner` leaves the fifth alone, and holds out another one: it is
-for development.
+for development. `--by-size` fits to the two thirds of the rows with the least work, and judges the
+others, on the same GPU and on a new one; without the fifth as well. `--repeats` prints how far the
+record's own rows of products differ that are alike.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
 
 SEED = 25
 HELD_OUT = 1 / 5
+# Of a record's rows, those that tell of larger ones.
+SMALLER = 2 / 3
+# Rows of products are alike with each size within so much, and as many tiles of 64.
+ALIKE, TILE = 0.1, 64
 # Shorter rows are mostly the launch.
 LEAST_LATENCIES, ENOUGH_US = 5, 300
 # More tell a fit nothing new.
@@ -108,6 +114,16 @@ def split(
     return shuffled[held_out:], shuffled[:held_out]
 
 
+def split_by_size(
+    table: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows with the least work, and the others, of those that may be fitted to."""
+    rows, _ = split(table, inner=False)
+    work = rows[:, :-1].prod(axis=1)
+    is_large = work > np.quantile(work, SMALLER)
+    return rows[~is_large], rows[is_large]
+
+
 class Fits:
     """Constants fitted to some GPUs of a record, in the form of the package's file."""
 
@@ -147,8 +163,9 @@ class Fits:
     def _own(self, op: str, name: str, row_count: int) -> Mapping[str, Any]:
         """Return an op's constants on one GPU, from several beginnings."""
         rows = self.rows(op, name, self.tables[op][name][:row_count])
-        tables = (self.known.get(ALL_CHIPS, {}), STARTS, OTHER_STARTS)
-        return best_fit([table[op] for table in tables if op in table], rows)
+        of_all = self.known.get(ALL_CHIPS, {})
+        starts = [of_all[op]] if op in of_all else []
+        return best_fit([*starts, STARTS[op], *OTHER_STARTS.get(op, [])], rows)
 
     def _slot_clock(self, op: str, names: list[str]) -> Mapping[str, Any]:
         """Return what cards on the power of their slot keep of their clock, as these do alone.
@@ -172,11 +189,13 @@ class Fits:
 
 
 def ratios_if_new(
-    op: str, tables: Mapping[str, Mapping[str, NDArray[np.float64]]]
+    op: str,
+    tables: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    judges: Mapping[str, NDArray[np.float64]],
 ) -> dict[str, NDArray[np.float64]]:
-    """Return by GPU the ratios by constants that were fitted to all other chips."""
+    """Return by GPU the ratios of some rows by constants that were fitted to all other chips."""
     ratios = {}
-    for name, table in tables[op].items():
+    for name, table in judges.items():
         fits = Fits(tables)
         for needed in dict.fromkeys(("relu", op)):
             fits.fit_shared(needed, without=gpu_facts(name).chip)
@@ -216,6 +235,24 @@ def print_shipped(record: Mapping[str, Mapping[str, NDArray[np.float64]]], ops: 
             print(f"| {op} | {name} | {basis} | {told} |")
 
 
+def print_repeats(record: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> None:
+    """Print by which factors rows of products differ, in time for a flop, that are alike."""
+    print("| op | GPU | pairs | median | nine in ten |")
+    print("|---|---|---|---|---|")
+    for op in ("linear", "bmm"):
+        for name, table in record[op].items():
+            sizes = np.log(table[:, :-1])
+            pace = np.log(table[:, -1]) - sizes.sum(axis=1)
+            tiles = np.ceil(table[:, [1, 3]] / TILE)
+            apart: list[float] = []
+            for row in range(len(table)):
+                near = (np.abs(sizes[:row] - sizes[row]) < ALIKE).all(axis=1)
+                near &= (tiles[:row] == tiles[row]).all(axis=1)
+                apart += np.abs(pace[:row][near] - pace[row]).tolist()
+            median, most = np.exp(np.quantile(apart, (0.5, NINE_IN_TEN)))
+            print(f"| {op} | {name} | {len(apart)} | {median:.2f} | {most:.2f} |")
+
+
 def main() -> None:
     """Print the errors, or fit and write."""
     arguments = argparse.ArgumentParser()
@@ -223,11 +260,16 @@ def main() -> None:
     arguments.add_argument("ops", nargs="*", default=list(STARTS))
     arguments.add_argument("--fit", action="store_true")
     arguments.add_argument("--inner", action="store_true")
+    arguments.add_argument("--by-size", action="store_true")
+    arguments.add_argument("--repeats", action="store_true")
     arguments.add_argument("--shipped", action="store_true")
     asked = arguments.parse_args()
-    if asked.fit and (asked.inner or asked.shipped or asked.ops != list(STARTS)):
+    if asked.fit and (asked.inner or asked.by_size or asked.shipped or asked.ops != list(STARTS)):
         arguments.error("--fit takes all ops and all rows")
     record = read_record(asked.record)
+    if asked.repeats:
+        print_repeats(record)
+        return
     if not asked.fit:
         shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
         apart: dict[str, dict[str, NDArray[np.float64]]] = {op: {} for op in record}
@@ -236,7 +278,7 @@ def main() -> None:
                 if asked.shipped or gpu_facts(name).chip not in shipped:
                     apart[op][name] = found.pop(name)
         if any(record.values()):
-            print_fits(record, asked.ops, inner=asked.inner)
+            print_fits(record, asked.ops, inner=asked.inner, by_size=asked.by_size)
         print_shipped(apart, asked.ops)
         return
     fits, told = print_fits(record, asked.ops)
@@ -244,11 +286,18 @@ def main() -> None:
 
 
 def print_fits(
-    record: Mapping[str, Mapping[str, NDArray[np.float64]]], ops: list[str], *, inner: bool = False
+    record: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    ops: list[str],
+    *,
+    inner: bool = False,
+    by_size: bool = False,
 ) -> tuple[Fits, dict[str, dict[str, dict[str, float]]]]:
     """Fit, print how far the fits are off, and return both."""
     parts = {
-        op: {name: split(table, inner) for name, table in found.items()}
+        op: {
+            name: split_by_size(table) if by_size else split(table, inner)
+            for name, table in found.items()
+        }
         for op, found in record.items()
     }
     tables = {op: {name: fit for name, (fit, _) in found.items()} for op, found in parts.items()}
@@ -259,8 +308,10 @@ def print_fits(
     for op in dict.fromkeys(("relu", *ops)):
         fits.fit_shared(op)
         fits.fit_own(op)
-        own = {name: fits.ratios(op, name, held) for name, (_, held) in parts[op].items()}
-        by_basis = {KernelBasis.FITTED: own, KernelBasis.TRANSFERRED: ratios_if_new(op, tables)}
+        held = {name: rows for name, (_, rows) in parts[op].items()}
+        own = {name: fits.ratios(op, name, rows) for name, rows in held.items()}
+        new = ratios_if_new(op, tables, held if by_size else tables[op])
+        by_basis = {KernelBasis.FITTED: own, KernelBasis.TRANSFERRED: new}
         pooled = {
             basis: np.concatenate(list(ratios.values())) for basis, ratios in by_basis.items()
         }

@@ -1,10 +1,10 @@
 """Speed-ups over one GPU, as simulated, beside published ones.
 
-    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/gpu_scaling.py RECORD
+    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/gpu_scaling.py [--png FILE] RECORD
 
 RECORD is a JSON file of published images per second. Every row of several GPUs is held against the
-row of one such GPU with the same model and batch, as published and as simulated. Nothing is fitted
-to it. What is known of how the programs ran is taken from their sources:
+row of one such GPU with the same model and batch, as published and as simulated. What is known of
+how the programs ran is taken from their sources:
 
 - Both: images are synthetic, that is, they stand on each GPU and are not copied there.
 - `tensorflow-2017`: hosts before Skylake, for which NCCL takes 6 GB/s between sockets. Variables on
@@ -13,28 +13,32 @@ to it. What is known of how the programs ran is taken from their sources:
 - `lambda-2020`: the same program, compiled by XLA, whose clusters hand their results over when they
   end: gradients, each still by itself, are exchanged after the backward pass.
 
-Two figures for each row: with op times as predicted, and with those of all devices scaled such that
-one GPU takes what was published for it. A third one, scaled as well, tells what the figure hangs
-on: cards with a bridge are simulated without it, gradients of 2017 that were all-reduced as each
-was ready are all-reduced after the backward pass, and variables on the host are read in any order
-(the mean over some), while the simulation reads those first that are needed first.
+Three constants of `hardware.toml` are fitted to these rows: the loss beside exchanges and the
+spread of equal GPUs (least mean error of the logarithm over a grid, every row the same weight), and
+how far off the lost share may be. Each machine is also predicted with the constants of the others:
+*left out*.
+
+Cards with a bridge come twice, with it and, *bare*, without: where two of them were joined by one,
+they were as fast as two without in every row, to 1 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
+import math
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
-from statistics import mean, median, quantiles
-from typing import TYPE_CHECKING, Any
+from statistics import correlation, fmean, median, quantiles
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
-from simulated_splits import simulated
-
+from placement_advisor.analysis.scaled_steps import simulator_of, slowest_of
+from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,
     DataParallel,
@@ -47,18 +51,17 @@ from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.machine.presets import read_hardware
+from placement_advisor.machine.devices import Sharing
+from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.machine.devices import Cluster, Link
+    from placement_advisor.simulator.simulator import Simulator
 
 FIRST, SECOND = "tensorflow-2017", "lambda-2020"
 # The record does not say what its model is.
@@ -66,16 +69,52 @@ UNDEFINED = "inception4"
 # What NCCL takes between sockets of hosts before Skylake (`topo.h`, from version 2.7 on).
 OLD_SOCKETS_BYTES_PER_S = 6e9
 EIGHT = 8
-# Orders in which variables on the host are read.
-_ORDERS = range(5)
 APART = 0.05
+# From how much more speed on a further card pays.
+_PAYS = 1.03
+# Of the rows that a range is fitted to; of a machine that is left out, fewer are inside.
+_INSIDE = 0.95
 BRIDGE = " NVLink"
 _TIME_LIMIT_S = 600.0
+_MISSES = 24
+_BESIDE_SHARE = 0.05
+
+
+class Constants(NamedTuple):
+    """What is fitted; see `[exchange]` and `[alike]` of `hardware.toml`."""
+
+    loss: float
+    spread: float
+
+
+_GRID = [Constants(loss / 20, spread / 400) for loss, spread in product(range(21), range(25))]
+
+
+class Parts(NamedTuple):
+    """Simulated steps of one and of several equal GPUs that lose nothing, and what they can lose.
+
+    ``beside_ns`` is lost if the loss is 1, ``slower_ns`` if the spread is.
+    """
+
+    one_ns: int
+    one_beside_ns: int
+    step_ns: int
+    beside_ns: int
+    slower_ns: float
+
+    def efficiency(self, constants: Constants) -> float:
+        """Return the speed-up over the number of GPUs."""
+        one_ns = self.one_ns + constants.loss * self.one_beside_ns
+        lost_ns = constants.loss * self.beside_ns + constants.spread * self.slower_ns
+        return one_ns / (self.step_ns + lost_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A published efficiency on several GPUs, and the simulated ones."""
+    """A published efficiency on several GPUs, the simulated parts, and what may explain errors.
+
+    ``bare`` is without a bridge.
+    """
 
     source: str
     machine: str
@@ -83,52 +122,50 @@ class Row:
     batch: int
     gpus: int
     published: float
-    predicted: float
-    scaled: float
-    otherwise: float
+    images_per_s: float
+    parts: Parts
+    bare: Parts
+    facts: dict[str, float]
+
+    @property
+    def card(self) -> str:
+        """The machine, with bridges or without."""
+        return self.machine.removesuffix(BRIDGE)
+
+
+Predicted = dict[int, float]
 
 
 def main() -> None:
     """Print a row for each row of the record, then how far they are off."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
+    arguments.add_argument("--png", type=Path)
     asked = arguments.parse_args()
-    print(
-        "| source | machine | model | batch | GPUs | published | simulated | scaled | otherwise |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    rows = []
-    for row in simulated_rows(asked.record):
-        rows.append(row)
-        columns = (row.published, row.predicted, row.scaled, row.otherwise)
-        print(
-            f"| {row.source} | {row.machine} | {row.model} | {row.batch} | {row.gpus} | "
-            f"{' | '.join(f'{value:.3f}' for value in columns)} |",
-            flush=True,
-        )
-    print_errors(rows)
-
-
-def print_errors(rows: Sequence[Row]) -> None:
-    """Print errors by source beside those of the best constant, and how pairs are ordered."""
-    print("\n| rows | | median | 90th percentile |\n|---|---|---|---|")
-    for source in (FIRST, SECOND):
-        some = [row for row in rows if row.source == source]
-        constant = min(
-            (step / 1000 for step in range(500, 1001)), key=lambda c: median(_errors(some, c))
-        )
-        ways: dict[str, list[float]] = {
-            f"constant {constant:.3f}": _errors(some, constant),
-            "simulated": [_error(row.predicted, row) for row in some],
-            "scaled to one GPU": [_error(row.scaled, row) for row in some],
-            "the same, otherwise": [_error(row.otherwise, row) for row in some],
+    rows = list(simulated_rows(asked.record))
+    before, shipped = Constants(0.0, 0.015), _shipped()
+    for name in ("parts", "bare"):
+        others = left_out(rows, name)
+        ways = {
+            f"loss {before.loss}, spread {before.spread}": _efficiencies(rows, name, before),
+            f"shipped: loss {shipped.loss}, spread {shipped.spread}": _efficiencies(
+                rows, name, shipped
+            ),
+            "left out": [others[row.card].efficiency(getattr(row, name)) for row in rows],
         }
-        for name, errors in ways.items():
-            tenth = quantiles(errors, n=10, method="inclusive")[-1]
-            print(f"| {source}, {len(some)} | {name} | {median(errors):.1%} | {tenth:.1%} |")
-    for name in ("predicted", "scaled"):
-        right, pairs = _ordered([row for row in rows if row.gpus == EIGHT], name)
-        print(f"| pairs at 8 GPUs, {name} | {right} of {pairs} right | {right / pairs:.0%} | |")
+        print(f"\n{'as wired' if name == 'parts' else 'bridges left out'}: {len(rows)} rows")
+        print(f"all rows are fitted best by {fitted(rows, name)}")
+        for card, of_others in others.items():
+            print(f"without {card}: {of_others.constants}, range {of_others.within:.2f}")
+        print_errors(rows, ways)
+        print_decisions(rows, ways)
+        print_ranges(rows, ways["left out"], [others[row.card].within for row in rows])
+        print_explained(rows, ways)
+        if name == "parts":
+            _print_rows(rows, ways)
+            print_misses(rows, shipped)
+            if asked.png:
+                draw(asked.png, rows, ways)
 
 
 def simulated_rows(record: Path) -> Iterator[Row]:
@@ -140,7 +177,7 @@ def simulated_rows(record: Path) -> Iterator[Row]:
         if row["gpus"] > 1 and row["model"] != UNDEFINED and _key(row) in one:
             of_model[row["model"], row["batch_per_gpu"]].append(row)
     for (model, batch), some in of_model.items():
-        traces = traced(model, batch)
+        traces = traced(f"trained({model!r}, {batch}, is_fused=True)", batch)
         if isinstance(traces, str):
             print(f"left out: {len(some)} rows of {model} at {batch}: {traces}", flush=True)
             continue
@@ -160,13 +197,12 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
-def traced(model: str, batch: int) -> SplitTraces | str:
-    """Return the traces of a training step, or why there are none."""
+def traced(call: str, batch: int) -> SplitTraces | str:
+    """Return the traces of a training step of `published_models`, or why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.py"
         path.write_text(
-            "from published_models import trained\n"
-            f"model, dataset = trained({model!r}, {batch}, is_fused=True)\n"
+            f"from published_models import trained, trained_bert\nmodel, dataset = {call}\n"
         )
         preload()
         with Child("loader") as child:
@@ -186,17 +222,13 @@ def traced(model: str, batch: int) -> SplitTraces | str:
 
 
 def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row:
-    """Return a row with its efficiencies; ``alone`` are the images per second of one GPU."""
+    """Return a row with its simulated parts; ``alone`` are the images per second of one GPU."""
     card, has_bridge = row["gpu"].removesuffix(BRIDGE).replace(" ", ""), BRIDGE in row["gpu"]
     card = {"V10032GB": "V100-32GB"}.get(card, card)
     # The machines of 2017 had eight GPUs; later ones had as many as were used.
     text = f"{EIGHT if row['source'] == FIRST else row['gpus']}x{card}"
-    published_ns = row["batch_per_gpu"] / alone * NS_PER_S
-    bridged = f"{text}-NVLink" if has_bridge else text
-    scaled = _efficiency(row, bridged, traces, published_ns)
-    is_on_host = row["parameters_on"] == "cpu"
-    is_late = row["source"] == FIRST and not is_on_host
-    orders = tuple(_ORDERS) if is_on_host else ()
+    parts = _parts(row, f"{text}-NVLink" if has_bridge else text, traces)
+    sizes = [op.parameter_bytes for op in traces.whole.ops if op.parameter_bytes]
     return Row(
         source=row["source"],
         machine=row["gpu"],
@@ -204,65 +236,268 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
         batch=row["batch_per_gpu"],
         gpus=row["gpus"],
         published=row["images_per_s"] / alone / row["gpus"],
-        predicted=_efficiency(row, bridged, traces, None),
-        scaled=scaled,
-        otherwise=_efficiency(row, text, traces, published_ns, is_late=is_late, orders=orders)
-        if has_bridge or is_late or orders
-        else scaled,
+        images_per_s=row["images_per_s"],
+        parts=parts,
+        bare=_parts(row, text, traces) if has_bridge else parts,
+        facts={
+            "GPUs": row["gpus"],
+            "variables on the host": row["parameters_on"] == "cpu",
+            "batch": row["batch_per_gpu"],
+            "step of one GPU": parts.one_ns,
+            "bytes of variables": sum(sizes),
+            "number of variables": len(sizes),
+            "bytes over the step": sum(sizes) / parts.one_ns,
+            "exchange beside kernels": (parts.beside_ns - parts.one_beside_ns) / parts.one_ns,
+        },
     )
 
 
-def _efficiency(
-    row: dict[str, Any],
-    machine: str,
-    traces: SplitTraces,
-    one_gpu_ns: float | None,
-    *,
-    is_late: bool = False,
-    orders: Sequence[int] = (),
-) -> float:
-    """Return the simulated efficiency; op times are scaled to what one GPU takes, if given.
-
-    Collectives of 2017 begin after the backward pass if they are late, those of XLA anyway. With
-    ``orders`` variables are read in these, by number, and steps are means.
-    """
+def _parts(row: dict[str, Any], machine: str, traces: SplitTraces) -> Parts:
     is_first, is_on_host = row["source"] == FIRST, row["parameters_on"] == "cpu"
     whole = read_hardware(machine)
     if is_first:
         whole = whole.with_device_links(_before_skylake)
     one, several = (whole.with_devices(whole.device_names()[:n]) for n in (1, row["gpus"]))
     family = ON_HOST if is_on_host else ONE_BY_ONE
-    steps = DataParallelSteps(traces.weak(row["gpus"]))
-    split = steps.propose(family, several.devices, ALL_DEVICES)
+    split = DataParallelSteps(traces.weak(row["gpus"])).propose(
+        family, several.devices, ALL_DEVICES
+    )
     assert isinstance(split, DataParallel)
-    if is_late or not is_first:
+    if not is_first:
         split = _after_backward(split)
     ring = ring_of_devices(several)
     if is_first:
         ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
-    unsplit = _unsplit(traces.whole, one, is_on_host=is_on_host)
-    factor, one_ns = 1.0, simulated(unsplit, one, ()).step_ns
-    if one_gpu_ns is not None:
-        factor = one_gpu_ns / one_ns
-        one_ns = simulated(unsplit, one, (), op_factor=factor).step_ns
-    if orders:
-        one_ns, step_ns = (
-            mean(simulated(_reading(step, n), *where, op_factor=factor).step_ns for n in orders)
-            for step, where in ((unsplit, (one, ())), (split, (several, (ring,))))
+    with patch.dict(hardware_figures()["alike"], spread=0.0):
+        of_one = simulator_of(_unsplit(traces.whole, one, is_on_host=is_on_host), one, ())
+        of_all = simulator_of(split, several, (ring,))
+    spread = _shipped().spread
+    slower = of_all.scaled_at(several.device_names()[-1], slowest_of(row["gpus"]))
+    alone = _unsplit(traces.whole, one, is_on_host=is_on_host).placement
+    one_ns, step_ns = _step_ns(of_one, alone, 0.0), _step_ns(of_all, split.placement, 0.0)
+    return Parts(
+        one_ns=one_ns,
+        one_beside_ns=_step_ns(of_one, alone, 1.0) - one_ns,
+        step_ns=step_ns,
+        beside_ns=_step_ns(of_all, split.placement, 1.0) - step_ns,
+        slower_ns=(_step_ns(slower, split.placement, 0.0) - step_ns) / spread,
+    )
+
+
+def _step_ns(simulator: Simulator, placement: Placement, loss: float) -> int:
+    lossy = simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
+    return lossy.outlined_step_ns(lossy.devices_of(placement))
+
+
+def _shipped() -> Constants:
+    figures = hardware_figures()
+    return Constants(figures["exchange"]["loss"], figures["alike"]["spread"])
+
+
+def _efficiencies(rows: Iterable[Row], name: str, constants: Constants) -> list[float]:
+    return [getattr(row, name).efficiency(constants) for row in rows]
+
+
+class LeftOut(NamedTuple):
+    """What the rows of other machines are fitted best by: constants, and how wide ranges are."""
+
+    constants: Constants
+    within: float
+
+    def efficiency(self, parts: Parts) -> float:
+        """Return what they predict."""
+        return parts.efficiency(self.constants)
+
+
+def fitted(rows: Sequence[Row], name: str) -> LeftOut:
+    """Return what rows are fitted best by."""
+
+    def error(constants: Constants) -> float:
+        return fmean(
+            abs(math.log(getattr(row, name).efficiency(constants) / row.published)) for row in rows
         )
-        return one_ns / step_ns
-    step_ns = simulated(split, several, (ring,), op_factor=factor).step_ns
-    return one_ns / step_ns
+
+    best = min(_GRID, key=error)
+    efficiencies = _efficiencies(rows, name, best)
+    # Of a range of one, by how much of it rows are off.
+    shares = sorted(
+        abs(math.log(row.published / efficiency)) / math.log(speedup_within(efficiency, 1.0))
+        for row, efficiency in zip(rows, efficiencies, strict=True)
+    )
+    return LeftOut(best, shares[math.ceil(_INSIDE * len(shares)) - 1])
 
 
-def _reading(step: DataParallel, order: int) -> DataParallel:
-    """Return a step with variables read in an order of their own."""
-    ops = step.split.graph.ops
-    reads = [op for op in ops if op.role is Role.VARIABLE or op.kind == "ReadVariableOp"]
-    others = [op for op in ops if op.role is not Role.VARIABLE and op.kind != "ReadVariableOp"]
-    random.Random(order).shuffle(reads)
-    graph = OpGraph([*reads, *others], step.split.graph.edges)
-    return step._replace(split=replace(step.split, graph=graph))
+def left_out(rows: Sequence[Row], name: str) -> dict[str, LeftOut]:
+    """Return for each card what the rows of all others are fitted best by."""
+    cards = dict.fromkeys(row.card for row in rows)
+    return {card: fitted([row for row in rows if row.card != card], name) for card in cards}
+
+
+def print_errors(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+    """Print errors by source beside those of the best constant."""
+    print("\n| rows | | median | 90th percentile |\n|---|---|---|---|")
+    for source in (FIRST, SECOND):
+        some = [row for row in rows if row.source == source]
+        constant = min(
+            (step / 1000 for step in range(500, 1001)),
+            key=lambda c: median(abs(c / row.published - 1) for row in some),
+        )
+        for name, efficiencies in {
+            f"constant {constant:.3f}": [constant] * len(rows),
+            **ways,
+        }.items():
+            errors = [
+                abs(efficiency / row.published - 1)
+                for row, efficiency in zip(rows, efficiencies, strict=True)
+                if row.source == source
+            ]
+            tenth = quantiles(errors, n=10, method="inclusive")[-1]
+            print(f"| {source}, {len(some)} | {name} | {median(errors):.1%} | {tenth:.1%} |")
+
+
+def print_decisions(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+    """Print how many decisions would be right."""
+    print(
+        "\n| | which of two scales better at 8 GPUs | does a doubling pay | best of two machines |"
+    )
+    print("|---|---|---|---|")
+    for name, efficiencies in ways.items():
+        known = list(zip(rows, efficiencies, strict=True))
+        counts = [_ordered(known), _doublings(known), _machines(known)]
+        print(f"| {name} | {' | '.join(f'{sum(c)} of {len(c)}' for c in counts)} |")
+
+
+_Known = Sequence[tuple[Row, float]]
+
+
+def _ordered(known: _Known) -> list[bool]:
+    """Return of each pair that is apart at eight GPUs whether it is ordered right."""
+    return [
+        (one.published > other.published) == (mine > theirs)
+        for (one, mine), (other, theirs) in combinations(known, 2)
+        if one.gpus == other.gpus == EIGHT and abs(one.published - other.published) > APART
+    ]
+
+
+def _doublings(known: _Known) -> list[bool]:
+    """Return of each doubling whether it is told right that it brings more than 3 %, or not."""
+    found = {
+        (row.source, row.machine, row.model, row.batch, row.gpus): (row, of) for row, of in known
+    }
+    right = []
+    for key, (row, efficiency) in found.items():
+        half = found.get((*key[:-1], row.gpus // 2))
+        before, predicted = (half[0].published, half[1]) if half else (1.0, 1.0)
+        if half or row.gpus == 2:
+            pays = 2 * row.published / before > _PAYS
+            right.append(pays == (2 * efficiency / predicted > _PAYS))
+    return right
+
+
+def _machines(known: _Known) -> list[bool]:
+    """Return of each two machines whether the faster one is told, where that is by over 3 %."""
+    right = []
+    for (one, mine), (other, theirs) in combinations(known, 2):
+        is_pair = (one.source, one.model, one.gpus) == (other.source, other.model, other.gpus)
+        ratio = one.images_per_s / other.images_per_s
+        if is_pair and one.card != other.card and not 1 / _PAYS < ratio < _PAYS:
+            ours, others = (
+                efficiency * row.batch / row.parts.one_ns
+                for row, efficiency in ((one, mine), (other, theirs))
+            )
+            right.append((ratio > 1) == (ours > others))
+    return right
+
+
+def print_ranges(rows: Sequence[Row], efficiencies: list[float], withins: list[float]) -> None:
+    """Print how many published speed-ups lie within predicted ranges, and how wide these are."""
+    ranges = [speedup_within(*each) for each in zip(efficiencies, withins, strict=True)]
+    inside = [
+        1 / factor <= row.published / efficiency <= factor
+        for row, efficiency, factor in zip(rows, efficiencies, ranges, strict=True)
+    ]
+    print("\n| rows | inside of the range, left out |\n|---|---|")
+    groups: dict[str, Callable[[Row], bool]] = {"all": lambda row: True}
+    groups |= {row.source: lambda other, row=row: other.source == row.source for row in rows}
+    groups |= {row.card: lambda other, row=row: other.card == row.card for row in rows}
+    groups |= {f"{row.gpus} GPUs": lambda other, row=row: other.gpus == row.gpus for row in rows}
+    for name, is_of in groups.items():
+        some = [is_inside for row, is_inside in zip(rows, inside, strict=True) if is_of(row)]
+        print(f"| {name} | {sum(some)} of {len(some)}, {fmean(some):.0%} |")
+    print(f"median width: {median(factor - 1 / factor for factor in ranges):.1%}")
+
+
+def print_explained(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+    """Print how much of the errors' variance a line through each fact explains, by source."""
+    print(f"\n| source | fact | {' | '.join(ways)} |\n|---|---|{'---|' * len(ways)}")
+    for source in (FIRST, SECOND):
+        some = [i for i, row in enumerate(rows) if row.source == source]
+        for fact in rows[0].facts:
+            values = [float(rows[i].facts[fact]) for i in some]
+            if len(set(values)) > 1:
+                shares = [
+                    correlation(values, [math.log(each[i] / rows[i].published) for i in some]) ** 2
+                    for each in ways.values()
+                ]
+                print(f"| {source} | {fact} | {' | '.join(f'{s:.0%}' for s in shares)} |")
+
+
+def _print_rows(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+    print(f"\n| source | machine | model | batch | GPUs | published | {' | '.join(ways)} |")
+    print(f"|---|---|---|---|---|---|{'---|' * len(ways)}")
+    for row, *efficiencies in zip(rows, *ways.values(), strict=True):
+        print(
+            f"| {row.source} | {row.machine} | {row.model} | {row.batch} | {row.gpus} | "
+            f"{' | '.join(f'{value:.3f}' for value in (row.published, *efficiencies))} |"
+        )
+
+
+def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
+    """Print the largest misses, each with what would make it right.
+
+    These are: no bridge, another loss beside kernels, or so much more for each variable's exchange.
+    """
+    print("\n| row | published | shipped | bare | right with a loss of | or with, each variable |")
+    print("|---|---|---|---|---|---|")
+
+    def error(row: Row) -> float:
+        return abs(math.log(row.parts.efficiency(shipped) / row.published))
+
+    for row in sorted(rows, key=error, reverse=True)[:_MISSES]:
+        found, bare = (parts.efficiency(shipped) for parts in (row.parts, row.bare))
+        lost_ns = row.parts.one_ns * (1 / row.published - 1 / found)
+        # Where next to nothing runs beside an exchange, no loss makes it right.
+        is_beside = row.parts.beside_ns > _BESIDE_SHARE * row.parts.one_ns
+        loss = shipped.loss + lost_ns / row.parts.beside_ns if is_beside else math.nan
+        each_us = lost_ns / row.facts["number of variables"] / 1e3
+        print(
+            f"| {row.machine}, {row.model}, {row.gpus} | {row.published:.3f} | {found:.3f} "
+            f"| {bare:.3f} | {loss:.2f} | {each_us:.0f} µs |"
+        )
+
+
+def draw(path: Path, rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+    """Draw errors before and after over the exchange beside kernels, by machine."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    before, _, after = ways
+    for panel, name in zip(panels, (before, after), strict=True):
+        for card in dict.fromkeys(row.card for row in rows):
+            some = [i for i, row in enumerate(rows) if row.card == card]
+            panel.scatter(
+                [rows[i].facts["exchange beside kernels"] for i in some],
+                [100 * (ways[name][i] / rows[i].published - 1) for i in some],
+                s=14,
+                label=card,
+            )
+        panel.axhline(0, color="grey", linewidth=0.8)
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel("exchange beside kernels, over the step of one GPU")
+    panels[0].set_ylabel("predicted over published, %")
+    panels[1].legend(fontsize=8)
+    figure.savefig(path, dpi=110)
 
 
 def _before_skylake(link: Link) -> Link:
@@ -321,28 +556,6 @@ def _after_backward(step: DataParallel) -> DataParallel:
         replace(split, graph=OpGraph([*graph.ops, *ops], edges)),
         replace(placement, device_of=device_of),
     )
-
-
-def _error(efficiency: float, row: Row) -> float:
-    return abs(efficiency / row.published - 1)
-
-
-def _errors(rows: Iterable[Row], constant: float) -> list[float]:
-    return [_error(constant, row) for row in rows]
-
-
-def _ordered(rows: Iterable[Row], name: str) -> tuple[int, int]:
-    """Return how many pairs that are apart are ordered right, and how many there are."""
-    apart = [
-        (one, other)
-        for one, other in combinations(rows, 2)
-        if abs(one.published - other.published) > APART
-    ]
-    right = sum(
-        (one.published > other.published) == (getattr(one, name) > getattr(other, name))
-        for one, other in apart
-    )
-    return right, len(apart)
 
 
 if __name__ == "__main__":

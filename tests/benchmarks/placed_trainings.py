@@ -102,7 +102,7 @@ def examine(seed: int, number: int) -> dict[str, Any]:
     number %= len(_NEEDED)
     needs = {"training", _NEEDED[number]}
     without = {"batch_norm"} if number in _SHARES else set()
-    # What draws by the state of a kernel, as `tf.nn.dropout` does, draws anew: docs/run.md.
+    # What draws by the state of a kernel, as `tf.nn.dropout` does, draws anew: docs/how-to/run.md.
     without |= {"raw"} if "dropout" in needs else {"dropout"} - needs
     model = random_model(seed, needs=needs, without=without)
     half = model.batch_size // 2

@@ -52,6 +52,24 @@ def trained(name: str, batch: int, *, is_fused: bool) -> tuple[keras.Model, tf.d
     return model, zeros
 
 
+def trained_bert(batch: int, length: int) -> tuple[keras.Model, tf.data.Dataset]:
+    """Return a compiled BERT of base size that labels each word, and one batch for it."""
+    layers, width, heads, words = keras.layers, 768, 12, 30_522
+    ids = keras.Input((length,), batch, dtype="int32")
+    positions = keras.ops.arange(length)
+    flow = layers.Embedding(words, width)(ids) + layers.Embedding(length, width)(positions)
+    for _ in range(12):
+        attended = layers.MultiHeadAttention(heads, width // heads)(flow, flow)
+        flow = layers.LayerNormalization()(flow + layers.Dropout(0.1)(attended))
+        inner = layers.Dense(4 * width, activation="gelu")(flow)
+        outer = layers.Dropout(0.1)(layers.Dense(width)(inner))
+        flow = layers.LayerNormalization()(flow + outer)
+    model = keras.Model(ids, layers.Dense(2, activation="softmax")(flow))
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
+    zeros = tf.zeros((batch, length), tf.int32)
+    return model, tf.data.Dataset.from_tensors((zeros, zeros))
+
+
 def _alexnet(images: keras.KerasTensor) -> keras.Model:
     """Return five convolutions and three dense layers, as TensorFlow's own benchmark has them."""
     layers = keras.layers

@@ -1,4 +1,6 @@
-"""What `analyze --quick` takes beside import and trace: docs/figures.md, "A quick analysis".
+"""What `analyze --quick` takes besides import and trace.
+
+Its figures are in docs/reference/figures.md, "A quick analysis".
 
 For each model `advisor trace` and `advisor analyze --quick` take turns, whole commands each, so
 that what else the machine does meets both. What a command and all that it starts take of the

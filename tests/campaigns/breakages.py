@@ -5,16 +5,9 @@ GraphDef and the variable that it is about, and returns nothing: the graph is ch
 cannot do to a variable (swap it where no other has its shape) it says with `LookupError`.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
 
 SCALE = 1.02
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -25,11 +18,11 @@ _GENERATORS = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")
 class Graph:
     """A GraphDef with its nodes by name."""
 
-    def __init__(self, graph_def: Any) -> None:
+    def __init__(self, graph_def):
         self.graph_def = graph_def
         self.nodes = {node.name: node for node in graph_def.node}
 
-    def updates(self, variable: str) -> list[Any]:
+    def updates(self, variable):
         """Return the ops that change a variable; the first input of each is a handle."""
         found = [
             node
@@ -41,7 +34,7 @@ class Graph:
             raise LookupError(f"nothing updates {variable}")
         return found
 
-    def before(self, name: str) -> Iterator[Any]:
+    def before(self, name):
         """Yield the ops that one needs as data, the nearest first."""
         seen, waiting = {name}, [name]
         while waiting:
@@ -53,7 +46,7 @@ class Graph:
                     seen.add(producer)
                     waiting.append(producer)
 
-    def add(self, name: str, kind: str, inputs: list[str], like: Any, **attributes: Any) -> Any:
+    def add(self, name, kind, inputs, like, **attributes):
         """Add an op on the device of another."""
         node = self.graph_def.node.add(name=name, op=kind, device=like.device)
         node.input.extend(inputs)
@@ -65,19 +58,19 @@ class Graph:
         self.nodes[name] = node
         return node
 
-    def constant(self, name: str, value: Any, dtype: int, like: Any) -> str:
+    def constant(self, name, value, dtype, like):
         """Add a constant, and return its name."""
         proto = tf.make_tensor_proto(value, dtype=tf.as_dtype(dtype))
         return str(self.add(name, "Const", [], like, dtype=dtype, value=proto).name)
 
-    def scale(self, node: Any, place: int, factor: float, dtype: int) -> None:
+    def scale(self, node, place, factor, dtype):
         """Put a product between an op and one of its inputs."""
         by = self.constant(f"{node.name}/broken_by", factor, dtype, node)
         self.add(f"{node.name}/broken", "Mul", [node.input[place], by], node, T=dtype)
         node.input[place] = f"{node.name}/broken"
 
 
-def _delta(graph: Graph, node: Any) -> tuple[Any, int, int]:
+def _delta(graph, node):
     """Return the op and input where what is added to a variable goes in, and its type."""
     if node.op == "AssignVariableOp":
         value = graph.nodes[node.input[1].partition(":")[0]]
@@ -93,7 +86,7 @@ def _delta(graph: Graph, node: Any) -> tuple[Any, int, int]:
     raise LookupError(f"what {node.op} is given is not known here")
 
 
-def dropped(graph: Graph, variable: str, _: random.Random) -> None:
+def dropped(graph, variable, _):
     """No update of the variable runs."""
     for node in graph.updates(variable):
         node.op = "NoOp"
@@ -103,7 +96,7 @@ def dropped(graph: Graph, variable: str, _: random.Random) -> None:
         node.attr.clear()
 
 
-def doubled(graph: Graph, variable: str, _: random.Random) -> None:
+def doubled(graph, variable, _):
     """What is added to the variable is added twice."""
     node = graph.updates(variable)[-1]
     if node.op in ("AssignAddVariableOp", "AssignSubVariableOp"):
@@ -116,13 +109,13 @@ def doubled(graph: Graph, variable: str, _: random.Random) -> None:
     graph.scale(holder, place, 2.0, dtype)
 
 
-def scaled(graph: Graph, variable: str, _: random.Random) -> None:
+def scaled(graph, variable, _):
     """What is added to the variable is a little too large."""
     holder, place, dtype = _delta(graph, graph.updates(variable)[-1])
     graph.scale(holder, place, SCALE, dtype)
 
 
-def stale(graph: Graph, variable: str, _: random.Random) -> None:
+def stale(graph, variable, _):
     """The variable gets the update of the step before; in the first step its own."""
     holder, place, _dtype = _delta(graph, graph.updates(variable)[-1])
     if "Scatter" in holder.op:
@@ -154,7 +147,7 @@ def stale(graph: Graph, variable: str, _: random.Random) -> None:
     graph.graph_def.CopyFrom(written)
 
 
-def swapped(graph: Graph, variable: str, draw: random.Random) -> None:
+def swapped(graph, variable, draw):
     """The updates of two variables of one shape go to each other."""
     shape, dtype = (graph.nodes[variable].attr[key] for key in ("shape", "dtype"))
     others = []
@@ -176,7 +169,7 @@ def swapped(graph: Graph, variable: str, draw: random.Random) -> None:
     one.op, two.op = two.op, one.op
 
 
-def reseeded(graph: Graph, _: str, draw: random.Random) -> None:
+def reseeded(graph, _, draw):
     """An op that draws random numbers draws others."""
     drawing = [
         node
@@ -196,12 +189,12 @@ def reseeded(graph: Graph, _: str, draw: random.Random) -> None:
     node.input[1] = f"{node.name}/reseeded"
 
 
-def one_replica(graph: Graph, variable: str, _: random.Random) -> None:
+def one_replica(graph, variable, _):
     """The variable gets the gradient of the first replica alone."""
     _first_only(_merges_of(graph, variable)[0])
 
 
-def not_exchanged(graph: Graph, variable: str, _: random.Random) -> None:
+def not_exchanged(graph, variable, _):
     """No gradient of the second replica gets anywhere."""
     _merges_of(graph, variable)
     for node in graph.nodes.values():
@@ -209,7 +202,7 @@ def not_exchanged(graph: Graph, variable: str, _: random.Random) -> None:
             _first_only(node)
 
 
-def averaged_twice(graph: Graph, variable: str, _: random.Random) -> None:
+def averaged_twice(graph, variable, _):
     """The mean of the gradients is divided by the number of replicas once more."""
     merged = _merges_of(graph, variable)[0]
     for place in range(merged.attr["N"].i):
@@ -224,13 +217,13 @@ def averaged_twice(graph: Graph, variable: str, _: random.Random) -> None:
         merged.input[place] = product.name
 
 
-def share_lost(graph: Graph, variable: str, _: random.Random) -> None:
+def share_lost(graph, variable, _):
     """What the second replica computes for the variable counts for nothing."""
     merged = _merges_of(graph, variable)[0]
     graph.scale(merged, 1, 0.0, merged.attr["T"].type)
 
 
-def merged_early(graph: Graph, variable: str, _: random.Random) -> None:
+def merged_early(graph, variable, _):
     """A gradient that is a product in each replica is made of means, not the mean of products."""
     merged = _merges_of(graph, variable)[0]
     weighted = [graph.nodes[reference] for reference in merged.input]
@@ -255,7 +248,7 @@ def merged_early(graph: Graph, variable: str, _: random.Random) -> None:
             product.input[place] = mean.name
 
 
-def _merges_of(graph: Graph, variable: str) -> list[Any]:
+def _merges_of(graph, variable):
     """Return what puts the replicas' gradients of a variable together, the nearest first."""
     for update in reversed(graph.updates(variable)):
         found = [
@@ -270,21 +263,19 @@ def _merges_of(graph: Graph, variable: str) -> list[Any]:
     raise LookupError(f"no gradients of replicas are put together for {variable}")
 
 
-def _first_only(merged: Any) -> None:
+def _first_only(merged):
     for place in range(1, merged.attr["N"].i):
         merged.input[place] = merged.input[0]
 
 
-PLACED: dict[str, Callable[[Graph, str, random.Random], None]] = {
-    each.__name__: each for each in (dropped, doubled, scaled, stale, swapped, reseeded)
-}
-SPLIT: dict[str, Callable[[Graph, str, random.Random], None]] = {
+PLACED = {each.__name__: each for each in (dropped, doubled, scaled, stale, swapped, reseeded)}
+SPLIT = {
     each.__name__: each
     for each in (one_replica, not_exchanged, averaged_twice, share_lost, merged_early)
 }
 
 
-def reordered(graph: Graph, _: str, draw: random.Random) -> None:
+def reordered(graph, _, draw):
     """Add numbers up in another order: what no comparison may take for a mistake."""
     for node in graph.nodes.values():
         if node.op in ("AddN", "AddV2", "Mul") and draw.random() < 0.5:

@@ -6,14 +6,11 @@ where a placer or splitter with that mistake would have made it; what judges is 
 `advisor analyze`, in this process, on logical CPUs.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from breakages import PLACED, SPLIT, Graph, reordered
@@ -34,9 +31,6 @@ from placement_advisor.tf.run import runner
 from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.trace.tracer import seed_everything, trace_step
 
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_graph import OpGraph
-
 # Four models that nobody chose, drawn after the code was frozen; every second has dropout or batch
 # normalization.
 FIRST_SEED = 814009
@@ -51,7 +45,7 @@ _PLACES = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i i
 _SECOND = _PLACES["cpu:1"]
 
 
-def cases() -> list[str]:
+def cases():
     """Return every breakage of every step once for each optimizer, and the correct runs."""
     draw = random.Random(19)
     found = [
@@ -86,7 +80,7 @@ def cases() -> list[str]:
 class _Steps:
     """A traced step, whole and with its batch split."""
 
-    def __init__(self, step: str, optimizer: str, rate: str) -> None:
+    def __init__(self, step, optimizer, rate):
         self.folder = Path(tempfile.mkdtemp())
         path = self.folder / "model_file.py"
         path.write_text(_text(step, optimizer, rate))
@@ -105,7 +99,7 @@ class _Steps:
             self.why = error.message
         self._rate = ""
 
-    def open(self, rate: str) -> None:
+    def open(self, rate):
         """Open both programs at a learning rate, and take the whole step as the reference."""
         if rate == self._rate:
             return
@@ -125,7 +119,7 @@ class _Steps:
         _must(runner.prepare("single", alone, STEP))
         _must(runner.verify("single", _STEPS))
 
-    def trained(self) -> list[str]:
+    def trained(self):
         """Return the variables that gradients change."""
         changed = {
             op.variable
@@ -139,7 +133,7 @@ class _Steps:
         )
 
 
-def _text(step: str, optimizer: str, rate: str) -> str:
+def _text(step, optimizer, rate):
     if step not in SEEDS:
         return model_file(step, optimizer, float(rate))
     wanted = _NEEDS[SEEDS.index(step)]
@@ -153,10 +147,10 @@ def _text(step: str, optimizer: str, rate: str) -> str:
     return model.text
 
 
-_last: list[tuple[tuple[str, str], _Steps]] = []
+_last = []
 
 
-def _steps(step: str, optimizer: str, rate: str) -> _Steps:
+def _steps(step, optimizer, rate):
     if not _last or _last[0][0] != (step, optimizer):
         for _, old in _last:
             shutil.rmtree(old.folder)
@@ -164,7 +158,7 @@ def _steps(step: str, optimizer: str, rate: str) -> _Steps:
     return _last[0][1]
 
 
-def examine(case: str) -> dict[str, Any]:
+def examine(case):
     """Return what verification says of a case: caught, verified, or neither (`unverified`)."""
     step, optimizer, rate, way, what = case.split()
     steps = _steps(step, optimizer, rate)
@@ -184,15 +178,13 @@ def examine(case: str) -> dict[str, Any]:
     return {"verdict": "none", "why": why}
 
 
-def _judged(
-    steps: _Steps, program: str, edit: Any, variable: str, draw: random.Random
-) -> dict[str, Any]:
+def _judged(steps, program, edit, variable, draw):
     seed = draw.random()
     place = _at_random if program == STEP else _by_replica
     device_of = place(steps.graphs[program], draw)
     untouched = placed_step.placed_graph
 
-    def broken(bundle: Any, wanted: Any, host: str) -> Any:
+    def broken(bundle, wanted, host):
         graph_def = untouched(bundle, wanted, host)
         # A splitter's mistake is in every run of the split step, a placer's in that of a placement.
         is_split = any(node.name.startswith("replica_1/") for node in graph_def.node)
@@ -220,7 +212,7 @@ def _judged(
     }
 
 
-def _must(answer: Any) -> Any:
+def _must(answer):
     if isinstance(answer, CallFailure):
         if "cycle" in answer.message:
             raise LookupError("two variables wait for each other: their updates cannot be swapped")
@@ -228,9 +220,9 @@ def _must(answer: Any) -> Any:
     return answer
 
 
-def _at_random(graph: OpGraph, draw: random.Random) -> dict[str, str]:
+def _at_random(graph, draw):
     """Return a device for each op; those of a variable stand together."""
-    home: dict[str, str] = {}
+    home = {}
     found = {}
     for op in placed_ops(graph):
         device = draw.choice(sorted(_PLACES))
@@ -238,7 +230,7 @@ def _at_random(graph: OpGraph, draw: random.Random) -> dict[str, str]:
     return found
 
 
-def _by_replica(graph: OpGraph, _: random.Random) -> dict[str, str]:
+def _by_replica(graph, _):
     """Return the first device for what is shared and the first replica, else the second."""
     return {
         op.name: "cpu:1" if op.name.startswith("replica_1/") and not op.variable else "cpu:0"
@@ -246,9 +238,9 @@ def _by_replica(graph: OpGraph, _: random.Random) -> dict[str, str]:
     }
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(results):
     """Return how many of each breakage were caught, and how many correct runs passed."""
-    counts: dict[str, Counter[str]] = {}
+    counts = {}
     for result in results:
         _, _, _, way, what = result["case"].split()
         counts.setdefault(f"{what.partition('-')[0]} ({way})", Counter())[result["verdict"]] += 1

@@ -7,8 +7,6 @@ a line that says which code and machine they are of; a run that was cut short go
 The table goes beside them; that of a campaign that is done is kept in `docs/campaigns/`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -16,19 +14,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from machine_facts import machine_facts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
 # A campaign is to be had in parts that fit into an hour.
 MINUTES = 55.0
 
 
-def code_version() -> dict[str, str]:
+def code_version():
     """Return the commit, and what tells whether the package and the tests are those of a result."""
     trees = {
         name: _git("rev-parse", f"HEAD:{name}") for name in ("placement_advisor", "tests/campaigns")
@@ -36,18 +30,13 @@ def code_version() -> dict[str, str]:
     return {"commit": _git("rev-parse", "--short", "HEAD"), **trees}
 
 
-def drawn(cases: Sequence[str], count: int, seed: int) -> list[str]:
+def drawn(cases, count, seed):
     """Return a random sample of cases, in their order."""
     chosen = set(random.Random(seed).sample(list(cases), min(count, len(cases))))
     return [case for case in cases if case in chosen]
 
 
-def run_campaign(
-    name: str,
-    cases: Sequence[str],
-    examine: Callable[[str], dict[str, Any]],
-    table: Callable[[list[dict[str, Any]]], str],
-) -> None:
+def run_campaign(name, cases, examine, table):
     """Examine all cases that have no result yet, then write the table.
 
     ``examine`` returns what is found of a case, ``table`` makes Markdown of all results: each is
@@ -80,7 +69,7 @@ def run_campaign(
     print(text)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _read(path):
     """Return what heads a file of results, and the results; begin the file where there is none."""
     version = code_version()
     if not path.exists():
@@ -94,7 +83,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return head, results
 
 
-def _options(name: str) -> argparse.Namespace:
+def _options(name):
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="stop after that many")
     parser.add_argument("--sample", type=int, default=0, help="that many cases, drawn at random")
@@ -104,6 +93,6 @@ def _options(name: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _git(*arguments: str) -> str:
+def _git(*arguments):
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

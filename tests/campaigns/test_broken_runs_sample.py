@@ -1,19 +1,13 @@
 """A sample of the matrix of broken runs: each breakage caught, and correct runs verified."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 broken_runs = RemoteModule("broken_runs")
 _LIMIT_S = 600.0
@@ -50,7 +44,7 @@ CORRECT = [
 
 
 @pytest.fixture(scope="module")
-def child() -> Iterator[Child]:
+def child():
     children.preload()
     # Campaigns say what machine they ran on, as benchmarks do.
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -59,7 +53,7 @@ def child() -> Iterator[Child]:
 
 
 @pytest.mark.campaign
-def test_every_broken_run_is_caught_and_every_correct_one_is_verified(child: Child) -> None:
+def test_every_broken_run_is_caught_and_every_correct_one_is_verified(child):
     found = {
         case: child.call(broken_runs.examine, case, time_limit_s=_LIMIT_S)
         for case in sorted(BROKEN + CORRECT)

@@ -20,8 +20,6 @@ Noise:
 - *sticky*: the same with three tenths carried over, more than what is claimed allows for.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache
@@ -30,7 +28,6 @@ from math import exp, log
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
 
@@ -46,9 +43,6 @@ from placement_advisor.testbed.benchmark import (
 )
 from placement_advisor.tf.answers import Prepared
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 RECORDED = {"at rest": "rounds.jsonl", "busy": "rounds_busy.jsonl"}
 RATIOS = (0.85, 0.9, 0.97, 1.0, 1.05, 1.15)
 # How many candidates there are, how many of them have the true ratio, and how many join later.
@@ -63,7 +57,7 @@ _BLOCK = 10
 _STEP_NS = 20_000_000
 
 
-def cases() -> list[str]:
+def cases():
     """Return the names of all cases."""
     return [
         f"{noise} noise, ratio {ratio:g}, {alike} of {candidates} candidates"
@@ -75,7 +69,7 @@ def cases() -> list[str]:
     ]
 
 
-def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
+def examine(case, trials=TRIALS):
     """Return how the trials of a case came out."""
     noise, ratio_text, field, part = case.split(", ")
     noise, ratio = noise.removesuffix(" noise"), float(ratio_text.split()[1])
@@ -96,7 +90,7 @@ def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
     }
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(results):
     """Return a row for each setting."""
     rows = [
         "| noise | true ratio | candidates | wrong | right | rounds |",
@@ -121,7 +115,7 @@ def table(results: list[dict[str, Any]]) -> str:
     )
 
 
-def _counted(outcomes: Sequence[tuple[Verdict, int]], right: Verdict | None) -> dict[str, int]:
+def _counted(outcomes, right):
     firm = [verdict for verdict, _ in outcomes if verdict is not Verdict.INCONCLUSIVE]
     return {
         "wrong": sum(verdict is not right for verdict in firm),
@@ -133,38 +127,38 @@ def _counted(outcomes: Sequence[tuple[Verdict, int]], right: Verdict | None) -> 
 class _Bench:
     """Answers each turn with the next of the step times that were drawn."""
 
-    def __init__(self, turns: Iterable[int]) -> None:
+    def __init__(self, turns):
         self._turns = iter(turns)
 
-    def prepare(self, label: str, device_of: object, program: str) -> Prepared:
+    def prepare(self, label, device_of, program):
         """Make it ready."""
         return Prepared(moved_ops=(), crossings=())
 
-    def verify(self, label: str, steps: int) -> None:
+    def verify(self, label, steps):
         """Compare with nothing."""
 
-    def run_steps(self, label: str, batch: int, steps: int) -> list[int]:
+    def run_steps(self, label, batch, steps):
         """Run a warm-up step and one that counts."""
         return [next(self._turns)] * steps
 
 
-def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
+def _raced(turns, joining):
     """Return the verdict on what took these turns, the baseline first, and after which round.
 
     The last of them are ``joining``, one after each look.
     """
-    up: Any = SimpleNamespace(up=True)  # Each turn has a bench of its own.
+    up = SimpleNamespace(up=True)  # Each turn has a bench of its own.
     trial = Benchmark(testbed=up, steps=1, watcher=SilentProgress(), joining=joining)
     waiting = list(enumerate(turns))
 
-    def enter(done: int) -> None:
+    def enter(done):
         number, each = waiting.pop(0)
         label = f"candidate-{number}" if number else BASELINE
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         # One to warm up, before those of the rounds to come.
         trial.enter(placement, bench=_Bench([each[0], *each[done:]]))  # type: ignore[arg-type]
 
-    def end_round(number: int) -> None:
+    def end_round(number):
         if number + 1 in rounds_to_refine_after(None, joining):
             enter(number + 1)
 
@@ -174,7 +168,7 @@ def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
     return overall_verdict(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
 
 
-def _drawn_trial(noise: str, ratios: Sequence[float], chance: random.Random) -> list[list[int]]:
+def _drawn_trial(noise, ratios, chance):
     """Return the step times of all turns, the baseline's first."""
     if noise in _CARRIED:
         logs = _drawn(len(ratios), _CARRIED[noise], chance)
@@ -186,11 +180,11 @@ def _drawn_trial(noise: str, ratios: Sequence[float], chance: random.Random) -> 
     ]
 
 
-def _recorded(candidates: int, noise: str, chance: random.Random) -> list[list[float]]:
+def _recorded(candidates, noise, chance):
     """Return deviations of turns, the baseline's first; each one's median ratio to it is 1."""
     turns = chance.choice(_recordings(RECORDED[noise]))
     baseline, *others = chance.sample(turns, candidates + 1)
-    rounds: list[int] = []
+    rounds = []
     while len(rounds) < MAX_ROUNDS:
         start = chance.randrange(len(baseline))
         rounds += [(start + i) % len(baseline) for i in range(_BLOCK)]
@@ -202,7 +196,7 @@ def _recorded(candidates: int, noise: str, chance: random.Random) -> list[list[f
 
 
 @cache
-def _recordings(name: str) -> tuple[list[list[float]], ...]:
+def _recordings(name):
     """Return the logarithms of the turns of each model's copies, around their median."""
     found = []
     for line in Path(__file__).with_name(name).read_text().splitlines():
@@ -213,7 +207,7 @@ def _recordings(name: str) -> tuple[list[list[float]], ...]:
     return tuple(found)
 
 
-def _drawn(candidates: int, share: float, chance: random.Random) -> list[list[float]]:
+def _drawn(candidates, share, chance):
     """Return deviations of turns, the baseline's first."""
     machine = list(accumulate(chance.gauss(0, 0.02) for _ in range(MAX_ROUNDS)))
     found = []

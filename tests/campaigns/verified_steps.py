@@ -4,8 +4,6 @@ Each is a model file with an optimizer and a learning rate that are filled in. H
 numbers or statistics of the batch, so that replicas need not compute what one device does.
 """
 
-from __future__ import annotations
-
 OPTIMIZERS = {
     "sgd": "keras.optimizers.SGD({rate})",
     "momentum": "keras.optimizers.SGD({rate}, momentum=0.9)",
@@ -145,7 +143,7 @@ dataset = batches(normal(6), normal(1))
 STEPS = tuple(_BODIES)
 
 
-def model_file(step: str, optimizer: str, rate: float) -> str:
+def model_file(step, optimizer, rate):
     """Return the text of a model file."""
     head = _HEAD.replace("OPTIMIZER", OPTIMIZERS[optimizer].format(rate=rate))
     return head + _BODIES[step].replace("RATE", str(rate)).replace("NAME", optimizer)

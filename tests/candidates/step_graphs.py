@@ -23,7 +23,7 @@ class Call:
     cost_ns: int = 100
 
 
-def cluster_of(*devices, hosts=(), latency_ns=10) -> Cluster:
+def cluster_of(*devices, hosts=(), latency_ns=10):
     """Return devices (or CPUs of these names), all linked: 10 ns a copy and 1 for each byte."""
     devices = tuple(Device(name=d, kind="CPU") if isinstance(d, str) else d for d in devices)
     links = tuple(
@@ -49,22 +49,20 @@ class _Builder:
             parameter_bytes = size if role is Role.VARIABLE and kind == "VarHandleOp" else 0
             out = 0 if role is Role.VARIABLE else size
             self.ops[name] = Op(
-                name=name, kind=kind, role=role, layer=layer, variable=variable,
+                name, kind, role, layer=layer, variable=variable,
                 output_bytes=(out,), parameter_bytes=parameter_bytes,
             )  # fmt: skip
             self.sizes[name] = out
             self.cost_ns[name] = cost
         for producer in inputs:
-            self.edges.add(
-                Edge(producer=producer, consumer=name, port=0, size_bytes=self.sizes[producer])
-            )
+            self.edges.add(Edge(producer, name, 0, self.sizes[producer]))
         return name
 
     def after(self, before, name):
-        self.edges.add(Edge(producer=before, consumer=name, port=CONTROL_PORT, size_bytes=0))
+        self.edges.add(Edge(before, name, CONTROL_PORT, 0))
 
 
-def training_step(calls: list[Call]) -> tuple[OpGraph, CostTable]:
+def training_step(calls):
     """Return the step with Adam-like updates, and a cost table; the last call is the loss.
 
     The cost of a call is half in its forward op ``<call>/op``, half in ``grad/<call>``.
@@ -179,7 +177,7 @@ def _metric(build, loss):
     build.op("metric/assign", Role.FORWARD, [total, new], variable="metric")
 
 
-def deepconn(*, word_bytes: int = 400_000, vector_bytes: int = 64_000) -> list[Call]:
+def deepconn(*, word_bytes=400_000, vector_bytes=64_000):
     """Two towers that share one lookup table and one embedding, in the order of a real trace."""
     calls = []
     for side, again in (("item", ""), ("user", "@2")):

@@ -12,6 +12,22 @@ from placement_advisor.graph.placement import Placement
 DEVICES = ("d0", "d1", "d2")
 
 
+def graph_of(text):
+    """Return a graph of ops that semicolons part: `name kind role layer variable < what it reads`.
+
+    Without a role an op is of the forward pass; - stands for no layer and no variable.
+    """
+    ops, edges = [], []
+    for each in text.split("; "):
+        words, _, read = each.partition(" < ")
+        name, kind, role, layer, variable = (*words.split(), *"---")[:5]
+        role = Role.FORWARD if role == "-" else Role(role)
+        held = (None if word == "-" else word for word in (layer, variable))
+        ops.append(Op(name, kind, role, *held))
+        edges += [Edge(producer, name, 0, 4) for producer in read.split()]
+    return OpGraph(ops, edges)
+
+
 def crossings(graph, device_of):
     """The tensors that cross, each once per receiving device."""
     return {
@@ -39,15 +55,12 @@ def test_a_variable_its_reads_its_slots_and_its_update_sit_with_its_first_reader
     }  # fmt: skip
 
 
-def test_the_learning_rate_of_the_only_variable_sits_with_it():
+def test_the_learning_rate_of_the_only_variable_sits_with_it_and_of_several_what_it_alone_makes():
     graph, _ = training_step(
         [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",), variables=(("w", 80),))]
     )
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
     assert {device_of[name] for name in ("rate", "w/read_rate", "w/cast", "w/scale")} == {"d1"}
-
-
-def test_what_an_update_computes_from_the_learning_rate_alone_stays_beside_it():
     graph, _ = training_step(
         [
             Call(name="a", feeds=("in:x",), variables=(("w", 80),)),
@@ -72,39 +85,18 @@ def test_an_input_goes_with_its_first_reader_unless_its_own_layer_has_a_device()
     calls = [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a", "in:x"))]
     graph, _ = training_step(calls)
     assert place_by_layer(graph, {"a": "d1"}, {}, "d0")["in:x"] == "d1"
-    named = OpGraph(
-        [
-            Op(name="x", kind="Placeholder", role=Role.INPUT, layer="feed"),
-            Op(name="y", kind="Relu", layer="a"),
-        ],
-        [Edge(producer="x", consumer="y", port=0, size_bytes=4)],
-    )
+    named = graph_of("x Placeholder input feed; y Relu - a < x")
     assert place_by_layer(named, {"a": "d1", "feed": "d2"}, {}, "d0")["x"] == "d2"
-
-
-def test_an_input_whose_own_layer_has_no_device_goes_with_its_first_reader():
-    graph = OpGraph(
-        [
-            Op(name="x", kind="Placeholder", role=Role.INPUT, layer="feed"),
-            Op(name="y", kind="Relu", layer="a"),
-        ],
-        [Edge(producer="x", consumer="y", port=0, size_bytes=4)],
-    )
-    assert place_by_layer(graph, {"a": "d1"}, {}, "d0")["x"] == "d1"
+    assert place_by_layer(named, {"a": "d1"}, {}, "d0")["x"] == "d1"
 
 
 def test_what_is_computed_for_one_variable_sits_with_it_wherever_its_gradient_comes_from():
-    ops = [
-        Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, variable="w"),
-        Op(name="read", kind="ReadVariableOp", layer="a", variable="w"),
-        Op(name="y", kind="MatMul", layer="a"),
-        Op(name="gradient", kind="MatMul", layer="a", role=Role.BACKWARD),
-        Op(name="clipped", kind="Mul", role=Role.UPDATE),
-        Op(name="update", kind="AssignSubVariableOp", role=Role.UPDATE, variable="w"),
-    ]
-    pairs = ["w read", "read y", "y gradient", "gradient clipped", "clipped update", "w update"]
-    edges = [Edge(*pair.split(), port=0, size_bytes=None) for pair in pairs]
-    device_of = place_by_layer(OpGraph(ops, edges), {"a": "d1"}, {"w": "d2"}, "d0")
+    graph = graph_of(
+        "w VarHandleOp variable - w; read ReadVariableOp - a w < w; y MatMul - a < read; "
+        "gradient MatMul backward a < y; clipped Mul update < gradient; "
+        "update AssignSubVariableOp update - w < clipped w"
+    )
+    device_of = place_by_layer(graph, {"a": "d1"}, {"w": "d2"}, "d0")
     assert device_of["gradient"] == "d1"
     assert device_of["clipped"] == device_of["update"] == "d2"
 
@@ -112,11 +104,11 @@ def test_what_is_computed_for_one_variable_sits_with_it_wherever_its_gradient_co
 def gather(table_bytes, rows_bytes):
     """A gather on d1 from a variable on d0: 8 bytes of ids in, rows out to d1."""
     ops = [
-        Op(name="ids", kind="Cast", layer="cast"),
-        Op(name="words", kind="VarHandleOp", role=Role.VARIABLE, variable="words"),
-        Op(name="read", kind="ReadVariableOp", layer="embed", variable="words"),
-        Op(name="gather", kind="GatherV2", layer="embed"),
-        Op(name="sum", kind="Sum", layer="top"),
+        Op("ids", "Cast", layer="cast"),
+        Op("words", "VarHandleOp", Role.VARIABLE, variable="words"),
+        Op("read", "ReadVariableOp", layer="embed", variable="words"),
+        Op("gather", "GatherV2", layer="embed"),
+        Op("sum", "Sum", layer="top"),
     ]
     edges = [
         ("ids", "gather", 8),
@@ -124,22 +116,14 @@ def gather(table_bytes, rows_bytes):
         ("read", "gather", table_bytes),
         ("gather", "sum", rows_bytes),
     ]
-    graph = OpGraph(
-        ops, [Edge(producer=a, consumer=b, port=0, size_bytes=size) for a, b, size in edges]
-    )
+    graph = OpGraph(ops, [Edge(a, b, 0, size) for a, b, size in edges])
     layers = dict.fromkeys(("cast", "embed", "top"), "d1")
     return place_by_layer(graph, layers, {"words": "d0"}, "d0")["gather"]
 
 
 def test_a_gather_moves_to_a_variable_that_is_larger_than_its_ids_and_rows():
     assert gather(table_bytes=109, rows_bytes=100) == "d0"
-
-
-def test_a_gather_stays_where_its_ids_and_rows_are_no_smaller_than_the_variable():
     assert gather(table_bytes=108, rows_bytes=100) == "d1"
-
-
-def test_a_gather_of_unknown_size_stays():
     assert gather(table_bytes=1_000_000, rows_bytes=None) == "d1"
 
 
@@ -157,20 +141,11 @@ def test_sharing_a_variable_a_table_or_an_input_makes_no_layer_depend_on_another
 
 
 def test_ops_outside_layers_join_the_layer_that_feeds_them_or_stand_alone():
-    ops = [
-        Op(name="x", kind="Placeholder", role=Role.INPUT),
-        Op(name="a", kind="MatMul", layer="A"),
-        Op(name="b", kind="MatMul", layer="B"),
-        Op(name="relu", kind="Relu"),
-        Op(name="shift", kind="Range"),
-        Op(name="add", kind="AddV2"),
-        Op(name="mean", kind="Mean"),
-    ]
-    pairs = ["x a", "x b", "a relu", "relu add", "b add", "shift add", "add mean"]
-    edges = [
-        Edge(producer=p.split()[0], consumer=p.split()[1], port=0, size_bytes=4) for p in pairs
-    ]
-    member = membership(OpGraph(ops, edges))
+    graph = graph_of(
+        "x Placeholder input; a MatMul - A < x; b MatMul - B < x; relu Relu < a; shift Range; "
+        "add AddV2 < relu b shift; mean Mean < add"
+    )
+    member = membership(graph)
     assert member.layer_of == {
         "a": "A", "b": "B", "relu": "A", "add": "add", "mean": "add", "shift": "add",
     }  # fmt: skip
@@ -210,18 +185,9 @@ def test_deepconn_crosses_few_tensors_when_split_by_hand():
 
 
 def test_a_constant_or_a_variable_read_early_does_not_bring_a_layers_turn_forward():
-    ops = [
-        Op(name="shape", kind="Const", role=Role.CONSTANT),
-        Op(name="cast", kind="Cast", layer="loss"),
-        Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, variable="w"),
-        Op(name="read", kind="ReadVariableOp", layer="dense", variable="w"),
-        Op(name="x", kind="Placeholder", role=Role.INPUT),
-        Op(name="conv", kind="Conv2D", layer="conv"),
-        Op(name="mul", kind="MatMul", layer="dense"),
-        Op(name="div", kind="RealDiv", layer="loss"),
-    ]
-    pairs = [*("shape cast", "w read", "x conv", "conv mul", "read mul", "mul div", "cast div")]
-    edges = [
-        Edge(producer=p.split()[0], consumer=p.split()[1], port=0, size_bytes=4) for p in pairs
-    ]
-    assert layer_view(OpGraph(ops, edges)).forward_layers() == ("conv", "dense", "loss")
+    graph = graph_of(
+        "shape Const constant; cast Cast - loss < shape; w VarHandleOp variable - w; "
+        "read ReadVariableOp - dense w < w; x Placeholder input; conv Conv2D - conv < x; "
+        "mul MatMul - dense < conv read; div RealDiv - loss < mul cast"
+    )
+    assert layer_view(graph).forward_layers() == ("conv", "dense", "loss")

@@ -16,28 +16,25 @@ GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")
 
 
 def lookup_step(*, table_bytes=1_000, rows_bytes=40, reader="GatherV2", extra=(), links=()):
-    """Ids, rows of a table, a dense layer; the table's gradient is summed up, then subtracted.
-
-    The sum is a backward op and as large as the table; rows and their gradient are 40 bytes.
-    """
+    """Ids, rows of a table, a dense layer; the table's gradient is summed up, then subtracted."""
     ops = [
-        Op(name="ids", kind="Placeholder", role=Role.INPUT, output_bytes=(8,)),
-        Op(name="words", kind="VarHandleOp", role=Role.VARIABLE, variable="words",
+        Op("ids", "Placeholder", Role.INPUT, output_bytes=(8,)),
+        Op("words", "VarHandleOp", Role.VARIABLE, variable="words",
            parameter_bytes=table_bytes, layer="embed"),
-        Op(name="words/m", kind="VarHandleOp", role=Role.VARIABLE, variable="words/m",
+        Op("words/m", "VarHandleOp", Role.VARIABLE, variable="words/m",
            parameter_bytes=table_bytes, layer="embed"),
-        Op(name="read", kind="ReadVariableOp", variable="words", layer="embed",
+        Op("read", "ReadVariableOp", variable="words", layer="embed",
            output_bytes=(table_bytes,)),
-        Op(name="rows", kind=reader, layer="embed", output_bytes=(rows_bytes,)),
-        Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", parameter_bytes=16),
-        Op(name="read_w", kind="ReadVariableOp", variable="w", layer="dense", output_bytes=(16,)),
-        Op(name="dense", kind="MatMul", layer="dense", output_bytes=(4,)),
-        Op(name="grad", kind="MatMul", layer="dense", role=Role.BACKWARD, output_bytes=(40,)),
-        Op(name="sum", kind="UnsortedSegmentSum", layer="embed", role=Role.BACKWARD,
+        Op("rows", reader, layer="embed", output_bytes=(rows_bytes,)),
+        Op("w", "VarHandleOp", Role.VARIABLE, variable="w", parameter_bytes=16),
+        Op("read_w", "ReadVariableOp", variable="w", layer="dense", output_bytes=(16,)),
+        Op("dense", "MatMul", layer="dense", output_bytes=(4,)),
+        Op("grad", "MatMul", layer="dense", role=Role.BACKWARD, output_bytes=(40,)),
+        Op("sum", "UnsortedSegmentSum", layer="embed", role=Role.BACKWARD,
            output_bytes=(table_bytes,)),
-        Op(name="keep", kind="AssignVariableOp", layer="embed", role=Role.UPDATE,
+        Op("keep", "AssignVariableOp", layer="embed", role=Role.UPDATE,
            variable="words/m"),
-        Op(name="update", kind="AssignSubVariableOp", layer="embed", role=Role.UPDATE,
+        Op("update", "AssignSubVariableOp", layer="embed", role=Role.UPDATE,
            variable="words"),
         *extra,
     ]  # fmt: skip
@@ -47,9 +44,7 @@ def lookup_step(*, table_bytes=1_000, rows_bytes=40, reader="GatherV2", extra=()
         *("words/m keep", *links),
     ]
     sizes = {op.name: (*op.output_bytes, 0)[0] for op in ops}
-    edges = [
-        Edge(producer=a, consumer=b, port=0, size_bytes=sizes[a]) for a, b in map(str.split, ends)
-    ]
+    edges = [Edge(a, b, 0, sizes[a]) for a, b in map(str.split, ends)]
     return OpGraph(ops, edges)
 
 
@@ -72,28 +67,27 @@ def test_a_table_its_slot_and_all_that_is_as_large_stand_on_the_host():
     )
 
 
-def test_without_a_host_the_second_device_takes_its_part():
+def test_without_a_host_the_second_device_takes_its_part_and_of_several_it_is_the_first():
     found = on(lookup_step(), "d0", "d1", "d2")
     assert found.device_of["words"] == "d1"
     assert set(found.device_of.values()) == {"d0", "d1"}
     assert found.rationale.startswith("1 table (words) on d1, for want of a host: 2.00 kB")
-
-
-def test_a_single_device_without_a_host_has_nowhere_to_put_tables():
     assert on(lookup_step(), "d0").reason == "d0 has no host, and no other device"
+    other = replace(GPU, name="GPU:1", host="CPU:1")
+    found = on(lookup_step(), GPU, other, hosts=[replace(HOST, name="CPU:1"), HOST])
+    assert set(found.device_of.values()) == {"GPU:0", "CPU:0"}
 
 
-def test_a_table_of_which_as_much_is_looked_up_stays():
+def test_a_table_of_which_as_much_is_looked_up_stays_and_unknown_sizes_count_nothing():
     assert on(lookup_step(table_bytes=40), GPU, hosts=[HOST]).reason == (
         "no embedding table holds more than a step looks up in it: words has 40 B, "
         "a step looks up 40 B"
     )
     assert isinstance(on(lookup_step(table_bytes=41), GPU, hosts=[HOST]), Placement)
-
-
-def test_lookups_of_unknown_size_count_nothing():
     graph = lookup_step(rows_bytes=None)
     assert isinstance(on(graph, GPU, hosts=[HOST]), Placement)
+    graph, _ = training_step([Call(name="a", feeds=("in:x",), variables=(("w", 80),))])
+    assert on(graph, GPU, hosts=[HOST]).reason == NONE
 
 
 NONE = "the step has no embedding table: no variable of which it only looks up rows"
@@ -101,51 +95,34 @@ NONE = "the step has no embedding table: no variable of which it only looks up r
 
 @pytest.mark.parametrize("kind", ["MatMul", "Square", "Transpose"])
 def test_a_variable_that_some_op_reads_as_a_whole_is_no_table(kind):
-    tied = Op(name="tied", kind=kind, layer="out", output_bytes=(4,))
+    tied = Op("tied", kind, layer="out", output_bytes=(4,))
     graph = lookup_step(extra=[tied], links=["read tied"])
     assert on(graph, GPU, hosts=[HOST]).reason == NONE
 
 
-def test_reading_its_shape_or_decaying_it_in_the_update_leaves_it_a_table():
-    shape = Op(name="shape", kind="Shape", layer="embed", output_bytes=(8,))
-    decay = Op(name="decay", kind="Mul", role=Role.UPDATE, output_bytes=(1_000,))
+def test_a_table_is_what_is_only_looked_up_also_through_an_identity_or_with_its_shape_read():
+    graph = lookup_step(reader="Identity")
+    assert on(graph, GPU, hosts=[HOST]).reason == NONE
+    gather = Op("gather", "GatherV2", layer="embed", output_bytes=(40,))
+    through = lookup_step(reader="Identity", extra=[gather], links=["rows gather"])
+    assert on(_without(through, "rows dense"), GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
+    own = replace_op(lookup_step(), "read", kind="ResourceGather", output_bytes=(40,))
+    assert on(own, GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
+    shape = Op("shape", "Shape", layer="embed", output_bytes=(8,))
+    decay = Op("decay", "Mul", Role.UPDATE, output_bytes=(1_000,))
     graph = lookup_step(extra=[shape, decay], links=["read shape", "read decay", "decay update"])
     found = on(graph, GPU, hosts=[HOST])
     assert found.device_of["decay"] == "CPU:0"
 
 
-def test_a_table_read_through_an_identity_or_by_a_lookup_of_its_own_is_one():
-    graph = lookup_step(reader="Identity")
-    assert on(graph, GPU, hosts=[HOST]).reason == NONE
-    gather = Op(name="gather", kind="GatherV2", layer="embed", output_bytes=(40,))
-    through = lookup_step(reader="Identity", extra=[gather], links=["rows gather"])
-    assert on(_without(through, "rows dense"), GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
-    own = replace_op(lookup_step(), "read", kind="ResourceGather", output_bytes=(40,))
-    assert on(own, GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
-
-
-def test_the_gradient_of_rows_is_made_on_the_device_though_only_the_host_reads_it():
-    scaled = Op(name="scaled", kind="Mul", layer="dense", role=Role.BACKWARD, output_bytes=(40,))
+def test_gradients_of_rows_and_sums_of_others_stay_on_the_device():
+    scaled = Op("scaled", "Mul", layer="dense", role=Role.BACKWARD, output_bytes=(40,))
     graph = lookup_step(extra=[scaled], links=["grad scaled", "scaled update"])
     found = on(graph, GPU, hosts=[HOST])
     assert found.device_of["update"] == "CPU:0"
     assert found.device_of["scaled"] == "GPU:0"
-
-
-def test_a_sum_that_takes_a_variable_of_the_device_stays_with_it():
     graph = replace_op(lookup_step(), "sum", variable="w")
     assert on(graph, GPU, hosts=[HOST]).device_of["sum"] == "GPU:0"
-
-
-def test_of_several_gpus_the_host_is_that_of_the_first():
-    other = replace(GPU, name="GPU:1", host="CPU:1")
-    found = on(lookup_step(), GPU, other, hosts=[replace(HOST, name="CPU:1"), HOST])
-    assert set(found.device_of.values()) == {"GPU:0", "CPU:0"}
-
-
-def test_dense_models_have_no_tables():
-    graph, _ = training_step([Call(name="a", feeds=("in:x",), variables=(("w", 80),))])
-    assert on(graph, GPU, hosts=[HOST]).reason == NONE
 
 
 def _without(graph, ends):

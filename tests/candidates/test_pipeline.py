@@ -42,34 +42,34 @@ def cut(calls, *devices, latency_ns=10, slower=()):
     return found, {d: "".join(layer for layer in layers if layers[layer] == d) for d in devices}
 
 
-def test_a_chain_of_equal_layers_is_cut_in_the_middle():
+def test_a_chain_is_cut_where_the_fullest_device_has_least_with_its_copies():
     found, stages = cut(chain(100, 100, 100, 100), "d0", "d1")
     assert stages == {"d0": "ab", "d1": "cd"}
     # The output of b, read by c and by c's gradient, and the gradient of c: 5 bytes each.
     assert found.rationale == (
         "2 stages: a … b on d0 (200 ns) and c … d on d1 (200 ns); 2 tensors of 10 B together cross"
     )
-
-
-def test_the_fullest_device_decides_and_not_the_number_of_layers():
     # 900 | 200 + 300 + 400, before 900 + 200 | 300 + 400.
     _, stages = cut(chain(900, 200, 300, 400), "d0", "d1")
     assert stages == {"d0": "a", "d1": "bcd"}
-
-
-def test_copies_at_the_cut_count():
     # Between b and c 15 ns each way; between a and b a tensor of 500 bytes, and its gradient.
     calls = chain(100, 80, 100)
     calls[0] = replace(calls[0], out_bytes=500)
     _, stages = cut(calls, "d0", "d1")
     assert stages == {"d0": "ab", "d1": "c"}
+    _, stages = cut(chain(100, 100, 100), "d0", "d1", slower=["d0"])
+    assert {device: len(layers) for device, layers in stages.items()} == {"d0": 1, "d1": 2}
+    found, _ = cut(chain(100, 100), "d0", "d1", latency_ns=1_000)
+    assert found.reason == (
+        "any cut costs more in copies than it takes off one device, which has 200 ns of work"
+    )
 
 
 def test_of_what_an_op_makes_only_what_leaves_its_layer_is_copied():
     ops = [
-        Op(name="apart", kind="Split", layer="a", output_bytes=(500, 5)),
-        Op(name="inner", kind="Relu", layer="a", output_bytes=(4,)),
-        Op(name="next", kind="Relu", layer="b", output_bytes=(4,)),
+        Op("apart", "Split", layer="a", output_bytes=(500, 5)),
+        Op("inner", "Relu", layer="a", output_bytes=(4,)),
+        Op("next", "Relu", layer="b", output_bytes=(4,)),
     ]
     edges = [Edge("apart", "inner", 0, 500), Edge("apart", "next", 1, 5)]
     cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
@@ -77,24 +77,6 @@ def test_of_what_an_op_makes_only_what_leaves_its_layer_is_copied():
     # 100 ns and a copy of 5 bytes, 15 ns, on either side; 500 bytes stay where they are.
     found = proposed(pipeline.propose, OpGraph(ops, edges), costs, "d0", "d1")
     assert found.device_of == {"apart": "d0", "inner": "d0", "next": "d1"}
-
-
-def test_a_device_of_half_the_speed_gets_the_smaller_part():
-    _, stages = cut(chain(100, 100, 100), "d0", "d1", slower=["d0"])
-    assert {device: len(layers) for device, layers in stages.items()} == {"d0": 1, "d1": 2}
-
-
-def test_where_copies_cost_more_than_a_cut_takes_off_it_says_so():
-    found, _ = cut(chain(100, 100), "d0", "d1", latency_ns=1_000)
-    assert found.reason == (
-        "any cut costs more in copies than it takes off one device, which has 200 ns of work"
-    )
-
-
-def test_devices_that_are_of_no_use_stay_without_a_stage():
-    found, _ = cut(chain(100, 100), "d0", "d1", "d2")
-    assert found.rationale.startswith("2 stages: ")
-    assert len(set(found.device_of.values())) == 2
 
 
 def test_another_device_is_used_only_where_the_step_gets_shorter():
@@ -155,13 +137,8 @@ def test_one_device_or_one_layer_cannot_be_cut(calls, devices, reason):
 
 def test_thousands_of_layers_are_cut_in_the_middle_as_well():
     count = 2_400
-    ops = [
-        Op(name=f"op{i}", kind="Relu", layer=f"layer{i}", output_bytes=(4,)) for i in range(count)
-    ]
-    edges = [
-        Edge(producer=one.name, consumer=other.name, port=0, size_bytes=4)
-        for one, other in pairwise(ops)
-    ]
+    ops = [Op(f"op{i}", "Relu", layer=f"layer{i}", output_bytes=(4,)) for i in range(count)]
+    edges = [Edge(one.name, other.name, 0, 4) for one, other in pairwise(ops)]
     graph = OpGraph(ops, edges)
     cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
     costs = CostTable(costs={op.name: cost for op in ops})

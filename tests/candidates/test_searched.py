@@ -1,19 +1,18 @@
-"""The searched candidate: better than where it started, or not a candidate."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
+import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
-from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+from hypothesis import strategies as st
+from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed, placed_steps, price
 
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import propose as propose_by_rule
-from placement_advisor.candidates.searched import layers_of, propose_searched
-from placement_advisor.graph.op import Role
+from placement_advisor.candidates.searched import propose_searched, search_step
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
@@ -21,35 +20,29 @@ from placement_advisor.solvers.effort import Effort
 SOME = Effort(units=0.05)
 
 
-def asked(
-    step: PlacedStep, *starts: Placement, dearer: float = 1.0, effort: Effort = SOME
-) -> Placement | NotApplicable:
+def asked(step, *starts, dearer=1.0, effort=SOME):
     answers = {start.label: start for start in starts}
     return propose_searched(answers, step.all_costs(), step.simulator(), effort, dearer=dearer)
 
 
-def three_ops(edges: int) -> PlacedStep:
+def three_ops(edges):
     names = ["one", "two", "three"]
-    return PlacedStep(
-        graph=OpGraph(
+    return placed(
+        OpGraph(
             [op(name, 8) for name in names], [edge(names[i], names[i + 1], 8) for i in range(edges)]
         ),
-        placement=place(dict.fromkeys(names, "a")),
-        costs=price(dict.fromkeys(names, 100)),
-        cluster=pair(),
+        dict.fromkeys(names, "a"),
+        dict.fromkeys(names, 100),
     )
 
 
-def test_what_is_found_says_how_many_placements_it_beat():
+def test_what_is_found_says_what_it_beat_and_else_what_was_not_beaten():
     step = three_ops(edges=0)
     found = asked(step, step.placement)
     assert isinstance(found, Placement)
     assert (found.label, found.family) == ("searched", "searched")
     assert step.simulator().step_ns(found) == 200
     assert "placements simulated, which began with 1 other candidate" in found.rationale
-
-
-def test_nothing_better_is_no_candidate_and_names_what_was_not_beaten():
     step = three_ops(edges=2)
     single = replace(step.placement, label="single")
     found = asked(step, single)
@@ -96,7 +89,7 @@ def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
     drawing = {"draws": 10, "long": 40}
     costs = price({**drawing, "free": 60, "other": 60})
     ops = [op(name, 4)._replace(bytes_accessed=drawing.get(name)) for name in costs.costs]
-    sharing = Sharing(split_ratio=1.0, memory_bytes_per_s=1e9, memory_ratio=3.0)
+    sharing = Sharing(memory_bytes_per_s=1e9, memory_ratio=3.0)
     step = PlacedStep(
         graph=OpGraph(ops, [edge("draws", "other", 4), edge("draws", "long", 4)]),
         placement=place(dict.fromkeys(costs.costs, "a")),
@@ -118,9 +111,7 @@ def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
 
 @cases(60)
 @given(placed_steps(max_ops=20))
-def test_what_is_found_is_shorter_where_copies_are_dearer_and_so_where_they_are_not(
-    step: PlacedStep,
-):
+def test_what_is_found_is_shorter_where_copies_are_dearer_and_so_where_they_are_not(step):
     assume(step.placement.device_of)
     start = step.on_one_device().placement
 
@@ -133,7 +124,7 @@ def test_what_is_found_is_shorter_where_copies_are_dearer_and_so_where_they_are_
         assert simulator.step_ns(found) < simulator.step_ns(start)
 
 
-def weights(*bytes_each: int) -> OpGraph:
+def weights(*bytes_each):
     """Return an op for each variable of so many bytes."""
     variables = [
         op(f"v{i}", 8, role=Role.VARIABLE)._replace(variable=f"v{i}", parameter_bytes=size)
@@ -146,7 +137,7 @@ def weights(*bytes_each: int) -> OpGraph:
     )
 
 
-def smallest(graph: OpGraph, *, memory_bytes: int, devices: int) -> Placement | NotApplicable:
+def smallest(graph, *, memory_bytes, devices):
     cluster = pair(count=devices)
     cluster = replace(
         cluster, devices=tuple(replace(d, memory_bytes=memory_bytes) for d in cluster.devices)
@@ -163,36 +154,72 @@ def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():
     assert isinstance(found, Placement)
     assert set(found.device_of.values()) == {"a", "b"}
     assert "on 2 of 4 devices, the fewest" in found.rationale
-
-
-def test_what_two_devices_do_not_hold_goes_to_three():
     found = smallest(weights(60, 60, 60), memory_bytes=100, devices=4)
     assert isinstance(found, Placement)
     assert set(found.device_of.values()) == {"a", "b", "c"}
-
-
-def test_what_no_devices_hold_is_said_not_to_fit():
     found = smallest(weights(60, 60), memory_bytes=50, devices=2)
     assert isinstance(found, NotApplicable)
     assert "fits into the memory" in found.reason
     assert found.unbeaten is None
 
 
-def test_layers_keep_their_variables():
-    graph = OpGraph(
-        [
-            op("v", 8, role=Role.VARIABLE)._replace(variable="v", layer="dense"),
-            op("read", 8)._replace(variable="v", layer="dense"),
-            op("matmul", 8)._replace(layer="dense"),
-            op("relu", 8)._replace(layer="act"),
-        ],
-        [edge("v", "read", 8), edge("read", "matmul", 8), edge("matmul", "relu", 8)],
-    )
-    assert layers_of(graph) == {"v": "dense", "read": "dense", "matmul": "dense", "relu": "act"}
+NAMES = ("one", "two", "three")
 
 
-def test_the_first_devices_are_a_cluster_of_their_own():
-    part = pair(count=3).with_devices(["a", "b"])
-    assert part.device_names() == ("a", "b")
-    assert {(link.source, link.target) for link in part.links} == {("a", "b"), ("b", "a")}
-    assert Simulator(weights(1), price({"read0": 7}).everywhere(part), part)
+def searched(**pinned):
+    """Return what is found for three ops of 100 ns that do not need one another."""
+    cluster = pair()
+    graph = OpGraph([op(name, 8) for name in NAMES], [])
+    tables = price(dict.fromkeys(NAMES, 100)).everywhere(cluster)
+    return search_step(graph, tables, cluster, Effort(units=0.05), pinned)
+
+
+def test_ops_share_a_device_or_stay_where_they_are_pinned():
+    found = searched()
+    assert found.step_ns == 200
+    assert found.is_proven
+    found = searched(one="b", two="b", three="b")
+    assert found.placement.device_of == dict.fromkeys(NAMES, "b")
+    # Other placements take 200 ns; of those that keep to the pins none takes less.
+    assert (found.step_ns, found.lower_bound_ns, found.is_proven) == (300, 300, True)
+    with pytest.raises(PlacementError, match="'four' is pinned to 'a', but is not in the graph"):
+        searched(four="a")
+    with pytest.raises(PlacementError, match="'one' is pinned to 'z'; there are a, b"):
+        searched(one="z")
+
+
+def of_one_variable(*, variable):
+    """Return a variable, two ops that read it, of which one has no GPU kernel, and two GPUs."""
+    both = frozenset({"CPU", "GPU"})
+    held = Op("v", "VarHandleOp", Role.VARIABLE, variable=variable, device_kinds=both)
+    plain = op("plain", 8)._replace(variable="v", device_kinds=both)
+    host_only = op("host only", 8)._replace(variable="v")
+    edges = [edge("v", each.name, None) for each in (plain, host_only)]
+    three = pair(count=3)
+    *devices, host = three.devices
+    gpus = tuple(replace(device, kind="GPU", host=host.name) for device in devices)
+    return OpGraph([held, plain, host_only], edges), replace(three, devices=gpus, hosts=(host,))
+
+
+def test_a_pinned_variable_takes_its_ops_along_whether_or_not_it_is_named_twice():
+    for variable in ("v", None):
+        graph, cluster = of_one_variable(variable=variable)
+        tables = price({"plain": 100, "host only": 100}).everywhere(cluster)
+        found = search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b"})
+        assert found.placement.device_of == dict.fromkeys(("v", "plain", "host only"), "b")
+        with pytest.raises(PlacementError, match="both have to be with variable 'v'"):
+            search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b", "plain": "a"})
+
+
+@given(placed_steps(max_ops=6, hosts=True), st.data())
+def test_any_one_op_can_be_pinned_anywhere(step, data):
+    unnamed = (o._replace(variable=None) if o.role is Role.VARIABLE else o for o in step.graph.ops)
+    graph = OpGraph(unnamed, step.graph.edges)
+    if not placed_ops(graph):
+        return
+    pinned = data.draw(st.sampled_from([o.name for o in placed_ops(graph)]))
+    where = data.draw(st.sampled_from(step.cluster.place_names()))
+    found = search_step(graph, step.all_costs(), step.cluster, Effort(units=0.01), {pinned: where})
+    placement = place(found.placement.device_of)
+    assert placement.device_of[pinned] == where
+    assert step.simulator().step_ns(placement) == found.step_ns

@@ -1,8 +1,11 @@
 import pytest
-from step_graphs import Call, cluster_of, deepconn, proposed, training_step
+from drawn_cases import cases
+from hypothesis import given
+from step_graphs import Call, cluster_of, deepconn, models, proposed, training_step
 
+from placement_advisor.candidates import towers
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.candidates.towers import propose_towers
+from placement_advisor.candidates.towers import propose_towers, propose_towers_forward_only
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -59,7 +62,7 @@ def test_deepconn_gradients_slots_and_updates_follow_their_tower():
 
 def test_a_layer_moves_to_its_shared_variable_with_ops_that_do_not_read_it():
     graph, costs = training_step(deepconn())
-    mask = Op(name="embedding@2/mask", kind="NotEqual", layer="embedding@2", output_bytes=(8,))
+    mask = Op("embedding@2/mask", "NotEqual", layer="embedding@2", output_bytes=(8,))
     of_ids = Edge("lookup@2/op", mask.name, 0, 2_560)
     masked = OpGraph([*graph.ops, mask], [*graph.edges, of_ids])
     device_of = proposed(propose_towers, masked, costs, "d0", "d1").device_of
@@ -114,37 +117,25 @@ def test_a_shared_variable_sits_with_the_layers_that_read_it_at_most_cost():
     assert placement.device_of["w"] == "d1"
 
 
-def test_three_towers_of_unequal_size_are_packed_longest_first_on_two_devices():
+def test_towers_are_packed_longest_first_and_devices_that_are_left_are_idle():
     # 6 * 100 alone on d0; 3 * 100 and 2 * 100 on d1.
     calls = joined(*(chain(n, k, cost_ns=100) for n, k in (("b", 3), ("a", 6), ("c", 2))))
     placement, layers = split(calls)
     assert {layer[0] for layer, device in layers.items() if device == "d1"} == {"b", "c"}
     assert layers["join"] == layers["loss"] == "d0"
     assert placement.rationale == "3 towers joined by 'join': a_* on d0, b_* and c_* on d1"
-
-
-def test_four_devices_leave_two_idle_for_two_towers_and_say_so():
     placement, layers = split(
         joined(chain("a", 2, cost_ns=100), chain("b", 2, cost_ns=100)), count=4
     )
     assert set(layers.values()) == {"d0", "d1"}
     assert placement.rationale.endswith("; d2 and d3 idle: there are more devices than towers")
-
-
-def test_one_device_needs_no_towers():
-    found, _ = split(joined(chain("a", 2, cost_ns=100), chain("b", 2, cost_ns=100)), count=1)
-    assert found == NotApplicable(family="towers", reason="there is one device")
-
-
-def test_five_towers_fill_four_devices():
-    towers = [chain(name, 1, cost_ns=100) for name in "abcde"]
-    _, layers = split(joined(*towers), count=4)
-    assert [layers[f"{name}_0"] for name in "abcde"] == ["d0", "d1", "d2", "d3", "d0"]
-
-
-def test_without_known_costs_towers_still_go_to_different_devices():
     _, layers = split(joined(chain("a", 2, cost_ns=1), chain("b", 2, cost_ns=1)), priced=False)
     assert layers["a_0"] != layers["b_0"]
+    calls = joined(
+        chain("wide", 1, cost_ns=100, start="in:x"), chain("deep", 3, cost_ns=100, start="in:x")
+    )
+    placement, _ = split(calls)
+    assert placement.rationale == "2 towers joined by 'join': deep_* on d0, wide_0 on d1"
 
 
 def test_an_auxiliary_head_goes_with_the_one_tower_that_it_needs():
@@ -167,33 +158,20 @@ def test_the_join_with_the_smallest_trunk_and_fullest_device_is_chosen():
     assert layers["near"] == layers["a_0"] == layers["b_0"] != layers["c_0"]
 
 
-def test_towers_that_read_the_same_input_are_towers():
-    calls = joined(
-        chain("wide", 1, cost_ns=100, start="in:x"), chain("deep", 3, cost_ns=100, start="in:x")
-    )
-    placement, _ = split(calls)
-    assert placement.rationale == "2 towers joined by 'join': deep_* on d0, wide_0 on d1"
-
-
-def test_a_chain_has_no_towers_and_its_label_is_none():
+def test_what_is_no_tower_or_leaves_all_compute_in_one_place_is_said():
     calls = [*chain("a", 4, cost_ns=100), Call(name="loss", feeds=("a_3", "in:label"))]
     assert split(calls)[0] == NotApplicable(
         family="towers", reason="no layer joins two independent towers: every layer feeds the next"
     )
-
-
-def test_a_label_that_costs_nothing_to_prepare_is_no_tower():
-    label = Call(name="reshape", feeds=("in:label",), cost_ns=0)
-    calls = [*chain("a", 4, cost_ns=100), label, Call(name="loss", feeds=("a_3", "reshape"))]
-    assert split(calls)[0].reason.endswith("every layer feeds the next")
-
-
-def test_a_label_with_a_cheap_cast_leaves_all_compute_in_one_place():
     cast = Call(name="cast", feeds=("in:label",), cost_ns=2)
     calls = [*chain("a", 4, cost_ns=100), cast, Call(name="loss", feeds=("a_3", "cast"))]
     assert split(calls)[0].reason == (
         "the towers joined by 'loss' are too uneven: 100 % of the compute would stay on d0"
     )
+    found = within_a_pair([Call(name="only", feeds=("in:x",))], *FOUR)
+    assert isinstance(found, NotApplicable)
+    assert found.family == "batch-towers"
+    assert found.reason.startswith("no layer joins two independent towers")
 
 
 @pytest.mark.parametrize("skip", [True, False])
@@ -238,3 +216,88 @@ def test_what_the_optimizer_does_for_the_trunk_fills_its_device_first():
         priced = CostTable(costs={**costs.costs, **more})
         layers = proposed(propose_towers, graph, priced, "d0", "d1").by_layer(graph)
         assert layers["c_0"] == device
+
+
+def both(calls):
+    graph, costs = training_step(calls)
+    return graph, *(
+        proposed(propose, graph, costs, "d0", "d1")
+        for propose in (propose_towers, propose_towers_forward_only)
+    )
+
+
+def test_the_backward_pass_of_the_second_tower_stays_on_the_first_device():
+    graph, split, found = both(deepconn())
+    changed = {name for name, d in found.device_of.items() if d != split.device_of[name]}
+    # Of each of three variables: the sum of its gradient, its momentum's change and its step.
+    assert changed == {
+        *(f"grad/user_{layer}" for layer in ("conv", "pool", "flat", "dense")),
+        *(
+            f"user_{variable}/{op}"
+            for variable in ("kernel", "bias", "weights")
+            for op in ("total", "change", "delta")
+        ),
+    }
+    assert {found.device_of[name] for name in changed} == {"d0"}
+    # Half of what its layers cost is in their gradients.
+    assert found.rationale == (
+        "towers by `with tf.device`: 13 ops of the backward pass and the optimizer (2.65 µs) stay "
+        "on d0, whatever the forward pass says"
+    )
+    found.check(graph, ("d0", "d1"))
+
+
+def test_a_step_without_a_backward_pass_has_nothing_to_leave_behind():
+    graph, costs = training_step(deepconn())
+    kept = [op for op in graph.ops if op.role is not Role.BACKWARD]
+    names = {op.name for op in kept}
+    edges = [e for e in graph.edges if {e.producer, e.consumer} <= names]
+    found = proposed(propose_towers_forward_only, OpGraph(kept, edges), costs, "d0", "d1")
+    assert found == NotApplicable(
+        family="towers-forward-only", reason="the step has no backward pass"
+    )
+
+
+@cases(60)
+@given(models())
+def test_forward_ops_and_all_that_takes_a_variable_stand_as_in_towers(calls):
+    graph, split, found = both(calls)
+    assert isinstance(found, Placement) == isinstance(split, Placement)
+    if isinstance(found, Placement):
+        for name, device in found.device_of.items():
+            op = graph.op(name)
+            computed = op.role in (Role.BACKWARD, Role.UPDATE) and op.variable is None
+            assert device == ("d0" if computed else split.device_of[name])
+
+
+FOUR = ("d0", "d1", "d2", "d3")
+
+
+def within_a_pair(calls, *devices):
+    graph, costs = training_step(calls)
+    cluster = cluster_of(*devices)
+    return towers.within_a_pair(graph, costs.everywhere(cluster), cluster)
+
+
+def test_a_pair_is_laid_out_as_towers_on_two_devices():
+    graph, costs = training_step(deepconn())
+    two = cluster_of("d0", "d1")
+    alone = towers.propose_towers(graph, costs.everywhere(two), two)
+    found = within_a_pair(deepconn(), *FOUR)
+    assert isinstance(found, Placement)
+    assert isinstance(alone, Placement)
+    assert found.device_of == alone.device_of
+    assert set(found.device_of.values()) == {"d0", "d1"}
+    assert (found.label, found.family) == ("batch-towers", "batch-towers")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_two_pairs_need_four_devices(count):
+    found = within_a_pair(deepconn(), *FOUR[:count])
+    assert isinstance(found, NotApplicable)
+    assert found.reason == f"two pairs of devices are 4, and there are {count}"
+
+
+def test_what_devices_get_is_added_up_by_pairs():
+    assert towers.by_pair([3, 2, 1, 1]) == [5, 2]
+    assert towers.by_pair([1, 1, 1, 1, 9]) == [2, 2]

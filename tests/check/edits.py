@@ -18,10 +18,10 @@ class Edit(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
     culprit: str = ""
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.name}-{self.model}"
 
-    def applied(self, text: str) -> str:
+    def applied(self, text):
         """Return the edited text."""
         for old, new in self.pairs:
             assert old in text, f"{self}: nothing to edit: {old!r}"
@@ -37,7 +37,7 @@ TAPE = (
 PENALTY = "1e-4 * tf.add_n([tf.nn.l2_loss(variable) for variable in variables])"
 
 
-def hashed(name: str, size: str) -> str:
+def hashed(name, size):
     """Return a statement whose ops have no GPU kernel."""
     return f"{name} = tf.strings.to_hash_bucket_fast(tf.strings.as_string({name}), {size})"
 

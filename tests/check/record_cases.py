@@ -1,9 +1,6 @@
 """Records of placed steps for tests of the check: by hand, and drawn."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -14,20 +11,18 @@ ALIKE = [[ONE, TWO]]
 VERSIONS = Versions(hardware="2xT4", devices="00ff", tensorflow="2.21.0", advisor="0.1.0")
 
 
-def layer(
-    made_of: str, forward: str, *, backward: str | None = None, busy_us: int = 100
-) -> LayerRecord:
+def layer(made_of, forward, *, backward=None, busy_us=100):
     there = (backward or forward,)
     return LayerRecord(forward=(forward,), backward=there, fingerprint=made_of, busy_us=busy_us)
 
 
-def cut(tensor: str, size_bytes: int | None, source: str = ONE, target: str = TWO) -> Cut:
+def cut(tensor, size_bytes, source=ONE, target=TWO):
     return Cut(tensor=tensor, source=source, target=target, size_bytes=size_bytes)
 
 
-def record(**changes: Any) -> Record:
+def record(**changes):
     """Return the record of two layers of different make, a device each."""
-    values: dict[str, Any] = {
+    values = {
         **asdict(VERSIONS),
         "placement": "as-written",
         "graph": "a0",
@@ -48,11 +43,7 @@ def record(**changes: Any) -> Record:
 _texts = st.text(max_size=12)
 _counts = st.integers(0, 2**63 - 1)
 _cuts = st.builds(
-    Cut,
-    tensor=_texts,
-    source=_texts,
-    target=_texts,
-    size_bytes=st.one_of(st.none(), _counts),
+    Cut, tensor=_texts, source=_texts, target=_texts, size_bytes=st.one_of(st.none(), _counts)
 )
 _devices = st.lists(_texts, min_size=1, max_size=3).map(tuple)
 _layers = st.builds(

@@ -1,7 +1,5 @@
 """What the scopes of today ask for, and how moves are said."""
 
-from __future__ import annotations
-
 import pytest
 
 from placement_advisor.check.causes import Scopes, move_texts, read_scopes
@@ -36,9 +34,7 @@ GRAPH = OpGraph(
         ({"slope": "GPU:0"}, {"GPU:1"}, {"second": "GPU:0"}),
     ],
 )
-def test_scopes_go_by_the_devices_of_the_cluster(
-    slope: dict[str, str], left: set[str], on: dict[str, str]
-) -> None:
+def test_scopes_go_by_the_devices_of_the_cluster(slope, left, on):
     cluster = read_hardware("2xV100-NVLink")
     asked = {"one": "GPU:0", "two": "GPU:2", "more": "GPU:2", **slope}
     assert read_scopes(GRAPH, asked, cluster) == Scopes(
@@ -50,11 +46,11 @@ def test_scopes_go_by_the_devices_of_the_cluster(
     assert not read_scopes(GRAPH, {"one": "GPU:0"}, cluster).is_split
 
 
-def move(layer: str, part: Part, before: str = "GPU:1", after: str = "GPU:0") -> Move:
+def move(layer, part, before="GPU:1", after="GPU:0"):
     return Move(layer=layer, part=part, before=(before,), after=(after, before))
 
 
-def test_what_moved_alike_is_one_phrase() -> None:
+def test_what_moved_alike_is_one_phrase():
     moves = [move(layer, part) for layer in ("a", "b") for part in Part]
     moves += [move("c", Part.BACKWARD), move("", Part.VARIABLES)]
     assert list(move_texts(moves, CodeLines())) == [
@@ -64,7 +60,7 @@ def test_what_moved_alike_is_one_phrase() -> None:
     ]
 
 
-def test_layers_that_moved_have_the_line_that_tells_them_from_those_that_stayed() -> None:
+def test_layers_that_moved_have_the_line_that_tells_them_from_those_that_stayed():
     stacks = {"a": (2, 7), "b": (2, 7), "c": (2, 8), "stayed": (2, 6)}
     lines = from_stacks(
         {

@@ -1,9 +1,6 @@
 """`[tool.advisor]` of a pyproject.toml: what it says, and every mistake in it with its line."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,10 +10,6 @@ from placement_advisor.check.causes import STEP_TOLERANCE, Limits
 from placement_advisor.check.problems import Place
 from placement_advisor.check.project_files import ModelConfig, find_config, read_config
 from placement_advisor.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FULL = """\
 [project]
@@ -44,10 +37,10 @@ AT = ", line 5: tool.advisor.models[0]"
 
 
 @pytest.fixture
-def refused(tmp_path: Path) -> Callable[[str | bytes], str]:
+def refused(tmp_path):
     """Returns what is wrong with a pyproject.toml."""
 
-    def read(content: str | bytes) -> str:
+    def read(content):
         path = tmp_path / "pyproject.toml"
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         with pytest.raises(AdvisorError) as caught:
@@ -59,7 +52,7 @@ def refused(tmp_path: Path) -> Callable[[str | bytes], str]:
     return read
 
 
-def test_everything_that_can_be_said(tmp_path: Path) -> None:
+def test_everything_that_can_be_said(tmp_path):
     (tmp_path / "pyproject.toml").write_text(FULL)
     config = read_config(tmp_path / "pyproject.toml")
     assert config.root == tmp_path
@@ -83,7 +76,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_not_said_is_as_written_without_budgets() -> None:
+def test_what_is_not_said_is_as_written_and_the_nearest_file_upwards_is_found(tmp_path):
     model = ModelConfig(path="m.py", place=Place("pyproject.toml", 1))
     assert (model.placement, model.batch_size, model.mode, model.graph) == (
         "as-written", None, None, None,
@@ -91,9 +84,6 @@ def test_what_is_not_said_is_as_written_without_budgets() -> None:
     assert model.limits == Limits(
         max_transfer_bytes=None, max_peak_bytes=None, max_step_regression=STEP_TOLERANCE
     )
-
-
-def test_the_nearest_file_upwards_is_found(tmp_path: Path) -> None:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(FULL)
@@ -102,25 +92,20 @@ def test_the_nearest_file_upwards_is_found(tmp_path: Path) -> None:
     assert find_config(below) == below.parent / "pyproject.toml"
 
 
-def test_no_file_at_all_says_what_to_write(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_and_where_none_is_it_is_said_what_to_write(tmp_path):
     with pytest.raises(AdvisorError, match=r"no pyproject\.toml in .* or above") as caught:
         find_config(tmp_path)
     assert "[tool.advisor]" in (caught.value.hint or "")
-
-
-def test_a_setting_with_a_name_without_end_is_named_in_short(
-    refused: Callable[[str], str],
-) -> None:
-    error = refused(f'[tool.advisor]\nhardware = "2xT4"\nmodels = [{{path{"9" * 5_000} = 1}}]')
-    assert "models[0].path999" in error
-    assert len(error) < 400
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match=r"gone\.toml: cannot be read: No such file"):
         read_config(tmp_path / "gone.toml")
     with pytest.raises(AdvisorError, match="not a file"):
         read_config(tmp_path)
+
+
+def test_a_setting_with_a_name_without_end_is_named_in_short(refused):
+    error = refused(f'[tool.advisor]\nhardware = "2xT4"\nmodels = [{{path{"9" * 5_000} = 1}}]')
+    assert "models[0].path999" in error
+    assert len(error) < 400
 
 
 @pytest.mark.parametrize(
@@ -134,9 +119,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         "[tool2]",
     ],
 )
-def test_a_file_without_the_table_says_what_to_add(
-    refused: Callable[[str], str], text: str
-) -> None:
+def test_a_file_without_the_table_says_what_to_add(refused, text):
     assert refused(text) == ": no [tool.advisor]"
 
 
@@ -188,9 +171,7 @@ def test_a_file_without_the_table_says_what_to_add(
     ],
     ids=str,
 )  # fmt: skip
-def test_every_mistake_is_one_error_with_its_line(
-    refused: Callable[[str | bytes], str], text: str | bytes, error: str
-) -> None:
+def test_every_mistake_is_one_error_with_its_line(refused, text, error):
     assert refused(text).startswith(error)
 
 
@@ -213,9 +194,7 @@ _toml_values = st.one_of(
     value=_toml_values,
     table=st.sampled_from(["[tool]\nadvisor", "[tool.advisor]\nx", MODEL + "y", "tool", ""]),
 )  # fmt: skip
-def test_any_value_anywhere_is_settings_or_an_error(
-    tmp_path: Path, key: str, value: str, table: str
-) -> None:
+def test_any_value_anywhere_is_settings_or_an_error(tmp_path, key, value, table):
     lines = [f"{table} = {value}"] if table else []
     path = tmp_path / "pyproject.toml"
     for text in ("\n".join([*lines, f"{key} = {value}"]), f"{MODEL}{key} = {value}"):

@@ -1,32 +1,23 @@
-"""What a check does ahead of time, and from graph files alone."""
+"""Models of a project: traced, compiled ahead, their batch split, measured."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from placement_advisor.candidates import references
 from placement_advisor.check.check_models import CheckOptions, _compile, check_models
-from placement_advisor.check.problems import ProblemCode
+from placement_advisor.check.problems import ProblemCode, Status
 from placement_advisor.check.project_files import read_config
+from placement_advisor.check.record import Part
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from placement_advisor.testbed.benchmark import SilentProgress
 
 
 @pytest.mark.parametrize("hardware", ["V100", "2xV100-NVLink", "2x(2xT4)-Ethernet100"])
-def test_what_is_compiled_ahead_is_placed_and_simulated_on_any_hardware(hardware: str) -> None:
+def test_what_is_compiled_ahead_is_placed_and_simulated_on_any_hardware(hardware):
     _compile(read_hardware(hardware), {"auto"})
-
-
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
-
-    def note(self, what: str) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -36,9 +27,7 @@ class Silent:
         ("GTX1080Ti+GTX1080", {ProblemCode.PLACEMENT_CHANGED, ProblemCode.SLOWER}),
     ],
 )
-def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
-    tmp_path: Path, hardware: str, codes: set[ProblemCode]
-) -> None:
+def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(tmp_path, hardware, codes):
     kinds = frozenset({"CPU", "GPU"})
     product = Op(name="product", kind="MatMul", layer="dense", flops=10**11, device_kinds=kinds)
     graph = OpGraph([product], [])
@@ -53,10 +42,132 @@ def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
         placement.save(tmp_path / "placement.json", graph, devices)
         options = CheckOptions(graphs_only=True, update=update)
         (result,) = check_models(
-            read_config(tmp_path / "pyproject.toml"), options, Silent()
+            read_config(tmp_path / "pyproject.toml"), options, SilentProgress()
         ).results
     assert {code for problem in result.problems for code in problem.codes} == codes, result
     for problem in result.problems:
-        assert problem.place is not None
         assert problem.place.file == "placement.json"
         assert '"dense":' in (problem.source or "")
+
+
+MODEL = """\
+import tensorflow as tf
+
+BATCH, WIDTH = 64, 64
+tf.keras.utils.set_random_seed(1)
+model = tf.keras.Sequential(
+    [
+        tf.keras.layers.Input([32]),
+        tf.keras.layers.Dense(WIDTH, activation="relu", name="hidden"),
+        tf.keras.layers.Dense(1, name="score"),
+    ]
+)
+model.compile(optimizer="sgd", loss="mse")
+dataset = tf.data.Dataset.from_tensors((tf.zeros([BATCH, 32]), tf.zeros([BATCH, 1])))
+"""
+
+TOWERS = """\
+import tensorflow as tf
+
+tf.keras.utils.set_random_seed(1)
+layers = tf.keras.layers
+inputs = [layers.Input([512], 64), layers.Input([512], 64)]
+halves = [layers.Dense(1_024, "relu", name=name)(x) for name, x in zip(["left", "right"], inputs)]
+score = layers.Dense(1, name="score")(layers.Concatenate(name="both")(halves))
+model = tf.keras.Model(inputs, score)
+model.compile(optimizer="sgd", loss="mse")
+x, y = tf.zeros([64, 512]), tf.zeros([64, 1])
+dataset = tf.data.Dataset.from_tensors(((x, x), y))
+"""
+
+
+def checked(root, placement, hardware="2xT4", model=MODEL, **options):
+    (root / "model.py").write_text(model)
+    (root / "pyproject.toml").write_text(
+        f'[tool.advisor]\nhardware = "{hardware}"\n[[tool.advisor.models]]\npath = "model.py"\n'
+        f'mode = "train"\nplacement = "{placement}"\n'
+    )
+    config = read_config(root / "pyproject.toml")
+    (result,) = check_models(config, CheckOptions(**options), SilentProgress()).results
+    return result
+
+
+@pytest.mark.parametrize("placement", ["batch", "mirrored"])
+def test_a_split_of_the_batch_is_locked_and_checked(tmp_path, placement):
+    locked = checked(tmp_path, placement, update=True)
+    assert locked.after is not None, locked.error
+    assert {"replica_0/hidden", "replica_1/hidden"} <= {
+        layer.replace("sequential/", "") for layer in locked.after.layers
+    }
+    same = checked(tmp_path, placement, measure=True)
+    assert same.status is Status.INCONCLUSIVE, same.problems
+    assert same.notes == (
+        "not measured: advisor analyze runs splits of the batch, a check does not",
+    )
+    worse = checked(tmp_path, placement, model=MODEL.replace("64, 64", "64, 65_536"))
+    assert worse.status is Status.FAILED
+    assert ProblemCode.SLOWER in {code for problem in worse.problems for code in problem.codes}
+
+
+@pytest.mark.parametrize(
+    ("placement", "hardware", "error"),
+    [
+        ("mirrored", "3xT4", "cannot be shared evenly by 3"),
+        ("batch", "T4", "the hardware has one"),
+        ("batch-towers", "3xT4", "over pairs of devices, and the hardware has one"),
+    ],
+)
+def test_a_batch_that_cannot_be_split_so_is_an_error(tmp_path, placement, hardware, error):
+    result = checked(tmp_path, placement, hardware)
+    assert result.status is Status.COULD_NOT_RUN
+    assert error in (result.error or "")
+    assert result.hint
+
+
+def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path):
+    locked = checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
+    assert locked.after is not None, locked.error
+    where = {name: layer.devices[Part.FORWARD] for name, layer in locked.after.layers.items()}
+    towers = [
+        {where[f"replica_{replica}/{tower}"] for tower in ("left", "right")} for replica in (0, 1)
+    ]
+    assert towers == [{("GPU:0",), ("GPU:1",)}, {("GPU:2",), ("GPU:3",)}]
+    same = checked(tmp_path, "batch-towers", "4xT4", TOWERS)
+    assert (same.status, same.notes) == (Status.PASSED, ())
+
+
+def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp_path):
+    checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
+    (problem,) = checked(tmp_path, "batch-towers", "4xT4", MODEL).problems
+    assert problem.code is ProblemCode.DOES_NOT_FIT
+    assert problem.what.startswith("batch-towers does not apply to this model: ")
+    assert "replica_0/left" in problem.what
+
+
+TWO_TOWER = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
+SETTINGS = """
+[tool.advisor]
+hardware = "2xV100-NVLink"
+[[tool.advisor.models]]
+path = "two_tower.py"
+placement = "{placement}"
+"""
+
+
+def checked_again(project, placement, options):
+    config = project / "pyproject.toml"
+    config.write_text(SETTINGS.format(placement=placement))
+    (result,) = check_models(read_config(config), options, SilentProgress()).results
+    return result
+
+
+@pytest.mark.slow
+def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(tmp_path):
+    (tmp_path / TWO_TOWER.name).write_text(TWO_TOWER.read_text())
+    checked_again(tmp_path, "single", CheckOptions(update=True))
+    same = checked_again(tmp_path, "single", CheckOptions(measure=True))
+    assert same.status in (Status.PASSED, Status.INCONCLUSIVE)
+    assert "against the locked placement" in same.notes[-1]
+    worse = checked_again(tmp_path, "alternating", CheckOptions(measure=True))
+    codes = {code for problem in worse.problems for code in problem.codes}
+    assert ProblemCode.MEASURED_SLOWER in codes, worse.notes

@@ -1,18 +1,16 @@
 """How a model that is checked is placed: by a file older than it, by a rule, by a search."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
 from layer_models import model
 from record_cases import layer
 
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.check.placements import DoesNotFitError, Layout, PlacementFreedom, lay_out
+from placement_advisor.check.placements import DoesNotFitError, PlacementFreedom, lay_out
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
@@ -24,12 +22,6 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from placement_advisor.check.record import LayerRecord
 
 KINDS = {"left": "Relu", "right": "Softmax", "join": "Add"}
 MODEL = model("in -> left", "in2 -> right", "left right -> join", kinds=KINDS)
@@ -52,11 +44,9 @@ BY_LAYER = {"": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0"}
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder with a placement file."""
-
     root: Path
 
-    def write(self, **changes: Any) -> None:
+    def write(self, **changes):
         content = {
             "schema_version": 1,
             "label": "mine",
@@ -70,14 +60,8 @@ class Project:
         (self.root / "p.json").write_text(json.dumps(content | changes))
 
     def lay_out(
-        self,
-        graph: OpGraph = MODEL,
-        configured: str = "p.json",
-        *,
-        hardware: str = "2xV100-NVLink",
-        locked: Mapping[str, LayerRecord] | None = None,
-        asked: Mapping[str, str] | None = None,
-    ) -> Layout:
+        self, graph=MODEL, configured="p.json", *, hardware="2xV100-NVLink", locked=None, asked=None
+    ):
         (self.root / "cpus.toml").write_text(CPUS)
         is_file = hardware == CPUS
         cluster = load_cluster(self.root / "cpus.toml") if is_file else read_hardware(hardware)
@@ -86,37 +70,31 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path):
     found = Project(tmp_path)
     found.write()
     return found
 
 
-def locked_layers(graph: OpGraph) -> dict[str, LayerRecord]:
+def locked_layers(graph):
     """Return the layers of a graph as a lock file has them."""
     found = layer_fingerprints(graph)
     return {name or "": layer(made_of, "GPU:0") for name, made_of in found.items()}
 
 
-def device_of(found: Layout) -> dict[str, str]:
+def device_of(found):
     return dict(found.placement.device_of)
 
 
-def test_a_file_places_layers_and_leaves_no_freedom(project: Project) -> None:
+def test_a_file_places_layers_in_the_order_of_its_devices_and_leaves_no_freedom(project):
     found = project.lay_out()
     assert found.freedom is PlacementFreedom.NONE
     assert device_of(found) == {
         "in": "GPU:0", "in2": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0",
     }  # fmt: skip
-
-
-def test_a_file_for_other_names_of_devices_is_read_in_their_order(project: Project) -> None:
     names = dict(zip(DEVICES, ("worker:0", "worker:1"), strict=True))
     project.write(devices=list(names.values()), by_layer={k: names[v] for k, v in BY_LAYER.items()})
     assert device_of(project.lay_out())["right"] == "GPU:1"
-
-
-def test_ops_may_be_elsewhere_than_their_layer(project: Project) -> None:
     project.write(by_op={"left": "GPU:1"})
     assert device_of(project.lay_out())["left"] == "GPU:1"
 
@@ -125,12 +103,9 @@ RENAMED = model("in -> visitor", "in2 -> film", "visitor film -> top",
                 kinds={"visitor": "Relu", "film": "Softmax", "top": "Add"})  # fmt: skip
 
 
-def test_renamed_layers_are_found_by_what_they_are_made_of(project: Project) -> None:
+def test_renamed_layers_are_found_by_what_they_are_made_of_where_that_is_known(project):
     found = device_of(project.lay_out(RENAMED, locked=locked_layers(MODEL)))
     assert (found["visitor"], found["film"], found["top"]) == ("GPU:0", "GPU:1", "GPU:0")
-
-
-def test_renamed_layers_without_a_lock_file_do_not_fit(project: Project) -> None:
     with pytest.raises(DoesNotFitError) as caught:
         project.lay_out(RENAMED)
     assert caught.value.message == (
@@ -138,7 +113,7 @@ def test_renamed_layers_without_a_lock_file_do_not_fit(project: Project) -> None
     )
 
 
-def test_a_file_holds_for_the_same_model_under_other_names(project: Project) -> None:
+def test_renamed_layers_are_found_without_a_lock_file(project):
     apart = {
         "by_op": {"left": "GPU:1"},
         "structure": asdict(identities(MODEL, BY_LAYER, ("left",))),
@@ -146,9 +121,6 @@ def test_a_file_holds_for_the_same_model_under_other_names(project: Project) -> 
     project.write(**apart)
     found = device_of(project.lay_out(RENAMED))
     assert (found["visitor"], found["film"], found["top"]) == ("GPU:1", "GPU:1", "GPU:0")
-
-
-def test_renamed_layers_of_a_changed_model_are_found_without_a_lock_file(project: Project) -> None:
     project.write(structure=asdict(identities(MODEL, BY_LAYER, ())))
     kinds = {"visitor": "Relu", "film": "Softmax", "join": "Add"}
     changed = model("in -> visitor", "in2 -> film", "visitor film in -> join", kinds=kinds)
@@ -156,7 +128,7 @@ def test_renamed_layers_of_a_changed_model_are_found_without_a_lock_file(project
     assert (found["visitor"], found["film"], found["join"]) == ("GPU:0", "GPU:1", "GPU:0")
 
 
-def test_a_layer_that_took_the_name_of_another_does_not_take_its_place(project: Project) -> None:
+def test_a_layer_that_took_the_name_of_another_does_not_take_its_place(project):
     """As `dense` does, once a new one is made before it, which is then the first to be counted."""
     project.write(structure=asdict(identities(MODEL, BY_LAYER, ())))
     kinds = {"left": "Softmax", "left2": "Relu", "join": "Add", "more": "Tanh"}
@@ -171,7 +143,7 @@ def test_a_layer_that_took_the_name_of_another_does_not_take_its_place(project: 
 POOLS = ("conv0", "pool0", "conv1", "pool1", "conv2", "pool2", "conv3", "pool3")
 
 
-def tower(blocks: int, wider: int = 0) -> OpGraph:
+def tower(blocks, wider=0):
     """Return blocks whose filters double from one to the next, and those of the first ``wider``.
 
     As in a tower of images, where each pool of the wider one makes what the next one did.
@@ -182,7 +154,7 @@ def tower(blocks: int, wider: int = 0) -> OpGraph:
     return model("in -> conv0", *(f"{a} -> {b}" for a, b in pairwise(names)), kinds=kinds)
 
 
-def test_layers_keep_their_names_where_others_are_made_of_what_they_were(project: Project) -> None:
+def test_layers_keep_their_names_where_others_are_made_of_what_they_were(project):
     narrow = tower(3)
     by_layer = {"": "GPU:0"} | {name: f"GPU:{int(name[4]) % 2}" for name in POOLS[:6]}
     project.write(by_layer=by_layer, structure=asdict(identities(narrow, by_layer, ())))
@@ -194,9 +166,7 @@ def test_layers_keep_their_names_where_others_are_made_of_what_they_were(project
 
 
 @pytest.mark.parametrize("layer", ["left", "other"])
-def test_an_op_that_was_apart_from_its_layer_and_is_gone_leaves_nothing_to_place(
-    project: Project, layer: str
-) -> None:
+def test_an_op_that_was_apart_from_its_layer_and_is_gone_leaves_nothing_to_place(project, layer):
     known = asdict(identities(MODEL, BY_LAYER, ("left",)))
     known["layers"]["left"]["ops"] = {"adam/Cast_98/ReadVariableOp": 1}
     by_op = {"adam/Cast_98/ReadVariableOp": "GPU:1"}
@@ -206,7 +176,7 @@ def test_an_op_that_was_apart_from_its_layer_and_is_gone_leaves_nothing_to_place
     assert device_of(project.lay_out(fewer))[layer] == "GPU:0"
 
 
-def test_a_new_layer_does_not_fit_and_is_listed(project: Project) -> None:
+def test_new_layers_do_not_fit_and_are_listed_and_one_that_is_gone_does_no_harm(project):
     more = model("in -> left", "in2 -> right", "left right -> join", "join -> extra",
                  kinds=KINDS)  # fmt: skip
     with pytest.raises(DoesNotFitError) as caught:
@@ -214,36 +184,29 @@ def test_a_new_layer_does_not_fit_and_is_listed(project: Project) -> None:
     assert caught.value.message == "p.json has no device for extra"
     assert caught.value.ops == ("extra",)
     assert "advisor analyze" in (caught.value.hint or "")
-
-
-def test_a_layer_that_is_gone_does_no_harm(project: Project) -> None:
     fewer = model("in -> left", "left -> join", kinds=KINDS)
     assert device_of(project.lay_out(fewer)) == {"in": "GPU:0", "left": "GPU:0", "join": "GPU:0"}
-
-
-def test_many_new_layers_are_counted(project: Project) -> None:
     many = model("in -> n0", *(f"n{i} -> n{i + 1}" for i in range(8)))
     with pytest.raises(DoesNotFitError, match="n0, n1, n2, n3, n4 and 4 more; it places left"):
         project.lay_out(many)
 
 
-def test_ops_of_no_layer_that_nobody_placed_are_named(project: Project) -> None:
+def test_what_a_file_does_not_say_or_says_of_other_devices_is_named(project):
     project.write(by_layer={k: v for k, v in BY_LAYER.items() if k})
     with pytest.raises(DoesNotFitError, match="has no device for ops of no layer"):
         project.lay_out()
+    project.write(devices=["a", "b", "c"], by_layer=dict.fromkeys(BY_LAYER, "c"))
+    with pytest.raises(AdvisorError, match="written for 3 devices, there are 2: GPU:0, GPU:1"):
+        project.lay_out()
 
 
-def test_what_touches_a_variable_goes_with_it(project: Project) -> None:
+def test_what_touches_a_variable_goes_with_it_and_a_search_ends_the_same_way(project):
     weights = Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, layer="left", variable="w")
     read = Op(name="r", kind="ReadVariableOp", layer="right", variable="w")
     graph = OpGraph([*MODEL.ops, weights, read], MODEL.edges)
     assert device_of(project.lay_out(graph))["r"] == "GPU:0"
-
-
-def test_a_file_for_more_devices_than_there_are_is_refused(project: Project) -> None:
-    project.write(devices=["a", "b", "c"], by_layer=dict.fromkeys(BY_LAYER, "c"))
-    with pytest.raises(AdvisorError, match="written for 3 devices, there are 2: GPU:0, GPU:1"):
-        project.lay_out()
+    found = [project.lay_out(configured="auto").placement.device_of for _ in range(2)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -256,19 +219,16 @@ def test_a_file_for_more_devices_than_there_are_is_refused(project: Project) -> 
         (b'{"schema_version": 1}', "no field 'label'"),
     ],
 )
-def test_a_damaged_file_is_one_error(project: Project, content: bytes, problem: str) -> None:
+def test_a_damaged_file_is_one_error(project, content, problem):
     (project.root / "p.json").write_bytes(content)
     with pytest.raises(AdvisorError, match=problem) as caught:
         project.lay_out()
     assert caught.value.message.startswith(f"{project.root / 'p.json'}: ")
 
 
-def test_a_file_that_is_not_there_is_one_error(project: Project) -> None:
+def test_what_is_no_placement_is_one_error(project):
     with pytest.raises(AdvisorError, match=r"gone\.json: cannot be read: No such file"):
         project.lay_out(configured="gone.json")
-
-
-def test_an_unknown_placement_says_which_there_are(project: Project) -> None:
     with pytest.raises(AdvisorError, match="unknown placement 'tower'") as caught:
         project.lay_out(configured="tower")
     assert "one of as-written, auto, " in (caught.value.hint or "")
@@ -277,12 +237,12 @@ def test_an_unknown_placement_says_which_there_are(project: Project) -> None:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_split_of_the_batch_takes_the_code_of_the_model(project: Project, split: str) -> None:
+def test_a_split_of_the_batch_takes_the_code_of_the_model(project, split):
     with pytest.raises(AdvisorError, match="takes the model's code"):
         project.lay_out(configured=split)
 
 
-def test_a_rule_that_does_not_apply_does_not_fit(project: Project) -> None:
+def test_a_rule_that_does_not_apply_does_not_fit(project):
     chain = model("in -> left", "left -> b")
     with pytest.raises(DoesNotFitError, match="towers does not apply to this model"):
         project.lay_out(chain, "towers")
@@ -296,9 +256,7 @@ def test_a_rule_that_does_not_apply_does_not_fit(project: Project) -> None:
     ("configured", "freedom"),
     [("alternating", PlacementFreedom.RULE), ("auto", PlacementFreedom.SEARCH)],
 )
-def test_rules_and_searches_are_free(
-    project: Project, configured: str, freedom: PlacementFreedom
-) -> None:
+def test_rules_and_searches_are_free(project, configured, freedom):
     found = project.lay_out(TOWERS, configured)
     assert found.freedom is freedom
     found.placement.check(TOWERS, DEVICES)
@@ -306,20 +264,15 @@ def test_rules_and_searches_are_free(
 
 @pytest.mark.parametrize("configured", ["auto", "single", AS_WRITTEN])
 @pytest.mark.parametrize("hardware", ["V100", CPUS, "2xV100-NVLink"], ids=["1", "cpus", "2"])
-def test_any_hardware_has_a_place_for_a_step_and_for_none(
-    project: Project, configured: str, hardware: str
-) -> None:
+def test_any_hardware_has_a_place_for_a_step_and_for_none(project, configured, hardware):
     for graph in (MODEL, OpGraph([], [])):
         found = project.lay_out(graph, configured, hardware=hardware, asked={})
         assert len(found.placement.device_of) == len(placed_ops(graph))
 
 
-def test_as_written_needs_the_scopes(project: Project) -> None:
+def test_as_written_needs_the_scopes_and_as_many_devices(project):
     with pytest.raises(AdvisorError, match="the graph file does not say"):
         project.lay_out(configured=AS_WRITTEN)
-
-
-def test_scopes_of_more_devices_than_there_are_do_not_fit(project: Project) -> None:
     with pytest.raises(
         DoesNotFitError, match=r"name 3 devices \(GPU:0, GPU:1, GPU:2\), the hard"
     ) as caught:
@@ -327,12 +280,7 @@ def test_scopes_of_more_devices_than_there_are_do_not_fit(project: Project) -> N
     assert caught.value.ops == ("right",)
 
 
-def test_the_same_step_is_searched_the_same_way(project: Project) -> None:
-    found = [project.lay_out(configured="auto").placement.device_of for _ in range(2)]
-    assert found[0] == found[1]
-
-
-def test_a_step_that_one_device_does_not_hold_is_searched_on_more(project: Project) -> None:
+def test_a_step_that_one_device_does_not_hold_is_searched_on_more(project):
     variables = [
         Op(name=name, kind="VarHandleOp", role=Role.VARIABLE, layer=name, variable=name,
            parameter_bytes=60) for name in "abc"
@@ -340,7 +288,7 @@ def test_a_step_that_one_device_does_not_hold_is_searched_on_more(project: Proje
     graph = OpGraph(variables, [])
     workers = assumed_cluster(4)
 
-    def searched_with(memory_bytes: int) -> set[str]:
+    def searched_with(memory_bytes):
         devices = tuple(replace(each, memory_bytes=memory_bytes) for each in workers.devices)
         cluster = replace(workers, devices=devices)
         costs = roofline_by_place(graph, cluster)

@@ -1,7 +1,5 @@
 """Which line tells a part of a step from the rest, and what stands there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from placement_advisor.tf.answers import SourceLine
 FORWARD, BACKWARD = Part.FORWARD, Part.BACKWARD
 
 
-def at(*lines: int) -> tuple[Place, ...]:
+def at(*lines):
     return tuple(Place("m.py", line) for line in lines)
 
 
@@ -37,36 +35,24 @@ TOWERS = from_stacks(
 )
 
 
-def test_the_line_of_a_layer_is_where_its_own_code_calls_the_helper() -> None:
+def test_the_line_of_layers_is_the_one_that_they_share_with_no_other():
     assert TOWERS.of_parts([("user", FORWARD)]) == Place("m.py", 55)
     assert TOWERS.of_parts([("context", FORWARD)]) == Place("m.py", 59)
-
-
-def test_of_several_layers_it_is_the_first_line_that_they_share_with_no_other() -> None:
     towers = [("context", FORWARD), ("item", FORWARD), ("video", FORWARD)]
     assert TOWERS.of_parts(towers) == Place("m.py", 58)
     assert TOWERS.of_parts([("video", FORWARD)], {"item"}) == Place("m.py", 58)
-
-
-def test_a_line_that_few_share_is_better_than_one_that_many_do() -> None:
     shared = from_stacks(
         {(name, FORWARD): [at(5, line, 9)] for name, line in (("a", 7), ("b", 7), ("c", 8))}
     )
     assert shared.of_parts([("a", FORWARD)]) == Place("m.py", 7)
 
 
-def test_a_line_that_all_share_stands_for_them_where_none_tells_them_apart() -> None:
+def test_where_no_line_tells_layers_apart_one_that_all_share_stands_for_them():
     assert TOWERS.of_parts([("item", BACKWARD)]) == Place("m.py", 71)
-
-
-def test_of_the_whole_step_it_is_not_the_call_of_the_step() -> None:
     everything = [(name, FORWARD) for name in ("user", "item", "video", "context")]
     assert TOWERS.of_parts(everything) == Place("m.py", 55)
     alone = from_stacks({("net", FORWARD): [at(3, 70)]})
     assert alone.of_parts([("net", FORWARD)]) == Place("m.py", 3)
-
-
-def test_what_nobody_wrote_has_no_line() -> None:
     assert TOWERS.of_parts([("gone", FORWARD)]) is None
     assert CodeLines().of_parts([("item", FORWARD)]) is None
 
@@ -91,7 +77,7 @@ GRAPH = OpGraph(
 
 
 @pytest.fixture
-def lines() -> CodeLines:
+def lines():
     stacks = {
         op: (SourceLine("project/models/m.py", line),)
         for op, line in {"x": 1, "near": 2, "far": 3, "text": 4, "set": 9}.items()
@@ -100,36 +86,27 @@ def lines() -> CodeLines:
     return code_lines(GRAPH, stacks, created, Path("project"))
 
 
-def test_files_are_called_as_in_the_project_and_a_variable_is_where_it_was_created(
-    lines: CodeLines,
-) -> None:
+def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines):
     assert lines.of_op["x"] == Place("models/m.py", 1)
     (created,) = lines.stacks["dense", Part.VARIABLES]
     assert created == (Place("lib.py", 7), Place("models/m.py", 8))
-
-
-def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines: CodeLines) -> None:
     cluster = read_hardware("2xV100-NVLink")
     placement = references.on_device(GRAPH, "GPU:0")
     moved = {**placement.device_of, "far": "GPU:1", "text": "GPU:1"}
     placed = type(placement)(label="", family="", device_of=moved, rationale="")
     simulator = Simulator(GRAPH, roofline_by_place(GRAPH, cluster), cluster)
     found = with_placement(lines, GRAPH, moved, simulator.schedule(placed))
-
     crossing = Cut(tensor="x:1", source="GPU:0", target="GPU:1", size_bytes=8)
     assert found.of_cuts([crossing]) == Place("models/m.py", 3)
     assert found.on_host == {("far", "AsString"): Place("models/m.py", 4)}
 
 
-def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients() -> None:
+def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients():
     large, small = (
         Cut(tensor=name, source="GPU:0", target="GPU:1", size_bytes=size)
         for name, size in (("gradient:0", 900), ("x:0", 8))
     )
-    readers = (
-        {("x:0", "GPU:1"): Place("m.py", 3)},
-        {("gradient:0", "GPU:1"): Place("m.py", 9)},
-    )
+    readers = ({("x:0", "GPU:1"): Place("m.py", 3)}, {("gradient:0", "GPU:1"): Place("m.py", 9)})
     lines = CodeLines(readers=readers)
     assert lines.of_cuts([large, small]) == Place("m.py", 3)
     assert lines.of_cuts([large]) == Place("m.py", 9)

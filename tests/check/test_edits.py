@@ -1,29 +1,23 @@
 """Harmful edits of four models are caught, each by its culprit; harmless ones pass."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from edits import HARMFUL, HARMLESS, Edit
+from edits import HARMFUL, HARMLESS
 
 from placement_advisor.check.causes import MEMORY_TOLERANCE, STEP_TOLERANCE
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.problems import CheckResult, ModelResult, ProblemCode, Status
+from placement_advisor.check.problems import CheckResult, ProblemCode, Status
 from placement_advisor.check.project_files import lock_text, read_config, read_lock
 from placement_advisor.report.check_report import check_as_text
+from placement_advisor.testbed.benchmark import SilentProgress
 
 MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
 # One and a half times what the models need.
 BUDGETS = {"deepconn": "1 GB", "ranker": "190 MB", "deep_mnist": "620 MB", "transformer": "230 MB"}
 
 
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
-
-    def note(self, what: str) -> None: ...
-
-
-def settings(models: dict[str, str]) -> str:
+def settings(models):
     """Return a pyproject.toml for files and the models that they are of."""
     lines = ["[tool.advisor]", 'hardware = "2xV100-NVLink"']
     for file, model in models.items():
@@ -33,19 +27,18 @@ def settings(models: dict[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelResult]:
-    """Check every edited model."""
+def checked(tmp_path_factory):
     return results_of((*HARMFUL, *HARMLESS), tmp_path_factory.mktemp("edited"))
 
 
-def results_of(made: Sequence[Edit], root: Path) -> dict[str, ModelResult]:
+def results_of(made, root):
     """Check edited models against the lock file of what they were made of."""
     config = root / "pyproject.toml"
     models = [model for model in MODELS if any(edit.model == model.stem for edit in made)]
     for model in models:
         (root / model.name).write_text(model.read_text())
     config.write_text(settings({model.name: model.stem for model in models}))
-    result = check_models(read_config(config), CheckOptions(update=True), Silent())
+    result = check_models(read_config(config), CheckOptions(update=True), SilentProgress())
     assert {model.status for model in result.results} == {Status.PASSED}
     lock_file = root / "placements.lock.json"
     before = read_lock(lock_file)
@@ -53,68 +46,39 @@ def results_of(made: Sequence[Edit], root: Path) -> dict[str, ModelResult]:
     for file, edit in edits.items():
         (root / file).write_text(edit.applied((root / f"{edit.model}.py").read_text()))
     config.write_text(settings({file: edit.model for file, edit in edits.items()}))
-    lock_file.write_text(
-        lock_text(
-            {
-                f"{file}:train_step": before[f"{edit.model}.py:train_step"]
-                for file, edit in edits.items()
-            }
-        )
-    )
-    found = check_models(read_config(config), CheckOptions(), Silent())
+    kept = {f"{file}:train_step": before[f"{e.model}.py:train_step"] for file, e in edits.items()}
+    lock_file.write_text(lock_text(kept))
+    found = check_models(read_config(config), CheckOptions(), SilentProgress())
     return {result.model.partition(".")[0]: result for result in found.results}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_a_harmful_edit_fails_and_its_culprit_is_named(
-    checked: dict[str, ModelResult], edit: Edit
-) -> None:
+def test_a_harmful_edit_fails_names_its_culprit_once_and_points_at_the_model(checked, edit):
     result = checked[str(edit)]
-    said = [
-        text
-        for problem in result.problems
-        for text in (problem.what, *problem.culprits, *(each.what for each in problem.effects))
-    ]
+    problems = result.problems
     assert result.status is Status.FAILED, result
+    effects = [effect for problem in problems for effect in problem.effects]
+    culprits = [text for problem in problems for text in problem.culprits]
+    said = [*culprits, *(each.what for each in (*problems, *effects))]
     assert any(edit.culprit in text for text in said), said
+    named = [text for text in culprits if not text.endswith(" more")]
+    for once in (named, [(effect.code, effect.device) for effect in effects]):
+        assert len(once) == len(set(once))
+    lines = check_as_text(CheckResult(lock_file="l", results=(result,))).splitlines()
+    assert len(lines) <= 30
+    assert {problem.place.file for problem in problems if problem.place} == {f"{edit}.py"}
+    assert problems[0].source
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", HARMLESS, ids=str)
-def test_a_harmless_edit_passes(checked: dict[str, ModelResult], edit: Edit) -> None:
+def test_a_harmless_edit_passes(checked, edit):
     result = checked[str(edit)]
     assert result.status is Status.PASSED, (result.problems, result.error)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_each_cause_of_a_harmful_edit_is_told_once_and_fits_a_screen(
-    checked: dict[str, ModelResult], edit: Edit
-) -> None:
-    result = checked[str(edit)]
-    effects = [(e.code, e.device) for problem in result.problems for e in problem.effects]
-    assert len(effects) == len(set(effects))
-    culprits = [
-        text
-        for problem in result.problems
-        for text in problem.culprits
-        if not text.endswith(" more")
-    ]
-    assert len(culprits) == len(set(culprits))
-    lines = check_as_text(CheckResult(lock_file="l", results=(result,))).splitlines()
-    assert len(lines) <= 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("edit", HARMFUL, ids=str)
-def test_a_harmful_edit_points_at_the_model(checked: dict[str, ModelResult], edit: Edit) -> None:
-    result = checked[str(edit)]
-    assert {problem.place.file for problem in result.problems if problem.place} == {f"{edit}.py"}
-    assert result.problems[0].source
-
-
-def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) -> None:
+def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path):
     named = {
         "tape-for-gradients-ranker": (ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
         "tape-in-a-scope-ranker": (ProblemCode.BACKWARD_LEFT, "with tf.device(FIRST):"),
@@ -137,36 +101,25 @@ def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) ->
     ]
 
 
+LEFT, CHANGED = ProblemCode.BACKWARD_LEFT, ProblemCode.SCOPE_CHANGED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "code", "source"),
     [
-        ("tape-for-gradients-ranker", ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
-        ("tape-for-gradients-transformer", ProblemCode.BACKWARD_LEFT, "gradients = tape.gradient("),
-        (
-            "scopes-in-a-tf-function-deep_mnist",
-            ProblemCode.BACKWARD_LEFT,
-            "gradients = tf.gradients(",
-        ),
-        (
-            "layer-moved-deepconn",
-            ProblemCode.SCOPE_CHANGED,
-            'with tf.device(FIRST), tf.name_scope("item',
-        ),
-        ("layer-moved-transformer", ProblemCode.SCOPE_CHANGED, "with tf.device(FIRST):"),
-        ("variable-elsewhere-ranker", ProblemCode.SCOPE_CHANGED, "with tf.device(FIRST):"),
-        (
-            "cpu-only-op-pinned-ranker",
-            ProblemCode.NO_KERNEL,
-            "video = tf.strings.to_hash_bucket_fast(",
-        ),
-        ("scope-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
-        ("all-scopes-removed-ranker", ProblemCode.SCOPE_CHANGED, "item = through(item_tower"),
+        ("tape-for-gradients-ranker", LEFT, "gradients = tape.gradient("),
+        ("tape-for-gradients-transformer", LEFT, "gradients = tape.gradient("),
+        ("scopes-in-a-tf-function-deep_mnist", LEFT, "gradients = tf.gradients("),
+        ("layer-moved-deepconn", CHANGED, 'with tf.device(FIRST), tf.name_scope("item'),
+        ("layer-moved-transformer", CHANGED, "with tf.device(FIRST):"),
+        ("variable-elsewhere-ranker", CHANGED, "with tf.device(FIRST):"),
+        ("cpu-only-op-pinned-ranker", ProblemCode.NO_KERNEL, "video = tf.strings.to_hash_bucket"),
+        ("scope-removed-ranker", CHANGED, "item = through(item_tower"),
+        ("all-scopes-removed-ranker", CHANGED, "item = through(item_tower"),
     ],
 )
-def test_an_edit_is_named_by_its_rule_and_its_line(
-    checked: dict[str, ModelResult], name: str, code: ProblemCode, source: str
-) -> None:
+def test_an_edit_is_named_by_its_rule_and_its_line(checked, name, code, source):
     first = checked[name].problems[0]
     assert first.code is code
     assert first.source is not None
@@ -174,9 +127,7 @@ def test_an_edit_is_named_by_its_rule_and_its_line(
 
 
 @pytest.mark.slow
-def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(
-    checked: dict[str, ModelResult],
-) -> None:
+def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(checked):
     for edit in HARMLESS:
         before, after = checked[str(edit)].before, checked[str(edit)].after
         assert before is not None

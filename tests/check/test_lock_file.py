@@ -1,10 +1,7 @@
 """The lock file: what is written is read again, and whatever else is there is one clear error."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,14 +9,8 @@ from hypothesis import strategies as st
 from record_cases import ONE, TWO, cut, layer, record, records
 
 from placement_advisor.check.project_files import lock_text, read_lock
-from placement_advisor.check.record import MAX_CUTS, LayerRecord, Record
+from placement_advisor.check.record import MAX_CUTS, LayerRecord
 from placement_advisor.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hypothesis.strategies import DataObject
 
 LOCKED = {"models/ranker.py:step": record(cuts=(cut("a", 5), cut("a", 5), cut("b", None)))}
 TEXT = """\
@@ -60,10 +51,10 @@ ANY_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
-def refused(tmp_path: Path) -> Callable[..., AdvisorError]:
+def refused(tmp_path):
     """Returns what is wrong with a lock file, which stays as it is."""
 
-    def read(content: str | bytes) -> AdvisorError:
+    def read(content):
         path = tmp_path / "placements.lock.json"
         data = content.encode() if isinstance(content, str) else content
         path.write_bytes(data)
@@ -78,7 +69,7 @@ def refused(tmp_path: Path) -> Callable[..., AdvisorError]:
     return read
 
 
-def edited(**changes: Any) -> str:
+def edited(**changes):
     """Return a lock file with other fields in its record; those that are None are missing."""
     document = json.loads(TEXT)
     fields = document["models"]["models/ranker.py:step"] | changes
@@ -88,22 +79,12 @@ def edited(**changes: Any) -> str:
     return json.dumps(document)
 
 
-def test_a_lock_file_is_written_to_be_read_in_a_diff() -> None:
+def test_a_lock_file_is_written_to_be_read_in_a_diff():
     assert lock_text(LOCKED) == TEXT
-
-
-def test_no_file_has_no_records(tmp_path: Path) -> None:
-    assert read_lock(tmp_path / "placements.lock.json") == {}
-
-
-def test_a_layer_moved_is_a_line_of_a_diff() -> None:
     moved = record(layers={"lower": layer("11", ONE), "upper": layer("22", TWO, backward=ONE)})
     before, after = (lock_text({"m": each}).splitlines() for each in (record(), moved))
     (line,) = set(after) - set(before)
     assert line.strip().startswith('"upper": {"backward": "GPU:0", ')
-
-
-def test_several_devices_of_a_layer_stand_on_its_line() -> None:
     layer_a = LayerRecord(forward=(ONE, TWO), fingerprint="1", busy_us=2)
     several = record(layers={"a": layer_a})
     assert '"a": {"busy_us": 2, "forward": ["GPU:0", "GPU:1"], "made_of": "1"}' in lock_text(
@@ -111,11 +92,16 @@ def test_several_devices_of_a_layer_stand_on_its_line() -> None:
     )
 
 
+def test_no_file_has_no_records_and_markers_within_names_are_no_conflict(tmp_path):
+    assert read_lock(tmp_path / "placements.lock.json") == {}
+    found = {"m": replace(record(), placement="\n<<<<<<< a\n=======\n")}
+    (tmp_path / "lock").write_text(lock_text(found))
+    assert read_lock(tmp_path / "lock") == found
+
+
 @ANY_PATH
 @given(found=st.dictionaries(st.text(max_size=9), records, max_size=2))
-def test_any_records_are_read_as_they_were_written(
-    tmp_path: Path, found: dict[str, Record]
-) -> None:
+def test_any_records_are_read_as_they_were_written(tmp_path, found):
     # Equal tensors stand in one line, wherever they were.
     found = {
         name: replace(each, cuts=tuple(sorted(each.cuts, key=repr))) for name, each in found.items()
@@ -125,7 +111,7 @@ def test_any_records_are_read_as_they_were_written(
 
 
 @given(found=st.dictionaries(st.text(max_size=9), records, max_size=3), order=st.randoms())
-def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) -> None:
+def test_equal_records_give_equal_bytes(found, order):
     shuffled = dict(order.sample(list(found.items()), len(found)))
     assert lock_text(shuffled) == lock_text(found)
 
@@ -161,9 +147,7 @@ def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) ->
     ],
     ids=str,
 )  # fmt: skip
-def test_what_hands_have_edited_is_named_with_its_place(
-    refused: Callable[..., AdvisorError], changes: dict[str, Any], place: str, problem: str
-) -> None:
+def test_what_hands_have_edited_is_named_with_its_place(refused, changes, place, problem):
     error = refused(edited(**changes))
     start = ".".join(["models.'models/ranker.py:step'", *([place] if place else [])])
     assert error.message.startswith(f"{start}: ")
@@ -172,12 +156,9 @@ def test_what_hands_have_edited_is_named_with_its_place(
     assert "delete it and run `advisor check --update`" in error.hint
 
 
-def test_fields_beside_the_models_are_refused(refused: Callable[..., AdvisorError]) -> None:
+def test_what_this_version_does_not_know_is_refused(refused):
     text = TEXT.replace('"schema_version"', '"note": 1,\n  "schema_version"')
     assert "note: unknown key; there are schema_version, models" in refused(text).message
-
-
-def test_a_newer_schema_asks_for_a_newer_advisor(refused: Callable[..., AdvisorError]) -> None:
     error = refused(TEXT.replace('"schema_version": 1', '"schema_version": 2, "more": {}'))
     assert error.message == (
         "schema_version: 2 is newer than the 1 that this advisor reads; update it"
@@ -186,9 +167,7 @@ def test_a_newer_schema_asks_for_a_newer_advisor(refused: Callable[..., AdvisorE
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_merge_conflict_is_named_with_its_first_line(
-    refused: Callable[..., AdvisorError], end: str
-) -> None:
+def test_a_merge_conflict_is_named_with_its_first_line(refused, end):
     lines = TEXT.splitlines()
     lines[4:6] = ["<<<<<<< HEAD", lines[4], "=======", lines[5], ">>>>>>> theirs"]
     error = refused(end.join(lines))
@@ -198,20 +177,12 @@ def test_a_merge_conflict_is_named_with_its_first_line(
 
 @pytest.mark.parametrize("marker", ["<<<<<<<", "=======", ">>>>>>> b", "||||||| base"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_what_is_left_of_a_merge_conflict_is_named(
-    refused: Callable[..., AdvisorError], marker: str, end: str
-) -> None:
+def test_what_is_left_of_a_merge_conflict_is_named(refused, marker, end):
     error = refused(TEXT.replace("\n", end).replace(f"{{{end}", f"{{{end}{marker}{end}", 1))
     assert error.message == "merge conflict at line 2"
 
 
-def test_markers_within_names_are_no_conflict(tmp_path: Path) -> None:
-    found = {"m": replace(record(), placement="\n<<<<<<< a\n=======\n")}
-    (tmp_path / "lock").write_text(lock_text(found))
-    assert read_lock(tmp_path / "lock") == found
-
-
-def test_a_file_cut_off_anywhere_is_refused(refused: Callable[..., AdvisorError]) -> None:
+def test_a_file_cut_off_anywhere_is_refused(refused):
     whole = TEXT.rstrip()
     for end in range(len(whole)):
         error = refused(whole[:end])
@@ -225,9 +196,9 @@ _values = st.recursive(
 )
 
 
-def places(value: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value, at=()):
     """Return where every value of a document stands."""
-    members: list[tuple[Any, Any]] = []
+    members = []
     if isinstance(value, dict):
         members = list(value.items())
     elif isinstance(value, list):
@@ -235,7 +206,7 @@ def places(value: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [at, *(place for key, item in members for place in places(item, (*at, key)))]
 
 
-def reads_or_refuses(path: Path) -> None:
+def reads_or_refuses(path):
     try:
         found = read_lock(path)
     except AdvisorError:
@@ -246,7 +217,7 @@ def reads_or_refuses(path: Path) -> None:
 
 @ANY_PATH
 @given(value=_values)
-def test_any_json_is_records_or_an_error(tmp_path: Path, value: object) -> None:
+def test_any_json_is_records_or_an_error(tmp_path, value):
     (tmp_path / "lock").write_text(json.dumps(value))
     reads_or_refuses(tmp_path / "lock")
 
@@ -254,8 +225,8 @@ def test_any_json_is_records_or_an_error(tmp_path: Path, value: object) -> None:
 @ANY_PATH
 @given(data=st.data(), value=_values)
 def test_a_lock_file_with_any_value_replaced_or_dropped_is_records_or_an_error(
-    tmp_path: Path, data: DataObject, value: object
-) -> None:
+    tmp_path, data, value
+):
     document = json.loads(TEXT)
     *outer, key = data.draw(st.sampled_from(places(document)[1:]))
     inner = document
@@ -271,16 +242,14 @@ def test_a_lock_file_with_any_value_replaced_or_dropped_is_records_or_an_error(
 
 @ANY_PATH
 @given(at=st.integers(0, len(TEXT) - 1), byte=st.integers(0, 255))
-def test_a_lock_file_with_any_byte_changed_is_records_or_an_error(
-    tmp_path: Path, at: int, byte: int
-) -> None:
+def test_a_lock_file_with_any_byte_changed_is_records_or_an_error(tmp_path, at, byte):
     data = bytearray(TEXT.encode())
     data[at] = byte
     (tmp_path / "lock").write_bytes(bytes(data))
     reads_or_refuses(tmp_path / "lock")
 
 
-def test_tensors_are_never_more_than_a_record_holds(refused: Callable[..., AdvisorError]) -> None:
+def test_tensors_are_never_more_than_a_record_holds(refused):
     row = {"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": MAX_CUTS + 1}
     assert "times" in refused(edited(cuts=[row])).message
     half = row | {"times": MAX_CUTS // 2}

@@ -13,6 +13,7 @@ from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.problems import Status
 from placement_advisor.check.project_files import read_config
 from placement_advisor.report import check_report  # noqa: F401 - numpy cannot be imported twice
+from placement_advisor.testbed.benchmark import SilentProgress
 
 pytest_plugins = ["pytester"]
 
@@ -31,26 +32,22 @@ TAPE = (
 )
 
 
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
-
-    def note(self, what: str) -> None: ...
-
-
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -> Path:
+def locked(tmp_path_factory, fork_server):
     """A project with a model and its lock file."""
     root = tmp_path_factory.mktemp("project")
     (root / "models").mkdir()
     shutil.copy(ROOT / "tests" / "check" / "models" / "ranker.py", root / "models")
     (root / "pyproject.toml").write_text(SETTINGS)
-    result = check_models(read_config(root / "pyproject.toml"), CheckOptions(update=True), Silent())
+    result = check_models(
+        read_config(root / "pyproject.toml"), CheckOptions(update=True), SilentProgress()
+    )
     assert [model.status for model in result.results] == [Status.PASSED]
     return root
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def project(pytester, monkeypatch):
     """A project in an environment in which the package is installed as it is declared today."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     metadata = pytester.mkdir("site") / "placement_advisor-0.dist-info"
@@ -69,7 +66,6 @@ def test_a_model_as_it_was_passes_and_a_worse_one_fails_with_its_explanation(loc
             placement_check("models/ranker.py")
         """)
     project.runpytest_inprocess().assert_outcomes(passed=1)
-
     model = project.path / "models" / "ranker.py"
     code = model.read_text()
     for old, new in TAPE:
@@ -79,7 +75,6 @@ def test_a_model_as_it_was_passes_and_a_worse_one_fails_with_its_explanation(loc
     lock_file = project.path / "placements.lock.json"
     before = lock_file.read_bytes()
     ran = project.runpytest_inprocess()
-
     ran.assert_outcomes(failed=1)
     ran.stdout.fnmatch_lines(
         [
@@ -107,9 +102,7 @@ def test_a_model_as_it_was_passes_and_a_worse_one_fails_with_its_explanation(loc
 def test_what_cannot_be_checked_fails_with_what_to_do(project, settings, model, said):
     project.makepyprojecttoml(settings)
     project.makepyfile(f"def test_ranker(placement_check): placement_check({model!r})")
-
     ran = project.runpytest_inprocess()
-
     ran.assert_outcomes(failed=1)
     ran.stdout.fnmatch_lines([said])
     ran.stdout.no_fnmatch_line("*Traceback*")

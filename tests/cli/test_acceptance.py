@@ -1,13 +1,10 @@
 """`advisor doctor --run` on two workers, and what the command makes of what it found."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import signal
 import socket
 import zipfile
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -26,29 +23,24 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.results.contracts import load_schema
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 # What other work on the machine may lengthen.
 ABOUT_TIME = {"steps", "op times"}
 
 
 @pytest.fixture(scope="module")
-def real(
-    fork_server: None, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, Any], Path]:
+def real(fork_server, tmp_path_factory):
     """What a run says, and its bundle."""
     bundle = tmp_path_factory.mktemp("bundle") / "it.zip"
     ran = run_here("doctor", "--run", "--json", "--bundle", str(bundle))
     assert ran.err == ""
-    content: dict[str, Any] = json.loads(ran.out)
+    content = json.loads(ran.out)
     assert ran.code == (0 if content["trusted"] else 1)
     assert children_left() == []
     return content, bundle
 
 
 @needs_workers
-def test_workers_are_as_they_must_be(real: tuple[dict[str, Any], Path]) -> None:
+def test_a_real_run_finds_workers_as_they_must_be_and_its_bundle_names_nobody(real):
     content, _ = real
     jsonschema.Draft202012Validator(load_schema("acceptance")).validate(content)
     (pair,) = content["pairs"]
@@ -61,10 +53,6 @@ def test_workers_are_as_they_must_be(real: tuple[dict[str, Any], Path]) -> None:
     # Products take µs; reads of their variables, whose names begin as theirs do, take ns.
     assert " ns," not in found["op times"][1]
     assert not content["untried_on_gpus"]
-
-
-@needs_workers
-def test_the_bundle_of_a_real_run_names_nobody(real: tuple[dict[str, Any], Path]) -> None:
     _, path = real
     with zipfile.ZipFile(path) as bundle:
         found = {name: bundle.read(name) for name in bundle.namelist()}
@@ -78,7 +66,7 @@ def test_the_bundle_of_a_real_run_names_nobody(real: tuple[dict[str, Any], Path]
 
 
 @needs_workers
-def test_nothing_is_left_of_a_run_that_is_killed(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_run_that_is_killed(tmp_path):
     folder, temp = tmp_path / "work", tmp_path / "temp"
     folder.mkdir()
     with Command("doctor", "--run", temp=temp, cwd=folder) as command:
@@ -91,7 +79,7 @@ def test_nothing_is_left_of_a_run_that_is_killed(tmp_path: Path) -> None:
     assert list(temp.iterdir()) == []
 
 
-def found(*findings: AcceptanceCheck) -> Acceptance:
+def found(*findings):
     pair = DevicePair(
         near="worker:0", far="worker:1", expected={}, peer_access=None, findings=findings
     )
@@ -99,46 +87,40 @@ def found(*findings: AcceptanceCheck) -> Acceptance:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """An empty current folder; nothing is run, and all is well."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found())
     return tmp_path
 
 
-def test_a_bundle_that_nobody_named_replaces_none(here: Path) -> None:
+def test_a_bundle_goes_where_it_is_told_and_replaces_none_if_nobody_named_it(here):
     (here / "advisor-acceptance.zip").write_text("an older one")
     ran = run_here("doctor", "--run")
     assert (ran.code, ran.out.splitlines()[-2]) == (0, "bundle: advisor-acceptance-2.zip")
     assert (here / "advisor-acceptance.zip").read_text() == "an older one"
     assert zipfile.is_zipfile(here / "advisor-acceptance-2.zip")
-
-
-def test_a_bundle_goes_where_it_is_told(here: Path) -> None:
     (here / "mine.zip").write_text("an older one")
     ran = run_here("doctor", "--run", "--bundle", "mine.zip")
     assert ran.out.splitlines()[-2] == "bundle: mine.zip"
     assert zipfile.is_zipfile(here / "mine.zip")
 
 
-def test_what_is_off_is_a_failed_check(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
-    monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
-    ran = run_here("doctor", "--run")
-    assert ran.code == 1
-    assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
-
-
-def test_what_cannot_be_set_up_is_an_error_and_leaves_no_bundle(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> Acceptance:
+def test_what_is_off_is_a_failed_check_and_what_cannot_be_set_up_an_error_without_a_bundle(
+    here, monkeypatch
+):
+    def refuse(*_):
         raise TestbedError("nothing to run on")
 
     monkeypatch.setattr(acceptance, "run_acceptance", refuse)
     ran = run_here("doctor", "--run")
     assert (ran.code, ran.out) == (2, "")
     assert list(here.iterdir()) == []
+    killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
+    monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
+    ran = run_here("doctor", "--run")
+    assert ran.code == 1
+    assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
 
 
 @pytest.mark.parametrize(
@@ -150,9 +132,7 @@ def test_what_cannot_be_set_up_is_an_error_and_leaves_no_bundle(
         (("--run", "--bundle", "no/it.zip"), "no/it.zip: cannot be written"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
-    here: Path, words: tuple[str, ...], message: str
-) -> None:
+def test_options_that_do_not_fit_are_refused(here, words, message):
     ran = run_here("doctor", *words)
     assert ran.code == 2
     assert message in ran.err

@@ -1,20 +1,22 @@
 """`advisor analyze` on real workers, from a model of two towers."""
 
-from __future__ import annotations
-
 import json
+import os
 import re
 import shutil
-from dataclasses import dataclass, replace
+import signal
+import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import jsonschema
 import pytest
-from command_runs import Command, Ran, few_rounds, run_here
+from cli_answers import analysed, refusal
+from command_runs import Command, few_rounds, run_here
 from real_runs import needs_workers
-from watched_testbed import Call, Watch, WatchedTestbed, kill
+from watched_testbed import Watch, WatchedTestbed, kill
 
 from placement_advisor.analysis import analyze as analyze_stages
 from placement_advisor.analysis import runs as refining
@@ -31,65 +33,27 @@ from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.runs import RunResults
-    from placement_advisor.solvers.effort import Effort
-
 NAMES = ["single", "towers", "alternating"]
 QUICK = ("--effort", "0.05")
 FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating", *QUICK)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysed:
-    """A run of the command, its output folder, and what the testbed saw."""
-
-    ran: Ran
-    folder: Path
-    calls: list[Call]
-
-    @property
-    def analysis(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.folder / "analysis.json").read_text())
-        return content
-
-    @property
-    def full_text(self) -> str:
-        return (self.folder / "report.txt").read_text()
-
-    def candidate(self, name: str) -> dict[str, Any]:
-        return next(c for c in self.analysis["candidates"] if c["name"] == name)
-
-
 @pytest.fixture(scope="module")
-def analysed(
-    fork_server: None,
-    two_towers: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Analysed:
-    """One complete run."""
+def complete(fork_server, two_towers, tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysed")
     watch = Watch(output=folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WatchedTestbed, "watch", watch, raising=False)
         patch.setattr(step_costs, "Testbed", WatchedTestbed)
-        ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW)
-    return Analysed(ran=ran, folder=folder, calls=watch.calls)
+        return analysed(run_here, two_towers, folder, *FEW, calls=watch.calls)
 
 
 @pytest.fixture
-def broken_run(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Analysed]:
+def broken_run(advisor, two_towers, tmp_path, monkeypatch):
     """Runs the command and does something before one call of the runner."""
 
-    def run(
-        function: str, label: str, count: int, act: Callable[[Testbed], None], *words: str
-    ) -> Analysed:
-        def before(call: Call, testbed: Testbed) -> None:
+    def run(function, label, count, act, *words, model=two_towers, code=0):
+        def before(call, testbed):
             if (call.function, call.label, call.count) == (function, label, count):
                 act(testbed)
 
@@ -97,211 +61,152 @@ def broken_run(
         watch = Watch(output=folder, before=before)
         monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
         monkeypatch.setattr(step_costs, "Testbed", WatchedTestbed)
-        ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "--json", *words)
-        return Analysed(ran=ran, folder=folder, calls=watch.calls)
+        return analysed(advisor, model, folder, *FEW, *words, code=code, calls=watch.calls)
 
     return run
 
 
 @needs_workers
 class TestACompleteRun:
-    def test_exits_with_zero_and_a_verdict(self, analysed: Analysed) -> None:
-        assert analysed.ran.code == 0, analysed.ran.err
-        where, answer, *_ = analysed.ran.out.splitlines()
+    def test_gives_a_verdict_on_a_screen_that_show_prints_again(self, complete):
+        ran = complete.ran
+        where, answer, *_ = ran.out.splitlines()
         assert where == "Measured on 2 CPU stand-ins (1 core each, gRPC), batch 32, train:"
         assert answer.startswith(("split: ", "stay single", "cannot tell: "))
-        assert analysed.analysis["recommendation"]["basis"] == "measured"
+        assert complete.analysis["recommendation"]["basis"] == "measured"
+        assert len(ran.out.splitlines()) <= MOST_LINES
+        again = run_here("show", str(complete.folder))
+        assert (again.code, again.err, again.out) == (0, "", ran.out)
+        in_full = run_here("show", "-v", str(complete.folder)).out
+        assert in_full.startswith(complete.text("report.txt"))
 
-    def test_says_what_it_does_on_stderr_line_by_line(self, analysed: Analysed) -> None:
-        lines = analysed.ran.err.splitlines()
+    def test_says_what_it_does_line_by_line_and_how_long_is_left(self, complete):
+        lines = complete.ran.err.splitlines()
         assert all(line.startswith("advisor: ") for line in lines)
         stages = ("importing", "running", "tracing", "measuring", "timing", "profiling")
         found = [next(i for i, line in enumerate(lines) if stage in line) for stage in stages]
         assert found == sorted(found)
-
-    def test_each_worker_has_a_core_and_the_client_waits_on_that_of_the_first(
-        self, analysed: Analysed
-    ) -> None:
-        ((first, second, client),) = {call.cores for call in analysed.calls}
-        assert len(first) == len(second) == 1
-        assert first != second
-        assert client == first
-
-    def test_prints_a_screen_that_show_prints_again(self, analysed: Analysed) -> None:
-        assert len(analysed.ran.out.splitlines()) <= MOST_LINES
-        again = run_here("show", str(analysed.folder))
-        assert (again.code, again.err, again.out) == (0, "", analysed.ran.out)
-        assert run_here("show", "-v", str(analysed.folder)).out.startswith(analysed.full_text)
-
-    def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed: Analysed) -> None:
-        jsonschema.validate(analysed.analysis, load_schema("analysis"))
-        assert [c["name"] for c in analysed.analysis["candidates"]] == NAMES
-
-    def test_says_where_its_time_went_and_leaves_none_out(self, analysed: Analysed) -> None:
-        total_ns = (timings_ns := dict(analysed.analysis["timings_ns"])).pop("total")
-        assert all(value > 0 for value in timings_ns.values())
-        assert sum(timings_ns.values()) == total_ns
-
-    def test_says_on_each_line_how_long_is_left(self, analysed: Analysed) -> None:
-        said = [line for line in analysed.ran.err.splitlines() if "two_towers.py: " not in line]
+        said = [line for line in lines if "two_towers.py: " not in line]
         assert all(re.search(r", about \d+ (s|min) left", line) for line in said)
         # Once more after each look for a candidate that may join.
         timing, *_ = [line for line in said if "timing rounds" in line]
         assert timing.endswith(" if in doubt")
+        total_ns = (timings_ns := dict(complete.analysis["timings_ns"])).pop("total")
+        assert all(value > 0 for value in timings_ns.values())
+        assert sum(timings_ns.values()) == total_ns
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_writes_placements_that_keep_the_public_contract(
-        self, analysed: Analysed, name: str
-    ) -> None:
-        content = json.loads((analysed.folder / "placements" / f"{name}.json").read_text())
-        jsonschema.validate(content, load_schema("placement"))
-        assert content["devices"] == ["worker:0", "worker:1"]
+    def test_has_a_core_for_each_worker_in_a_network_of_their_own_alone(self, complete):
+        ((first, second, client),) = {call.cores for call in complete.calls}
+        assert len(first) == len(second) == 1
+        assert first != second
+        assert client == first  # The client waits on that of the first.
+        running = [call for call in complete.calls if call.function == "run_steps"]
+        assert {(call.listening_here, call.listening_there) for call in running} == {(0, 2)}
 
-    def test_puts_each_tower_on_a_device_of_its_own(self, analysed: Analysed) -> None:
-        content = json.loads((analysed.folder / "placements" / "towers.json").read_text())
-        device = content["by_layer"]
+    def test_leaves_what_was_promised_with_each_tower_on_a_device_of_its_own(self, complete):
+        assert [c["name"] for c in complete.analysis["candidates"]] == NAMES
+        assert sorted(path.name for path in complete.folder.iterdir()) == [
+            "analysis.json", "break-even.png", "comparison.png", "graph.json.gz",
+            "placements", "predictions", "report.html", "report.md", "report.txt", "rounds.json",
+            "runs", "tensorboard", "timeline.png",
+        ]  # fmt: skip
+        device = json.loads(complete.text("placements/towers.json"))["by_layer"]
         left = {device[layer] for layer in device if "left_" in layer}
         right = {device[layer] for layer in device if "right_" in layer}
         assert len(left) == len(right) == 1
         assert left != right
 
-    def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
-        assert sorted(path.name for path in analysed.folder.iterdir()) == [
-            "analysis.json", "break-even.png", "comparison.png", "graph.json.gz",
-            "placements", "predictions", "report.html", "report.md", "report.txt", "rounds.json",
-            "runs", "tensorboard", "timeline.png",
-        ]  # fmt: skip
+    @pytest.mark.parametrize("name", NAMES)
+    def test_runs_each_candidate_as_it_was_placed_and_predicted(self, complete, name):
+        content = json.loads(complete.text(f"placements/{name}.json"))
+        jsonschema.validate(content, load_schema("placement"))
+        assert content["devices"] == ["worker:0", "worker:1"]
+        candidate = complete.candidate(name)
+        predicted, measured = candidate["predicted"], candidate["measured"]
+        prediction = complete.folder / "predictions" / f"{name}.json"
+        assert json.loads(prediction.read_text()) == predicted
+        profiles = list((complete.folder / measured["profile"]).glob("*.xplane.pb"))
+        # Of the client and of each device that does something.
+        assert len(profiles) == (2 if name == "single" else 3)
+        assert all(prediction.stat().st_mtime_ns < path.stat().st_mtime_ns for path in profiles)
+        assert measured["moved_ops"] == []
+        if name == "single":
+            assert measured["transfer_count"] == 0
+        else:
+            assert measured["verification"]["unverified"] == []
+            assert measured["transfer_count"] == predicted["transfer_count"] > 0
+            assert measured["transfer_bytes"] == predicted["transfer_bytes"] > 0
 
-    def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
-        steps = [len(analysed.candidate(name)["measured"]["step_ns"]["samples"]) for name in NAMES]
+    def test_times_every_candidate_in_every_round_and_predicts_a_split_before_it_runs(
+        self, complete
+    ):
+        steps = [len(samples(complete, name)) for name in NAMES]
         assert steps[0] >= 5
         assert steps == [steps[0]] * 3
-
-    def test_predicts_a_split_before_it_runs(self, analysed: Analysed) -> None:
         first = {
-            call.label: call for call in reversed(analysed.calls) if call.function == "prepare"
+            call.label: call for call in reversed(complete.calls) if call.function == "prepare"
         }
         assert "towers" in first["towers"].predictions
         assert "alternating" in first["alternating"].predictions
         # Single runs before that, for the costs that predictions are made of, but is not timed.
-        rounds = [c for c in analysed.calls if c.function == "run_steps" and c.label == "towers"]
+        rounds = [c for c in complete.calls if c.function == "run_steps" and c.label == "towers"]
         assert "single" in rounds[0].predictions
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_leaves_a_prediction_that_is_older_than_the_profile(
-        self, analysed: Analysed, name: str
-    ) -> None:
-        candidate = analysed.candidate(name)
-        prediction = analysed.folder / "predictions" / f"{name}.json"
-        assert json.loads(prediction.read_text()) == candidate["predicted"]
-        profiles = list((analysed.folder / candidate["measured"]["profile"]).glob("*.xplane.pb"))
-        # Of the client and of each device that does something.
-        assert len(profiles) == (2 if name == "single" else 3)
-        assert all(prediction.stat().st_mtime_ns < path.stat().st_mtime_ns for path in profiles)
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_runs_every_op_where_it_was_placed(self, analysed: Analysed, name: str) -> None:
-        assert analysed.candidate(name)["measured"]["moved_ops"] == []
-
-    @pytest.mark.parametrize("name", ["towers", "alternating"])
-    def test_gives_the_results_of_the_single_device(self, analysed: Analysed, name: str) -> None:
-        assert analysed.candidate(name)["measured"]["verification"]["unverified"] == []
-
-    def test_sweeps_what_would_have_to_change_for_a_split_to_win(self, analysed: Analysed) -> None:
-        found = analysed.analysis["break_even"]
+    def test_sweeps_what_would_have_to_change_and_times_the_dataset_alone(self, complete):
+        found = complete.analysis["break_even"]
         assert found["bandwidth"]["outcome"] in ("crosses", "throughout", "nowhere")
         assert found["batch"]["here_samples"] == 32
         splits = {*NAMES[1:], "searched for faster links"}
         assert {point["candidate"] for point in found["latency"]["points"]} <= splits
         title = "Break-even (simulated, corrected): a split that leaves the batch whole wins"
-        assert title in analysed.full_text
-
-    def test_times_the_dataset_alone(self, analysed: Analysed) -> None:
-        found = analysed.analysis["input"]
+        assert title in complete.text("report.txt")
+        found = complete.analysis["input"]
         assert found["transformations"] == ["TensorSliceDataset", "BatchDataset"]
         assert found["samples_per_s"] == pytest.approx(
             32 * len(found["batch_ns"]) / (sum(found["batch_ns"]) / 1e9)
         )
-        assert "samples/s alone; the step (as-is) takes" in analysed.full_text
-
-    def test_copies_nothing_on_one_device(self, analysed: Analysed) -> None:
-        assert analysed.candidate("single")["measured"]["transfer_count"] == 0
-
-    @pytest.mark.parametrize("name", ["towers", "alternating"])
-    def test_copies_what_was_predicted(self, analysed: Analysed, name: str) -> None:
-        candidate = analysed.candidate(name)
-        predicted, measured = candidate["predicted"], candidate["measured"]
-        assert measured["transfer_count"] == predicted["transfer_count"] > 0
-        assert measured["transfer_bytes"] == predicted["transfer_bytes"] > 0
-
-    def test_its_workers_listen_in_a_network_of_their_own_alone(self, analysed: Analysed) -> None:
-        running = [call for call in analysed.calls if call.function == "run_steps"]
-        assert {call.listening_here for call in running} == {0}
-        assert {call.listening_there for call in running} == {2}
+        assert "samples/s alone; the step (as-is) takes" in complete.text("report.txt")
 
 
-def content_of(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def content_of(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def samples(analysis: dict[str, Any], name: str) -> list[int]:
-    candidate = next(each for each in analysis["candidates"] if each["name"] == name)
-    steps: list[int] = candidate["measured"]["step_ns"]["samples"]
-    return steps
+def samples(run, name):
+    return run.candidate(name)["measured"]["step_ns"]["samples"]
 
 
 @pytest.fixture(scope="module")
-def resumed(
-    analysed: Analysed, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Analysed:
+def resumed(complete, two_towers, tmp_path_factory):
     """Two rounds more than those of the complete run."""
     folder = tmp_path_factory.mktemp("resumed") / "out"
-    shutil.copytree(analysed.folder, folder)
+    shutil.copytree(complete.folder, folder)
     with mock.patch.object(benchmark, "MAX_ROUNDS", 1):
-        words = ("--resume", "--rounds", "2", *FEW[2:])
-        ran = run_here("analyze", str(two_towers), "-o", str(folder), *words)
-    assert ran.code == 0, ran.err
-    return Analysed(ran=ran, folder=folder, calls=[])
+        return analysed(run_here, two_towers, folder, "--resume", "--rounds", "2", *FEW[2:])
 
 
 @needs_workers
 class TestAResumedRun:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_adds_its_rounds_to_those_before(
-        self, analysed: Analysed, resumed: Analysed, name: str
-    ) -> None:
-        before, after = samples(analysed.analysis, name), samples(resumed.analysis, name)
-        assert after[: len(before)] == before
-        assert len(after) == len(before) + 2
-        as_is = resumed.analysis["as_is"]["step_ns"]["samples"]
-        assert as_is[: len(before)] == analysed.analysis["as_is"]["step_ns"]["samples"]
-        assert len(as_is) == len(after)
+    def test_adds_its_rounds_to_those_before(self, complete, resumed):
+        was, now = (run.analysis["as_is"]["step_ns"]["samples"] for run in (complete, resumed))
+        pairs = [(samples(complete, name), samples(resumed, name)) for name in NAMES]
+        for before, after in (*pairs, (was, now)):
+            assert after[: len(before)] == before
+            assert len(after) == len(before) + 2
+        assert (complete.analysis["sessions"], resumed.analysis["sessions"]) == (1, 2)
+        assert "They ran in 2 sessions." in resumed.text("report.md")
+        assert all(resumed.candidate(name)["measured"]["compute_ns"] for name in NAMES)
 
-    def test_predicts_what_was_predicted_before_anything_ran(
-        self, analysed: Analysed, resumed: Analysed
-    ) -> None:
+    def test_predicts_what_was_predicted_before_anything_ran(self, complete, resumed):
         for folder in ("predictions", "placements"):
-            names = {path.name for path in (analysed.folder / folder).iterdir()}
-            assert names == {path.name for path in (resumed.folder / folder).iterdir()}
-            for name in names:
-                before = (analysed.folder / folder / name).read_bytes()
-                assert (resumed.folder / folder / name).read_bytes() == before, name
-        assert resumed.analysis["testbed"] == analysed.analysis["testbed"]
-        assert resumed.analysis["bound"] == analysed.analysis["bound"]
-
-    def test_says_of_how_many_sessions_its_rounds_are(
-        self, analysed: Analysed, resumed: Analysed
-    ) -> None:
-        jsonschema.validate(resumed.analysis, load_schema("analysis"))
-        assert (analysed.analysis["sessions"], resumed.analysis["sessions"]) == (1, 2)
-        assert "They ran in 2 sessions." in (resumed.folder / "report.md").read_text()
-
-    def test_measures_no_costs_and_searches_nothing(self, resumed: Analysed) -> None:
+            before, after = (content_of(run.folder / folder) for run in (complete, resumed))
+            assert before == after
+        assert resumed.analysis["testbed"] == complete.analysis["testbed"]
+        assert resumed.analysis["bound"] == complete.analysis["bound"]
+        # It measures no costs and searches nothing.
         assert resumed.analysis["timings_ns"]["measure"] is None
         assert "measuring op times" not in resumed.ran.err
-
-    def test_takes_a_profile_of_each_candidate(self, resumed: Analysed) -> None:
-        assert all(resumed.candidate(name)["measured"]["compute_ns"] for name in NAMES)
 
     @pytest.mark.parametrize(
         ("words", "differs"),
@@ -309,165 +214,133 @@ class TestAResumedRun:
             (("--steps", "2"), "--steps: 1 then, 2 now"),
             (("--batch-size", "16"), "--batch-size: not given then, 16 now"),
             (("--testbed", "logical-cpus"), "testbed: 2 CPU stand-ins (1 core each, gRPC) then, "),
+            ((), "graph: "),
         ],
     )
     def test_is_refused_where_more_rounds_were_others(
-        self, analysed: Analysed, two_towers: Path, words: tuple[str, ...], differs: str
-    ) -> None:
-        before = content_of(analysed.folder)
-        ran = run_here(
-            "analyze", str(two_towers), "-o", str(analysed.folder), *FEW, "--resume", *words
-        )
-        assert ran.code == 2
-        assert f"cannot be resumed, its rounds ran under other conditions: {differs}" in ran.err
-        assert content_of(analysed.folder) == before
-
-    def test_is_refused_where_the_step_is_another(
-        self, analysed: Analysed, two_towers: Path, tmp_path: Path
-    ) -> None:
-        wider = tmp_path / "two_towers.py"
-        wider.write_text(two_towers.read_text().replace("Dense(64", "Dense(65"))
-        assert wider.read_text() != two_towers.read_text()
-        before = content_of(analysed.folder)
-        ran = run_here("analyze", str(wider), "-o", str(analysed.folder), *FEW, "--resume")
-        assert ran.code == 2
-        assert "under other conditions: graph: " in ran.err
-        assert content_of(analysed.folder) == before
+        self, complete, two_towers, tmp_path, words, differs
+    ):
+        code = two_towers.read_text()
+        model = tmp_path / "two_towers.py"
+        model.write_text(code if words else code.replace("Dense(64", "Dense(65"))
+        before = content_of(complete.folder)
+        ran = run_here("analyze", str(model), "-o", str(complete.folder), *FEW, "--resume", *words)
+        error = f"cannot be resumed, its rounds ran under other conditions: {differs}"
+        assert error in refusal(ran)
+        assert content_of(complete.folder) == before
 
     @pytest.mark.parametrize("word", ["--quick", "--no-run"])
-    def test_is_refused_where_nothing_runs(self, two_towers: Path, word: str) -> None:
-        ran = run_here("analyze", str(two_towers), "--resume", word)
-        assert ran.code == 2
-        assert "--resume adds rounds, and by the other options none run" in ran.err
+    def test_is_refused_where_nothing_runs(self, two_towers, word):
+        error = refusal(run_here("analyze", str(two_towers), "--resume", word))
+        assert "--resume adds rounds, and by the other options none run" in error
 
     def test_that_is_interrupted_loses_nothing_of_those_before(
-        self, analysed: Analysed, two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder = tmp_path / "out"
-        shutil.copytree(analysed.folder, folder)
-        before = content_of(folder)
+        self, complete, broken_run, tmp_path
+    ):
+        def interrupt(testbed):
+            raise KeyboardInterrupt
 
-        def interrupt(call: Call, testbed: Testbed) -> None:
-            if (call.function, call.label, call.count) == ("run_steps", "towers", 2):
-                raise KeyboardInterrupt
-
-        watch = Watch(output=folder, before=interrupt)
-        monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        monkeypatch.setattr(step_costs, "Testbed", WatchedTestbed)
-        ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW, "--resume")
-        assert ran.code == 130
-        assert content_of(folder) == before
+        shutil.copytree(complete.folder, tmp_path / "out")
+        broken_run("run_steps", "towers", 2, interrupt, "--resume", code=130)
+        assert content_of(tmp_path / "out") == content_of(complete.folder)
 
 
 @pytest.mark.slow
 @needs_workers
-def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
-    broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(broken_run, monkeypatch):
     monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
-    analysed = broken_run("", "", 0, lambda testbed: None, "--open-ports")
-    assert analysed.ran.code == 0, analysed.ran.err
-    first, *_ = analysed.ran.err.splitlines()
+    found = broken_run("", "", 0, lambda testbed: None, "--open-ports")
+    first, *_ = found.ran.err.splitlines()
     assert first.startswith("advisor: warning: this system allows no private network: until")
-    assert "until this run ends" in " ".join((analysed.folder / "report.md").read_text().split())
+    assert "until this run ends" in " ".join(found.text("report.md").split())
     # The other test's control: here the workers do listen on the machine's own network.
-    running = [call for call in analysed.calls if call.function == "run_steps"]
+    running = [call for call in found.calls if call.function == "run_steps"]
     assert {call.listening_here for call in running} == {2}
 
 
 @pytest.mark.slow
 @needs_workers
-def test_the_tab_of_tensorboard_is_told_how_far_it_is(
-    broken_run: Callable[..., Analysed], tmp_path: Path
-) -> None:
-    seen: list[dict[str, Any]] = []
+def test_the_tab_of_tensorboard_is_told_how_far_it_is(broken_run, tmp_path):
+    seen = []
 
-    def look(testbed: Testbed) -> None:
+    def look(testbed):
         (run,) = find_runs(tmp_path)
         assert run.name == "out (running)"
         seen.append(json.loads(run.overview() or b""))
         assert run.details("towers") is not None
 
-    analysed = broken_run("run_steps", "towers", 4, look)
-    assert analysed.ran.code == 0, analysed.ran.err
+    found = broken_run("run_steps", "towers", 4, look)
     (then,) = seen
     assert re.fullmatch(r"timing, round \d+ done", then["doing"])
     assert then["verdict"] is None
     steps_ns = {each["name"]: each["measured"]["step_ns"] for each in then["candidates"]}
     assert steps_ns.keys() == set(NAMES)
     (run,) = find_runs(tmp_path)
-    assert run.name == "out"
     now = json.loads(run.overview() or b"")
-    assert now["doing"] is None
-    assert now["verdict"]["verdict"] == analysed.analysis["recommendation"]["verdict"]
+    assert (run.name, now["doing"]) == ("out", None)
+    assert now["verdict"]["verdict"] == found.analysis["recommendation"]["verdict"]
 
 
 @needs_workers
-def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
-    broken_run: Callable[..., Analysed],
-) -> None:
-    def kill_soon(testbed: Testbed) -> None:
-        assert testbed._client is not None
+def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(broken_run):
+    def kill_soon(testbed):
         # Two thousand steps more, so that the worker dies in the middle of one.
         testbed._client.start(runner.run_steps, "towers", 0, 2_000)
         kill(testbed, "worker:1")
 
-    analysed = broken_run("run_steps", "towers", 2, kill_soon)
-    assert analysed.ran.code == 0, analysed.ran.err
-    failure = analysed.candidate("towers")["failure"]
+    found = broken_run("run_steps", "towers", 2, kill_soon, "--json")
+    failure = found.candidate("towers")["failure"]
     assert (failure["kind"], failure["message"]) == ("crashed", "worker:1 was killed by SIGKILL")
     for name in ("single", "alternating"):
-        candidate = analysed.candidate(name)
-        assert candidate["failure"] is None
-        assert len(candidate["measured"]["step_ns"]["samples"]) >= 5
-        assert candidate["measured"]["profile"] is not None
+        assert found.candidate(name)["failure"] is None
+        assert len(samples(found, name)) >= 5
+        assert found.candidate(name)["measured"]["profile"] is not None
     warning = "advisor: warning: towers has no result: crashed: worker:1 was killed by SIGKILL"
-    assert warning in analysed.ran.err
-    assert analysed.analysis["recommendation"]["candidate"] == "alternating"
-    assert json.loads(analysed.ran.out) == analysed.analysis
-    jsonschema.validate(analysed.analysis, load_schema("analysis"))
+    assert warning in found.ran.err
+    assert found.analysis["recommendation"]["candidate"] == "alternating"
+    assert json.loads(found.ran.out) == found.analysis
+
+
+def pause(testbed):
+    pid = testbed.process_ids["worker:1"]
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
 
 
 @pytest.mark.slow
 @needs_workers
-def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed]) -> None:
-    analysed = broken_run("run_steps", "single", 4, lambda testbed: kill(testbed, "worker:0"))
-    assert analysed.ran.code == 0, analysed.ran.err
-    assert analysed.candidate("single")["failure"]["kind"] == "crashed"
-    assert analysed.candidate("towers")["failure"] is None
-    assert analysed.analysis["recommendation"]["verdict"] == "cannot-tell"
-
-
-@pytest.mark.slow
-@needs_workers
-def test_a_killed_client_costs_the_candidate_that_it_ran(
-    broken_run: Callable[..., Analysed],
-) -> None:
-    analysed = broken_run("verify", "towers", 0, lambda testbed: kill(testbed, "client"))
-    assert analysed.ran.code == 0, analysed.ran.err
-    failure = analysed.candidate("towers")["failure"]
-    assert (failure["kind"], failure["message"]) == ("crashed", "client was killed by SIGKILL")
-    measured = analysed.candidate("alternating")["measured"]
-    assert measured["verification"]["unverified"] == []
+@pytest.mark.parametrize(
+    ("call", "act", "kinds"),
+    [
+        # Without single nothing can be told.
+        (("run_steps", "single", 4), partial(kill, name="worker:0"), {"single": "crashed"}),
+        (("verify", "towers", 0), partial(kill, name="client"), {"towers": "crashed"}),
+        (("run_steps", "towers", 2), pause, {}),
+    ],
+)
+def test_what_is_killed_or_paused_costs_the_candidate_that_it_ran(broken_run, call, act, kinds):
+    found = broken_run(*call, act)
+    failures = {name: found.candidate(name)["failure"] for name in NAMES}
+    assert {name: each["kind"] for name, each in failures.items() if each} == kinds
+    cannot_tell = found.analysis["recommendation"]["verdict"] == "cannot-tell"
+    assert cannot_tell or "single" not in kinds
 
 
 @needs_workers
 def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
-    broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    broken_run, monkeypatch, tmp_path
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # No calibration is kept there.
-    analysed = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"))
-    assert analysed.ran.code == 2
-    assert "calibration failed: worker:1 was killed by SIGKILL" in analysed.ran.err
-    assert "Traceback" not in analysed.ran.err
-    assert not analysed.folder.exists()
+    found = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"), code=2)
+    assert "calibration failed: worker:1 was killed by SIGKILL" in refusal(found.ran)
+    assert not found.folder.exists()
 
 
 @needs_workers
 def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predicted(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def join(forecast: Predictions, results: RunResults, effort: Effort) -> Refined | None:
+    analyze, two_towers, monkeypatch
+):
+    def join(forecast, results, effort):
         believed = refining.prediction_correction(forecast, results)
         if "searched-2" in forecast.predicted or believed is None:
             return None
@@ -480,185 +353,142 @@ def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predi
         )
 
     monkeypatch.setattr(analyze_stages, "refine", join)
-    folder = tmp_path / "out"
     with few_rounds():
-        ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "-q")
-    assert ran.code == 0, ran.err
-    analysis = json.loads((folder / "analysis.json").read_text())
-    jsonschema.validate(analysis, load_schema("analysis"))
-    found = {candidate["name"]: candidate for candidate in analysis["candidates"]}
-    joined, towers = found["searched-2"], found["towers"]
+        found = analyze(two_towers, *FEW, "-q")
+    joined, towers = found.candidate("searched-2"), found.candidate("towers")
     assert joined["failure"] is None
     assert joined["measured"]["verification"]["unverified"] == []
     assert joined["measured"]["transfer_count"] == towers["measured"]["transfer_count"] > 0
-    counts = [len(each["measured"]["step_ns"]["samples"]) for each in (towers, joined)]
-    assert counts[1] == counts[0] - 1  # It joined after the first round.
+    # It joined after the first round.
+    assert len(samples(found, "searched-2")) == len(samples(found, "towers")) - 1
     assert joined["predicted"] == towers["predicted"]
     assert joined["predicted_after_runs"]["runs"] == 2
     assert towers["predicted_after_runs"] is None
-    kept = {path.name: json.loads(path.read_text()) for path in (folder / "predictions").iterdir()}
-    assert kept["searched-2.json"] == joined["predicted"]
-    assert kept["searched-2.after-2-runs.json"] == joined["predicted_after_runs"]
-    assert (folder / "placements" / "searched-2.json").exists()
-    assert "after 2 runs" in (folder / "report.md").read_text()
+    for name, kept in (("", "predicted"), (".after-2-runs", "predicted_after_runs")):
+        assert json.loads(found.text(f"predictions/searched-2{name}.json")) == joined[kept]
+    assert (found.folder / "placements" / "searched-2.json").exists()
+    assert "after 2 runs" in found.text("report.md")
+
+
+# Dies in the user's own process once the step has run some times there.
+FRAGILE = """
+import os
+calls = []
+class Fragile(keras.Model):
+    def train_step(self, data):
+        calls.append(data)
+        if len(calls) > 1: os._exit(9)
+        return super().train_step(data)
+model = Fragile([left, right], score)
+model.compile(optimizer='adam', loss='mean_squared_error')
+"""
+# More than enough for the example batches.
+HANGING = """
+import time
+def rows():
+    for number in range(10_000):
+        if number == 320: time.sleep(3_600)
+        yield (values[0], values[1]), values[2, :1]
+row = tf.TensorSpec(64)
+shapes = ((row, row), tf.TensorSpec(1))
+dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).batch(32)
+"""
 
 
 @pytest.mark.slow
 @needs_workers
-def test_a_step_that_fails_as_it_is_costs_as_is_alone(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    write_model: Callable[[str], Path],
-) -> None:
-    # Dies in the user's own process once the step has run some times there.
-    code = two_towers.read_text() + (
-        "import os\n"
-        "calls = []\n"
-        "class Fragile(keras.Model):\n"
-        "    def train_step(self, data):\n"
-        "        calls.append(data)\n"
-        "        if len(calls) > 1: os._exit(9)\n"
-        "        return super().train_step(data)\n"
-        "model = Fragile([left, right], score)\n"
-        "model.compile(optimizer='adam', loss='mean_squared_error')\n"
-    )
-    folder = tmp_path / "out"
-    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), "--verbose", *FEW)
-    assert ran.code == 0, ran.err
-    assert " ".join(ran.out.split()).count("as-is was not timed: loader exited with status 9") == 1
-    analysis = json.loads((folder / "analysis.json").read_text())
-    assert (analysis["as_is"], analysis["input"]) == (None, None)
-    assert all(c["failure"] is None for c in analysis["candidates"])
-
-
-@pytest.mark.slow
-@needs_workers
-def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    write_model: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(
+    ("code", "warning", "is_timed"),
+    [
+        (FRAGILE, "as-is was not timed: loader exited with status 9", False),
+        (HANGING, "the dataset was not timed alone: loader gave no answer within 2 s", True),
+    ],
+)
+def test_what_fails_beside_candidates_costs_a_warning_alone(
+    analyze, two_towers, monkeypatch, code, warning, is_timed
+):
     monkeypatch.setattr(run_stage, "_INPUT_LIMIT_S", 2.0)
-    # More than enough for the example batches.
-    code = two_towers.read_text() + (
-        "import time\n"
-        "def rows():\n"
-        "    for number in range(10_000):\n"
-        "        if number == 320: time.sleep(3_600)\n"
-        "        yield (values[0], values[1]), values[2, :1]\n"
-        "row = tf.TensorSpec(64)\n"
-        "shapes = ((row, row), tf.TensorSpec(1))\n"
-        "dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).batch(32)\n"
-    )
-    folder = tmp_path / "out"
-    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), "--verbose", *FEW)
-    assert ran.code == 0, ran.err
-    warning = "the dataset was not timed alone: loader gave no answer within 2 s"
-    assert " ".join(ran.out.split()).count(warning) == 1
-    analysis = json.loads((folder / "analysis.json").read_text())
-    assert analysis["input"] is None
-    assert analysis["as_is"] is not None
-    assert all(c["failure"] is None for c in analysis["candidates"])
+    found = analyze(two_towers.read_text() + code, "--verbose", *FEW)
+    assert " ".join(found.ran.out.split()).count(warning) == 1
+    assert found.analysis["input"] is None
+    assert (found.analysis["as_is"] is not None) is is_timed
+    assert all(c["failure"] is None for c in found.analysis["candidates"])
 
 
 class NoTestbed(Testbed):
     __test__ = False  # The name of its base starts with "Test"; pytest must not collect it.
 
-    def __init__(self, *args: object, **options: object) -> None:
+    def __init__(self, *args, **options):
         raise AssertionError("a testbed was set up")
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (
-            (
-                "--no-run",
-                *QUICK,
-            ),
-            "--no-run: no step was executed",
-        ),
-        (("--devices", "3"), "3 devices need 3 cores of their own"),
-        (("--testbed", "none"), "--testbed none: nothing was run"),
-    ],
-)
-def test_where_nothing_runs_everything_is_simulated_and_says_so(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    reason: str,
-) -> None:
+@pytest.fixture
+def two_cores(monkeypatch):
+    """A machine of two cores and no GPU on which nothing may run."""
     monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
     monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
-    folder = tmp_path / "out"
-    ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *QUICK, *words)
-    assert ran.code == 0, ran.err
-    assert ran.err == ""
-    assert ran.out.startswith("Simulated for ")
-    assert reason in " ".join(ran.out.split())
-    analysis = json.loads((folder / "analysis.json").read_text())
-    jsonschema.validate(analysis, load_schema("analysis"))
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--no-run", *QUICK), "--no-run: no step was executed"),
+        (("--devices", "3"), "3 devices need 3 cores of their own"),
+        (("--testbed", "none"), "--testbed none: nothing was run"),
+    ],
+)
+def test_where_nothing_runs_everything_is_simulated_and_says_so(analyze, two_towers, words, reason):
+    found = analyze(two_towers, "--quiet", *QUICK, *words)
+    assert found.ran.err == ""
+    assert found.ran.out.startswith("Simulated for ")
+    assert reason in " ".join(found.ran.out.split())
+    analysis, candidates = found.analysis, found.analysis["candidates"]
     assert analysis["recommendation"]["basis"] == "simulated"
     assert (analysis["as_is"], analysis["input"]) == (None, None)
     assert analysis["break_even"]["free_copies"]["ratio"] > 0
-    assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
-    assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
-    known = {c["name"] for c in analysis["candidates"]}
-    assert known == {*FAMILY_NAMES} - {"as-written"}
-    runs = folder / "runs"
+    assert [c["measured"] for c in candidates] == [None] * len(candidates)
+    assert all(c["predicted"] is not None for c in candidates if not c["failure"])
+    assert {c["name"] for c in candidates} == {*FAMILY_NAMES} - {"as-written"}
+    runs = found.folder / "runs"
     assert {str(path.relative_to(runs)) for path in runs.glob("*/plugins/profile/*")} == {
-        f"{c['name']}/plugins/profile/simulated" for c in analysis["candidates"] if c["predicted"]
+        f"{c['name']}/plugins/profile/simulated" for c in candidates if c["predicted"]
     }
 
 
+@pytest.mark.usefixtures("two_cores")
 def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so(
-    advisor: Callable[..., Ran],
-    two_towers: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(step_costs, "Testbed", NoTestbed)
-    folder = tmp_path / "out"
-    ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quick", "-q")
-    assert (ran.code, ran.err) == (0, "")
+    analyze, advisor, two_towers
+):
+    found = analyze(two_towers, "--quick", "-q")
     where = "Simulated for 2 CPU stand-ins (1 core each, gRPC), batch 32, train (--quick: no step "
-    shown = " ".join(ran.out.split())
+    shown = " ".join(found.ran.out.split())
     assert shown.startswith(f"{where}was executed, no split of the batch tried):")
     assert "Next: the same command without --quick, about " in shown
-    analysis = json.loads((folder / "analysis.json").read_text())
-    jsonschema.validate(analysis, load_schema("analysis"))
+    analysis = found.analysis
     assert analysis["recommendation"]["basis"] == "simulated"
     assert analysis["recommendation"]["next_run"]["change"] == "without --quick"
     assert (analysis["options"]["run"], analysis["options"]["quick"]) == (False, True)
     known = {c["name"] for c in analysis["candidates"]}
     assert known == {*FAMILY_NAMES} - {"as-written", *SPLITS}
     assert (analysis["break_even"], analysis["timings_ns"]["run"]) == (None, None)
-    assert sorted(path.name for path in folder.iterdir() if path.name != "how_to_split.py") == [
+    assert {path.name for path in found.folder.iterdir()} - {"how_to_split.py"} == {
         "analysis.json", "graph.json.gz", "placements", "predictions", "report.md",
         "report.txt",
-    ]  # fmt: skip
-    assert ".png" not in (folder / "report.md").read_text()
-    again = advisor("show", "-v", str(folder))
-    assert again.out == (folder / "report.txt").read_text()
+    }  # fmt: skip
+    assert ".png" not in found.text("report.md")
+    again = advisor("show", "-v", str(found.folder))
+    assert again.out == found.text("report.txt")
     assert "report.html" not in again.out
 
 
 def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_are_not_here(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
-    words = ("--quick", "--candidates", "batch", "--hardware", "2xV100-NVLink", "-q", "--json")
-    ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
-    assert ran.code == 0, ran.err
-    analysis = json.loads(ran.out)
+    analyze, two_towers
+):
+    words = ("--quick", "--candidates", "batch", "--hardware", "2xV100-NVLink", "-q")
+    analysis = analyze(two_towers, *words).analysis
     assert [c["name"] for c in analysis["candidates"]] == ["single", "batch"]
     assert "--quick" not in analysis["testbed"]["not_run"]
     # Nothing can run there, but a whole analysis has more to tell.
@@ -666,84 +496,61 @@ def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_ar
     assert "(without --quick" not in analysis["recommendation"]["answer"]
 
 
-def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
-    model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
-    words = ("--no-run", *QUICK, "--quiet", "--json", "-o", str(tmp_path / "out"))
-    ran = advisor("analyze", model, *words)
-    candidates = {c["name"]: c for c in json.loads(ran.out)["candidates"]}
+def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(analyze, tmp_path):
+    model = Path(__file__).parents[2] / "sample_models" / "deepconn.py"
+    words = ("--no-run", *QUICK, "--quiet")
+    found = analyze(model, *words)
     single_bytes, towers_bytes = (
-        max(candidates[name]["predicted"]["peak_memory_bytes"].values())
+        max(found.candidate(name)["predicted"]["peak_memory_bytes"].values())
         for name in ("single", "towers")
     )
     assert towers_bytes < single_bytes
-    device = f'preset = "V100"\nmemory_bytes = {(single_bytes + towers_bytes) // 2}\n'
+    memory_bytes = (single_bytes + towers_bytes) // 2
+    device = f'preset = "V100"\nmemory_bytes = {memory_bytes}\n'
     cluster = tmp_path / "small.toml"
     cluster.write_text(
         "".join(f'[[devices]]\nname = "{name}"\n{device}' for name in ("a", "b"))
         + '[[links]]\nbetween = ["a", "b"]\npreset = "PCIe3"\n'
     )
-    ran = advisor("analyze", model, *words, "--hardware", str(cluster))
-    candidates = {c["name"]: c for c in json.loads(ran.out)["candidates"]}
-    assert candidates["towers"]["failure"] is None
-    assert candidates["single"]["failure"]["kind"] == "does-not-fit"
-    message = candidates["single"]["failure"]["message"]
-    assert message.startswith("on a the step holds")
-    assert "word_embedding" in message
-    assert json.loads(ran.out)["recommendation"]["verdict"] == "cannot-fit"
-    assert json.loads(ran.out)["recommendation"]["candidate"] == "searched"
-    peaks = candidates["searched"]["predicted"]["peak_memory_bytes"]
-    assert max(peaks.values()) <= (single_bytes + towers_bytes) // 2
+    small = analyze(model, *words, "--hardware", str(cluster), into="small")
+    assert small.candidate("towers")["failure"] is None
+    failure = small.candidate("single")["failure"]
+    assert failure["kind"] == "does-not-fit"
+    assert failure["message"].startswith("on a the step holds")
+    assert "word_embedding" in failure["message"]
+    answer = small.analysis["recommendation"]
+    assert (answer["verdict"], answer["candidate"]) == ("cannot-fit", "searched")
+    peaks = small.candidate("searched")["predicted"]["peak_memory_bytes"]
+    assert max(peaks.values()) <= memory_bytes
     # What one device does not hold has no step time to win against.
-    assert json.loads(ran.out)["break_even"] is None
+    assert small.analysis["break_even"] is None
 
 
-def test_one_family_can_be_asked_for_and_single_always_runs(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
-    words = (
-        "--candidates",
-        "towers",
-        "--no-run",
-        *QUICK,
-        "--quiet",
-        "--json",
-        "-o",
-        str(tmp_path / "out"),
-    )
-    ran = advisor("analyze", str(two_towers), *words)
-    assert [c["name"] for c in json.loads(ran.out)["candidates"]] == ["single", "towers"]
-
-
-def test_the_default_folder_is_named_after_the_model_and_what_was_asked(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_family_can_be_asked_for_in_the_default_folder_and_single_always_runs(
+    advisor, two_towers, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    assert advisor("analyze", str(two_towers), "--no-run", *QUICK, "-q").code == 0
-    assert (tmp_path / "advisor-out" / "two_towers-no-run" / "analysis.json").is_file()
+    ran = advisor("analyze", str(two_towers), "--candidates", "towers", "--no-run", *QUICK, "-q")
+    assert ran.code == 0, ran.err
+    (path,) = tmp_path.glob("advisor-out/two_towers-*no-run*/analysis.json")
+    candidates = json.loads(path.read_text())["candidates"]
+    assert [c["name"] for c in candidates] == ["single", "towers"]
 
 
-def test_inference_of_another_batch_size_can_be_asked_for(
-    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
-) -> None:
-    words = ("--mode", "infer", "--batch-size", "16", "--no-run", *QUICK, "--quiet", "--json")
-    ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
-    model = json.loads(ran.out)["model"]
+def test_inference_of_another_batch_size_can_be_asked_for(analyze, advisor, two_towers, tmp_path):
+    found = analyze(two_towers, "--mode", "infer", "--batch-size", "16", "--no-run", *QUICK, "-q")
+    model = found.analysis["model"]
     assert (model["mode"], model["batch_size"]) == ("infer", 16)
     # A graph of its own batch is another one, and what differs is said in the user's words.
     graph = str(tmp_path / "model.graph.json.gz")
     assert advisor("trace", str(two_towers), "--mode", "infer", "-o", graph, "-q").code == 0
-    towers = str(tmp_path / "out" / "placements" / "towers.json")
-    refused = advisor("simulate", graph, "--placement", towers)
-    assert refused.code == 2
-    assert "this one: the batch was 16, and is 32 here\n" in refused.err
+    towers = str(found.folder / "placements" / "towers.json")
+    error = refusal(advisor("simulate", graph, "--placement", towers))
+    assert "this one: the batch was 16, and is 32 here\n" in error
 
 
 @pytest.mark.slow
-def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(tmp_path, monkeypatch):
     path = tmp_path / "train.py"
     path.write_text(
         "import sys, os, keras, numpy as np\n"
@@ -753,25 +560,23 @@ def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(
         "model.fit(np.ones((64, 3)), np.ones((64, 1)), epochs=100)\n"
     )
     monkeypatch.setenv("STORE_PASSWORD", "correct-horse")
-    words = ("--api-key=battery-staple", "--epochs", "3")
-    folder = tmp_path / "out"
-    asked = ("analyze", str(path), "-o", str(folder), "--no-run", "--", *words)
-    # The environment is that of a process of its own.
-    with Command(*asked, temp=tmp_path / "temp") as command:
-        ran = command.wait()
-    assert ran.code == 0, ran.err
-    texts = [ran.out, ran.err, *map(_text, folder.rglob("*"))]
-    assert not [text for text in texts if "battery-staple" in text or "correct-horse" in text]
-    assert "'--api-key=***', '--epochs', '3'] ***" in (folder / "script-output.txt").read_text()
+
+    def run(*words):  # The environment is that of a process of its own.
+        with Command(*words, temp=tmp_path / "temp") as command:
+            return command.wait()
+
+    words = ("--no-run", "--", "--api-key=battery-staple", "--epochs", "3")
+    found = analysed(run, path, tmp_path / "out", *words)
+    assert not any("battery-staple" in t or "correct-horse" in t for t in found.texts())
+    assert "'--api-key=***', '--epochs', '3'] ***" in found.text("script-output.txt")
 
 
 # Called again, as the advisor traces it: the first such error ends the analysis, another the split.
 @pytest.mark.parametrize(("traces", "code"), [(1, 2), (2, 0)])
 def test_a_secret_that_a_step_quotes_when_it_is_traced_is_neither_written_nor_shown(
-    advisor: Callable[..., Ran], tmp_path: Path, traces: int, code: int
-) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(
+    analyze, traces, code
+):
+    script = (
         "import sys, tensorflow as tf\n"
         "weights, traces = tf.Variable(1.0), []\n"
         "@tf.function\n"
@@ -784,14 +589,7 @@ def test_a_secret_that_a_step_quotes_when_it_is_traced_is_neither_written_nor_sh
         "while True:\n"
         "    step(tf.ones(8))\n"
     )
-    folder = tmp_path / "out"
-    words = ("-o", str(folder), "--no-run", *QUICK, "-v", "--", "--api-key", "battery-staple")
-    ran = advisor("analyze", str(path), *words)
-    assert ran.code == code
-    texts = [ran.out, ran.err, *map(_text, folder.rglob("*"))]
+    words = ("--no-run", *QUICK, "-v", "--", "--api-key", "battery-staple")
+    texts = analyze(script, *words, code=code).texts()
     assert any("bad ***" in text for text in texts)
     assert not any("battery-staple" in text for text in texts)
-
-
-def _text(path: Path) -> str:
-    return path.read_bytes().decode(errors="replace") if path.is_file() else ""

@@ -1,25 +1,17 @@
 """`advisor analyze` with copies of the model under `tf.distribute`: run, refused, broken."""
 
-from __future__ import annotations
-
-import json
 import os
 import signal
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
-from command_runs import Ran, run_here
+from cli_answers import analysed
+from command_runs import run_here
 from real_runs import needs_workers
 from watched_testbed import listening
 
-from placement_advisor.results.contracts import load_schema
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
@@ -150,19 +142,13 @@ before.touch()
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 
 
-def candidate_in(analysis: dict[str, Any]) -> dict[str, Any]:
-    (found,) = (each for each in analysis["candidates"] if each["name"] == "mirrored")
-    candidate: dict[str, Any] = found
-    return candidate
-
-
 @contextmanager
-def watched() -> Iterator[set[tuple[int, int]]]:
+def watched():
     """Collect on how many sockets mirrored processes listen, in this network and in their own."""
-    seen: set[tuple[int, int]] = set()
+    seen = set()
     run_steps = MirroredTestbed.run_steps
 
-    def look_and_run(self: MirroredTestbed, *args: Any) -> Any:
+    def look_and_run(self, *args):
         seen.add(listening([child.pid for child in self._children]))
         return run_steps(self, *args)
 
@@ -172,60 +158,43 @@ def watched() -> Iterator[set[tuple[int, int]]]:
 
 
 @pytest.fixture(scope="module")
-def listened() -> set[tuple[int, int]]:
-    """What `watched` saw of the run."""
-    return set()
-
-
-@pytest.fixture(scope="module")
-def run(
-    fork_server: None, tmp_path_factory: pytest.TempPathFactory, listened: set[tuple[int, int]]
-) -> tuple[Ran, Path]:
-    """One complete run of a step alone and mirrored, with dense and sparse gradients."""
+def run(fork_server, tmp_path_factory):
+    """One complete run of a step alone and mirrored; on how many sockets its processes listened."""
     folder = tmp_path_factory.mktemp("mirrored")
     model = folder / "model.py"
     model.write_text(MODEL)
-    output = folder / "out"
     with watched() as seen:
-        ran = run_here("analyze", str(model), "-o", str(output), *FEW)
-    listened |= seen
-    return ran, output
-
-
-@pytest.fixture(scope="module")
-def analysis(run: tuple[Ran, Path]) -> dict[str, Any]:
-    assert run[0].code == 0, run[0].err
-    found: dict[str, Any] = json.loads((run[1] / "analysis.json").read_text())
-    jsonschema.validate(found, load_schema("analysis"))
-    return found
+        return analysed(run_here, model, folder / "out", *FEW), seen
 
 
 @needs_workers
 class TestAMirroredStep:
-    def test_trains_as_the_step_alone_does(self, analysis: dict[str, Any]) -> None:
-        mirrored = candidate_in(analysis)
+    def test_trains_as_the_step_alone_does_in_a_network_of_its_own(self, run):
+        found, listened = run
+        assert listened == {(0, 2)}
+        mirrored = found.candidate("mirrored")
         assert mirrored["samples"] == [16, 16]
         assert mirrored["failure"] is None
         assert mirrored["measured"]["verification"]["unverified"] == []
+        # All variables are on every device.
+        held = mirrored["predicted"]["peak_memory_bytes"]
+        assert min(held.values()) > found.analysis["model"]["parameter_bytes"]
 
-    def test_is_predicted_before_it_is_timed_and_compared(self, run: tuple[Ran, Path]) -> None:
-        ran, output = run
-        assert (output / "predictions" / "mirrored.json").exists()
-        assert "\nmirrored " in ran.out
-        assert "mirrored" in ran.out.split("\n\n")[0]  # The verdict is about it.
+    def test_is_predicted_and_compared_and_its_report_says_how_to_do_it(self, run):
+        found, _ = run
+        assert (found.folder / "predictions" / "mirrored.json").exists()
+        assert "\nmirrored " in found.ran.out
+        assert "mirrored" in found.ran.out.split("\n\n")[0]  # The verdict is about it.
+        report = found.text("report.md")
+        assert "16 of the 32 samples of a batch on each of worker:0, worker:1" in report
+        assert 'tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"])' in report
+        row = found.analysis["scaling"][-1]
+        assert (row["name"], row["candidate"], row["batch"]) == ("weak scaling", "mirrored", 64)
+        assert row["predicted_ns"] > 0
+        assert row["measured_ns"] > 0
 
-    def test_its_processes_listen_in_a_network_of_their_own_alone(
-        self, analysis: dict[str, Any], listened: set[tuple[int, int]]
-    ) -> None:
-        assert listened == {(0, 2)}
-
-    def test_has_all_variables_on_every_device(self, analysis: dict[str, Any]) -> None:
-        held = candidate_in(analysis)["predicted"]["peak_memory_bytes"]
-        parameters = analysis["model"]["parameter_bytes"]
-        assert min(held.values()) > parameters
-
-    def test_its_profile_shows_the_exchange_on_both_devices(self, analysis: dict[str, Any]) -> None:
-        mirrored = candidate_in(analysis)
+    def test_its_profile_shows_the_exchange_on_both_devices_within_the_step(self, run):
+        mirrored = run[0].candidate("mirrored")
         measured = mirrored["measured"]
         # An all-reduce of dense gradients; of the table the number of rows, rows, and indices.
         assert measured["transfer_count"] == 2 * (1 + 3)
@@ -233,198 +202,121 @@ class TestAMirroredStep:
         assert measured["unseen_copies"] == []
         # Rows are gathered within a conditional: how many bytes they have is not known.
         assert (measured["transfer_bytes"], measured["bytes_basis"]) == (None, None)
-        assert all(time_ns > 0 for time_ns in measured["compute_ns"].values())
-
-    def test_no_device_computes_and_waits_for_longer_than_the_profiled_step(
-        self, analysis: dict[str, Any]
-    ) -> None:
-        measured = candidate_in(analysis)["measured"]
-        laws = {broken["law"] for broken in candidate_in(analysis)["broken_laws"]}
+        laws = {broken["law"] for broken in mirrored["broken_laws"]}
         assert not laws & {"device-within-step", "copies-within-step", "parts-add-up"}
-        profiled_ns = measured["step_ns"]["median"] * measured["profiler_overhead"]
-        assert 0 < measured["exposed_ns"] <= round(profiled_ns)
-        assert max(measured["compute_ns"].values()) <= round(profiled_ns)
-
-    def test_weak_scaling_is_run_as_well(self, analysis: dict[str, Any]) -> None:
-        row = analysis["scaling"][-1]
-        assert (row["name"], row["candidate"], row["batch"]) == ("weak scaling", "mirrored", 64)
-        assert row["predicted_ns"] > 0
-        assert row["measured_ns"] > 0
-
-    def test_its_report_says_how_to_do_it(self, run: tuple[Ran, Path]) -> None:
-        report = (run[1] / "report.md").read_text()
-        assert "16 of the 32 samples of a batch on each of worker:0, worker:1" in report
-        assert 'tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"])' in report
+        profiled_ns = round(measured["step_ns"]["median"] * measured["profiler_overhead"])
+        assert 0 < measured["exposed_ns"] <= profiled_ns
+        assert all(0 < time_ns <= profiled_ns for time_ns in measured["compute_ns"].values())
 
 
 @pytest.mark.slow
 @needs_workers
-def test_devices_of_one_process_are_mirrored_as_well(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_devices_of_one_process_are_mirrored_as_well(analyze):
     """With the model of TensorFlow's own guide to `MirroredStrategy`."""
-    words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
     with watched() as seen:
-        ran = advisor("analyze", str(SAMPLE), "-o", str(tmp_path / "out"), *words)
-    assert ran.code == 0, ran.err
+        found = analyze(SAMPLE, "--testbed", "logical-cpus", *FEW, "-q")
     assert seen == {(0, 0)}
-    mirrored = candidate_in(json.loads(ran.out))
+    mirrored = found.candidate("mirrored")
     assert mirrored["failure"] is None
     assert mirrored["measured"]["verification"]["unverified"] == []
 
 
 @pytest.mark.slow
 @needs_workers
-@pytest.mark.parametrize("scaled", ["", SCALED])
-def test_gradients_that_add_up_to_others_are_found_out(
-    advisor: Callable[..., Ran], tmp_path: Path, scaled: str
-) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(MEAN_OF_ITS_OWN.format(scaled=scaled))
-    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
-    assert ran.code == 0, ran.err
-    failure = candidate_in(json.loads(ran.out))["failure"]
-    if scaled:
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        # Gradients that add up to others.
+        (MEAN_OF_ITS_OWN.format(scaled=""), ["divided by strategy.num_replicas_in_sync"]),
+        (MEAN_OF_ITS_OWN.format(scaled=SCALED), None),
+        (CLIPPED.format(norm=1e-2), ["each replica clips by its own"]),
+        (CLIPPED.format(norm=1e6), None),
+        # Once told *split: mirrored, 1.87×*: `assign_sub` exchanges nothing here.
+        (ALONE, ["Variable", "model.py:10", "optimizer"]),
+    ],
+)
+def test_replicas_that_train_otherwise_are_a_wrong_result_with_what_to_do(analyze, model, told):
+    found = analyze(model, *FEW, "-q")
+    failure = found.candidate("mirrored")["failure"]
+    if told is None:
         assert failure is None
     else:
         assert failure["kind"] == "wrong-result"
-        assert "divided by strategy.num_replicas_in_sync" in failure["message"]
+        assert [text for text in told if text not in failure["message"]] == []
+        assert found.analysis["recommendation"]["verdict"] != "split"
 
 
 @pytest.mark.slow
 @needs_workers
-@pytest.mark.parametrize(("norm", "is_wrong"), [(1e-2, True), (1e6, False)])
-def test_gradients_that_replicas_clip_by_norms_of_their_own_are_found_out(
-    advisor: Callable[..., Ran], tmp_path: Path, norm: float, *, is_wrong: bool
-) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(CLIPPED.format(norm=norm))
-    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
-    assert ran.code == 0, ran.err
-    failure = candidate_in(json.loads(ran.out))["failure"]
-    if is_wrong:
-        assert failure["kind"] == "wrong-result"
-        assert "each replica clips by its own" in failure["message"]
-    else:
-        assert failure is None
-
-
-@pytest.mark.slow
-@needs_workers
-def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
-    """Once told *split: mirrored, 1.87×*: `assign_sub` exchanges nothing under `tf.distribute`."""
-    model = tmp_path / "alone.py"
-    model.write_text(ALONE)
-    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
-    assert ran.code == 0, ran.err
-    analysis = json.loads(ran.out)
-    failure = candidate_in(analysis)["failure"]
-    assert failure["kind"] == "wrong-result"
-    assert "Variable" in failure["message"]
-    assert "alone.py:10" in failure["message"]
-    assert "optimizer" in failure["message"]
-    assert analysis["recommendation"]["verdict"] != "split"
-
-
-@pytest.mark.slow
-@needs_workers
-def test_a_process_that_dies_costs_the_candidate_alone(
-    fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(MODEL)
+def test_a_process_that_dies_costs_the_candidate_alone(analyze, monkeypatch):
     run_steps = MirroredTestbed.run_steps
-    turns: list[int] = []
+    turns = []
 
-    def break_and_run(self: MirroredTestbed, *args: Any) -> Any:
+    def break_and_run(self, *args):
         turns.append(1)
         if len(turns) == 3:
             os.kill(self._children[1].pid, signal.SIGKILL)
         return run_steps(self, *args)
 
     monkeypatch.setattr(MirroredTestbed, "run_steps", break_and_run)
-    ran = run_here("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
-    assert ran.code == 0, ran.err
-    analysis = json.loads(ran.out)
-    failure = candidate_in(analysis)["failure"]
+    found = analyze(MODEL, *FEW, "-q")
+    failure = found.candidate("mirrored")["failure"]
     assert failure["kind"] == "crashed"
     assert failure["message"].endswith("was killed by SIGKILL")
-    assert len(analysis["candidates"][0]["measured"]["step_ns"]["samples"]) == 5
+    assert len(found.candidate("single")["measured"]["step_ns"]["samples"]) == 5
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("--ratios", "3:1"), "gives all devices the same number of samples, not 24 + 8"),
-        (("--devices", "3"), "gives all devices the same number of samples, not 11 + 11 + 10"),
-    ],
+    ("words", "shares"), [(("--ratios", "3:1"), "24 + 8"), (("--devices", "3"), "11 + 11 + 10")]
 )
-def test_uneven_shares_cannot_be_mirrored(
-    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...], reason: str
-) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(MODEL)
-    output = tmp_path / "out"
-    ran = advisor("analyze", str(model), "-o", str(output), *FEW, *words, "--no-run", "-q")
-    assert ran.code == 0, ran.err
-    assert reason in (output / "report.md").read_text()
+def test_uneven_shares_cannot_be_mirrored(analyze, words, shares):
+    report = analyze(MODEL, *FEW, *words, "--no-run", "-q").text("report.md")
+    assert f"gives all devices the same number of samples, not {shares}" in report
 
 
-def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path: Path) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(MODEL)
-    words = (*FEW, "--hardware", "4xV100-NVLink", "-q", "--json")
-    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
-    assert ran.code == 0, ran.err
-    analysis = json.loads(ran.out)
-    mirrored = candidate_in(analysis)
+def test_elsewhere_replicas_are_simulated(analyze):
+    found = analyze(MODEL, *FEW, "--hardware", "4xV100-NVLink", "-q")
+    mirrored = found.candidate("mirrored")
     assert mirrored["samples"] == [8, 8, 8, 8]
     # An all-reduce of dense gradients and three gathers, on each of four devices; what is fed and
     # fetched crosses to the host and back.
     assert mirrored["predicted"]["transfer_count"] >= 4 * (1 + 3)
-    assert "PA103" not in {finding["code"] for finding in analysis["findings"]}
+    assert "PA103" not in {finding["code"] for finding in found.analysis["findings"]}
 
 
 @pytest.mark.slow
 @needs_workers
-def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_replicas_that_take_statistics_and_draw_are_verified_as_well(analyze):
     """TensorFlow's own split of the batch and ours are held against one reference."""
-    model = tmp_path / "model.py"
-    model.write_text(OF_ITS_OWN)
-    few = (*FEW[:-1], "batch,mirrored")
-    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *few, "-q", "--json")
-    assert ran.code == 0, ran.err
-    candidates = {each["name"]: each for each in json.loads(ran.out)["candidates"]}
+    found = analyze(OF_ITS_OWN, *FEW[:-1], "batch,mirrored", "-q")
     for name in ("batch", "mirrored"):
-        assert candidates[name]["failure"] is None, name
-        verification = candidates[name]["measured"]["verification"]
+        assert found.candidate(name)["failure"] is None, name
+        verification = found.candidate(name)["measured"]["verification"]
         assert (verification["unverified"], verification["held_equal"]) == ([], True), name
 
 
 @pytest.mark.slow
 @needs_workers
 @pytest.mark.parametrize(
-    ("script", "testbed"),
+    ("script", "testbed", "told"),
     [
-        (FIT, "workers"),
-        (FIT, "logical-cpus"),
-        (LOOP.format(built=""), "workers"),
-        (LOOP.format(built=BUILT), "logical-cpus"),
+        (FIT, "workers", None),
+        (FIT, "logical-cpus", None),
+        (LOOP.format(built=""), "workers", None),
+        (LOOP.format(built=BUILT), "logical-cpus", None),
+        # Variables that replicas of one process cannot make.
+        (
+            LOOP.format(built=""),
+            "logical-cpus",
+            "those of an optimizer by optimizer.build(model.trainable_variables)",
+        ),
     ],
 )
-def test_a_script_runs_once_more_as_replicas_up_to_its_step(
-    advisor: Callable[..., Ran], tmp_path: Path, script: str, testbed: str
-) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(script)
-    words = ("--testbed", testbed, *FEW, "-q", "--json")
-    ran = advisor("analyze", str(path), "-o", str(tmp_path / "out"), *words)
-    assert ran.code == 0, ran.err
-    mirrored = candidate_in(json.loads(ran.out))
+def test_a_script_runs_once_more_as_replicas_up_to_its_step(analyze, script, testbed, told):
+    mirrored = analyze(script, "--testbed", testbed, *FEW, "-q").candidate("mirrored")
+    if told is not None:
+        assert told in str(mirrored["failure"])
+        return
     assert mirrored["failure"] is None
     assert mirrored["samples"] == [16, 16]
     verification = mirrored["measured"]["verification"]
@@ -433,32 +325,11 @@ def test_a_script_runs_once_more_as_replicas_up_to_its_step(
 
 @pytest.mark.slow
 @needs_workers
-def test_variables_that_replicas_of_one_process_cannot_make_are_told_with_a_remedy(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(LOOP.format(built=""))
-    words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
-    ran = advisor("analyze", str(path), "-o", str(tmp_path / "out"), *words)
-    failure = candidate_in(json.loads(ran.out))["failure"]
-    assert "those of an optimizer by optimizer.build(model.trainable_variables)" in str(failure)
-
-
-@pytest.mark.slow
-@needs_workers
 @pytest.mark.parametrize("end", ["raise ValueError(sys.argv[2])", "os._exit(3)"])
-def test_a_second_run_that_fails_quotes_no_secret(
-    advisor: Callable[..., Ran], tmp_path: Path, end: str
-) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(AGAIN.format(end=end) + FIT)
-    output = tmp_path / "out"
-    words = ("-o", str(output), *FEW, "-v", "--", "--api-key", "battery-staple")
-    ran = advisor("analyze", str(path), *words)
-    assert ran.code == 0, ran.err
-    failure = candidate_in(json.loads((output / "analysis.json").read_text()))["failure"]
-    told = output / failure["in_full"] if failure["in_full"] else None
-    assert "***" in (failure["message"] if told is None else told.read_text())
-    texts = [each.read_bytes() for each in output.rglob("*") if each.is_file()]
-    texts += [ran.out.encode(), ran.err.encode()]
-    assert not any(b"battery-staple" in text for text in texts)
+def test_a_second_run_that_fails_quotes_no_secret(analyze, end):
+    words = (*FEW, "-v", "--", "--api-key", "battery-staple")
+    found = analyze(AGAIN.format(end=end) + FIT, *words)
+    failure = found.candidate("mirrored")["failure"]
+    told = found.text(failure["in_full"]) if failure["in_full"] else failure["message"]
+    assert "***" in told
+    assert not any("battery-staple" in text for text in found.texts())

@@ -1,20 +1,7 @@
 """Training scripts whose step calls Python: predicted from op times of their own process."""
 
-from __future__ import annotations
-
-import json
-from typing import TYPE_CHECKING, Any
-
-import jsonschema
 import pytest
-
-from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_runs import Ran
+from cli_answers import refusal
 
 pytestmark = pytest.mark.slow
 _SCRIPT = """
@@ -42,66 +29,43 @@ _LINE = _SCRIPT.splitlines().index(
 )
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
-    path.write_text(_SCRIPT)
-    return path
+_PLACE = f"`PyFunc` at model.py:{_LINE + 1}"
 
 
-def test_no_candidate_runs_and_the_answer_says_why(
-    advisor: Callable[..., Ran], script: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "out"
-    ran = advisor("analyze", str(script), "-o", str(folder), "--effort", "0.05")
-    assert ran.code == 0, ran.err
-    on_one_line = " ".join(ran.out.split())
-    place = f"`PyFunc` at train.py:{_LINE + 1}"
-    assert f"(no candidate ran: {place} calls Python, which stays with the" in on_one_line
+def test_no_candidate_runs_and_the_answer_says_why(analyze, advisor, tmp_path):
+    found = analyze(_SCRIPT, "--effort", "0.05")
+    on_one_line = " ".join(found.ran.out.split())
+    assert f"(no candidate ran: {_PLACE} calls Python, which stays with the" in on_one_line
     assert "candidate simulated speed-up (range)" in on_one_line
     assert "measured on one core in the process that made the step" in on_one_line
     assert not (tmp_path / "trained").exists()
     # Two steps of the script, then 2 of warm-up, up to 10 timed and 11 profiled.
     assert len((tmp_path / "counted").read_text()) <= 2 + 2 + 10 + 11
-
-    analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
-    jsonschema.validate(analysis, load_schema("analysis"))
-    single, *others = analysis["candidates"]
+    single, *others = found.analysis["candidates"]
     assert single["name"] == "single"
-    assert len(single["measured"]["step_ns"]["samples"]) >= 3
+    step_ns = single["measured"]["step_ns"]
+    assert len(step_ns["samples"]) >= 3
     # Op times fill the step that was measured.
-    assert single["predicted"]["step_ns"] == pytest.approx(
-        single["measured"]["step_ns"]["median"], rel=0.01
-    )
+    assert single["predicted"]["step_ns"] == pytest.approx(step_ns["median"], rel=0.01)
     assert not any(candidate["measured"] for candidate in others)
     assert sum(candidate["predicted"] is not None for candidate in others) >= 3
-    assert analysis["recommendation"]["basis"] == "simulated"
-    assert analysis["bound"]["costs_from"] == "recorded"
-    shown = advisor("show", str(folder), "-v")
-    assert shown.code == 0, shown.err
-    assert f"Simulated (no candidate ran: {place} calls" in " ".join(shown.out.split())
+    assert found.analysis["recommendation"]["basis"] == "simulated"
+    assert found.analysis["bound"]["costs_from"] == "recorded"
+    shown = advisor("show", str(found.folder), "-v")
+    assert f"Simulated (no candidate ran: {_PLACE} calls" in " ".join(shown.out.split())
 
 
-def test_without_a_run_the_time_of_python_is_said_to_be_unknown(
-    advisor: Callable[..., Ran], script: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "out"
-    ran = advisor("analyze", str(script), "-o", str(folder), "--quick", "--hardware", "2xV100")
-    assert ran.code == 0, ran.err
-    warnings = json.loads((folder / "analysis.json").read_text())["warnings"]
+def test_without_a_run_the_time_of_python_is_said_to_be_unknown(analyze):
+    warnings = analyze(_SCRIPT, "--quick", "--hardware", "2xV100").analysis["warnings"]
     assert any("calls Python, and how long that takes is not known" in text for text in warnings)
 
 
-def test_what_has_to_run_a_placement_refuses_it(
-    advisor: Callable[..., Ran], script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    why = f"`PyFunc` at train.py:{_LINE + 1} calls Python, which stays with the process"
-    ran = advisor("balance", str(script))
-    assert (ran.code, ran.out) == (2, ""), ran.err
-    assert why in ran.err
-
+def test_what_has_to_run_a_placement_refuses_it(advisor, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings = '[tool.advisor]\nhardware = "2xV100"\n[[tool.advisor.models]]\npath = "train.py"\n'
+    (tmp_path / "model.py").write_text(_SCRIPT)
+    error = refusal(advisor("balance", "model.py"))
+    assert f"{_PLACE} calls Python, which stays with the process" in error
+    settings = '[tool.advisor]\nhardware = "2xV100"\n[[tool.advisor.models]]\npath = "model.py"\n'
     (tmp_path / "pyproject.toml").write_text(settings)
     checked = advisor("check", "--update")
     assert checked.code == 0, checked.out + checked.err

@@ -1,21 +1,8 @@
 """`advisor balance`: on real workers, and what it refuses."""
 
-from __future__ import annotations
-
-import json
-from typing import TYPE_CHECKING
-
-import jsonschema
 import pytest
+from cli_answers import refusal, told
 from real_runs import needs_workers
-
-from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_runs import Ran
 
 MODEL = """
 import tensorflow as tf
@@ -39,20 +26,22 @@ def step():
 """
 
 
-def written(folder: Path, text: str) -> str:
-    model = folder / "model.py"
-    model.write_text(text)
-    return str(model)
+PAIRS = MODEL.replace("return x", "return x @ tf.transpose(x)")
+
+
+@pytest.fixture
+def balance(advisor, write_model):
+    def run(model, *words, samples=64):
+        path = write_model(model.replace("SAMPLES", str(samples)))
+        return advisor("balance", str(path), *words, "-q")
+
+    return run
 
 
 @pytest.mark.slow
 @needs_workers
-def test_two_real_workers_share_a_batch(advisor: Callable[..., Ran], tmp_path: Path) -> None:
-    model = written(tmp_path, MODEL.replace("SAMPLES", "64"))
-    ran = advisor("balance", model, "--testbed", "workers", "--json", "-q")
-    assert ran.code == 0, ran.err
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
+def test_two_real_workers_share_a_batch(balance):
+    content = told(balance(MODEL, "--testbed", "workers", "--json"), "balance")
     assert [device["name"] for device in content["devices"]] == ["worker:0", "worker:1"]
     assert [point["samples"] for point in content["devices"][0]["measured"]] == [64, 32, 16]
     tried = {tuple(each["samples"]): each["step_ns"] for each in content["tried"]}
@@ -61,27 +50,16 @@ def test_two_real_workers_share_a_batch(advisor: Callable[..., Ran], tmp_path: P
     assert all(sum(samples) == 64 for samples in tried)
 
 
-def test_where_nothing_can_be_timed_that_is_said(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
-    ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "none", "-q")
-    assert ran.code == 2
-    assert "nothing can run here" in ran.err
-
-
-def test_a_model_without_a_batch_is_refused(advisor: Callable[..., Ran], tmp_path: Path) -> None:
-    ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "logical-cpus", "-q")
-    assert ran.code == 2
-    assert "its inputs hold no batch" in ran.err
-
-
-def test_a_step_that_compares_samples_with_each_other_is_refused(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
-    pairs = MODEL.replace("SAMPLES", "64").replace("return x", "return x @ tf.transpose(x)")
-    ran = advisor("balance", written(tmp_path, pairs), "--testbed", "logical-cpus", "-q")
-    assert ran.code == 2
-    assert "makes something for each pair of samples" in ran.err
+@pytest.mark.parametrize(
+    ("model", "testbed", "said"),
+    [
+        (NO_BATCH, "none", "nothing can run here"),
+        (NO_BATCH, "logical-cpus", "its inputs hold no batch"),
+        (PAIRS, "logical-cpus", "makes something for each pair of samples"),
+    ],
+)
+def test_what_cannot_be_balanced_is_refused(balance, model, testbed, said):
+    assert said in refusal(balance(model, "--testbed", testbed))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +72,6 @@ def test_a_step_that_compares_samples_with_each_other_is_refused(
         ("1MB", "a batch of 2048 does not fit: the devices hold"),
     ],
 )
-def test_memory_that_does_not_do_is_refused(
-    advisor: Callable[..., Ran], tmp_path: Path, memory: str, said: str
-) -> None:
-    model = written(tmp_path, MODEL.replace("SAMPLES", "2048"))
-    ran = advisor("balance", model, "--testbed", "logical-cpus", "--memory", memory, "-q")
-    assert ran.code == 2
-    assert said in ran.err
+def test_memory_that_does_not_do_is_refused(balance, memory, said):
+    words = ("--testbed", "logical-cpus", "--memory", memory)
+    assert said in refusal(balance(MODEL, *words, samples=2048))

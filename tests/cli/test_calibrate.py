@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-import jsonschema
 import pytest
-from command_runs import Ran, children_left, run_here
+from cli_answers import refusal, told
+from command_runs import children_left, run_here
 from real_runs import needs_workers
 from sample_calibration import WORKERS
 
@@ -23,12 +22,8 @@ from placement_advisor.machine.calibration import (
     stored_calibration,
 )
 from placement_advisor.machine.cluster_file import load_cluster
-from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import CallFailure, FailureCause
-from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 W0, W1 = "worker:0", "worker:1"
 COPIES = tuple(
@@ -43,28 +38,26 @@ FIGURES = replace(
 
 
 class KnownTestbed:
-    """Gives one answer."""
-
     answer: ClassVar[Any] = FIGURES
     events: ClassVar[list[str]] = []
 
-    def __init__(self, plan: TestbedPlan, *, scratch: Path, site: None) -> None:
+    def __init__(self, plan, *, scratch, site):
         self.plan = plan
-        self.core_clocks: dict[str, str] = {}
+        self.core_clocks = {}
 
-    def start(self) -> None:
+    def start(self):
         self.events.append("start")
 
-    def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
+    def call(self, function, *args, time_limit_s):
         self.events.append(function.__name__)
         return self.answer
 
-    def close(self) -> None:
+    def close(self):
         self.events.append("close")
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def known(monkeypatch, tmp_path):
     """Two cores, a testbed of known figures, an empty cache; what the testbed was asked for."""
     monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
     monkeypatch.setattr(this_machine, "can_have_private_network", lambda: True)
@@ -77,11 +70,11 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return KnownTestbed.events
 
 
-def name() -> str:
+def name():
     return calibration_fingerprint(plan_testbed(TestbedKind.WORKERS, 2))
 
 
-def test_figures_are_measured_shown_and_kept(known: list[str]) -> None:
+def test_figures_are_measured_anew_shown_and_kept(known):
     ran = run_here("calibrate", "--open-ports")
     assert ran.code == 0, ran.err
     assert known == ["start", "calibrate", "close", "close"]
@@ -91,22 +84,16 @@ def test_figures_are_measured_shown_and_kept(known: list[str]) -> None:
     assert stored_calibration(name()) == FIGURES
     assert "warning" not in ran.err  # A private network can be had.
     assert "advisor: calibrating the testbed" in ran.err
-
-
-def test_it_measures_anew_whatever_is_kept(known: list[str]) -> None:
     replace(FIGURES, op_ns=7).save(name(), testbed="workers")
     run_here("calibrate", "--quiet")
     assert "calibrate" in known
     assert stored_calibration(name()) == FIGURES
 
 
-def test_the_json_keeps_its_contract_and_quiet_says_nothing_else(
-    known: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_json_keeps_its_contract_and_quiet_says_nothing_else(known, monkeypatch):
     monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
     ran = run_here("calibrate", "--json", "--quiet", "-o", "two.toml", "--open-ports")
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)
+    content = told(ran, "calibration")
     assert ran.err == ""
     assert content["testbed"]["kind"] == "workers"
     assert content["fingerprint"] == name()
@@ -114,7 +101,7 @@ def test_the_json_keeps_its_contract_and_quiet_says_nothing_else(
     assert ["no private network" in warning for warning in content["warnings"]] == [True]
 
 
-def test_the_cluster_file_is_read_as_what_was_measured(known: list[str], tmp_path: Path) -> None:
+def test_the_cluster_file_is_read_as_what_was_measured(known, tmp_path):
     run_here("calibrate", "-q", "-o", "two.toml")
     cluster = load_cluster(tmp_path / "two.toml")
     devices = plan_testbed(TestbedKind.WORKERS, 2).devices
@@ -125,9 +112,7 @@ def test_the_cluster_file_is_read_as_what_was_measured(known: list[str], tmp_pat
     assert (tmp_path / "two.toml").read_text().startswith("# Written by `advisor calibrate`")
 
 
-def test_a_cache_that_cannot_be_written_is_told(
-    known: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_told(known, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     ran = run_here("calibrate", "-q")
@@ -135,11 +120,8 @@ def test_a_cache_that_cannot_be_written_is_told(
     assert "\nnot kept " in ran.out
 
 
-def refused(*words: str) -> str:
-    ran = run_here("calibrate", *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert "Traceback" not in ran.err
-    return ran.err
+def refused(*words):
+    return refusal(run_here("calibrate", *words))
 
 
 @pytest.mark.parametrize(
@@ -153,25 +135,18 @@ def refused(*words: str) -> str:
         (("--devices", "1"), "--devices"),
     ],
 )
-def test_what_cannot_be_done_is_one_error_before_anything_starts(
-    known: list[str], words: tuple[str, ...], message: str
-) -> None:
+def test_what_cannot_be_done_is_one_error_before_anything_starts(known, words, message):
     assert message in refused(*words)
     assert known == []
 
 
-def test_figures_to_which_no_line_fits_are_an_error_and_are_not_kept(
-    known: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_figures_that_cannot_be_used_are_an_error_and_are_not_kept(known, monkeypatch, tmp_path):
     noisy = replace(FIGURES, links={(W0, W1): (replace(COPIES[0], copy_ns=-5), COPIES[1])})
     monkeypatch.setattr(KnownTestbed, "answer", noisy)
     assert "measure again on a quieter machine" in refused("-o", "two.toml")
     assert stored_calibration(name()) is None
     assert not (tmp_path / "two.toml").exists()
     assert known[-1] == "close"
-
-
-def test_a_worker_that_dies_is_an_error(known: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     died = CallFailure(cause=FailureCause.CRASHED, message="worker:1 was killed", output_tail="")
     monkeypatch.setattr(KnownTestbed, "answer", died)
     assert "calibration failed: worker:1 was killed" in refused()
@@ -179,15 +154,11 @@ def test_a_worker_that_dies_is_an_error(known: list[str], monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @needs_workers
-def test_two_real_workers(
-    advisor: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_real_workers(advisor, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "two.toml"
     ran = advisor("calibrate", "--testbed", "workers", "--json", "-q", "-o", str(file))
-    assert ran.code == 0, ran.err
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)
+    content = told(ran, "calibration")
     if content["kept_in"] is None:  # Other work disturbed it: good for now, but not for later.
         assert max(device["reference_p90_ratio"] for device in content["devices"]) >= 1.3
     else:

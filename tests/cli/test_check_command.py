@@ -1,65 +1,58 @@
 """`advisor check` on a small model that is placed by hand, and on what else a project may hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
-from command_runs import ENDS_WITHIN_S, Command, Ran, run_here, wait_until
+from cli_answers import refusal
+from command_runs import ENDS_WITHIN_S, Command, run_here, wait_until
 from two_matrices import TWO_MATRICES
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.cluster_file import cluster_as_toml
 from placement_advisor.machine.presets import read_hardware
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 LOCK = "placements.lock.json"
+MOVED = ("with tf.device(SECOND), ", "with ")
 PLACED = {"lower": "GPU:0", "upper": "GPU:1", "join": "GPU:0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder with models, of which the settings say how they are placed."""
-
     root: Path
 
-    def model(self, name: str = "m.py", *edits: tuple[str, str]) -> None:
+    def model(self, name="m.py", *edits):
         text = TWO_MATRICES
         for old, new in edits:
             assert old in text
             text = text.replace(old, new)
         (self.root / name).write_text(text)
 
-    def settings(self, *models: str, hardware: str = "2xV100-NVLink") -> None:
+    def settings(self, *models, hardware="2xV100-NVLink"):
         """Write settings of models, each as lines of TOML."""
         head = f'[tool.advisor]\nhardware = "{hardware}"\n'
         tables = "".join(f"[[tool.advisor.models]]\n{model}\n" for model in models)
         (self.root / "pyproject.toml").write_text(head + tables)
 
     @property
-    def lock(self) -> Path:
+    def lock(self):
         return self.root / LOCK
 
-    def records(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.lock.read_text())["models"]
-        return found
+    def records(self):
+        return json.loads(self.lock.read_text())["models"]
 
-    def relock(self, **changes: Any) -> None:
+    def relock(self, **changes):
         """Edit fields of every record."""
         records = {name: record | changes for name, record in self.records().items()}
         self.lock.write_text(json.dumps({"schema_version": 1, "models": records}))
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path, monkeypatch):
     """A project with one model, in the current folder."""
     root = tmp_path / "project"
     root.mkdir()
@@ -71,8 +64,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 @pytest.fixture(scope="module")
-def locked_text(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The lock file of that project."""
+def locked_text(fork_server, tmp_path_factory):
     found = Project(tmp_path_factory.mktemp("locked"))
     found.model()
     found.settings('path = "m.py"')
@@ -84,15 +76,14 @@ def locked_text(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def locked(project: Project, locked_text: str) -> Project:
-    """The project with its lock file."""
+def locked(project, locked_text):
     project.lock.write_text(locked_text)
     return project
 
 
 @pytest.fixture
-def check(advisor: Callable[..., Ran]) -> Iterator[Callable[..., Ran]]:
-    def run(*words: str) -> Ran:
+def check(advisor):
+    def run(*words):
         ran = advisor("check", *words)
         assert "Traceback" not in ran.err
         return ran
@@ -101,7 +92,7 @@ def check(advisor: Callable[..., Ran]) -> Iterator[Callable[..., Ran]]:
 
 
 @pytest.fixture
-def graphs(project: Project, locked_text: str) -> Project:
+def graphs(project, locked_text):
     """The project with a graph file, and code that leaves a mark when it runs."""
     ran = run_here("trace", "m.py", "-o", "m.graph.json.gz")
     assert ran.code == 0, ran.err
@@ -110,8 +101,7 @@ def graphs(project: Project, locked_text: str) -> Project:
     return project
 
 
-def by_layer(graph: OpGraph, device_of: dict[str, str]) -> dict[str, Any]:
-    """Return a placement file."""
+def by_layer(graph, device_of):
     return {
         "schema_version": 1,
         "label": "mine",
@@ -124,12 +114,7 @@ def by_layer(graph: OpGraph, device_of: dict[str, str]) -> dict[str, Any]:
     }
 
 
-# From the first run to a failed check.
-
-
-def test_a_model_that_is_not_locked_fails_and_says_what_to_do(
-    project: Project, check: Callable[..., Ran]
-) -> None:
+def test_a_model_that_is_not_locked_fails_and_says_what_to_do(project, check):
     ran = check()
     assert ran.code == 1
     assert "FAILED m.py (pyproject.toml:3)" in ran.out
@@ -138,26 +123,18 @@ def test_a_model_that_is_not_locked_fails_and_says_what_to_do(
     assert not project.lock.exists()
 
 
-def test_what_was_locked_passes(locked: Project, check: Callable[..., Ran]) -> None:
+def test_what_was_locked_passes_and_an_update_gives_the_same_bytes(locked, check):
     before = locked.lock.read_bytes()
     ran = check()
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 model: 1 passed")
     assert locked.lock.read_bytes() == before
     assert list(locked.records()) == ["m.py"]
-
-
-def test_an_update_of_what_has_not_changed_gives_the_same_bytes(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
-    before = locked.lock.read_bytes()
     assert check("--update").code == 0
     assert locked.lock.read_bytes() == before
 
 
-def test_a_harmful_edit_fails_with_culprit_and_line(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+def test_a_harmful_edit_fails_with_culprit_and_line(locked, check):
+    locked.model("m.py", MOVED)
     (line,) = (i for i, text in enumerate((locked.root / "m.py").read_text().split("\n"), 1)
                if "@ upper_kernel" in text)  # fmt: skip
     reports = {form: locked.root / f"report.{form}" for form in
@@ -194,11 +171,8 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
 
 @pytest.mark.parametrize("checkout", [".git", "GITHUB_WORKSPACE"])
 def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
-    project: Project,
-    check: Callable[..., Ran],
-    monkeypatch: pytest.MonkeyPatch,
-    checkout: str,
-) -> None:
+    project, check, monkeypatch, checkout
+):
     repository = project.root.parent
     if checkout == ".git":
         (repository / ".git").mkdir()
@@ -215,50 +189,34 @@ def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
     assert place["artifactLocation"]["uri"] == "project/pyproject.toml"
 
 
-def test_all_that_changed_is_there_on_demand(locked: Project, check: Callable[..., Ran]) -> None:
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+def test_all_that_changed_is_there_on_demand_and_an_update_accepts_it(locked, check):
+    locked.model("m.py", MOVED)
     short, long = check().out, check("--verbose").out
     assert "copies per step  " not in short
     assert "  copies per step  " in long
     assert "~ layer upper: GPU:1 -> GPU:0" in long
     assert set(short.splitlines()) <= set(long.splitlines())
-
-
-def test_an_update_accepts_what_changed(locked: Project, check: Callable[..., Ran]) -> None:
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    locked.model("m.py", MOVED)
     ran = check("--update")
     assert ran.code == 0
     assert "accepted: " in ran.out
     assert check().code == 0
 
 
-# Several models.
-
-
-def two(project: Project, *, broken: str = "raise RuntimeError('broken on purpose')") -> None:
+def two(project, broken="raise RuntimeError('broken on purpose')"):
     project.settings('path = "m.py"', 'path = "broken.py"')
     (project.root / "broken.py").write_text(broken)
 
 
 @pytest.mark.parametrize("broken", ["raise RuntimeError('boom')", "import os; os._exit(3)"])
-def test_a_model_that_fails_to_trace_does_not_hide_the_others(
-    locked: Project, check: Callable[..., Ran], broken: str
-) -> None:
-    two(locked, broken=broken)
+def test_a_model_that_fails_to_trace_does_not_hide_the_others(locked, check, broken):
+    two(locked, broken)
     ran = check()
     assert ran.code == 2
     assert "COULD NOT RUN broken.py (pyproject.toml:5)" in ran.out
-    assert "broken.py" in ran.out
     assert ran.out.splitlines()[-1] == "2 models: 1 could not run, 1 passed"
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    locked.model("m.py", MOVED)
     assert check().code == 1
-
-
-def test_an_update_with_a_model_that_fails_leaves_the_lock_file(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
-    two(locked)
     before = locked.lock.read_bytes()
     ran = check("--update")
     assert ran.code == 2
@@ -266,9 +224,9 @@ def test_an_update_with_a_model_that_fails_leaves_the_lock_file(
     assert locked.lock.read_bytes() == before
 
 
-def test_an_update_of_one_model_keeps_the_others(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
+def test_an_update_of_one_model_keeps_the_others_and_of_all_forgets_those_that_are_gone(
+    locked, check
+):
     two(locked)
     locked.model("new.py")
     locked.settings('path = "m.py"', 'path = "new.py:workload"', 'path = "broken.py"')
@@ -278,20 +236,12 @@ def test_an_update_of_one_model_keeps_the_others(
     assert locked.records().keys() == {"m.py", "new.py:workload"}
     assert locked.records()["m.py"] == kept
     assert "broken" not in ran.out
-
-
-def test_an_update_of_all_forgets_models_that_are_gone(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
-    locked.model("new.py")
     locked.settings('path = "new.py"')
     assert check("--update").code == 0
     assert locked.records().keys() == {"new.py"}
 
 
-def test_a_model_that_is_not_configured_is_refused(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
+def test_a_model_that_is_not_configured_is_refused(locked, check):
     locked.settings('path = "models/ranker.py:step"', 'path = "m.py"')
     ran = check("models/rankr.py")
     assert ran.code == 2
@@ -300,9 +250,7 @@ def test_a_model_that_is_not_configured_is_refused(
     assert "there are m.py, models/ranker.py:step" in check("zzzzzzz").err
 
 
-def test_side_by_side_and_one_after_the_other_say_the_same(
-    project: Project, check: Callable[..., Ran]
-) -> None:
+def test_side_by_side_and_one_after_the_other_say_the_same(project, check):
     for name in "abc":
         project.model(
             f"{name}.py", ("WIDTH, BATCH = 512", f"WIDTH, BATCH = {64 * (ord(name) - 96)}")
@@ -315,12 +263,7 @@ def test_side_by_side_and_one_after_the_other_say_the_same(
     assert models == ["a.py", "b.py", "c.py", "gone.py"]
 
 
-# Budgets and versions.
-
-
-def test_broken_budgets_are_not_accepted_by_an_update(
-    project: Project, check: Callable[..., Ran]
-) -> None:
+def test_broken_budgets_are_not_accepted_by_an_update(project, check):
     project.settings('path = "m.py"\nmax_transfer_bytes = "1 kB"\nmax_peak_memory = "2 kB"')
     ran = check("--update")
     assert ran.code == 1
@@ -337,14 +280,12 @@ def test_broken_budgets_are_not_accepted_by_an_update(
         ({"advisor": "0.0"}, "advisor 0.0, now "),
     ],
 )
-def test_times_of_other_versions_do_not_count_and_all_else_does(
-    locked: Project, check: Callable[..., Ran], locked_with: dict[str, str], what: str
-) -> None:
+def test_times_of_other_versions_do_not_count_and_all_else_does(locked, check, locked_with, what):
     locked.relock(**locked_with, step_us=1)
     ran = check()
     assert ran.code == 0
     assert f"predicted times are not comparable: locked with {what}" in ran.out
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    locked.model("m.py", MOVED)
     ran = check()
     assert ran.code == 1
     assert "scope-changed" in ran.out
@@ -352,9 +293,7 @@ def test_times_of_other_versions_do_not_count_and_all_else_does(
     assert "not comparable" in ran.out
 
 
-def test_times_compare_where_devices_have_other_names_alone(
-    project: Project, check: Callable[..., Ran]
-) -> None:
+def test_times_compare_where_devices_have_other_names_alone(project, check):
     desk = cluster_as_toml(read_hardware("2xV100-NVLink"))
     (project.root / "desk.toml").write_text(desk)
     project.settings('path = "m.py"', hardware="desk.toml")
@@ -368,101 +307,74 @@ def test_times_compare_where_devices_have_other_names_alone(
     assert "GPU:1 is right now" in ran.out
     assert "not comparable" not in ran.out
     project.relock(step_us=1)
-    project.model("m.py", ("with tf.device(SECOND), ", "with "))
+    project.model("m.py", MOVED)
     assert "slower-step" in check().out
-
-
-# Bad input.
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{}", f"{LOCK}: no field 'schema_version'"),
-        ('{"schema_version": 9}', f"{LOCK}: schema_version: 9 is newer"),
-        ('{\n<<<<<<< HEAD\n"a": 1\n', f"{LOCK}: merge conflict at line 2"),
-        ('{"schema_version": 1,', f"{LOCK}: not valid JSON: EOF while parsing"),
+        (b"{}", f"{LOCK}: no field 'schema_version'"),
+        (b'{"schema_version": 9}', f"{LOCK}: schema_version: 9 is newer"),
+        (b'{\n<<<<<<< HEAD\n"a": 1\n', f"{LOCK}: merge conflict at line 2"),
+        (b'{"schema_version": 1,', f"{LOCK}: not valid JSON: EOF while parsing"),
         (b"\x80\x00", f"{LOCK}: not valid JSON: expected value at line 1"),
+        (None, f"{LOCK}: cannot be read: not a file"),
     ],
 )
 @pytest.mark.parametrize("words", [(), ("--update",)])
-def test_a_damaged_lock_file_is_one_error_and_stays(
-    project: Project,
-    check: Callable[..., Ran],
-    content: str | bytes,
-    said: str,
-    words: tuple[str, ...],
-) -> None:
-    data = content.encode() if isinstance(content, str) else content
-    project.lock.write_bytes(data)
-    ran = check(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"advisor: error: {said}" in ran.err
-    assert project.lock.read_bytes() == data
+def test_a_damaged_lock_file_is_one_error_and_stays(project, check, content, said, words):
+    if content is None:
+        project.lock.mkdir()
+    else:
+        project.lock.write_bytes(content)
+    assert f"advisor: error: {said}" in refusal(check(*words))
+    assert content is None or project.lock.read_bytes() == content
     assert {path.name for path in project.root.iterdir()} == {"m.py", "pyproject.toml", LOCK}
 
 
-@pytest.mark.parametrize("words", [(), ("--update",)])
-def test_a_folder_in_the_place_of_the_lock_file_is_one_error(
-    project: Project, check: Callable[..., Ran], words: tuple[str, ...]
-) -> None:
-    project.lock.mkdir()
-    ran = check(*words)
-    assert ran.code == 2
-    assert f"{LOCK}: cannot be read: not a file" in ran.err
-
-
-def test_a_folder_that_cannot_be_written_is_told_before_any_work(
-    locked: Project, check: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(locked, check, monkeypatch):
     before = locked.lock.read_bytes()
 
     # Root may write anywhere, so that the system has to be spoken for.
-    def refuse(*_: object, **__: object) -> str:
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("placement_advisor.files.output.tempfile.mkdtemp", refuse)
-    ran = check("--update")
-    assert (ran.code, ran.out) == (2, "")
-    assert f"{LOCK}: cannot be written: .: Permission denied" in ran.err
+    error = refusal(check("--update"))
+    assert f"{LOCK}: cannot be written: .: Permission denied" in error
     assert locked.lock.read_bytes() == before
 
 
-def test_a_file_of_reports_never_takes_the_place_of_what_is_read(
-    locked: Project, check: Callable[..., Ran]
-) -> None:
+@pytest.mark.parametrize(
+    ("formats", "said"),
+    [
+        *(
+            ([form], f"--format {form}: not a format, or not one with a file")
+            for form in ("nonsense", "json=", "=a.txt", "", "JSON")
+        ),
+        (["nonsense"], "text, json, github, sarif, markdown"),
+        ([f"json={LOCK}"], "is the lock file, so no report goes there"),
+        (["json=./pyproject.toml"], "is read, so no report goes there"),
+        (["json=a", "text=./a"], "gets another report, so no report goes there"),
+    ],
+)
+def test_a_format_that_there_is_not_or_that_takes_the_place_of_a_file_is_refused(
+    locked, check, formats, said
+):
     before = locked.lock.read_bytes()
-    for words, why in (
-        (("--format", f"json={LOCK}"), "is the lock file"),
-        (("--format", "json=./pyproject.toml"), "is read"),
-        (("--format", "json=a", "--format", "text=./a"), "gets another report"),
-    ):
-        ran = check(*words)
-        assert ran.code == 2
-        assert f"{why}, so no report goes there" in ran.err
+    assert said in refusal(check(*(word for form in formats for word in ("--format", form))))
     assert locked.lock.read_bytes() == before
     assert not (locked.root / "a").exists()
 
 
-@pytest.mark.parametrize("words", ["nonsense", "json=", "=a.txt", "", "JSON"])
-def test_a_format_that_there_is_not_is_refused(
-    project: Project, check: Callable[..., Ran], words: str
-) -> None:
-    ran = check("--format", words)
-    assert ran.code == 2
-    assert f"--format {words}: not a format, or not one with a file" in ran.err
-    assert "text, json, github, sarif, markdown" in ran.err
-
-
-def test_hardware_that_means_nothing_is_named_with_its_line(
-    project: Project, check: Callable[..., Ran]
-) -> None:
-    project.settings('path = "m.py"', hardware="2xV1000")
-    ran = check()
-    assert ran.code == 2
-    assert "pyproject.toml, line 2: hardware: hardware '2xV1000': unknown device" in ran.err
-    project.settings('path = "m.py"', hardware="gone.toml")
-    assert "pyproject.toml, line 2: hardware: gone.toml" in check().err
+@pytest.mark.parametrize(
+    ("hardware", "said"),
+    [("2xV1000", "hardware '2xV1000': unknown device"), ("gone.toml", "gone.toml")],
+)
+def test_hardware_that_means_nothing_is_named_with_its_line(project, check, hardware, said):
+    project.settings('path = "m.py"', hardware=hardware)
+    assert f"pyproject.toml, line 2: hardware: {said}" in refusal(check())
 
 
 @pytest.mark.parametrize(
@@ -476,9 +388,7 @@ def test_hardware_that_means_nothing_is_named_with_its_line(
         ('path = "pyproject.toml"', "pyproject.toml: not a model file"),
     ],
 )
-def test_a_model_that_cannot_be_checked_is_told_with_its_line(
-    locked: Project, check: Callable[..., Ran], model: str, said: str
-) -> None:
+def test_a_model_that_cannot_be_checked_is_told_with_its_line(locked, check, model, said):
     (locked.root / "m.json").write_text("")
     locked.settings(model)
     before = locked.lock.read_bytes()
@@ -489,12 +399,7 @@ def test_a_model_that_cannot_be_checked_is_told_with_its_line(
     assert locked.lock.read_bytes() == before
 
 
-# Graph files and placement files.
-
-
-def test_graph_files_are_checked_without_running_code(
-    graphs: Project, check: Callable[..., Ran]
-) -> None:
+def test_graph_files_are_checked_without_running_code(graphs, check):
     assert check("--graphs-only", "--update").code == 0
     assert check("--graphs-only").code == 0
     graph = OpGraph.load(graphs.root / "m.graph.json.gz")
@@ -507,9 +412,12 @@ def test_graph_files_are_checked_without_running_code(
     assert not (graphs.root / "was-run").exists()
 
 
-def test_a_graph_file_and_its_model_are_the_same_step(
-    graphs: Project, check: Callable[..., Ran]
-) -> None:
+def test_a_graph_file_and_its_model_are_the_same_step(graphs, check, locked_text):
+    graphs.lock.write_text(locked_text)
+    graphs.settings('path = "m.py"\ngraph = "m.graph.json.gz"')
+    ran = check("--graphs-only")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 model: 1 passed")
+    assert not (graphs.root / "was-run").exists()
     assert check("--graphs-only", "--update").code == 0
     before = graphs.lock.read_bytes()
     assert check("--update").code == 0
@@ -517,36 +425,24 @@ def test_a_graph_file_and_its_model_are_the_same_step(
     assert graphs.lock.read_bytes() == before
 
 
-def test_a_graph_file_passes_under_the_lock_file_of_its_model(
-    graphs: Project, check: Callable[..., Ran], locked_text: str
-) -> None:
-    graphs.lock.write_text(locked_text)
-    graphs.settings('path = "m.py"\ngraph = "m.graph.json.gz"')
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        (None, "no graph file is configured, and --graphs-only runs no model code"),
+        ("bad.graph.json.gz", "bad.graph.json.gz: "),
+        ("gone.graph.json.gz", "gone.graph.json.gz: "),
+    ],
+)
+def test_a_model_without_a_graph_file_or_with_a_bad_one_is_told(graphs, check, graph, said):
+    (graphs.root / "bad.graph.json.gz").write_text("no graph")
+    graphs.settings('path = "m.py"' + (f'\ngraph = "{graph}"' if graph else ""))
     ran = check("--graphs-only")
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 model: 1 passed")
+    assert ran.code == 2
+    assert said in ran.out
     assert not (graphs.root / "was-run").exists()
 
 
-def test_a_model_without_a_graph_file_or_with_a_bad_one_is_told(
-    graphs: Project, check: Callable[..., Ran]
-) -> None:
-    graphs.settings('path = "m.py"')
-    ran = check("--graphs-only")
-    assert ran.code == 2
-    assert "no graph file is configured, and --graphs-only runs no model code" in ran.out
-    graphs.settings('path = "m.py"\ngraph = "m.graph.json.gz"')
-    (graphs.root / "m.graph.json.gz").write_text("no graph")
-    assert "m.graph.json.gz: " in check("--graphs-only").out
-    graphs.settings('path = "m.py"\ngraph = "gone.graph.json.gz"')
-    ran = check("--graphs-only")
-    assert ran.code == 2
-    assert "gone.graph.json.gz: " in ran.out
-    assert not (graphs.root / "was-run").exists()
-
-
-def test_layers_renamed_new_and_gone_under_a_placement_file(
-    project: Project, check: Callable[..., Ran]
-) -> None:
+def test_layers_renamed_new_and_gone_under_a_placement_file(project, check):
     (project.root / "p.json").write_text(
         json.dumps(by_layer(OpGraph([], []), {"": "GPU:0", **PLACED}))
     )
@@ -568,12 +464,9 @@ def test_layers_renamed_new_and_gone_under_a_placement_file(
     assert "    where: m.py:" in ran.out
 
 
-# The same bytes everywhere.
-
-
 @pytest.mark.slow
-def test_the_same_commit_gives_the_same_bytes_anywhere(locked: Project, tmp_path: Path) -> None:
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+def test_the_same_commit_gives_the_same_bytes_anywhere(locked, tmp_path):
+    locked.model("m.py", MOVED)
     locked.settings('path = "m.py"', 'path = "n.py"\nplacement = "auto"', 'path = "gone.py"')
     locked.model("n.py")
     other = tmp_path / "elsewhere"
@@ -595,10 +488,8 @@ def test_the_same_commit_gives_the_same_bytes_anywhere(locked: Project, tmp_path
     assert str(tmp_path) not in found[0][0]
 
 
-def test_from_a_folder_below_only_names_of_files_differ(
-    locked: Project, check: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+def test_from_a_folder_below_only_names_of_files_differ(locked, check, monkeypatch):
+    locked.model("m.py", MOVED)
     here = json.loads(check("--format", "json").out)
     (locked.root / "below").mkdir()
     monkeypatch.chdir(locked.root / "below")
@@ -607,10 +498,7 @@ def test_from_a_folder_below_only_names_of_files_differ(
     assert here == there
 
 
-# Ctrl-C.
-
-
-def test_ctrl_c_while_models_are_traced_ends_everything(locked: Project, tmp_path: Path) -> None:
+def test_ctrl_c_while_models_are_traced_ends_everything(locked, tmp_path):
     (locked.root / "m.py").write_text("while True: pass\n")
     (locked.root / "n.py").write_text("while True: pass\n")
     locked.settings('path = "m.py"', 'path = "n.py"')

@@ -1,20 +1,9 @@
 """`advisor compare-hardware`: a small model on machines by name, and what it refuses."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
-
-from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_runs import Ran
+from cli_answers import refusal, told
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_models").glob("*.py"))
 MODEL = """
@@ -28,21 +17,17 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros((6, 64)), tf.zeros((6, 8))))
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> str:
+def model(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     return str(path)
 
 
-def test_each_machine_is_simulated_on_ever_more_of_its_devices(
-    advisor: Callable[..., Ran], model: str, tmp_path: Path
-) -> None:
+def test_each_machine_is_simulated_on_ever_more_of_its_devices(advisor, model, tmp_path):
     picture = tmp_path / "scaling.png"
     options = ("--price", "3", "--price", "0.5", "--png", str(picture), "--json", "-q")
     ran = advisor("compare-hardware", model, "4xV100-NVLink", "T4", *options)
-    assert ran.code == 0, ran.err
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("scaling")).validate(content)
+    content = told(ran, "scaling")
     nvlink, t4 = content["machines"]
     assert t4["steps"] == []
     assert [row["devices"] for row in t4["best"]] == [1]
@@ -69,14 +54,11 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
 
 
 @pytest.mark.parametrize("words", [("T4",), ("T4", "--batch-size", "1")])
-def test_of_one_device_alone_it_says_what_fits(
-    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_of_one_device_alone_it_says_what_fits(advisor, tmp_path, words):
     path = tmp_path / "any_batch.py"
     path.write_text(MODEL.replace("Input((64,), 6)", "Input((64,))"))
     ran = advisor("compare-hardware", str(path), *words, "--json", "-q")
-    assert ran.code == 0, ran.err
-    (machine,) = json.loads(ran.out)["machines"]
+    (machine,) = told(ran, "scaling")["machines"]
     (held,) = machine["memory"]
     assert (held["family"], held["devices"]) == ("single", 1)
     # A sample has 512 numbers of 4 bytes at least.
@@ -92,28 +74,17 @@ def test_of_one_device_alone_it_says_what_fits(
     ],
 )
 def test_what_says_nothing_is_refused_before_the_model_is_loaded(
-    advisor: Callable[..., Ran],
-    model: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: tuple[str, ...],
-    said: str,
-) -> None:
+    advisor, model, tmp_path, monkeypatch, given, said
+):
     monkeypatch.chdir(tmp_path)
     Path("one.toml").write_text('[[devices]]\nname = "GPU:0"\nkind = "GPU"\n')
-    ran = advisor("compare-hardware", model, *given, "-q")
-    assert ran.code == 2
-    assert said in ran.err
+    assert said in refusal(advisor("compare-hardware", model, *given, "-q"))
 
 
-def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(
-    advisor: Callable[..., Ran], model: str
-) -> None:
+def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, model):
     text = "2x(2x(2xV100-NVLink)-2xInfiniBand200)-Ethernet100"
     ran = advisor("compare-hardware", model, text, "--json", "-q")
-    assert ran.code == 0, ran.err
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("scaling")).validate(content)
+    content = told(ran, "scaling")
     (machine,) = content["machines"]
     steps = [step for step in machine["steps"] if step["scaling"] == "weak"]
     assert [step["devices"] for step in steps if step["family"] == "batch"] == [2, 4, 8]
@@ -160,9 +131,7 @@ bandwidth_bytes_per_s = 3e9
 """
 
 
-def test_what_joins_the_uplinks_of_a_level_slows_those_who_share_it(
-    advisor: Callable[..., Ran], model: str, tmp_path: Path
-) -> None:
+def test_what_joins_the_uplinks_of_a_level_slows_those_who_share_it(advisor, model, tmp_path):
     files = {
         "roomy": f"{HOST}{LEVELS}core_bandwidth_bytes_per_s = 12e9",
         "narrow": f"{HOST}{LEVELS}core_bandwidth_bytes_per_s = 6e9",
@@ -172,8 +141,7 @@ def test_what_joins_the_uplinks_of_a_level_slows_those_who_share_it(
         (tmp_path / f"{name}.toml").write_text(toml)
     paths = [str(tmp_path / f"{name}.toml") for name in files]
     ran = advisor("compare-hardware", model, *paths, "--json", "-q")
-    assert ran.code == 0, ran.err
-    machines = json.loads(ran.out)["machines"]
+    machines = told(ran, "scaling")["machines"]
     assert [machine["hardware"] for machine in machines] == paths
     roomy, narrow, alone = (
         {
@@ -214,15 +182,12 @@ dataset = tf.data.Dataset.from_tensors(((x, x), tf.zeros((64, 1))))
 """
 
 
-def test_towers_within_hosts_win_where_variables_are_large(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
     machines = ("2xT4", "4x(2xT4)-Ethernet10")
     ran = advisor("compare-hardware", str(path), *machines, "--json", "-q")
-    assert ran.code == 0, ran.err
-    host, hosts = json.loads(ran.out)["machines"]
+    host, hosts = told(ran, "scaling")["machines"]
     (row,) = (row for row in host["best"] if row["scaling"] == "strong")
     assert host["knee"]["strong"]["devices"] == 2
     assert host["notes"] == []
@@ -254,17 +219,13 @@ def test_towers_within_hosts_win_where_variables_are_large(
     assert hosts["knee"]["strong"]["devices"] == 2
 
 
-def both_answers(
-    advisor: Callable[..., Ran], model: Path, hardware: str, folder: Path
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def both_answers(advisor, model, hardware, folder):
     """Return what both commands say of a model on a machine, which is one verdict."""
     compared = advisor("compare-hardware", str(model), hardware, "--json", "-q")
-    assert compared.code == 0, compared.err
     options = ("--hardware", hardware, "--json", "-q", "-o", str(folder / "out"))
     analyzed = advisor("analyze", str(model), *options)
-    assert analyzed.code == 0, analyzed.err
-    (machine,) = json.loads(compared.out)["machines"]
-    analysis = json.loads(analyzed.out)
+    (machine,) = told(compared, "scaling")["machines"]
+    analysis = told(analyzed, "analysis")
     assert machine["verdict"] == analysis["recommendation"]["verdict"]
     assert machine["answer"] == analysis["recommendation"]["answer"]
     return machine, analysis
@@ -273,9 +234,7 @@ def both_answers(
 @pytest.mark.slow
 @pytest.mark.parametrize("hardware", ["4xT4", "2xH100-NVLink4"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_the_verdict_is_that_of_analyze_for_every_sample(
-    advisor: Callable[..., Ran], tmp_path: Path, sample: Path, hardware: str
-) -> None:
+def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, sample, hardware):
     machine, _ = both_answers(advisor, sample, hardware, tmp_path)
     for row in machine["best"]:
         assert row["excess"] != "unexplained"
@@ -285,9 +244,7 @@ def test_the_verdict_is_that_of_analyze_for_every_sample(
     assert per_s == sorted(per_s)
 
 
-def test_the_verdict_is_that_of_analyze_on_the_same_machine(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, tmp_path):
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
     machine, analysis = both_answers(advisor, path, "2xT4", tmp_path)

@@ -1,12 +1,9 @@
 """`advisor doctor` on this machine, whatever it is."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -17,9 +14,6 @@ from placement_advisor.machine.calibration import Calibration, calibration_finge
 from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Whatever of these is broken, doctor is what one turns to.
 HEAVY = ("tensorflow", "keras", "numpy", "numba", "networkx", "matplotlib", "google")
@@ -38,29 +32,25 @@ BARE = Calibration(
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No calibration is kept at first."""
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def told() -> dict[str, Any]:
+def told():
     ran = run_here("doctor", "--json")
     assert ran.err == ""
-    content: dict[str, Any] = json.loads(ran.out)
+    content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema("doctor")).validate(content)
     assert ran.code == (0 if content["can_analyze"] else 1)
     return content
 
 
-def test_the_text_has_a_state_for_every_finding_and_ends_with_what_to_type() -> None:
+def test_text_and_json_tell_of_this_environment():
     lines = run_here("doctor").out.splitlines()
     assert lines[0].startswith("advisor ")
     assert lines[-1].startswith("next: ")
     states = {line.split()[0] for line in lines[2:-1] if line and not line.startswith(" ")}
     assert states <= {"ok", "note", "problem"}
-
-
-def test_the_json_keeps_its_contract_and_knows_this_environment() -> None:
     content = told()
     assert content["python"]["version"] == ".".join(map(str, sys.version_info[:3]))
     assert all(package["version"] for package in content["packages"])
@@ -68,7 +58,7 @@ def test_the_json_keeps_its_contract_and_knows_this_environment() -> None:
     assert content["calibrations"] == []
 
 
-def test_it_works_where_nothing_else_can_be_imported(tmp_path: Path) -> None:
+def test_it_works_where_nothing_else_can_be_imported(tmp_path):
     broken = f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n{LAUNCH}"
     ran = subprocess.run(
         [sys.executable, "-c", broken.replace("; main()", "\nmain()"), "doctor"],
@@ -81,21 +71,18 @@ def test_it_works_where_nothing_else_can_be_imported(tmp_path: Path) -> None:
     assert "next: " in ran.stdout
 
 
-def test_a_calibration_holds_where_its_fingerprint_is_this_testbeds() -> None:
+def test_a_calibration_holds_where_its_fingerprint_is_this_testbeds():
     plan = plan_testbed(TestbedKind.LOGICAL_CPUS, 2)
     BARE.save(calibration_fingerprint(plan), testbed="logical-cpus")
     BARE.save("0" * 16, testbed="logical-cpus")
     assert sorted(kept["holds"] for kept in told()["calibrations"]) == [False, True]
-
-
-def test_a_calibration_of_devices_that_are_gone_does_not_hold() -> None:
     BARE.save("0" * 16, testbed="gpus")
     BARE.save("1" * 16, testbed="a kind of tomorrow")
-    (kept,) = told()["calibrations"]
+    (kept,) = (each for each in told()["calibrations"] if each["testbed"] == "gpus")
     assert (kept["testbed"], kept["holds"], kept["small_copy"]) == ("gpus", False, None)
 
 
-def test_what_blocks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_blocks_is_a_failed_check(monkeypatch):
     facts = machine_facts.examine()
     missing = (Package(name="tensorflow", version=None, wanted=">=2.21"),)
     monkeypatch.setattr(machine_facts, "examine", lambda: replace(facts, packages=missing))

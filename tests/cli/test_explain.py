@@ -1,41 +1,39 @@
-from __future__ import annotations
-
 import os
 import pty
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import LAUNCH, Ran, run_here
+from command_runs import LAUNCH, run_here
 
 from placement_advisor.analysis.findings.rules import RULES
 from placement_advisor.check.problems import EXPLANATIONS, ProblemCode, Status
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.findings.rules import Rule
-
 ROOT = Path(__file__).parents[2]
 
 
-def explain(*words: str) -> Ran:
+def explain(*words):
     return run_here("explain", *words)
 
 
-def test_a_finding_is_explained_as_it_is_written_where_no_terminal_reads() -> None:
+def test_a_finding_is_explained_as_it_is_written_and_an_unknown_code_is_an_error_with_the_list():
     ran = explain("PA101")
     assert ran.code == 0
     assert ran.out.startswith("# PA101 backward-on-default-device\n")
     assert "tf.gradients" in ran.out
     assert "\x1b" not in ran.out
+    ran = explain("PA1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no finding and no problem of a check is called 'PA1'; there are PA101, PA102" in ran.err
+    assert ran.err.count("PA101") == 1
+    assert "scope-changed" in ran.err
+    assert "advisor: hint: `advisor explain` lists them" in ran.err
 
 
 @pytest.mark.parametrize("code", [*EXPLANATIONS, "SLOWER-STEP"])
-def test_every_code_of_a_check_says_what_it_means_when_it_is_found_and_what_to_do(
-    code: str,
-) -> None:
+def test_every_code_of_a_check_says_what_it_means_when_it_is_found_and_what_to_do(code):
     ran = explain(code)
     assert ran.code == 0
     assert ran.out.startswith(f"# {code if code.startswith('PA') else code.lower()}")
@@ -44,7 +42,7 @@ def test_every_code_of_a_check_says_what_it_means_when_it_is_found_and_what_to_d
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_finding_goes_by_its_name_as_by_its_code(rule: Rule) -> None:
+def test_a_finding_goes_by_its_name_as_by_its_code(rule):
     told = explain(rule.code).out
     assert told.startswith(f"# {rule.code} {rule.name}\n")
     assert explain(rule.code.lower()).out == told
@@ -54,7 +52,7 @@ def test_a_finding_goes_by_its_name_as_by_its_code(rule: Rule) -> None:
     assert (explain(rule.name).out == told) is (rule.name not in EXPLANATIONS)
 
 
-def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:
+def test_codes_are_listed_explained_and_in_the_page_on_ci():
     ran = explain()
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -63,25 +61,13 @@ def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:
     assert codes == [*(rule.code for rule in RULES), *(c for c in EXPLANATIONS if c != "PA101")]
     (slower,) = (line for line in lines if "slower-step" in line)
     assert slower.split(maxsplit=1)[1] == "The simulated step takes longer"
-
-
-def test_codes_are_explained_and_in_the_page_on_ci() -> None:
     assert list(EXPLANATIONS) == [*ProblemCode, Status.COULD_NOT_RUN, Status.INCONCLUSIVE]
-    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
     table = page[page.index("## What fails") : page.index("## The same answer everywhere")]
     assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(ProblemCode)
 
 
-def test_an_unknown_code_is_an_error_with_the_list() -> None:
-    ran = explain("PA1")
-    assert (ran.code, ran.out) == (2, "")
-    assert "no finding and no problem of a check is called 'PA1'; there are PA101, PA102" in ran.err
-    assert ran.err.count("PA101") == 1
-    assert "scope-changed" in ran.err
-    assert "advisor: hint: `advisor explain` lists them" in ran.err
-
-
-def test_a_terminal_gets_the_page_laid_out() -> None:
+def test_a_terminal_gets_the_page_laid_out():
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         command = [sys.executable, "-c", LAUNCH, "explain", "PA203"]

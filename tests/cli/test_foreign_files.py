@@ -1,11 +1,8 @@
 """Pipes, devices and files without end in the place of what a command reads: one error at once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import run_here
@@ -14,10 +11,6 @@ from layer_models import model
 from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.tensorboard.tab import SCHEMA_VERSION, Candidate, Graph, Overview
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Whoever opens a pipe without care waits for ever.
 LIMIT_S = 120
@@ -85,9 +78,7 @@ READS = {
 
 
 @pytest.fixture(params=["pipe", "device"])
-def folder(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def folder(request, tmp_path, monkeypatch):
     """A folder of pipes, or of links to a device, under all names; they end what hangs."""
     monkeypatch.chdir(tmp_path)
     model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
@@ -113,7 +104,7 @@ def folder(
         else:
             (tmp_path / name).symlink_to("/dev/zero")
 
-    def hangs(number: int, frame: object) -> None:
+    def hangs(number, frame):
         raise TimeoutError(f"no answer within {LIMIT_S} s")
 
     before = signal.signal(signal.SIGALRM, hangs)
@@ -124,7 +115,7 @@ def folder(
 
 
 @pytest.mark.parametrize("what", READS)
-def test_what_is_no_plain_file_is_refused_at_once(folder: Path, what: str) -> None:
+def test_what_is_no_plain_file_is_refused_at_once(folder, what):
     ran = run_here(*READS[what].format(file="special").split())
     said = ran.out + ran.err
     assert ran.code == 2, said

@@ -1,16 +1,11 @@
 """`advisor graph`, from files alone."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import pytest
-from command_runs import _ROOT, LAUNCH, Ran
+from cli_answers import apart, refusal
+from command_runs import LAUNCH, Ran
 from layer_models import model
 
 from placement_advisor.graph.exchange import GraphFormat, graph_text
@@ -19,17 +14,12 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.steps import render_graph
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 PNG = b"\x89PNG\r\n"
 GRAPH = model("in1 -> a", "in2 -> b", "a b -> dot")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a graph file and a placement file for it."""
+def here(tmp_path, monkeypatch):
     folder = tmp_path / "here"
     folder.mkdir()
     GRAPH.save(folder / "m.graph.json.gz")
@@ -43,26 +33,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run(*words: str) -> Ran:
+def run(*words):
     """Run the command without TensorFlow, which is made impossible to import."""
-    code = f"import sys; sys.modules['tensorflow'] = None; {LAUNCH}"
-    ran = subprocess.run(
-        [sys.executable, "-c", code, "graph", *words],
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
+    return apart("graph", *words, launch=f"import sys; sys.modules['tensorflow'] = None; {LAUNCH}")
 
 
-def test_the_summary_is_printed_without_tensorflow(here: Path) -> None:
+def test_the_summary_and_a_picture_need_no_tensorflow(here):
     ran = run("m.graph.json.gz")
     text = render_graph(summarize(GRAPH), graph_file="m.graph.json.gz")
     assert ran == Ran(code=0, out=text, err="")
     assert text.startswith(f"graph        m.graph.json.gz, fingerprint {GRAPH.fingerprint}\nops ")
-
-
-def test_layers_are_drawn_without_tensorflow_and_nothing_is_printed(here: Path) -> None:
     assert run("m.graph.json.gz", "--png", "m.png") == Ran(code=0, out="", err="")
     assert (here / "m.png").read_bytes().startswith(PNG)
     assert sorted(path.name for path in here.iterdir()) == [
@@ -70,27 +50,17 @@ def test_layers_are_drawn_without_tensorflow_and_nothing_is_printed(here: Path) 
     ]  # fmt: skip
 
 
-def test_a_placement_changes_the_picture(advisor: Callable[..., Ran], here: Path) -> None:
+def test_a_placement_changes_the_picture(advisor, here):
     for words in (("plain.png",), ("placed.png", "--placement", "towers.json")):
         assert advisor("graph", "m.graph.json.gz", "--png", *words).code == 0
     assert (here / "plain.png").read_bytes() != (here / "placed.png").read_bytes()
 
 
-def refusal(ran: Ran) -> str:
-    assert ran.code == 2
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
-    return ran.err
-
-
-def test_a_missing_or_foreign_file_is_named(advisor: Callable[..., Ran], here: Path) -> None:
+def test_a_missing_or_foreign_file_is_named(advisor, here):
     (here / "notes.txt").write_text("no graph")
     for words in (("nowhere.gz",), ("notes.txt",), ("notes.txt", "--png", "m.png")):
         assert f"advisor: error: {words[0]}: " in refusal(advisor("graph", *words))
     assert not (here / "m.png").exists()
-
-
-def test_a_placement_for_another_graph_is_refused(advisor: Callable[..., Ran], here: Path) -> None:
     content = json.loads((here / "towers.json").read_text())
     content["graph_fingerprint"] = content["structure"]["fingerprint"] = "0" * 16
     (here / "other.json").write_text(json.dumps(content))
@@ -100,69 +70,12 @@ def test_a_placement_for_another_graph_is_refused(advisor: Callable[..., Ran], h
     assert not (here / "m.png").exists()
 
 
-def test_a_picture_that_cannot_be_written_is_refused(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
+def test_a_file_that_cannot_be_written_is_refused(advisor, here):
     error = refusal(advisor("graph", "m.graph.json.gz", "--png", "nowhere/m.png"))
     assert "nowhere/m.png: cannot be written: nowhere: No such file or directory" in error
     assert "choose another file with --png" in error
     error = refusal(advisor("graph", "m.graph.json.gz", "--png", "m.graph.json.gz"))
     assert "is an input of this command and is not overwritten" in error
-
-
-@pytest.mark.parametrize(
-    ("words", "problem", "hint"),
-    [
-        (
-            ("--placement", "towers.json"),
-            "--placement is for a picture or",
-            "png OUT.png, or",
-        ),
-        (("--depth", "1"), "--depth is for a picture", "add --png OUT.png"),
-        (("--depth", "1", "--format", "dot"), "--depth is for a picture", "add --png OUT.png"),
-        (("-o", "m.dot"), "-o is for --format", "add --format graphml|dot|json"),
-        (("-o", "m.dot", "--png", "m.png"), "-o is for --format", "--png"),
-        (("--png", "m.png", "--format", "dot"), "--png and --format are two", "leave one out"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    words: tuple[str, ...], problem: str, hint: str, advisor: Callable[..., Ran], here: Path
-) -> None:
-    error = refusal(advisor("graph", "m.graph.json.gz", *words))
-    assert problem in error
-    assert hint in error
-    assert not {*here.iterdir()} - {here / "m.graph.json.gz", here / "towers.json"}
-
-
-@pytest.mark.parametrize("form", GraphFormat)
-def test_ops_are_written_for_other_programs_without_tensorflow(
-    form: GraphFormat, here: Path
-) -> None:
-    ran = run("m.graph.json.gz", "--format", form, "--placement", "towers.json")
-    device_of = {op.name: "worker:0" for op in GRAPH.ops}
-    assert ran == Ran(code=0, out=graph_text(GRAPH, form, device_of), err="")
-
-
-def test_what_is_written_loads_again_with_networkx(advisor: Callable[..., Ran], here: Path) -> None:
-    assert advisor("graph", "m.graph.json.gz", "--format", "graphml", "-o", "m.graphml").out == ""
-    found = nx.read_graphml(here / "m.graphml")
-    assert list(found) == [op.name for op in GRAPH.ops]
-    assert nx.get_node_attributes(found, "device") == {}
-    text = advisor("graph", "m.graph.json.gz", "--format", "json").out
-    assert OpGraph.from_networkx(nx.node_link_graph(json.loads(text), edges="edges")) == GRAPH
-
-
-def test_names_in_any_script_are_whole_in_files(here: Path) -> None:
-    model("in -> é").save(here / "e.graph.json.gz")
-    for words in (("--format", "dot", "-o", "e.dot"), ("--format", "graphml", "-o", "e.graphml")):
-        assert run("e.graph.json.gz", *words) == Ran(code=0, out="", err="")
-    assert '"in" -> "é"' in (here / "e.dot").read_text(encoding="utf-8")
-    assert list(nx.read_graphml(here / "e.graphml")) == ["in", "é"]
-
-
-def test_a_file_that_is_no_graph_or_cannot_be_written_is_refused(
-    advisor: Callable[..., Ran], here: Path
-) -> None:
     (here / "notes.txt").write_text("no graph")
     error = refusal(advisor("graph", "notes.txt", "--format", "dot", "-o", "m.out"))
     assert "advisor: error: notes.txt: " in error
@@ -172,3 +85,42 @@ def test_a_file_that_is_no_graph_or_cannot_be_written_is_refused(
     assert "choose another file with -o" in error
     assert "is an input of this command" in refusal(advisor("graph", *words, "m.graph.json.gz"))
     assert not (here / "m.out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "hint"),
+    [
+        (("--placement", "towers.json"), "--placement is for a picture or", "png OUT.png, or"),
+        (("--depth", "1"), "--depth is for a picture", "add --png OUT.png"),
+        (("--depth", "1", "--format", "dot"), "--depth is for a picture", "add --png OUT.png"),
+        (("-o", "m.dot"), "-o is for --format", "add --format graphml|dot|json"),
+        (("-o", "m.dot", "--png", "m.png"), "-o is for --format", "--png"),
+        (("--png", "m.png", "--format", "dot"), "--png and --format are two", "leave one out"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words, problem, hint, advisor, here):
+    error = refusal(advisor("graph", "m.graph.json.gz", *words))
+    assert problem in error
+    assert hint in error
+    assert not {*here.iterdir()} - {here / "m.graph.json.gz", here / "towers.json"}
+
+
+@pytest.mark.parametrize("form", GraphFormat)
+def test_ops_are_written_for_other_programs_without_tensorflow(form, here):
+    ran = run("m.graph.json.gz", "--format", form, "--placement", "towers.json")
+    device_of = {op.name: "worker:0" for op in GRAPH.ops}
+    assert ran == Ran(code=0, out=graph_text(GRAPH, form, device_of), err="")
+
+
+def test_what_is_written_loads_again_with_networkx_with_names_in_any_script(advisor, here):
+    assert advisor("graph", "m.graph.json.gz", "--format", "graphml", "-o", "m.graphml").out == ""
+    found = nx.read_graphml(here / "m.graphml")
+    assert list(found) == [op.name for op in GRAPH.ops]
+    assert nx.get_node_attributes(found, "device") == {}
+    text = advisor("graph", "m.graph.json.gz", "--format", "json").out
+    assert OpGraph.from_networkx(nx.node_link_graph(json.loads(text), edges="edges")) == GRAPH
+    model("in -> é").save(here / "e.graph.json.gz")
+    for words in (("--format", "dot", "-o", "e.dot"), ("--format", "graphml", "-o", "e.graphml")):
+        assert run("e.graph.json.gz", *words) == Ran(code=0, out="", err="")
+    assert '"in" -> "é"' in (here / "e.dot").read_text(encoding="utf-8")
+    assert list(nx.read_graphml(here / "e.graphml")) == ["in", "é"]

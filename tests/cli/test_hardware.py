@@ -1,38 +1,25 @@
 """`advisor hardware`: all presets, and one of them."""
 
-from __future__ import annotations
-
-import json
-from typing import Any
-
-import jsonschema
+import cli_answers
 import pytest
 from command_runs import run_here
 
 from placement_advisor.machine.presets import hardware_figures
-from placement_advisor.results.contracts import load_schema
 
 WIDTH = 120
 GPUS, LINKS = hardware_figures()["devices"], hardware_figures()["links"]
 
 
-def told(*words: str) -> dict[str, Any]:
-    ran = run_here("hardware", *words, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    content: dict[str, Any] = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("hardware")).validate(content)
-    return content
+def told(*words):
+    return cli_answers.told(run_here("hardware", *words, "--json"), "hardware")
 
 
-def test_all_gpus_and_links_are_listed() -> None:
+def test_all_gpus_and_links_are_listed_in_text_and_json():
     lines = run_here("hardware").out.splitlines()
     firsts = [line.split(maxsplit=1)[0] for line in lines if line[:1].strip()]
     assert [name for name in firsts if name in GPUS] == list(GPUS)
     assert [name for name in firsts if name in LINKS] == list(LINKS)
     assert max(map(len, lines)) <= WIDTH
-
-
-def test_json_has_all_of_them() -> None:
     content = told()
     assert [gpu["name"] for gpu in content["devices"]] == list(GPUS)
     assert [link["name"] for link in content["links"]] == list(LINKS)
@@ -40,38 +27,29 @@ def test_json_has_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("word", ["V100", "v100-sxm2", "V100-SXM2-16GB"])
-def test_a_gpu_goes_by_any_of_its_names(word: str) -> None:
+def test_a_gpu_goes_by_any_of_its_names(word):
     (gpu,) = told(word)["devices"]
     assert gpu["name"] == "V100"
     assert told(word)["links"] == []
 
 
-def test_what_is_measured_fitted_transferred_and_assumed_is_told_apart() -> None:
+def test_figures_say_where_they_are_from():
     bases = {
         gpu["name"]: {kernel["family"]: kernel["basis"] for kernel in gpu["kernels"]}
         for gpu in told()["devices"]
     }
     assert (bases["T4"]["linear"], bases["T4"]["conv_by_input"]) == ("fitted", "assumed")
     assert (bases["L4"]["linear"], bases["L4"]["relu"]) == ("assumed", "transferred")
-
-
-def test_a_launch_is_the_hosts_and_costs_the_same_with_every_card() -> None:
     launches = [
         (gpu["launch_overhead_ns"], gpu["launch_overhead_basis"]) for gpu in told()["devices"]
     ]
     assert set(launches) == {(3_000, "assumed")}
     assert "5.7 µs with a K80" in run_here("hardware", "K80").out
-
-
-def test_text_about_a_gpu_has_its_figures_and_sources() -> None:
     out = run_here("hardware", "rtx3090").out
     assert out.startswith("RTX3090: datasheet RTX3090, chip GA102\n")
     assert "% off  transferred from other chips" in out
     assert "links: PCIe4-staged, PCIe4, PCIe3, NVLink3-GA102 (the first is the default)" in out
     assert "https://github.com/NVIDIA/nccl/issues/1127" in out
-
-
-def test_text_about_a_bridge_says_how_many_it_joins() -> None:
     out = run_here("hardware", "NVLink3-GA102").out
     assert "a bridge, which joins 2 devices" in out
     assert "judgement" in out
@@ -91,9 +69,7 @@ def test_text_about_a_bridge_says_how_many_it_joins() -> None:
         ),
     ],
 )
-def test_a_machine_is_shown_by_its_gpus_and_links(
-    word: str, gpus: list[str], links: list[str]
-) -> None:
+def test_a_machine_is_shown_by_its_gpus_and_links(word, gpus, links):
     shown = told(word)
     assert {gpu["name"] for gpu in shown["devices"]} == set(gpus)
     assert {link["name"] for link in shown["links"]} == set(links)
@@ -102,13 +78,10 @@ def test_a_machine_is_shown_by_its_gpus_and_links(
     assert f"\n\n{links[-1]}\n\nlatency" in text
 
 
-def test_a_machine_that_is_none_is_refused_as_elsewhere() -> None:
+def test_what_is_none_is_answered_with_what_there_is():
     ran = run_here("hardware", "4xA10O")
     assert ran.code == 2
     assert "hardware '4xA10O': unknown device 'A10O'; there are A10" in ran.err
-
-
-def test_a_name_that_is_none_is_answered_with_those_that_are() -> None:
     ran = run_here("hardware", "V10")
     assert ran.code == 2
     assert "no GPU and no link 'V10'; there are V100, " in ran.err

@@ -1,9 +1,6 @@
 """Workers where the system gives no private network: refused, or told first and taken down."""
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -11,9 +8,6 @@ from command_runs import Command
 from refusing_system import refuse_namespaces
 
 from placement_advisor.machine.this_machine import usable_cores
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(
     len(usable_cores()) < 2, reason="real runs need two cores of their own"
@@ -28,7 +22,7 @@ FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mir
 
 
 @pytest.fixture
-def project(tmp_path: Path, two_towers: Path) -> Path:
+def project(tmp_path, two_towers):
     root = tmp_path / "project"
     root.mkdir()
     (root / two_towers.name).write_text(two_towers.read_text())
@@ -45,9 +39,7 @@ def project(tmp_path: Path, two_towers: Path) -> Path:
         ("check --measure", "without --measure placements are only predicted"),
     ],
 )
-def test_whatever_starts_workers_refuses_with_the_ways_out(
-    project: Path, tmp_path: Path, words: str, instead: str
-) -> None:
+def test_whatever_starts_workers_refuses_with_the_ways_out(project, tmp_path, words, instead):
     before = sorted(project.rglob("*"))
     with Command(
         *words.split(), temp=tmp_path / "temp", cwd=project, before=refuse_namespaces
@@ -64,9 +56,7 @@ def test_whatever_starts_workers_refuses_with_the_ways_out(
 
 
 @pytest.mark.slow
-def test_ports_that_are_accepted_are_open_for_as_long_as_the_command_runs(
-    project: Path, tmp_path: Path
-) -> None:
+def test_ports_that_are_accepted_are_open_for_as_long_as_the_command_runs(project, tmp_path):
     words = ("analyze", "two_towers.py", "--open-ports", *FEW)
     with Command(*words, temp=tmp_path / "temp", cwd=project, before=refuse_namespaces) as command:
         command.wait_for_line("timing rounds")

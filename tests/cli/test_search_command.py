@@ -1,26 +1,17 @@
 """`advisor search`, from files alone."""
 
-from __future__ import annotations
-
-import json
-from typing import TYPE_CHECKING, Any
-
-import jsonschema
 import pytest
-from command_runs import Ran, run_here
+from cli_answers import refusal, told
+from command_runs import run_here
 from layer_models import model
 
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GRAPH = "m.graph.json.gz"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     drawn = model("in1 -> a", "in2 -> b", "a b -> dot")
     heavy = [op._replace(flops=10**9, bytes_accessed=10**6) for op in drawn.ops]
@@ -28,21 +19,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def searched(*words: str) -> dict[str, Any]:
-    ran = run_here("search", GRAPH, *words, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    content: dict[str, Any] = json.loads(ran.out)
-    jsonschema.validate(content, load_schema("search"))
-    return content
+def searched(*words):
+    return told(run_here("search", GRAPH, *words, "--json"), "search")
 
 
-def refused(*words: str) -> str:
-    ran: Ran = run_here("search", *words)
-    assert (ran.code, ran.out) == (2, "")
-    return ran.err
+def refused(*words):
+    return refusal(run_here("search", *words))
 
 
-def test_the_best_placement_of_a_graph_is_told_in_whole_ns() -> None:
+def test_the_best_placement_of_a_graph_is_told_in_whole_ns_and_words():
     content = searched("--devices", "3", "--effort", "1")
     assert (content["proven"], content["stopped_by"]) == (True, "proof")
     assert content["lower_bound_ns"] == content["step_ns"]
@@ -51,16 +36,6 @@ def test_the_best_placement_of_a_graph_is_told_in_whole_ns() -> None:
     assert sum(device["ops"] for device in devices) == content["ops"] == len(content["device_of"])
     # Towers run side by side: the step is shorter than its work.
     assert content["step_ns"] < sum(device["work_ns"] for device in devices)
-
-
-def test_hardware_is_taken_by_its_name_and_hosts_that_run_nothing_are_left_out() -> None:
-    content = searched("--hardware", "2xV100-NVLink", "--effort", "0.1")
-    assert content["machine"] == "2xV100-NVLink"
-    hosts = [device for device in content["devices"] if not device["name"].startswith("GPU")]
-    assert all(device["ops"] for device in hosts)
-
-
-def test_the_text_begins_with_the_verdict() -> None:
     ran = run_here("search", GRAPH, "--effort", "1")
     assert (ran.code, ran.err) == (0, "")
     first, *_ = ran.out.splitlines()
@@ -68,24 +43,22 @@ def test_the_text_begins_with_the_verdict() -> None:
     assert first.endswith("proved for assumed costs, no such placement is better")
 
 
-def test_seed_and_effort_are_told() -> None:
+def test_hardware_seed_and_effort_are_taken_and_told():
+    content = searched("--hardware", "2xV100-NVLink", "--effort", "0.1")
+    assert content["machine"] == "2xV100-NVLink"
+    hosts = [device for device in content["devices"] if not device["name"].startswith("GPU")]
+    assert all(device["ops"] for device in hosts)
     content = searched("--seed", "3", "--effort", "2")
     assert (content["seed"], content["effort_units"], content["time_limit_s"]) == (3, 2.0, None)
     limited = searched("--time-limit", "5")
     assert (limited["effort_units"], limited["time_limit_s"]) == (None, 5.0)
 
 
-def test_options_that_contradict_each_other_are_refused() -> None:
+def test_what_cannot_be_searched_is_refused(here):
     error = refused(GRAPH, "--devices", "2", "--hardware", "2xT4")
     assert "cannot be used together" in error
-
-
-def test_files_that_are_damaged_are_refused(here: Path) -> None:
     assert "cannot be read" in refused("nowhere.json")
     (here / "half.gz").write_bytes(b"\x1f\x8b\x08")
     assert "cut off before its end" in refused("half.gz")
-
-
-def test_a_graph_without_ops_is_refused() -> None:
     OpGraph([], []).save("empty.graph.json.gz")
     assert "nothing in it can be placed" in refused("empty.graph.json.gz")

@@ -1,15 +1,13 @@
 """`advisor show` and `advisor diff`: finished analyses, found, printed again and compared."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 import sample_analysis
+from cli_answers import refusal
 from command_runs import run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
@@ -18,13 +16,8 @@ from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.report.analysis_report import full_text
 from placement_advisor.results.contracts import load_schema
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from placement_advisor.analysis.analysis_result import Analysis
-
-
-def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
+def written(folder, analysis, *, at=0):
     """What an analysis leaves behind, as far as the commands look at it; written at a second."""
     folder.mkdir(parents=True)
     if not analysis.options.quick:
@@ -37,27 +30,21 @@ def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
     return folder
 
 
-def of_model(path: str) -> Analysis:
+def of_model(path):
     plain = sample_analysis.sample()
     return replace(plain, model=replace(plain.model, path=path))
 
 
-def quick() -> Analysis:
+def quick():
     plain = sample_analysis.unmeasured()
     return replace(plain, options=replace(plain.options, run=False, quick=True))
 
 
-def error_of(*words: str) -> list[str]:
-    ran = run_here(*words)
-    assert ran.code == 2
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
-    return ran.err.splitlines()
+def error_of(*words):
+    return refusal(run_here(*words)).splitlines()
 
 
-def test_the_newest_analysis_is_shown_if_no_folder_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_analysis_is_shown_if_no_folder_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "advisor-out"
     written(folder / "old", sample_analysis.sample(), at=1_000)
@@ -72,9 +59,7 @@ def test_the_newest_analysis_is_shown_if_no_folder_is_named(
     assert run_here("show", "advisor-out/old").out.startswith("Measured on")
 
 
-def test_a_quick_analysis_is_found_as_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_analysis_is_found_as_any_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "advisor-out"
     written(folder / "net-quick", quick(), at=2_000)
@@ -86,12 +71,19 @@ def test_a_quick_analysis_is_found_as_any_other(
     assert run_here("diff", "advisor-out/net", "advisor-out/net-quick").code == 0
 
 
-def test_the_log_folder_of_an_analysis_is_none(tmp_path: Path) -> None:
-    folder = written(tmp_path / "a", sample_analysis.sample())
+def test_a_folder_without_a_finished_analysis_is_not_shown(tmp_path):
+    folder = written(tmp_path / "b" / "a", sample_analysis.sample())
     assert "holds no finished analysis" in error_of("show", str(folder / LOG_FOLDER))[0]
+    overview = tmp_path / "runs" / "mine" / LOG_FOLDER / OVERVIEW
+    overview.parent.mkdir(parents=True)
+    overview.write_text("{}")
+    assert error_of("show", str(tmp_path / "runs")) == [
+        f"advisor: error: {tmp_path}/runs: holds no finished analysis",
+        "advisor: hint: `advisor analyze MODEL` writes what can be shown",
+    ]
 
 
-def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path: Path) -> None:
+def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path):
     plain = quick()
     answer = replace(plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
     bare = replace(plain, findings=(), recommendation=answer)
@@ -100,9 +92,7 @@ def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path: Path) -> None:
     assert "advisor view" not in shown
 
 
-def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "advisor-out" / "net-quick", quick())
     folder = "advisor-out/net-quick"
@@ -123,32 +113,16 @@ def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(
     ]
 
 
-def test_an_analysis_that_runs_still_is_not_shown(tmp_path: Path) -> None:
-    overview = tmp_path / "mine" / LOG_FOLDER / OVERVIEW
-    overview.parent.mkdir(parents=True)
-    overview.write_text("{}")
-    assert error_of("show", str(tmp_path)) == [
-        f"advisor: error: {tmp_path}: holds no finished analysis",
-        "advisor: hint: `advisor analyze MODEL` writes what can be shown",
-    ]
-
-
-def test_verbose_prints_all_of_it(tmp_path: Path) -> None:
+def test_verbose_prints_all_of_it_and_colour_is_shown_where_it_is_asked_for(tmp_path, monkeypatch):
     analysis = sample_analysis.sample()
     folder = written(tmp_path / "a", analysis)
     ran = run_here("show", "--verbose", str(folder))
     view = f"In TensorBoard: advisor view {folder}\n"
     assert (ran.code, ran.out) == (0, full_text(analysis) + view)
-
-
-def test_colour_is_shown_where_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = str(written(tmp_path / "a", sample_analysis.sample()))
-    assert "\x1b" not in run_here("show", folder).out
+    assert "\x1b" not in run_here("show", str(folder)).out
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[1;32msplit: towers" in run_here("show", folder).out
+    assert "\x1b[1;32msplit: towers" in run_here("show", str(folder)).out
 
 
 @pytest.mark.parametrize(
@@ -159,9 +133,7 @@ def test_colour_is_shown_where_it_is_asked_for(
         ("report.txt", None, "report.txt: cannot be read: No such file or directory"),
     ],
 )
-def test_a_file_that_is_none_is_named(
-    tmp_path: Path, file: str, content: str | None, says: str
-) -> None:
+def test_a_file_that_is_none_is_named(tmp_path, file, content, says):
     folder = written(tmp_path / "a", sample_analysis.sample())
     if content is None:
         (folder / file).unlink()
@@ -173,7 +145,7 @@ def test_a_file_that_is_none_is_named(
     assert "`advisor analyze` writes it" in hint
 
 
-def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path: Path) -> None:
+def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path):
     folder = written(tmp_path / "a", sample_analysis.sample())
     evil = "\x1b[2J\n::error::forged " * 9
     path = folder / "analysis.json"
@@ -191,7 +163,7 @@ def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path: Path
         assert not any(line.lstrip().startswith("::") for line in ran.out.splitlines())
 
 
-def test_two_analyses_are_compared(tmp_path: Path) -> None:
+def test_two_analyses_are_compared_and_another_verdict_is_no_failure(tmp_path):
     before = written(tmp_path / "before", sample_analysis.sample())
     after = written(tmp_path / "after", of_model("other.py"))
     ran = run_here("diff", str(before), str(after))
@@ -201,15 +173,12 @@ def test_two_analyses_are_compared(tmp_path: Path) -> None:
     content = json.loads(as_json.out)
     jsonschema.validate(content, load_schema("difference"))
     assert [change["name"] for change in content["changes"]] == ["file"]
-
-
-def test_another_verdict_is_no_failure(tmp_path: Path) -> None:
-    before = written(tmp_path / "before", sample_analysis.unmeasured())
-    after = written(tmp_path / "after", sample_analysis.not_applicable())
+    before = written(tmp_path / "unmeasured", sample_analysis.unmeasured())
+    after = written(tmp_path / "not-applicable", sample_analysis.not_applicable())
     assert run_here("diff", str(before), str(after)).code == 0
 
 
-def test_a_folder_that_cannot_be_compared_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_compared_is_named(tmp_path):
     folder = written(tmp_path / "a", sample_analysis.sample())
     gone = tmp_path / "gone"
     assert error_of("diff", str(folder), str(gone))[0].endswith(f"{gone}: no such folder")

@@ -1,17 +1,13 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Words that ask for what cannot be meant: one error, before anything starts."""
 
 import pytest
+from cli_answers import refusal
+from command_runs import run_here
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_runs import Ran
+from placement_advisor.remote_hosts.tls import new_secret
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def tree(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
         for path in folder.rglob("*")
@@ -19,9 +15,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def refused(
-    advisor: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
+def refused(advisor, tmp_path, monkeypatch):
     """Runs `analyze` in an empty folder with a model file; returns the one error that it gives."""
     here = tmp_path / "here"
     here.mkdir()
@@ -34,14 +28,11 @@ def refused(
     monkeypatch.chdir(here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
-    def run(*words: str) -> str:
+    def run(*words):
         before = tree(tmp_path)
-        ran = advisor("analyze", *words)
-        assert ran.code == 2
-        assert ran.out == ""
-        assert "Traceback" not in ran.err
+        error = refusal(advisor("analyze", *words))
         assert tree(tmp_path) == before
-        return " ".join(ran.err.replace("│", " ").split())
+        return " ".join(error.replace("│", " ").split())
 
     return run
 
@@ -49,60 +40,77 @@ def refused(
 @pytest.mark.parametrize(
     ("words", "messages"),
     [
-        (("nowhere.py",), ["advisor: error: nowhere.py: no such file"]),
+        ("nowhere.py", ["advisor: error: nowhere.py: no such file"]),
+        ("notes.txt", ["notes.txt: not a model file", "a .keras file, a SavedModel directory"]),
+        ("theirs", ["theirs: a directory without a saved_model.pb"]),
+        (":model", ["':model': no file given"]),
+        ("exported/saved_model.pb", ["part of a SavedModel"]),
+        ("model.py --devices 1", ["--devices", "greater than or equal to 2"]),
+        ("model.py --candidates towers,towrs", ["'towrs'", "single, as-written, towers, towers-"]),
+        ("model.py --candidates ,", ["--candidates names none"]),
+        ("model.py --outputs ,", ["--outputs names none"]),
+        ("model.py --testbed gpus", ["2 devices asked for, 1 GPUs found", "--testbed workers"]),
+        ("model.py --steps 0", ["--steps"]),
+        ("model.py --rounds x", ["--rounds"]),
+        ("model.py --speed 9", ["--speed"]),
+        ("model.py --ratios 3/2", ["--ratios 3/2: not numbers"]),
+        ("model.py --ratios 3:2:1 --devices 2 --no-run", ["--ratios: 3 ratios for 2 devices"]),
         (
-            ("notes.txt",),
-            [
-                "notes.txt: not a model file",
-                "a .py file that builds a model, a .keras file, a SavedModel directory",
-            ],
+            "model.py -o notes.txt/sub/out",
+            ["notes.txt/sub/out: cannot be written: notes.txt is a file", "another folder with -o"],
         ),
-        (("theirs",), ["theirs: a directory without a saved_model.pb"]),
-        ((":model",), ["':model': no file given"]),
-        (("exported/saved_model.pb",), ["part of a SavedModel"]),
-        (("model.py", "--devices", "1"), ["--devices", "greater than or equal to 2"]),
-        (
-            ("model.py", "--candidates", "towers,towrs"),
-            [
-                "'towrs'",
-                "single, as-written, towers, towers-forward-only, pipeline, parameters-on-host",
-            ],
-        ),
-        (("model.py", "--candidates", ","), ["--candidates names none"]),
-        (("model.py", "--outputs", ","), ["--outputs names none"]),
-        (
-            ("model.py", "--testbed", "gpus"),
-            ["2 devices asked for, 1 GPUs found", "--testbed workers"],
-        ),
-        (("model.py", "--steps", "0"), ["--steps"]),
-        (("model.py", "--rounds", "x"), ["--rounds"]),
-        (("model.py", "--speed", "9"), ["--speed"]),
-        (("model.py", "--ratios", "3/2"), ["--ratios 3/2: not numbers"]),
-        (
-            ("model.py", "--ratios", "3:2:1", "--devices", "2", "--no-run"),
-            ["--ratios: 3 ratios for 2 devices"],
-        ),
-        (
-            ("model.py", "-o", "notes.txt/sub/out"),
-            [
-                "notes.txt/sub/out: cannot be written: notes.txt is a file",
-                "choose another folder with -o",
-            ],
-        ),
-        (("model.py", "-o", "/proc/advisor/out"), ["/proc/advisor/out: cannot be written"]),
-        (("model.py", "-o", "notes.txt"), ["notes.txt is a file"]),
-        (
-            ("model.py", "-o", "theirs"),
-            ["theirs: not empty, and not the output of an earlier analysis"],
-        ),
+        ("model.py -o /proc/advisor/out", ["/proc/advisor/out: cannot be written"]),
+        ("model.py -o notes.txt", ["notes.txt is a file"]),
+        ("model.py -o theirs", ["theirs: not empty, and not the output of an earlier analysis"]),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_any_work(
-    refused: Callable[..., str], words: tuple[str, ...], messages: list[str]
-) -> None:
-    error = refused(*words)
+def test_what_cannot_be_done_is_refused_before_any_work(refused, words, messages):
+    error = refused(*words.split())
     assert all(message in error for message in messages), error
 
 
-def test_the_help_of_check_names_the_table_of_its_settings(advisor: Callable[..., Ran]) -> None:
+def test_the_help_of_check_names_the_table_of_its_settings(advisor):
     assert "[tool.advisor]" in advisor("check", "--help").out
+
+
+WAITING = "a:2@127.0.0.1:1"
+
+
+@pytest.mark.parametrize("command", ["analyze model.py", "calibrate", "doctor"])
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (f"--hosts {WAITING}", "--hosts: at the port of host a a service waits"),
+        ("--hosts a:2 --secret hosts.pem", "--secret: no host has a port"),
+        ("--secret hosts.pem", "--secret needs --hosts or --hostfile"),
+        ("--launch ssh", "--launch needs --hosts or --hostfile"),
+        ("--hosts a:1", "one device has nothing to be split over"),
+        ("--hosts a:2@[::1:7600", "'[::1:7600' is no address"),
+        ("--hosts a:2 --hostfile hosts", "--hosts and --hostfile cannot be used together"),
+        ("--hosts slurm", "--hosts slurm: SLURM_JOB_NODELIST is not set"),
+        ("--hosts tf-config", "--hosts tf-config: TF_CONFIG is not set"),
+    ],
+)
+def test_what_names_no_hosts_is_one_error(command, words, problem, tmp_path, monkeypatch):
+    for name in ("SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("raise AssertionError('was run')\n")
+    ran = run_here(*command.split(), *words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert problem in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_secret_that_cannot_be_read_and_nobody_there_are_told(tmp_path):
+    secret = tmp_path / "hosts.pem"
+    ran = run_here("doctor", "--hosts", WAITING, "--secret", str(secret))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{secret}: No such file or directory" in ran.err
+    secret.write_bytes(new_secret(1))
+    secret.chmod(0o600)
+    ran = run_here("doctor", "--hosts", WAITING, "--secret", str(secret))
+    assert ran.code == 1
+    said = " ".join(ran.out.split())
+    assert "host a: 127.0.0.1:1 cannot be reached: Connection refused" in said
+    assert "start `advisor worker --listen` there" in said

@@ -1,8 +1,5 @@
 """Memory of a device against its batch, and the best batch that fits."""
 
-from __future__ import annotations
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,29 +8,28 @@ from placement_advisor.cost.batch import TILE, BatchMemory, BatchTime, best_batc
 MB = 1_000_000
 
 
-def test_the_line_goes_through_the_two_largest_batches():
+def test_the_line_goes_through_the_two_largest_batches_and_no_part_is_negative():
     # The smallest is held up by something that does not grow.
     found = fit_batch_memory({8: 500 * MB, 16: 500 * MB, 32: 740 * MB})
     assert found == BatchMemory(fixed_bytes=260 * MB, per_sample_bytes=15 * MB)
     assert found.peak_bytes(64) == 1220 * MB
 
+    assert fit_batch_memory({1: 10, 2: 30}) == BatchMemory(fixed_bytes=0, per_sample_bytes=15)
+    assert fit_batch_memory({1: 30, 2: 10}) == BatchMemory(fixed_bytes=10, per_sample_bytes=0)
 
-def test_a_step_whose_batch_changes_nothing_fits_at_any_size_or_none():
+
+def test_a_step_whose_batch_changes_nothing_has_no_largest_nor_a_best_batch():
     found = fit_batch_memory({16: 30 * MB, 32: 30 * MB})
     assert found.largest_batch(30 * MB) is None
     assert found.largest_batch(29 * MB) == 0
     assert fit_batch_memory({4: 7 * MB}) == BatchMemory(fixed_bytes=7 * MB, per_sample_bytes=0)
 
-
-def test_parts_are_never_negative():
-    assert fit_batch_memory({1: 10, 2: 30}) == BatchMemory(fixed_bytes=0, per_sample_bytes=15)
-    assert fit_batch_memory({1: 30, 2: 10}) == BatchMemory(fixed_bytes=10, per_sample_bytes=0)
+    card = BatchTime(fixed_ns=5, per_sample_ns=1)
+    assert best_batch([card, card], [4, None]) is None
 
 
 @given(st.integers(0, 10**12), st.floats(1, 10**9), st.integers(1, 10**13), st.integers(1, 10**6))
-def test_the_largest_batch_fits_and_one_more_does_not(
-    fixed: int, each: float, there: int, off: int
-) -> None:
+def test_the_largest_batch_fits_and_one_more_does_not(fixed, each, there, off):
     memory = BatchMemory(fixed_bytes=fixed, per_sample_bytes=each)
     most = memory.largest_batch(there)
     assert most is not None
@@ -51,9 +47,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(
     ),
     st.floats(1e-3, 1),
 )
-def test_no_batch_that_fits_makes_more_samples_per_second(
-    devices: list[tuple[int, int, int]], part: float
-) -> None:
+def test_no_batch_that_fits_makes_more_samples_per_second(devices, part):
     cards = [BatchTime(fixed_ns=a, per_sample_ns=b) for a, b, _ in devices]
     most = [limit for *_, limit in devices]
     best = best_batch(cards, most)
@@ -66,13 +60,3 @@ def test_no_batch_that_fits_makes_more_samples_per_second(
     )
     whole = done - TILE * len(cards)  # Rounding down takes less than a tile of each card.
     assert whole / step_ns * 1e9 <= best.most_samples_per_s * (1 + 1e-9)
-
-
-def test_without_a_limit_there_is_no_best_batch():
-    card = BatchTime(fixed_ns=5, per_sample_ns=1)
-    assert best_batch([card, card], [4, None]) is None
-
-
-def test_a_line_needs_a_batch():
-    with pytest.raises(ValueError, match="unpack"):
-        fit_batch_memory({})

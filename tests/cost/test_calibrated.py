@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,11 +12,11 @@ from placement_advisor.machine.calibration import (
     Calibration,
     CopyTiming,
 )
-from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, Device
+from placement_advisor.machine.devices import NO_COPY_WORK, Device
 from placement_advisor.machine.host_figures import over_hosts
 
 
-def calibrated(*timings: CopyTiming) -> Cluster:
+def calibrated(*timings):
     devices = [Device(name=name, kind="CPU") for name in "ab"]
     return calibrated_cluster(
         devices,
@@ -60,14 +58,14 @@ def test_an_end_whose_core_was_never_seen_to_work_has_no_copy_work():
     assert link.receiver == NO_COPY_WORK
 
 
-def over_network(**at_once: AtOnceTiming) -> Cluster:
+def over_network(**at_once):
     """Return the cluster of two hosts; ``there`` and ``back`` are copies of two pairs at once."""
     route = replace(ROUTE, at_once_there=at_once.get("there"), at_once_back=at_once.get("back"))
     calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): route})
     return calibrated_cluster(TWO_HOSTS.devices, calibration)
 
 
-def test_a_device_of_another_host_begins_when_its_message_has_come():
+def test_devices_of_other_hosts_begin_and_are_asked_by_messages_and_share_a_wire():
     cluster = over_network()
     # One of the first host takes 400 µs to start and to be heard of, one of the other 10 ms.
     reached = [
@@ -75,8 +73,6 @@ def test_a_device_of_another_host_begins_when_its_message_has_come():
     ]
     assert reached[1:] == [("a:1", 200_000, 200_000), ("b:0", 5_000_000, 5_000_000)]
 
-
-def test_tensors_between_hosts_are_asked_for_by_a_message_and_share_a_wire():
     cluster = over_network()
     there, near = cluster.link("a:1", "b:0"), cluster.link("a:0", "a:1")
     assert there.latency_ns == pytest.approx(5_000_000, rel=1e-3)

@@ -1,7 +1,5 @@
 """Costs of collectives, from times that are made of known ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from placement_advisor.cost.collectives import CollectiveTimes, fit_collectives
@@ -10,8 +8,8 @@ from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, 
 SIZES = (4_096, 262_144, 2_097_152)
 
 
-def times_of(launch_ns: int, hop_ns: int, ns_per_byte: float, replicas: int) -> CollectiveTimes:
-    def points(hops: int) -> list[tuple[int, float]]:
+def times_of(launch_ns, hop_ns, ns_per_byte, replicas):
+    def points(hops):
         return [(n, launch_ns + hops * hop_ns + ns_per_byte * n) for n in SIZES]
 
     return fit_collectives(
@@ -20,7 +18,7 @@ def times_of(launch_ns: int, hop_ns: int, ns_per_byte: float, replicas: int) -> 
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 8])
-def test_the_parts_of_a_collective_are_told_apart(replicas: int) -> None:
+def test_the_parts_of_a_collective_are_told_apart(replicas):
     found = times_of(900_000, 150_000, 1.8, replicas)
     assert found.launch_ns == pytest.approx(900_000, rel=1e-6)
     assert found.hop_ns == pytest.approx(150_000, rel=1e-6)
@@ -28,18 +26,15 @@ def test_the_parts_of_a_collective_are_told_apart(replicas: int) -> None:
     assert found.call_ns == 800_000
 
 
-def test_gathers_that_seem_to_take_longer_than_reductions_leave_no_part_negative() -> None:
+def test_gathers_that_seem_to_take_longer_than_reductions_leave_no_part_negative():
     found = fit_collectives(
-        [(n, 500_000 + n) for n in SIZES],
-        [(n, 700_000 + n) for n in SIZES],
-        replicas=2,
-        call_ns=0,
+        [(n, 500_000 + n) for n in SIZES], [(n, 700_000 + n) for n in SIZES], replicas=2, call_ns=0
     )
     assert found.hop_ns == 0
     assert found.launch_ns == pytest.approx(700_000, rel=1e-6)
 
 
-def test_replicas_use_links_for_collectives_alone_and_start_by_themselves() -> None:
+def test_replicas_use_links_for_collectives_alone_and_start_by_themselves():
     work = CopyWork(per_copy_ns=5)
     link = Link(
         source="a",

@@ -20,40 +20,31 @@ from placement_advisor.machine.devices import Cluster, Device, Dispatch
 from placement_advisor.simulator.simulator import Simulator
 
 
-def graph_of(*ops: tuple[str, str]) -> OpGraph:
+def graph_of(*ops):
     return OpGraph([Op(name=name, kind=kind) for name, kind in ops], [])
 
 
-def test_a_profiled_op_costs_what_the_profile_says() -> None:
-    table = measured_costs(graph_of(("x", "MatMul")), {"x": 700, "not/in/the/graph": 9})
-    assert table.costs == {"x": OpCost(time_ns=700, basis=CostBasis.MEASURED)}
+def test_a_profiled_op_costs_what_the_profile_says_zero_included():
+    table = measured_costs(graph_of(("x", "MatMul"), ("y", "Relu")), {"x": 700, "y": 0, "else": 9})
+    measured = CostBasis.MEASURED
+    assert table.costs == {
+        "x": OpCost(time_ns=700, basis=measured),
+        "y": OpCost(time_ns=0, basis=measured),
+    }
 
 
-def test_a_profiled_zero_is_measured_and_not_unknown() -> None:
-    table = measured_costs(graph_of(("x", "MatMul"), ("y", "Relu")), {"x": 0, "y": 5})
-    assert table.costs["x"] == OpCost(time_ns=0, basis=CostBasis.MEASURED)
-
-
-def test_an_op_that_the_profile_does_not_show_costs_as_much_as_the_cheapest_kind() -> None:
-    graph = graph_of(
-        ("m", "MatMul"),
-        ("r", "Relu"),
-        ("s1", "Shape"),
-        ("s2", "Shape"),
-        ("p", "Pack"),
-        ("x", "Sum"),
-    )
+def test_an_op_that_the_profile_does_not_show_costs_as_much_as_the_cheapest_kind():
+    kinds = {"m": "MatMul", "r": "Relu", "s1": "Shape", "s2": "Shape", "p": "Pack", "x": "Sum"}
     op_ns = {"m": 90_000, "r": 7_000, "s1": 400, "s2": 600, "p": 2_000}
     # Kinds by median: Shape 500, Pack 2000, Relu 7000, MatMul 90000; a quarter of them is Shape.
-    assert measured_costs(graph, op_ns).costs["x"] == OpCost(time_ns=500, basis=CostBasis.GUESSED)
-
-
-def test_a_guess_stays_small_where_the_profile_shows_expensive_ops_only() -> None:
+    costs = measured_costs(graph_of(*kinds.items()), op_ns).costs
+    assert costs["x"] == OpCost(time_ns=500, basis=CostBasis.GUESSED)
+    # Where the profile shows expensive ops only, the guess stays small.
     graph = graph_of(("m", "MatMul"), ("x", "Shape"))
     assert unseen_op_ns(graph, {"m": 40_000_000}) == UNSEEN_OP_LIMIT_NS
 
 
-def test_constants_have_no_cost_and_inputs_and_variables_only_a_measured_one() -> None:
+def test_constants_have_no_cost_and_inputs_and_variables_only_a_measured_one():
     ops = [
         Op(name="c", kind="Const", role=Role.CONSTANT),
         Op(name="v", kind="VarHandleOp", role=Role.VARIABLE),
@@ -65,28 +56,25 @@ def test_constants_have_no_cost_and_inputs_and_variables_only_a_measured_one() -
     assert set(table.costs) == {"shown", "x"}
 
 
-def test_a_profile_of_something_else_is_refused() -> None:
+def test_a_profile_of_something_else_is_refused():
     with pytest.raises(TestbedError, match="none of the graph's 1 ops"):
         measured_costs(graph_of(("x", "MatMul")), {"y": 700})
 
 
-def test_the_dispatch_overhead_is_what_the_ops_leave_over() -> None:
+def test_the_dispatch_overhead_is_what_the_ops_leave_over_and_never_negative():
     # 900 - 700 = 200 over 4 ops.
     assert dispatch_overhead_ns(in_ops_ns=900, compute_ns=700, op_count=4) == 50
-
-
-def test_the_dispatch_overhead_is_never_negative() -> None:
     assert dispatch_overhead_ns(in_ops_ns=9, compute_ns=10, op_count=1) == 0
 
 
-def test_ops_within_loops_count_for_these_and_those_of_one_name_are_shared_out() -> None:
+def test_ops_within_loops_count_for_these_and_those_of_one_name_are_shared_out():
     op_ns = {"x": 7, "body/mul": 40, "body/add": 5, "unread": 3}
     members = {"loop": ["body/mul", "body/add", "unseen"], "other": ["body/mul"]}
     # Half of the 40 ns to each of them.
     assert with_members(op_ns, members) == {"x": 7, "unread": 3, "loop": 20 + 5, "other": 20}
 
 
-def test_a_byte_costs_what_measured_ops_that_work_by_element_took_for_each() -> None:
+def test_a_byte_costs_what_measured_ops_that_work_by_element_took_for_each_or_what_is_assumed():
     ops = [
         Op(name="relu", kind="Relu", bytes_accessed=400),
         Op(name="add", kind="AddV2", bytes_accessed=600),
@@ -100,18 +88,14 @@ def test_a_byte_costs_what_measured_ops_that_work_by_element_took_for_each() -> 
     # 250 ns for 1,000 bytes.
     assert ns_per_byte([(OpGraph(ops, []), CostTable(costs=costs))]) == 0.25
 
-
-def test_where_nothing_was_measured_a_byte_costs_what_is_assumed_of_a_cpu() -> None:
     assert ns_per_byte([]) == 1e9 / (STAND_IN_CPU.memory_bandwidth_bytes_per_s or 0)
 
 
-def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_one() -> None:
+def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_one():
     graph = graph_of(("x", "MatMul"), ("y", "Relu"), ("unseen", "Shape"))
     table: CostTable = measured_costs(graph, {"x": 600, "y": 100})
     overhead_ns = dispatch_overhead_ns(
-        in_ops_ns=2_000 - 500,
-        compute_ns=table.total_ns,
-        op_count=len(table.costs),
+        in_ops_ns=2_000 - 500, compute_ns=table.total_ns, op_count=len(table.costs)
     )
     cluster = Cluster(
         devices=(Device(name="a", kind="CPU", launch_overhead_ns=overhead_ns),),

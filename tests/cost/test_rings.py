@@ -1,7 +1,5 @@
 """Collectives of all devices: what leaves the group that is cut off worst, by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -22,60 +20,59 @@ from placement_advisor.machine.presets import hardware_figures, read_hardware
 LINKS = hardware_figures()["links"]
 
 
-def gb_per_s(text: str, devices: int | None = None) -> float:
+def gb_per_s(text, devices=None):
     cluster = read_hardware(text)
     return ring_bandwidth(cluster.with_devices(cluster.device_names()[:devices])) / 1e9
 
 
-def test_two_devices_have_the_link_between_them():
-    assert gb_per_s("2xV100-NVLink") == 47.9
-    assert gb_per_s("2xRTX2080Ti") == LINKS["PCIe3-staged"]["bandwidth_bytes_per_s"] / 1e9
+@pytest.mark.parametrize(
+    ("text", "devices", "expected"),
+    [
+        ("2xV100-NVLink", None, 47.9),
+        # Each of two sockets has its wire to the other one; all else carries more.
+        ("8xV100-PCIe", None, 9.0),
+        ("8xV100-PCIe", 4, 11.3),
+        # Rings use every NVLink of a mesh: three links among four.
+        ("8xP100-SXM2", 2, 18.3),
+        ("8xP100-SXM2", 4, 3 * 18.3),
+        # A switch gives each device all that it has.
+        ("8xA100", None, 260),
+        ("2xA100", None, 260),
+        ("2xRTX2080Ti", None, LINKS["PCIe3-staged"]["bandwidth_bytes_per_s"] / 1e9),
+    ],
+)
+def test_what_a_ring_of_devices_carries(text, devices, expected):
+    assert gb_per_s(text, devices) == pytest.approx(expected)
 
 
-def test_eight_cards_have_what_a_socket_lets_out():
-    # Each of two sockets has its wire to the other one; all else carries more.
-    assert gb_per_s("8xV100-PCIe") == 9.0
-    assert gb_per_s("8xV100-PCIe", 4) == 11.3
-
-
-def test_rings_use_every_nvlink_of_a_mesh():
-    # Three links among four; with the like of the other four, four each.
-    assert gb_per_s("8xP100-SXM2", 2) == pytest.approx(18.3)
-    assert gb_per_s("8xP100-SXM2", 4) == pytest.approx(3 * 18.3)
+def test_rings_use_bridges_and_meshes_where_they_help():
+    # With the like of the other four, four links each.
     assert 4 * 18.3 <= gb_per_s("8xP100-SXM2") <= 4 * 18.3 + 9
-
-
-def test_bridges_do_not_help_where_pairs_share_the_way_out():
+    # Pairs share the way out.
     assert gb_per_s("8xRTX2080Ti-NVLink") == gb_per_s("8xRTX2080Ti")
     assert gb_per_s("2xRTX2080Ti-NVLink") > 8 * gb_per_s("2xRTX2080Ti")
 
 
-def test_a_switch_gives_each_device_all_that_it_has():
-    assert gb_per_s("8xA100") == gb_per_s("2xA100") == 260
+def exchanged(kind, size_bytes, *rings):
+    op = Op(name="op", kind=kind, output_bytes=(size_bytes,))
+    reduces, gathers = ([op], []) if kind == "NcclAllReduce" else ([], [op])
+    return collective_costs(reduces, gathers, rings).time_ns("op")
 
 
-def all_reduced(size_bytes: int, text: str) -> int:
-    cluster = read_hardware(text)
-    op = Op(name="sum", kind="NcclAllReduce", output_bytes=(size_bytes,))
-    return collective_costs([op], [], [ring_of_devices(cluster)]).time_ns("sum")
+def all_reduced(size_bytes, text):
+    return exchanged("NcclAllReduce", size_bytes, ring_of_devices(read_hardware(text)))
 
 
 def test_a_large_tensor_crosses_nearly_twice_and_a_small_one_takes_its_hops():
     # 2 x 3 / 4 of 452 MB over 11.3 GB/s, six hops.
     assert all_reduced(452_000_000, "4xV100-PCIe") == 60_000_000 + 8_400 + 6 * 5_700
     assert all_reduced(0, "4xV100-PCIe") == 3_600 + 6 * 1_000
-
-
-def test_an_all_gather_takes_half_of_the_way():
-    cluster = read_hardware("4xV100-PCIe")
-    op = Op(name="rows", kind="NcclAllGather", output_bytes=(452_000_000,))
-    table = collective_costs([], [op], [ring_of_devices(cluster)])
-    assert table.time_ns("rows") == 30_000_000 + 8_400 + 3 * 5_700
-
-
-def test_between_hosts_a_hop_takes_at_least_a_message():
+    # Between hosts a hop takes at least a message.
     message_ns = LINKS["Ethernet100"]["latency_ns"]
     assert all_reduced(0, "2x(2xV100)-Ethernet100") == 3_600 + 6 * message_ns
+    # An all-gather takes half of the way.
+    ring = ring_of_devices(read_hardware("4xV100-PCIe"))
+    assert exchanged("NcclAllGather", 452_000_000, ring) == 30_000_000 + 8_400 + 3 * 5_700
 
 
 def test_the_place_of_collectives_is_near_to_all_and_no_device():
@@ -87,16 +84,10 @@ def test_the_place_of_collectives_is_near_to_all_and_no_device():
     assert back.latency_ns == 10_000
 
 
-def exchanged(kind: str, size_bytes: int, *rings: Ring) -> int:
-    op = Op(name="op", kind=kind, output_bytes=(size_bytes,))
-    reduces, gathers = ([op], []) if kind == "NcclAllReduce" else ([], [op])
-    return collective_costs(reduces, gathers, rings).time_ns("op")
-
-
 DEVICES = Ring(members=4, bandwidth_bytes_per_s=100e9)
 
 
-def test_hosts_exchange_what_their_devices_have_added_up():
+def test_hosts_exchange_what_their_devices_have_added_up_or_gather_what_all_have():
     hosts = Ring(members=2, bandwidth_bytes_per_s=10e9, has_trees=True)
     # 1.5 times the bytes within hosts, once between two: half of them each way.
     expected = 15_000_000 + 100_000_000 + 8_400 + (6 + 2) * 5_700
@@ -105,8 +96,6 @@ def test_hosts_exchange_what_their_devices_have_added_up():
     expected = 7_500_000 + 100_000_000 + 8_400 + (3 + 1) * 5_700
     assert exchanged("NcclAllGather", 1_000_000_000, DEVICES, hosts) == expected
 
-
-def test_hosts_of_one_device_gather_what_all_hosts_have():
     hosts = Ring(members=4, bandwidth_bytes_per_s=10e9)
     one = ring_of_devices(read_hardware("V100"))
     # Each sends the bytes of three others on.
@@ -125,13 +114,18 @@ def test_small_tensors_go_through_trees_between_many_hosts():
 HOSTS = Ring(members=8, bandwidth_bytes_per_s=10e9, has_trees=True)
 
 
-def test_a_core_with_room_for_all_uplinks_takes_nothing() -> None:
+def test_a_core_with_room_for_all_uplinks_that_are_there_takes_nothing():
     roomy = replace(HOSTS, core_bandwidth_bytes_per_s=80e9)
     for kind in ("NcclAllReduce", "NcclAllGather"):
         assert exchanged(kind, 10**9, roomy) == exchanged(kind, 10**9, HOSTS)
 
+    half = replace(HOSTS, members=4, core_bandwidth_bytes_per_s=40e9)
+    assert exchanged("NcclAllReduce", 10**9, half) == exchanged(
+        "NcclAllReduce", 10**9, replace(HOSTS, members=4)
+    )
 
-def test_an_oversubscribed_core_carries_all_that_hosts_send() -> None:
+
+def test_an_oversubscribed_core_carries_all_that_hosts_send():
     half = replace(HOSTS, core_bandwidth_bytes_per_s=40e9)
     # 2 x 7 x 1 GB over 40 GB/s, whichever way; trees take 2 x 3 hops, the ring 14.
     assert exchanged("NcclAllReduce", 10**9, half) == 350_000_000 + 8_400 + 6 * 5_700
@@ -141,17 +135,10 @@ def test_an_oversubscribed_core_carries_all_that_hosts_send() -> None:
     assert exchanged("NcclAllGather", 10**9, half) == 175_000_000 + 8_400 + 7 * 5_700
 
 
-def test_few_hosts_have_the_whole_core_to_themselves() -> None:
-    half = replace(HOSTS, members=4, core_bandwidth_bytes_per_s=40e9)
-    assert exchanged("NcclAllReduce", 10**9, half) == exchanged(
-        "NcclAllReduce", 10**9, replace(HOSTS, members=4)
-    )
-
-
 @given(st.integers(2, 300), st.integers(0, 10**12), st.floats(1e6, 1e13), st.floats(1.0, 64.0))
 def test_around_a_ring_a_core_is_an_uplink_that_carries_a_fair_share(
-    members: int, size_bytes: int, core_bandwidth_bytes_per_s: float, oversubscription: float
-) -> None:
+    members, size_bytes, core_bandwidth_bytes_per_s, oversubscription
+):
     uplink_bytes_per_s = core_bandwidth_bytes_per_s * oversubscription / members
     shared = Ring(
         members=members,

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -8,13 +6,11 @@ from op_formulas import has_formula
 from placement_advisor.cost.gpu.kernel_times import kernel_time, reached_bandwidth
 from placement_advisor.cost.roofline import (
     CPU_PEAK_SHARES,
-    INDEXED_SHARE,
     MATRIX_KINDS,
-    SCALAR_SHARE,
     STAND_IN_CPU,
     roofline_by_place,
 )
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op import (
     DIMENSIONS,
     Arithmetic,
@@ -40,45 +36,57 @@ DEVICE = Device(
 )
 
 
-def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
+def roofline_costs(graph, device):
     return roofline_by_place(graph, Cluster(devices=(device,), links=()))[device.name]
 
 
-def cost_of(op: Op, device: Device = DEVICE) -> OpCost:
+def cost_of(op, device=DEVICE):
     return roofline_costs(OpGraph([op], []), device).costs[op.name]
 
 
-def some_op(
-    flops: int | None,
-    bytes_accessed: int | None,
-    kind: str = "MatMul",
-    basis: WorkBasis | None = WorkBasis.FORMULA,
-) -> Op:
+def some_op(flops, bytes_accessed, kind="MatMul", basis=WorkBasis.FORMULA):
     return Op(name="x", kind=kind, flops=flops, bytes_accessed=bytes_accessed, work_basis=basis)
 
 
-def test_an_op_takes_its_arithmetic_where_that_is_longer_by_hand() -> None:
-    assert cost_of(some_op(500, 130)) == OpCost(time_ns=500, basis=CostBasis.ROOFLINE)
+GUESSED, ROOFLINE = CostBasis.GUESSED, CostBasis.ROOFLINE
 
 
-def test_an_op_takes_its_memory_traffic_where_that_is_longer_by_hand() -> None:
-    assert cost_of(some_op(50, 230)) == OpCost(time_ns=230, basis=CostBasis.ROOFLINE)
+@pytest.mark.parametrize(
+    ("op", "cost"),
+    [
+        # The longer of arithmetic and traffic; the launch is the simulator's.
+        (some_op(500, 130), (500, ROOFLINE)),
+        (some_op(50, 230), (230, ROOFLINE)),
+        (some_op(0, 0, kind="Reshape"), (0, ROOFLINE)),
+        # A guess where not both are known, or not by a formula.
+        (some_op(None, 130), (130, GUESSED)),
+        (some_op(70, None), (70, GUESSED)),
+        (some_op(None, 130, basis=WorkBasis.SIZES), (130, GUESSED)),
+        (some_op(None, None, basis=None), (0, GUESSED)),
+        # Without vector instructions, a sixteenth of a CPU's peak; an addition between addresses,
+        # a twelfth of that. Traffic is no slower.
+        (some_op(100, 0, kind="Lgamma"), (1_600, ROOFLINE)),
+        (some_op(100, 0, kind="UnsortedSegmentSum"), (19_200, ROOFLINE)),
+        (some_op(100, 5_000, kind="Lgamma"), (5_000, ROOFLINE)),
+    ],
+)
+def test_what_an_op_costs_on_a_cpu_by_hand(op, cost):
+    time_ns, basis = cost
+    assert cost_of(op) == OpCost(time_ns=time_ns, basis=basis)
 
 
-def test_matrix_units_do_products_and_convolutions_and_nothing_else() -> None:
+def test_matrix_units_do_products_and_convolutions_and_nothing_else():
     device = replace(DEVICE, kind="GPU", matrix_flops_per_s=8e9)
     for kind in ("MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "Conv2DBackpropFilter"):
         assert cost_of(some_op(800, 10, kind), device).time_ns == 100
         assert cost_of(some_op(800, 10, kind)).time_ns in (800, 4_000)
     for kind in ("Relu", "DepthwiseConv2dNative", "SparseTensorDenseMatMul"):
         assert cost_of(some_op(800, 10, kind), device).time_ns == 800
+    # Ceilings hold for CPUs alone.
+    assert cost_of(some_op(100, 0, kind="Lgamma"), device).time_ns == 100
 
 
-def test_every_matrix_kind_has_a_formula() -> None:
-    assert [kind for kind in MATRIX_KINDS if not has_formula(kind)] == []
-
-
-def test_each_device_is_priced_by_its_own_figures_and_alike_ones_share_a_table() -> None:
+def test_each_device_is_priced_by_its_own_figures_and_alike_ones_share_a_table():
     slow, fast = replace(DEVICE, name="slow"), replace(DEVICE, name="fast", peak_flops_per_s=4e9)
     host = replace(DEVICE, name="host")
     cluster = Cluster(devices=(slow, fast), links=(), hosts=(host,))
@@ -91,49 +99,12 @@ def test_each_device_is_priced_by_its_own_figures_and_alike_ones_share_a_table()
     assert tables["slow"] is tables["host"]
 
 
-def test_unknown_flops_leave_the_memory_time_as_a_guess() -> None:
-    assert cost_of(some_op(None, 130)) == OpCost(time_ns=130, basis=CostBasis.GUESSED)
-
-
-def test_unknown_bytes_leave_the_arithmetic_time_as_a_guess() -> None:
-    assert cost_of(some_op(70, None)) == OpCost(time_ns=70, basis=CostBasis.GUESSED)
-
-
-def test_an_op_without_a_formula_is_guessed_from_its_sizes() -> None:
-    op = some_op(None, 130, basis=WorkBasis.SIZES)
-    assert cost_of(op) == OpCost(time_ns=130, basis=CostBasis.GUESSED)
-
-
-def test_an_op_of_which_nothing_is_known_costs_nothing_as_a_guess() -> None:
-    assert cost_of(some_op(None, None, basis=None)) == OpCost(time_ns=0, basis=CostBasis.GUESSED)
-
-
-def test_an_op_that_copies_nothing_takes_no_time() -> None:
-    assert cost_of(some_op(0, 0, kind="Reshape")) == OpCost(time_ns=0, basis=CostBasis.ROOFLINE)
-
-
-def test_a_kernel_without_vector_instructions_stays_below_the_peak_of_a_cpu() -> None:
-    # 100 flops at a sixteenth of 1 flop per ns; an addition between addresses, a twelfth of that.
-    assert (SCALAR_SHARE, INDEXED_SHARE) == (1 / 16, 1 / 192)
-    assert cost_of(some_op(100, 0, kind="Lgamma")).time_ns == 1_600
-    assert cost_of(some_op(100, 0, kind="UnsortedSegmentSum")).time_ns == 19_200
-
-
-def test_a_ceiling_does_not_slow_memory_traffic() -> None:
-    assert cost_of(some_op(100, 5_000, kind="Lgamma")).time_ns == 5_000
-
-
-def test_ceilings_hold_for_cpus_alone() -> None:
-    gpu = replace(DEVICE, kind="GPU")
-    assert cost_of(some_op(100, 0, kind="Lgamma"), gpu).time_ns == 100
-
-
-def test_every_kind_with_a_ceiling_has_a_formula() -> None:
-    assert [kind for kind in CPU_PEAK_SHARES if not has_formula(kind)] == []
+def test_every_kind_with_a_rate_of_its_own_has_a_formula():
+    assert [kind for kind in (*MATRIX_KINDS, *CPU_PEAK_SHARES) if not has_formula(kind)] == []
     assert all(0 < share < 1 for share in CPU_PEAK_SHARES.values())
 
 
-def test_constants_inputs_and_variables_have_no_cost() -> None:
+def test_constants_inputs_and_variables_have_no_cost():
     ops = [
         Op(name=role, kind="Any", role=role, bytes_accessed=8)
         for role in (Role.CONSTANT, Role.INPUT, Role.VARIABLE)
@@ -141,11 +112,7 @@ def test_constants_inputs_and_variables_have_no_cost() -> None:
     assert roofline_costs(OpGraph(ops, []), DEVICE).costs == {}
 
 
-def test_the_launch_overhead_is_left_to_the_simulator() -> None:
-    assert cost_of(some_op(0, 30)).time_ns == 30
-
-
-def opened(device: Device, inside: Inside, *, work: int = 100) -> int:
+def opened(device, inside, *, work=100):
     host = replace(DEVICE, name="host")
     links = tuple(
         Link(source=s, target=t, latency_ns=1_000, bandwidth_bytes_per_s=1e9, basis=Basis.ASSUMED)
@@ -156,7 +123,7 @@ def opened(device: Device, inside: Inside, *, work: int = 100) -> int:
     return roofline_by_place(OpGraph([loop], []), cluster)["a"].time_ns("x")
 
 
-def test_each_op_in_a_loop_is_launched_by_hand() -> None:
+def test_ops_in_a_loop_are_launched_one_by_one_and_cross_to_the_host_and_back_by_hand():
     inside = Inside(ops=5, copies=0, copied_bytes=0)
     # Its first launch is the simulator's.
     assert opened(DEVICE, inside) == 100 + 4 * 77
@@ -164,21 +131,31 @@ def test_each_op_in_a_loop_is_launched_by_hand() -> None:
     assert opened(ahead, inside) == 4 * 77
     assert opened(ahead, inside, work=1_000) == 1_000
 
-
-def test_what_has_no_kernel_in_a_loop_costs_the_way_to_the_host_and_back_by_hand() -> None:
     gpu = replace(DEVICE, kind="GPU", launches_ahead=True)
     assert opened(gpu, Inside(ops=1, copies=3, copied_bytes=40)) == 100 + 3 * 1_000 + 40
     assert opened(gpu, Inside(ops=1, copies=3, copied_bytes=None)) == 100 + 3 * 1_000
 
 
-def test_the_slower_of_two_ways_to_the_host_counts() -> None:
+@pytest.mark.parametrize(("kind", "waits"), [("Where", 1), ("Unique", 1), ("Cast", 0)])
+def test_the_host_of_a_gpu_reads_how_many_numbers_an_op_finds(kind, waits):
+    host = replace(DEVICE, name="host")
+    gpu = replace(DEVICE, kind="GPU", host="host")
+    link = Link(
+        source="a", target="host", latency_ns=9, bandwidth_bytes_per_s=1e9, basis=Basis.ASSUMED
+    )
+    cluster = Cluster(devices=(gpu,), links=(link,), hosts=(host,))
+    costs = roofline_by_place(OpGraph([some_op(0, 100, kind)], []), cluster)
+    assert (costs["a"].time_ns("x"), costs["host"].time_ns("x")) == (100 + waits * 9, 100)
+
+
+def test_the_slower_of_two_ways_to_the_host_counts():
     """What crosses to the host comes back, and links are given for each direction alone."""
     gpu, host = replace(DEVICE, kind="GPU", host="host"), replace(DEVICE, name="host")
     loop = some_op(0, 0, "While")._replace(inside=Inside(ops=1, copies=3, copied_bytes=40))
     given = Basis.ASSUMED
     fast, late, narrow = (1_000, 1e9), (5_000, 1e9), (1_000, 1e8)
 
-    def loop_ns(there: tuple[int, float], back: tuple[int, float]) -> int:
+    def loop_ns(there, back):
         links = tuple(
             Link(source=s, target=t, latency_ns=way[0], bandwidth_bytes_per_s=way[1], basis=given)
             for s, t, way in (("a", "host", there), ("host", "a", back), ("host", "b", (9, 1e6)))
@@ -190,12 +167,9 @@ def test_the_slower_of_two_ways_to_the_host_counts() -> None:
     assert loop_ns(fast, narrow) == loop_ns(narrow, fast) == 3 * 1_000 + 400
 
 
-def test_a_device_without_a_peak_is_refused() -> None:
+def test_a_device_without_a_peak_is_refused_and_the_stand_in_has_one():
     with pytest.raises(ValueError, match="needs a peak"):
         roofline_costs(OpGraph([], []), replace(DEVICE, peak_flops_per_s=None))
-
-
-def test_the_stand_in_has_all_that_a_roofline_needs() -> None:
     graph = OpGraph([some_op(5 * 10**10, 0)], [])
     assert roofline_costs(graph, STAND_IN_CPU).time_ns("x") == 10**9
 
@@ -210,7 +184,7 @@ CONVOLUTION = some_op(10**9, 10**6, kind="Conv2D")
 DIMS = (32, 64, 64, 3, 3, 14, 14, 14, 14, 1)
 
 
-def test_an_op_that_is_one_kernel_takes_its_time_on_a_gpu_with_a_datasheet() -> None:
+def test_an_op_that_is_one_kernel_takes_its_time_on_a_gpu_with_a_datasheet():
     time = kernel_time("linear", (1, 512, 512, 512), FACTS)
     assert time.within is not None
     assert cost_of(PRODUCT, V100) == OpCost(
@@ -221,29 +195,27 @@ def test_an_op_that_is_one_kernel_takes_its_time_on_a_gpu_with_a_datasheet() -> 
     assert cost_of(PRODUCT._replace(kernel=None), V100).basis is CostBasis.ROOFLINE
 
 
-def test_gradients_of_convolutions_are_assumed_to_last_as_long_as_these() -> None:
+def test_convolutions_unlike_those_of_the_record_and_gradients_of_all_are_assumed():
     forward = cost_of(CONVOLUTION._replace(kernel=Kernel(KernelFamily.CONV, DIMS)), V100)
     assert forward.basis is CostBasis.KERNEL
     for family in (KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER):
         gradient = cost_of(CONVOLUTION._replace(kernel=Kernel(family, DIMS)), V100)
         assert gradient == replace(forward, basis=CostBasis.KERNEL_ASSUMED, within=None)
 
-
-def test_convolutions_unlike_those_of_the_record_are_assumed() -> None:
     wide = (*DIMS[:3], 1, 7, *DIMS[5:])
     cost = cost_of(CONVOLUTION._replace(kernel=Kernel(KernelFamily.CONV, wide)), V100)
     assert cost.basis is CostBasis.KERNEL_ASSUMED
 
 
 @pytest.mark.parametrize("family", KernelFamily)
-def test_every_family_has_a_time_on_every_preset(family: KernelFamily) -> None:
+def test_every_family_has_a_time_on_every_preset(family):
     dims = DIMS[: len(DIMENSIONS[family])]
     for preset in ("K80", "T4", "V100", "RTX4090"):
         op = some_op(10, 10, kind="Relu")._replace(kernel=Kernel(family, dims))
         assert cost_of(op, device_preset(preset, name="GPU:0")).time_ns > 0
 
 
-def test_products_on_matrix_units_are_assumed_and_those_without_are_on_record() -> None:
+def test_products_on_matrix_units_are_assumed_and_those_without_are_on_record():
     a100 = device_preset("A100", name="GPU:0")
     assert PRODUCT.kernel is not None
     plain = PRODUCT._replace(kernel=PRODUCT.kernel._replace(arithmetic=Arithmetic.FLOAT32))
@@ -254,7 +226,7 @@ def test_products_on_matrix_units_are_assumed_and_those_without_are_on_record() 
     assert cost_of(relu, a100).basis is CostBasis.KERNEL
 
 
-def test_other_ops_reach_the_share_of_the_bandwidth_that_copies_do() -> None:
+def test_other_ops_reach_the_share_of_the_bandwidth_that_copies_do():
     cost = cost_of(some_op(0, 9 * 10**8, kind="Transpose"), V100)
     assert cost.basis is CostBasis.ROOFLINE
     assert cost.time_ns == round(9e17 / reached_bandwidth(FACTS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import pytest
 from annotated_types import Ge, Le
@@ -40,7 +40,7 @@ class Row:
     compute_ns: ByName[Ns]
     line: Count | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.ci95[0] > self.ci95[1]:
             raise ValueError("its ends are not in order")
 
@@ -60,11 +60,11 @@ ROW = Row(import_=3, share=0.5, ci95=(1.0, 2.0), compute_ns={"CPU:0": 7})
 SOUND = Document(schema_version=2, rows=(ROW,), basis=None, name="naïve", is_quick=False)
 
 
-def read(document: object) -> Document:
+def read(document):
     return value_of(Document, json.dumps(document).encode())
 
 
-def test_what_is_written_is_read_back_with_its_keys_and_without_what_may_be_absent() -> None:
+def test_what_is_written_is_read_back_with_its_keys_and_without_what_may_be_absent():
     written = plain(SOUND)
     assert list(written["rows"][0]) == ["import", "share", "ci95", "compute_ns"]
     assert written["basis"] is None
@@ -103,10 +103,8 @@ def test_what_is_written_is_read_back_with_its_keys_and_without_what_may_be_abse
         (("is_quick",), 1, "is_quick: 1 is neither true nor false"),
     ],
 )
-def test_what_is_wrong_first_is_said_with_its_place(
-    path: tuple[str | int, ...], value: object, says: str
-) -> None:
-    document: Any = {"whole": plain(SOUND)}
+def test_what_is_wrong_first_is_said_with_its_place(path, value, says):
+    document = {"whole": plain(SOUND)}
     inner = document
     for step in ("whole", *path)[:-1]:
         inner = inner[step]
@@ -127,13 +125,13 @@ def test_what_is_wrong_first_is_said_with_its_place(
         (b"[" + b"1," * 16_000_001 + b"1]", "more than 16 million values"),
     ],
 )
-def test_what_is_no_json_is_refused(text: bytes, says: str) -> None:
+def test_what_is_no_json_is_refused(text, says):
     with pytest.raises(MisfitError) as caught:
         value_of(Document, text)
     assert str(caught.value).startswith(says)
 
 
-def test_a_million_wrong_rows_are_one_error() -> None:
+def test_a_million_wrong_rows_are_one_error():
     document = plain(SOUND) | {"rows": [0] * 1_000_000}
     with pytest.raises(MisfitError, match=r"^rows\[0\]: 0 is not an object$"):
         read(document)
@@ -175,22 +173,16 @@ class Settings:
         ([], "[] is not an object"),
     ],
 )
-def test_what_people_have_mistaken_is_said_with_what_it_should_be(
-    document: object, says: str
-) -> None:
+def test_what_people_have_mistaken_is_said_with_what_it_should_be(document, says):
     with pytest.raises(MisfitError) as caught:
         value_in(Settings, document)
     assert str(caught.value).startswith(says)
 
 
-def test_settings_have_lists_where_a_contract_has_tuples() -> None:
+def test_settings_have_lists_where_a_contract_has_tuples_and_fewer_values():
     found = value_in(Settings, {"from": "a", "curve": [[1, 2], [3]]})
     assert found == Settings(path="a", curve=(Point(1, 2), Point(3)))
     assert value_in(Settings, {"from": "a", "sizes": [1, 2]}).sizes == (1, 2)
-
-
-def test_files_that_people_edit_have_fewer_values() -> None:
-    # Each unknown key would take a kilobyte to say that it is one.
     with pytest.raises(MisfitError, match="more than 1 million values"):
         value_of(Settings, b'{"more": [' + b"1," * 1_000_001 + b"1]}")
 
@@ -205,7 +197,7 @@ def test_files_that_people_edit_have_fewer_values() -> None:
         ({}, "{} is not a list"),
     ],
 )
-def test_rows_of_a_parsed_document_are_refused_with_the_place(value: object, says: str) -> None:
+def test_rows_of_a_parsed_document_are_refused_with_the_place(value, says):
     with pytest.raises(MisfitError) as caught:
         value_from(Rows[Point], value)
     assert str(caught.value).startswith(says)

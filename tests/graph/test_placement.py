@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -14,20 +11,14 @@ from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph, TracedAs
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 DEVICES = ("worker:0", "worker:1")
 
 
-def graph_with_layers(*layers: str | None) -> OpGraph:
-    return OpGraph(
-        [Op(name=f"op{i}", kind="MatMul", layer=layer) for i, layer in enumerate(layers)], []
-    )
+def graph_with_layers(*layers):
+    return OpGraph([Op(f"op{i}", "MatMul", layer=layer) for i, layer in enumerate(layers)], [])
 
 
-def place(graph: OpGraph, *devices: int) -> Placement:
+def place(graph, *devices):
     names = [op.name for op in placed_ops(graph)]
     return Placement(
         label="towers",
@@ -37,63 +28,48 @@ def place(graph: OpGraph, *devices: int) -> Placement:
     )
 
 
-def variable_graph() -> OpGraph:
+def variable_graph():
     return OpGraph(
         [
-            Op(name="v", kind="VarHandleOp", role=Role.VARIABLE, variable="v"),
-            Op(name="read", kind="ReadVariableOp", variable="v"),
-            Op(name="x", kind="MatMul"),
+            Op("v", "VarHandleOp", Role.VARIABLE, variable="v"),
+            Op("read", "ReadVariableOp", variable="v"),
+            Op("x", "MatMul"),
         ],
         [],
     )
 
 
-def test_a_placement_that_fits_passes() -> None:
+def test_a_placement_that_does_not_fit_is_refused():
     graph = variable_graph()
     place(graph, 1, 1, 0).check(graph, DEVICES)
-
-
-def test_constants_need_no_device() -> None:
-    graph = OpGraph([Op(name="c", kind="Const", role=Role.CONSTANT)], [])
+    graph = OpGraph([Op("c", "Const", Role.CONSTANT)], [])
     assert placed_ops(graph) == ()
     place(graph).check(graph, DEVICES)
-
-
-def test_an_op_without_a_device_is_refused() -> None:
     graph = graph_with_layers("a", "b")
     placement = replace(place(graph, 0, 1), device_of={"op0": "worker:0"})
     with pytest.raises(PlacementError, match="towers: op 'op1' has no device"):
         placement.check(graph, DEVICES)
-
-
-def test_an_op_on_an_unknown_device_is_refused_with_the_known_ones() -> None:
     graph = graph_with_layers("a")
     placement = replace(place(graph, 0), device_of={"op0": "GPU:9"})
     with pytest.raises(PlacementError, match="'GPU:9'; there are worker:0, worker:1"):
         placement.check(graph, DEVICES)
-
-
-def test_an_op_apart_from_its_variable_is_refused() -> None:
     graph = variable_graph()
     with pytest.raises(PlacementError, match=r"'read' is placed on 'worker:1', its variable 'v'"):
         place(graph, 0, 1, 0).check(graph, DEVICES)
 
 
-def test_a_layer_is_where_most_of_its_ops_are() -> None:
+def test_a_layer_is_where_most_of_its_ops_are_or_on_the_first_device_by_name():
     graph = graph_with_layers("a", "a", "a", "b", None)
     assert place(graph, 1, 0, 1, 0, 1).by_layer(graph) == {
         "a": "worker:1",
         "b": "worker:0",
         "": "worker:1",
     }
-
-
-def test_a_layer_split_in_halves_goes_to_the_first_device_by_name() -> None:
     graph = graph_with_layers("a", "a")
     assert place(graph, 1, 0).by_layer(graph) == {"a": "worker:0"}
 
 
-def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path: Path) -> None:
+def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path):
     graph = graph_with_layers("a", "a", "a", "b")
     path = tmp_path / "towers.json"
     place(graph, 0, 0, 1, 1).save(path, graph, DEVICES)
@@ -115,9 +91,7 @@ def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path: Path)
         st.tuples(st.sampled_from([None, "", "a", "b"]), st.integers(0, 1)), max_size=12
     )
 )
-def test_a_placement_loads_back_equal(
-    tmp_path_factory: pytest.TempPathFactory, layers_and_devices: list[tuple[str | None, int]]
-) -> None:
+def test_a_placement_loads_back_equal(tmp_path_factory, layers_and_devices):
     graph = graph_with_layers(*(layer for layer, _ in layers_and_devices))
     placement = place(graph, *(device for _, device in layers_and_devices))
     path = tmp_path_factory.mktemp("placement") / "placement.json"
@@ -127,14 +101,7 @@ def test_a_placement_loads_back_equal(
     assert (read, file.devices) == (placement, DEVICES)
 
 
-def test_a_placement_can_be_taken_to_devices_of_other_names() -> None:
-    graph = graph_with_layers("a", "b")
-    moved = place(graph, 0, 1).renamed({"worker:0": "GPU:1", "worker:1": "GPU:0"})
-    assert dict(moved.device_of) == {"op0": "GPU:1", "op1": "GPU:0"}
-    assert moved.label == "towers"
-
-
-def test_a_file_for_another_graph_is_refused(tmp_path: Path) -> None:
+def test_a_file_for_another_graph_is_refused(tmp_path):
     graph = graph_with_layers("a")
     path = tmp_path / "towers.json"
     place(graph, 0).save(path, graph, DEVICES)
@@ -178,8 +145,8 @@ ALL_OTHERWISE = "all 2 layers are made of other ops or sizes here"
     ],
 )
 def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
-    tmp_path: Path, then: TracedAs | None, now: TracedAs | None, differs: str
-) -> None:
+    tmp_path, then, now, differs
+):
     graph, path = graph_with_layers("a", "b"), tmp_path / "towers.json"
     place(graph, 0, 1).save(path, graph, DEVICES, then)
     larger = OpGraph([op._replace(output_bytes=(64,)) for op in graph.ops], [])
@@ -188,11 +155,11 @@ def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
     assert caught.value.message == f"{path}: written for another graph than this one: {differs}"
 
 
-def test_layers_that_differ_are_named(tmp_path: Path) -> None:
+def test_layers_that_differ_are_named(tmp_path):
     graph, path = graph_with_layers("a", "b", "c"), tmp_path / "towers.json"
     place(graph, 0, 1, 0).save(path, graph, DEVICES, AS_BEFORE)
     ops = [op._replace(output_bytes=(8,)) if op.layer == "b" else op for op in graph.ops[:2]]
-    others = [Op(name=f"more{i}", kind="MatMul", layer=layer) for i, layer in enumerate("defghi")]
+    others = [Op(f"more{i}", "MatMul", layer=layer) for i, layer in enumerate("defghi")]
     with pytest.raises(PlacementError) as caught:
         Placement.load(path, OpGraph([*ops, *others], []), AS_BEFORE)
     assert caught.value.message.endswith(
@@ -204,7 +171,7 @@ def test_layers_that_differ_are_named(tmp_path: Path) -> None:
 NAMES = {"a": "dense_3", "op0": "dense_3/MatMul", "op1": "op0", "op2": "c", "op3": "a"}
 
 
-def called(graph: OpGraph, names: Mapping[str, str]) -> OpGraph:
+def called(graph, names):
     """Return the graph under other names of ops and layers."""
     ops = [
         op._replace(name=names[op.name], layer=op.layer and names.get(op.layer, op.layer))
@@ -217,9 +184,9 @@ def called(graph: OpGraph, names: Mapping[str, str]) -> OpGraph:
     return OpGraph(ops, edges)
 
 
-def written(tmp_path: Path, **changes: Any) -> tuple[Path, OpGraph]:
+def written(tmp_path, **changes):
     """Return a file of a chain of four ops in two layers, the third apart from its own."""
-    ops = [Op(name=f"op{i}", kind="MatMul", layer=layer) for i, layer in enumerate("aaab")]
+    ops = [Op(f"op{i}", "MatMul", layer=layer) for i, layer in enumerate("aaab")]
     graph = OpGraph(ops, [Edge(f"op{i}", f"op{i + 1}", 0, 8) for i in range(3)])
     path = tmp_path / "towers.json"
     document = place(graph, 0, 0, 1, 1).as_json(graph, DEVICES) | changes
@@ -227,7 +194,7 @@ def written(tmp_path: Path, **changes: Any) -> tuple[Path, OpGraph]:
     return path, graph
 
 
-def test_a_file_holds_for_the_same_graph_under_other_names(tmp_path: Path) -> None:
+def test_a_file_holds_for_the_same_graph_under_other_names(tmp_path):
     path, graph = written(tmp_path)
     other = called(graph, NAMES)
     found = Placement.load(path, other)
@@ -236,7 +203,7 @@ def test_a_file_holds_for_the_same_graph_under_other_names(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-def test_a_file_of_an_older_version_holds_for_its_own_names_alone(tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_holds_for_its_own_names_alone(tmp_path):
     path, graph = written(tmp_path)
     document = json.loads(path.read_text(encoding="utf-8"))
     del document["structure"]
@@ -249,9 +216,7 @@ def test_a_file_of_an_older_version_holds_for_its_own_names_alone(tmp_path: Path
 @pytest.mark.parametrize(
     "changes", [{"by_op": {"op1": "worker:1"}}, {"by_layer": {"x": "worker:1"}}]
 )
-def test_names_that_were_added_by_hand_are_not_guessed_under_other_names(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_names_that_were_added_by_hand_are_not_guessed_under_other_names(tmp_path, changes):
     path, graph = written(tmp_path, **changes)
     with pytest.raises(
         PlacementError, match=r"have other names here, and `structure` does not say"
@@ -259,7 +224,7 @@ def test_names_that_were_added_by_hand_are_not_guessed_under_other_names(
         Placement.load(path, called(graph, NAMES))
 
 
-def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
+def test_an_op_that_is_not_there_is_not_passed_over(tmp_path):
     path, graph = written(tmp_path, by_op={"op7": "worker:1"})
     with pytest.raises(PlacementError, match="by_op: the graph has no op 'op7'"):
         Placement.load(path, graph)
@@ -268,7 +233,7 @@ def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
 TWICE = {"number": 0, "made_of": "a" * 16, "ops": {}}
 
 
-def placement_document(graph: OpGraph) -> dict[str, Any]:
+def placement_document(graph):
     return place(graph, *(0 for _ in placed_ops(graph))).as_json(graph, DEVICES)
 
 
@@ -307,9 +272,7 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_its_place(
-    tmp_path: Path, key: str, value: object, problem: str
-) -> None:
+def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path, key, value, problem):
     graph = graph_with_layers("a")
     path = tmp_path / "placement.json"
     path.write_text(json.dumps(placement_document(graph) | {key: value}), encoding="utf-8")
@@ -329,7 +292,7 @@ def test_what_is_wrong_in_a_file_is_named_with_its_place(
         (b"\xff", "not valid JSON: expected value at line 1 column 1"),
     ],
 )
-def test_what_is_no_placement_file_says_so(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_what_is_no_placement_file_says_so(tmp_path, content, problem):
     path = tmp_path / "placement.json"
     path.write_bytes(content)
     with pytest.raises(PlacementError) as caught:
@@ -337,26 +300,6 @@ def test_what_is_no_placement_file_says_so(tmp_path: Path, content: bytes, probl
     assert caught.value.message == f"{path}: {problem}"
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(PlacementError, match="cannot be read: No such file"):
         Placement.load(tmp_path / "gone.json", graph_with_layers("a"))
-
-
-@given(
-    share=st.floats(0, 1),
-    dropped=st.integers(0, 9),
-    put=st.sampled_from(["", "0", "null", "[", '"']),
-)
-def test_a_damaged_file_is_refused_or_places_every_op(
-    tmp_path_factory: pytest.TempPathFactory, share: float, dropped: int, put: str
-) -> None:
-    graph = graph_with_layers("a", None, "b")
-    whole = json.dumps(placement_document(graph))
-    at = int(share * len(whole))
-    path = tmp_path_factory.mktemp("placement") / "placement.json"
-    path.write_text(whole[:at] + put + whole[at + dropped :], encoding="utf-8")
-    try:
-        placement = Placement.load(path, graph)
-    except PlacementError:
-        return
-    assert set(placement.device_of) == {"op0", "op1", "op2"}

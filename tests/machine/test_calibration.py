@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import fields, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,9 +22,6 @@ from placement_advisor.machine.calibration import (
     stored_calibration,
 )
 from placement_advisor.tf.run.calibration import middle
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENDS = ("worker:0", "worker:1")
 PAIR = json.dumps(ENDS)
@@ -51,23 +48,23 @@ CALIBRATION = Calibration(
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """A cache directory of this test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def document() -> dict[str, Any]:
+def document():
     read: dict[str, Any] = json.loads(CALIBRATION.save("f", testbed="workers").read_text())
     return read
 
 
-def times() -> st.SearchStrategy[int]:
+def times():
     return st.integers(0, 10**12)
 
 
 @st.composite
-def calibrations(draw: st.DrawFn) -> Calibration:
+def calibrations(draw):
     names = draw(st.lists(st.text(max_size=5), min_size=2, max_size=3, unique=True))
     pair = st.sampled_from(list(permutations(names, 2)))
     copy = st.builds(
@@ -103,13 +100,9 @@ def calibrations(draw: st.DrawFn) -> Calibration:
     )
 
 
-def test_a_calibration_is_kept_under_its_fingerprint_alone() -> None:
+def test_a_calibration_is_kept_under_its_fingerprint_alone_and_replaced_by_a_newer_one():
     CALIBRATION.save("f", testbed="workers")
     assert stored_calibration("g") is None
-
-
-def test_saving_again_replaces_what_was_kept_and_leaves_nothing_else() -> None:
-    CALIBRATION.save("f", testbed="workers")
     newer = replace(CALIBRATION, op_ns=7)
     path = newer.save("f", testbed="workers")
     assert stored_calibration("f") == newer
@@ -117,9 +110,7 @@ def test_saving_again_replaces_what_was_kept_and_leaves_nothing_else() -> None:
 
 
 @given(calibration=calibrations())
-def test_any_calibration_loads_back_equal(
-    tmp_path_factory: pytest.TempPathFactory, calibration: Calibration
-) -> None:
+def test_any_calibration_loads_back_equal(tmp_path_factory, calibration):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         calibration.save("f", testbed="workers")
@@ -130,9 +121,7 @@ def test_any_calibration_loads_back_equal(
 IN_FILE = [field.name for field in fields(Calibration) if field.name != "network"]
 
 
-def test_the_cache_directory_is_the_one_that_the_system_names(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_directory_is_the_one_that_the_system_names(cache, tmp_path, monkeypatch):
     assert calibration_file("f") == cache / "placement-advisor" / "calibrations" / "f.json"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -140,9 +129,7 @@ def test_the_cache_directory_is_the_one_that_the_system_names(
     assert calibration_file("f").parent == at_home
 
 
-def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
@@ -155,7 +142,7 @@ def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(
 
 
 @pytest.mark.parametrize("field", [name for name in IN_FILE if name != "memory"])
-def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
+def test_a_file_without_a_field_is_as_good_as_none(field):
     content = document()
     del content[field]
     calibration_file("f").write_text(json.dumps(content))
@@ -188,21 +175,21 @@ def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
         ("network", {"devices": {}, "remote_ns": {}, "at_once": {}}),
     ],
 )
-def test_a_damaged_file_is_as_good_as_none(field: str, wrong: object) -> None:
+def test_a_damaged_file_is_as_good_as_none(field, wrong):
     content = document() | {field: wrong}
     calibration_file("f").write_text(json.dumps(content))
     assert stored_calibration("f") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"op_ns": NaN}'])
-def test_a_file_that_is_no_document_is_as_good_as_none(data: bytes) -> None:
+def test_a_file_that_is_no_document_is_as_good_as_none(data):
     path = CALIBRATION.save("f", testbed="workers")
     path.write_bytes(data)
     assert stored_calibration("f") is None
     assert kept_calibrations() == ()
 
 
-def test_all_that_is_kept_is_listed_newest_first() -> None:
+def test_all_that_is_kept_is_listed_newest_first():
     for age, name in enumerate(("new", "older", "oldest")):
         path = CALIBRATION.save(name, testbed="workers")
         os.utime(path, ns=(0, 10**18 - age))
@@ -213,7 +200,7 @@ def test_all_that_is_kept_is_listed_newest_first() -> None:
     assert all(one.calibration == CALIBRATION for one in kept)
 
 
-def test_directions_that_take_turns_take_twice_the_time() -> None:
+def test_directions_that_take_turns_take_twice_the_time():
     timing = BothWaysTiming(size_bytes=1, one_way_ns=400, both_ways_ns=800)
     assert timing.ratio == 2
     # What is not positive is noise, and gives no ratio.
@@ -221,17 +208,13 @@ def test_directions_that_take_turns_take_twice_the_time() -> None:
     assert replace(timing, both_ways_ns=-5).ratio is None
 
 
-def test_on_a_slow_machine_a_device_draws_less_and_shares_as_before() -> None:
-    slow = CALIBRATION.at_speed({name: 3 * time for name, time in CALIBRATION.reference_ns.items()})
+def test_on_a_slow_machine_a_device_draws_less_and_the_middle_of_passes_is_taken_by_figure():
+    def at(factor):
+        times = CALIBRATION.reference_ns.items()
+        return CALIBRATION.at_speed({name: int(factor * time) for name, time in times})
+
+    slow, fast, noisy = at(3), at(0.5), replace(CALIBRATION, quantum_ns=10**9)
     assert slow.memory == MemoryTiming(bytes_per_s=2e10, ratio=2.1)
-
-
-def test_the_middle_of_three_passes_is_taken_figure_by_figure() -> None:
-    slow = CALIBRATION.at_speed({name: 3 * time for name, time in CALIBRATION.reference_ns.items()})
-    fast = CALIBRATION.at_speed(
-        {name: time // 2 for name, time in CALIBRATION.reference_ns.items()}
-    )
     assert middle([slow, CALIBRATION, fast]) == CALIBRATION
-    noisy = replace(CALIBRATION, quantum_ns=10**9)
     assert middle([slow, noisy, fast]).quantum_ns == CALIBRATION.quantum_ns
     assert middle([slow, noisy, fast]).links == CALIBRATION.links

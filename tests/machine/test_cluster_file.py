@@ -1,10 +1,7 @@
 """Cluster files: what a hand may write, what is refused and with which line."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,9 +12,6 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 from placement_advisor.machine.presets import device_preset, link_preset, read_hardware
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = """\
 # A desk: two uneven cards, the second overclocked.
@@ -66,11 +60,11 @@ step_overhead_ns = 100_000
 """
 
 
-def read(text: str) -> Cluster:
+def read(text):
     return read_cluster(text.encode(), "desk.toml")
 
 
-def refusal(old: str, new: str) -> str:
+def refusal(old, new):
     """Return the error of the text in which ``old``, which stands there once, is ``new``."""
     assert TEXT.count(old) == 1, old
     with pytest.raises(AdvisorError) as caught:
@@ -96,39 +90,56 @@ def test_a_file_says_devices_links_and_dispatch():
     pcie = link_preset("PCIe3", source="CPU:0", target="GPU:1")
     assert cluster.link("CPU:0", "GPU:1") == replace(pcie, latency_ns=9_000)
     assert cluster.link("GPU:0", "CPU:0").channel == "slot 1"
-
-
-def test_what_is_not_said_to_be_measured_is_assumed():
-    cluster = read(TEXT)
+    # What is not said to be measured is assumed.
     assert cluster.link("GPU:0", "GPU:1").basis is Basis.ASSUMED
     assert cluster.link("GPU:1", "CPU:0").basis is Basis.MEASURED
 
 
-def test_between_more_than_two_means_each_with_each():
+def test_between_more_than_two_means_each_with_each_and_one_device_needs_no_link():
     text = 'between = ["a", "b", "c"]\npreset = "NVLink3"\n'
     devices = "".join(f'[[devices]]\nname = "{name}"\npreset = "A100"\n' for name in "abc")
     cluster = read(f"{devices}[[links]]\n{text}")
     assert {(link.source, link.target) for link in cluster.links} == set(permutations("abc", 2))
 
-
-def test_one_device_needs_no_link():
     assert read('[[devices]]\nname = "a"\nkind = "CPU"\n').links == ()
 
 
 @pytest.mark.parametrize(
-    "value", ["0", "-5.7e9", "nan", "inf", '"5.7e9"', "true", "[5.7e9]", "5.7"]
+    ("old", "values", "where", "needs"),
+    [
+        (
+            "5.7e9",
+            ("0", "-5.7e9", "nan", "inf", '"5.7e9"', "true", "[5.7e9]", "5.7"),
+            "line 22: links[0].bandwidth_bytes_per_s: ",
+            "is not a number of bytes/s from 1e+06 to 1e+15",
+        ),
+        (
+            "9e12",
+            ("0", "-9e12", "nan", "-inf", "9"),
+            "line 11: devices[1].peak_flops_per_s: ",
+            "a number of flop/s",
+        ),
+        (
+            "20_000",
+            ("-1", "1.5", "nan", "true", f"1{'0' * 30}"),
+            "line 21: links[0].latency_ns: ",
+            "a whole number of ns",
+        ),
+        (
+            'host = "CPU:0"\npeak',
+            [f'host = "{name}"\npeak' for name in ("CPU:1", "GPU:0", "GPU:1")],
+            "line 10: devices[1].host: ",
+            "there are CPU:0",
+        ),
+    ],
 )
-def test_a_bandwidth_that_is_none_is_refused_with_its_line(value):
-    message = refusal("5.7e9", value)
-    assert message.startswith("desk.toml, line 22: links[0].bandwidth_bytes_per_s: ")
-    assert message.endswith("is not a number of bytes/s from 1e+06 to 1e+15")
-
-
-@pytest.mark.parametrize("value", ["0", "-9e12", "nan", "-inf", "9"])
-def test_a_peak_that_is_none_is_refused_with_its_line(value):
-    message = refusal("9e12", value)
-    assert message.startswith("desk.toml, line 11: devices[1].peak_flops_per_s: ")
-    assert "a number of flop/s" in message
+def test_a_value_that_is_none_is_refused_with_its_line_and_what_is_needed(
+    old, values, where, needs
+):
+    for value in values:
+        message = refusal(old, value)
+        assert message.startswith(f"desk.toml, {where}")
+        assert needs in message
 
 
 @pytest.mark.parametrize(
@@ -146,13 +157,6 @@ def test_a_peak_that_is_none_is_refused_with_its_line(value):
 def test_a_curve_that_is_none_is_refused_with_its_line(curve, expected):
     message = refusal("20_000\n", f"20_000\ncurve = {curve}\n")
     assert message.startswith(f"desk.toml, line 22: links[0].{expected}")
-
-
-@pytest.mark.parametrize("value", ["-1", "1.5", "nan", "true", f"1{'0' * 30}"])
-def test_a_latency_that_is_none_is_refused_with_its_line(value):
-    message = refusal("20_000\n", f"{value}\n")
-    assert message.startswith("desk.toml, line 21: links[0].latency_ns: ")
-    assert "a whole number of ns" in message
 
 
 @pytest.mark.parametrize(
@@ -189,19 +193,11 @@ def test_a_latency_that_is_none_is_refused_with_its_line(value):
         (
             'basis = "measured"',
             'basis = "guessed"',
-            "line 40: links[3].basis: 'guessed' is not measured or assumed",
+            "line 40: links[3].basis: 'guessed' is not mea",
         ),
         ("[dispatch]", "[dispatcher]", "line 42: dispatcher: unknown key; did you mean dispatch?"),
-        (
-            "step_overhead_ns",
-            "step_ns",
-            "line 43: dispatch.step_ns: unknown key; did you mean asleep_ns?",
-        ),
-        (
-            "step_overhead_ns = 100_000",
-            "step_overhead_ns = ",
-            "line 43: not valid TOML: Invalid value",
-        ),
+        ("step_overhead_ns", "step_ns", "line 43: dispatch.step_ns: unknown key; did you mean asl"),
+        ("step_overhead_ns = 100_000", "step_overhead_ns = ", "line 43: not valid TOML: Invalid v"),
         ("[[hosts]]", "[hosts]", "line 14: hosts: {"),
         ("# A desk:", "schema_version = 2 #", "line 1: schema_version: 2 is newer than the 1"),
         ("# A desk:", "schema_version = 0 #", "line 1: schema_version: 0 is not a version"),
@@ -212,44 +208,26 @@ def test_what_is_wrong_is_refused_with_its_line(old, new, expected):
     assert refusal(old, new)[: len(at)] == at
 
 
-def test_an_unknown_kind_is_answered_with_those_there_are():
-    message = refusal('kind = "GPU"', 'kind = "GPUs"')
-    assert message == "desk.toml, line 9: devices[1].kind: 'GPUs' is not GPU or CPU"
-
-
-@pytest.mark.parametrize("host", ["CPU:1", "GPU:0", "GPU:1"])
-def test_a_host_is_another_cpu_of_the_file(host):
-    old = 'host = "CPU:0"\npeak'
-    message = refusal(old, f'host = "{host}"\npeak')
-    assert message.startswith("desk.toml, line 10: devices[1].host: ")
-    assert message.endswith("there are CPU:0")
-
-
-def test_a_missing_link_is_refused_by_its_ends():
+def test_devices_that_no_link_joins_are_refused_by_their_ends():
     start = TEXT.index('[[links]]\nsource = "GPU:1"')
     message = refusal(TEXT[start : TEXT.index("[dispatch]")], "")
     assert message.startswith(
         "desk.toml, line 14: hosts[0]: no link goes from 'GPU:1' to 'CPU:0'; each device"
     )
 
-
-def test_devices_without_any_link_are_refused_with_the_line_of_one():
     message = refusal(TEXT[TEXT.index("[[links]]") : TEXT.index("[dispatch]")], "")
     assert message.startswith("desk.toml, line 7: devices[1]: no link goes from 'GPU:0' to 'GPU:1'")
 
 
-def test_a_file_without_devices_is_refused():
-    with pytest.raises(AdvisorError, match=r"^empty\.toml: devices: 0 devices; there may be 1 to"):
-        read_cluster(b"", "empty.toml")
-
-
-def test_more_devices_than_are_searched_are_refused():
-    text = "".join(f'[[devices]]\nname = "{i}"\npreset = "T4"\n' for i in range(65))
-    with pytest.raises(AdvisorError, match=r"line 1: devices: 65 devices; there may be 1 to 64"):
+@pytest.mark.parametrize("count", [0, 65])
+def test_a_file_of_no_devices_or_more_than_are_searched_is_refused(count):
+    text = "".join(f'[[devices]]\nname = "{i}"\npreset = "T4"\n' for i in range(count))
+    said = rf"^desk\.toml.*: devices: {count} devices; there may be 1 to 64"
+    with pytest.raises(AdvisorError, match=said):
         read(text)
 
 
-def test_a_file_is_loaded_and_named_in_errors(tmp_path: Path):
+def test_a_file_is_loaded_and_named_in_errors(tmp_path):
     path = tmp_path / "desk.toml"
     path.write_text(TEXT, encoding="utf-8")
     assert load_cluster(path) == read(TEXT)
@@ -282,15 +260,10 @@ def test_every_field_that_is_written_can_be_read(kind, table):
 
 def test_a_fit_of_numpy_can_be_stored():
     pair = Device(name="a", kind="CPU"), Device(name="b", kind="CPU")
+    figures = {"latency_ns": int(np.int64(7)), "bandwidth_bytes_per_s": np.float64(1.5e9)}
     links = tuple(
-        Link(
-            source=source.name,
-            target=target.name,
-            latency_ns=int(np.int64(7)),
-            bandwidth_bytes_per_s=np.float64(1.5e9),
-            basis=Basis.MEASURED,
-        )
-        for source, target in permutations(pair, 2)
+        Link(source=source, target=target, basis=Basis.MEASURED, **figures)
+        for source, target in permutations("ab", 2)
     )
     cluster = Cluster(devices=pair, links=links)
     assert read(cluster_as_toml(cluster)) == cluster
@@ -310,7 +283,7 @@ WORK = st.builds(CopyWork, per_copy_ns=TIMES, ns_per_byte=st.floats(0, 1e3))
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
+def clusters(draw):
     names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
     hosts = draw(st.integers(0, len(names) - 1))
     host = st.sampled_from(names[:hosts]) if hosts else st.none()
@@ -360,7 +333,7 @@ def test_any_cluster_is_read_as_it_was_written(cluster):
     assert read(cluster_as_toml(cluster)) == cluster
 
 
-def outcome(data: bytes) -> str | None:
+def outcome(data):
     """Return the error, None if the data are a cluster."""
     try:
         read_cluster(data, "a.toml")
@@ -380,21 +353,8 @@ def test_any_bytes_are_a_cluster_or_one_error(data):
     assert message is None or message.isprintable()
 
 
-JUNK = [
-    "",
-    "0",
-    "-1",
-    "nan",
-    "inf",
-    "1e400",
-    "9" * 500,
-    "true",
-    "''",
-    "[]",
-    "{}",
-    "1979-05-27",
-    "]",
-]
+JUNK = ["", "0", "-1", "nan", "inf", "1e400", "9" * 500, "true", "''", "[]", "{}", "1979-05-27"]
+JUNK += ["]"]
 
 
 @given(st.data())
@@ -408,8 +368,8 @@ def test_any_value_in_any_place_is_taken_or_refused_in_one_line(data):
     assert message is None or message.isprintable()
 
 
-def test_a_device_has_the_datasheet_of_its_preset_unless_it_is_another_one() -> None:
-    def gpu(more: str) -> str | None:
+def test_a_device_has_the_datasheet_of_its_preset_unless_it_is_another_one():
+    def gpu(more):
         return read(f'[[devices]]\nname = "a"\npreset = "V100"\n{more}').devices[0].gpu
 
     assert gpu("") == "V100-SXM2"
@@ -417,7 +377,5 @@ def test_a_device_has_the_datasheet_of_its_preset_unless_it_is_another_one() -> 
     assert gpu("peak_flops_per_s = 14e12") is None
     assert gpu('peak_flops_per_s = 14e12\ngpu = "V100-PCIe"') == "V100-PCIe"
 
-
-def test_a_gpu_without_a_datasheet_is_refused() -> None:
     with pytest.raises(AdvisorError, match=r"line 4: devices\[0\].gpu: no datasheet of GPU 'V101'"):
         read('[[devices]]\nname = "a"\npreset = "V100"\ngpu = "V101"')

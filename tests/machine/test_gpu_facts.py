@@ -7,13 +7,22 @@ from placement_advisor.machine.gpu_facts import facts_of_card, gpu_facts, gpus_w
 from placement_advisor.machine.presets import device_preset, hardware_figures
 
 
-def test_each_datasheet_is_that_of_a_preset() -> None:
+def test_datasheets_are_those_of_presets_by_name_and_chip():
     presets = hardware_figures()["devices"].values()
     assert {table["gpu"] for table in presets} == set(gpus_with_facts())
 
+    capabilities: dict[str, set[float]] = {}
+    for name in gpus_with_facts():
+        facts = gpu_facts(name)
+        capabilities.setdefault(facts.chip, set()).add(facts.capability)
+    assert all(len(found) == 1 for found in capabilities.values())
+
+    with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
+        gpu_facts("V100")
+
 
 @pytest.mark.parametrize("preset", hardware_figures()["devices"])
-def test_a_preset_names_the_datasheet_of_its_card(preset: str) -> None:
+def test_a_preset_names_the_datasheet_of_its_card(preset):
     device = device_preset(preset, name="GPU:0")
     assert device.gpu is not None
     facts = gpu_facts(device.gpu)
@@ -22,40 +31,22 @@ def test_a_preset_names_the_datasheet_of_its_card(preset: str) -> None:
 
 
 @pytest.mark.parametrize("name", gpus_with_facts())
-def test_the_peak_is_that_of_whole_multiprocessors_at_a_plausible_clock(name: str) -> None:
+def test_the_peak_is_that_of_whole_multiprocessors_at_a_plausible_clock(name):
     facts = gpu_facts(name)
     lanes = {3.7: 192, 6.0: 64, 7.0: 64, 7.5: 64, 8.0: 64}.get(facts.capability, 128)
     clock_hz = facts.peak_flops_per_s / (2 * lanes * facts.multiprocessors)
     assert 0.8e9 < clock_hz < 2.6e9
 
 
-def test_cards_of_one_chip_have_one_capability() -> None:
-    capabilities: dict[str, set[float]] = {}
-    for name in gpus_with_facts():
-        facts = gpu_facts(name)
-        capabilities.setdefault(facts.chip, set()).add(facts.capability)
-    assert all(len(found) == 1 for found in capabilities.values())
-
-
-def test_a_gpu_without_facts_is_refused_with_similar_names() -> None:
-    with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
-        gpu_facts("V100")
-
-
 @pytest.mark.parametrize(
-    ("driver", "datasheet"),
+    ("driver", "chip"),
     [
         ("Tesla V100-SXM2-16GB", "GV100"),
         ("NVIDIA A100-SXM4-80GB", "GA100"),
         ("NVIDIA GeForce RTX 3090", "GA102"),
+        *((other, None) for other in ("NVIDIA GeForce GT 710", "", "NVIDIA")),
     ],
 )
-def test_a_card_is_known_by_what_the_driver_calls_it(driver: str, datasheet: str) -> None:
+def test_a_card_is_known_by_what_the_driver_calls_it_and_taken_for_no_other(driver, chip):
     facts = facts_of_card(driver)
-    assert facts is not None
-    assert facts.chip == datasheet
-
-
-@pytest.mark.parametrize("driver", ["NVIDIA GeForce GT 710", "", "NVIDIA"])
-def test_no_datasheet_is_taken_for_that_of_another_card(driver: str) -> None:
-    assert facts_of_card(driver) is None
+    assert (facts and facts.chip) == chip

@@ -1,7 +1,5 @@
 """Machines of many hosts: what a text says, and how many devices its first hosts are."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,14 +11,19 @@ from placement_advisor.machine.presets import hardware_figures, read_hardware
 LINKS = hardware_figures()["links"]
 
 
-def test_a_text_without_brackets_is_a_host():
+def test_a_text_is_a_host_whose_devices_are_doubled_until_all_are_in():
     machine = read_machine("8xV100-NVLink")
     assert machine == Machine(label="8xV100-NVLink", host=read_hardware("8xV100-NVLink"))
     assert machine.hosts == 1
     assert machine.device_counts() == [1, 2, 4, 8]
 
+    assert doubled(1) == [1]
+    assert doubled(8) == [1, 2, 4, 8]
+    assert doubled(6) == [1, 2, 4, 6]
+    assert read_machine("3x(6xV100)-Ethernet10").device_counts() == [1, 2, 4, 6, 12, 18]
 
-def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
+
+def test_each_bracket_is_a_level_and_first_hosts_fill_one_group_after_the_other():
     machine = read_machine("8x(16x(8xH100-NVLink4)-8xInfiniBand400)-Ethernet100")
     assert machine.host == read_hardware("8xH100-NVLink4")
     inner, outer = machine.levels
@@ -31,15 +34,6 @@ def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
     assert machine.hosts == 128
     assert machine.device_counts() == [1 << power for power in range(11)]
 
-
-def test_devices_are_doubled_until_all_are_in():
-    assert doubled(1) == [1]
-    assert doubled(8) == [1, 2, 4, 8]
-    assert doubled(6) == [1, 2, 4, 6]
-    assert read_machine("3x(6xV100)-Ethernet10").device_counts() == [1, 2, 4, 6, 12, 18]
-
-
-def test_first_hosts_fill_one_group_after_the_other():
     machine = read_machine("2x(4x(V100)-Ethernet100)-Ethernet10")
     members = {
         hosts: [level.members for level in machine.first_levels(hosts)] for hosts in (1, 2, 4, 8)
@@ -83,11 +77,8 @@ def test_what_a_text_may_not_say_is_told(text, message):
     assert caught.value.hint is not None
 
 
-def test_copies_of_tensorflow_take_no_infiniband():
+def test_where_every_device_is_simulated_infiniband_and_levels_are_refused():
     with pytest.raises(AdvisorError, match="a network joins hosts, not 'InfiniBand400'"):
         read_hardware("2x(V100)-InfiniBand400")
-
-
-def test_where_every_device_is_simulated_levels_are_refused_as_such():
     with pytest.raises(AdvisorError, match=r"levels of hosts are for `advisor compare-hardware`"):
         read_hardware("2x(2x(V100)-8xInfiniBand400)-Ethernet100")

@@ -1,7 +1,5 @@
 """A testbed put together from figures of its hosts: two hosts by hand, then a third."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 
@@ -29,7 +27,7 @@ THREE = over_hosts(
 )
 
 
-def test_devices_of_two_hosts_are_linked_as_their_first_ones() -> None:
+def test_devices_of_two_hosts_are_linked_as_their_first_ones_which_the_first_host_drives():
     assert TWO.links == {
         ("a:0", "a:1"): WITHIN.there,
         ("a:1", "a:0"): WITHIN.back,
@@ -42,8 +40,6 @@ def test_devices_of_two_hosts_are_linked_as_their_first_ones() -> None:
     assert TWO.reference_ns == {"a:0": 250_000, "a:1": 260_000, "b:0": 300_000}
     assert TWO.reference_p90 == {"a:0": 1.02, "a:1": 1.05, "b:0": 1.0}
 
-
-def test_the_first_host_drives_its_own_devices_and_those_of_others() -> None:
     assert (TWO.step_overhead_ns, TWO.op_ns) == (350_000, 1_100)
     assert TWO.partition_overhead_ns == DRIVEN.partition_overhead_ns
     assert (TWO.remote_ns, TWO.quantum_ns) == (DRIVEN.remote_ns, DRIVEN.quantum_ns)
@@ -51,7 +47,7 @@ def test_the_first_host_drives_its_own_devices_and_those_of_others() -> None:
     assert TWO.network.remote_ns == {"b": REACHED.remote_ns}
 
 
-def test_a_first_host_of_one_device_drives_that_of_another_host() -> None:
+def test_a_first_host_of_one_device_drives_that_of_another_host():
     b, a = TWO_HOSTS.hosts[::-1]
     first = replace(ALONE, step_overhead_ns=360_000)
     found = over_hosts((b, a), {"b": first, "a": OTHER}, {("b", "a"): ROUTE})
@@ -60,21 +56,18 @@ def test_a_first_host_of_one_device_drives_that_of_another_host() -> None:
     assert found.quantum_ns == REACHED.quantum_ns
 
 
-def test_all_devices_of_three_hosts_are_linked() -> None:
+def test_all_devices_of_three_hosts_are_linked_some_by_links_that_stand_for_others():
     names = [device.name for device in THREE_HOSTS.devices]
     assert set(THREE.links) == set(permutations(names, 2))
     assert list(THREE.reference_ns) == names
     assert THREE.network is not None
     assert set(THREE.network.at_once) == {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
 
-
-def test_links_that_stand_for_others_were_measured() -> None:
-    assert THREE.network is not None
     within = [("a:0", "a:1"), ("a:1", "a:0"), ("c:0", "c:1"), ("c:1", "c:0")]
     assert list(THREE.network.measured()) == [*within, *permutations(("a:0", "b:0", "c:0"), 2)]
 
 
-def test_a_slower_host_makes_its_own_copies_longer_and_of_others_what_its_cores_do() -> None:
+def test_a_slower_host_makes_its_own_copies_longer_and_of_others_what_its_cores_do():
     slow = TWO.at_speed({"a:0": 250_000, "a:1": 260_000, "b:0": 600_000})
     for ends in (("a:0", "a:1"), ("a:1", "a:0")):
         assert slow.links[ends] == TWO.links[ends]

@@ -1,11 +1,7 @@
 """Figures of hosts on file: kept by what they depend on, whatever hosts are called."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - pytest reads the annotation
-from typing import Any
 
 import pytest
 from sample_hosts import ALONE, FIRST, OTHER, ROUTE, SIDEWAYS, THREE_HOSTS, TWO_HOSTS, A, B, C
@@ -23,38 +19,26 @@ from placement_advisor.machine.this_machine import core_slots
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(tmp_path, monkeypatch):
     """A cache directory of this test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_what_is_kept_is_found() -> None:
+def test_what_is_kept_is_found_and_a_further_host_leaves_it():
+    assert kept_host(TWO_HOSTS, A) is None
+    assert kept_route(TWO_HOSTS, A, B) is None
     keep_host(FIRST, TWO_HOSTS, A)
     keep_host(ALONE, TWO_HOSTS, B)
     path = keep_route(ROUTE, TWO_HOSTS, A, B)
-    assert kept_host(TWO_HOSTS, A) == FIRST
-    assert kept_host(TWO_HOSTS, B) == ALONE
-    assert kept_route(TWO_HOSTS, A, B) == ROUTE
     assert len(list(path.parent.iterdir())) == 3
-
-
-def test_nothing_is_kept_at_first() -> None:
-    assert kept_host(TWO_HOSTS, A) is None
-    assert kept_route(TWO_HOSTS, A, B) is None
-
-
-def test_a_further_host_leaves_what_is_known_of_the_others() -> None:
-    keep_host(FIRST, TWO_HOSTS, A)
-    keep_host(ALONE, TWO_HOSTS, B)
-    keep_route(ROUTE, TWO_HOSTS, A, B)
-    assert kept_host(THREE_HOSTS, A) == FIRST
-    assert kept_host(THREE_HOSTS, B) == ALONE
-    assert kept_route(THREE_HOSTS, A, B) == ROUTE
+    for plan in (TWO_HOSTS, THREE_HOSTS):
+        assert (kept_host(plan, A), kept_host(plan, B)) == (FIRST, ALONE)
+        assert kept_route(plan, A, B) == ROUTE
     assert kept_host(THREE_HOSTS, C) is None
     assert kept_route(THREE_HOSTS, A, C) is None
 
 
-def test_hosts_are_known_by_whatever_name() -> None:
+def test_hosts_are_known_by_whatever_name_but_not_with_another_number_of_devices():
     keep_host(FIRST, TWO_HOSTS, A)
     keep_route(ROUTE, TWO_HOSTS, A, B)
     renamed = replace(A, name="x"), replace(B, name="y")
@@ -62,8 +46,12 @@ def test_hosts_are_known_by_whatever_name() -> None:
     assert kept_host(plan, renamed[0]) == FIRST
     assert kept_route(plan, *renamed) == ROUTE
 
+    keep_host(ALONE, TWO_HOSTS, B)
+    two = replace(B, slots=core_slots((0, 1)))
+    assert kept_host(plan_hosts((A, two), HostLink.TLS), two) is None
 
-def test_figures_of_a_host_that_drives_are_none_of_one_that_does_not() -> None:
+
+def test_figures_of_a_host_that_drives_are_none_of_one_that_does_not():
     keep_host(FIRST, TWO_HOSTS, A)
     keep_route(ROUTE, TWO_HOSTS, A, B)
     plan = plan_hosts((C, A, B), HostLink.TLS)
@@ -84,16 +72,10 @@ def test_figures_of_a_host_that_drives_are_none_of_one_that_does_not() -> None:
         plan_hosts((A, B), HostLink.DIRECT),
     ],
 )
-def test_what_figures_depend_on_tells_them_apart(other: Any) -> None:
+def test_what_figures_depend_on_tells_them_apart(other):
     _, b = other.hosts
     assert host_fingerprint(other, b) != host_fingerprint(TWO_HOSTS, B)
     assert route_fingerprint(other, A, b) != route_fingerprint(TWO_HOSTS, A, B)
-
-
-def test_another_number_of_devices_is_measured_anew() -> None:
-    keep_host(ALONE, TWO_HOSTS, B)
-    two = replace(B, slots=core_slots((0, 1)))
-    assert kept_host(plan_hosts((A, two), HostLink.TLS), two) is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +92,7 @@ def test_another_number_of_devices_is_measured_anew() -> None:
         ("reach", {"remote_ns": 1}),
     ],
 )
-def test_a_damaged_file_of_a_host_is_as_good_as_none(field: str, wrong: object) -> None:
+def test_a_damaged_file_of_a_host_is_as_good_as_none(field, wrong):
     path = keep_host(FIRST, TWO_HOSTS, A)
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}))
     assert kept_host(TWO_HOSTS, A) is None
@@ -119,14 +101,14 @@ def test_a_damaged_file_of_a_host_is_as_good_as_none(field: str, wrong: object) 
 @pytest.mark.parametrize(
     ("field", "wrong"), [("way", None), ("at_once_back", {}), ("reach", None), ("reach", [])]
 )
-def test_a_damaged_file_of_a_route_is_as_good_as_none(field: str, wrong: object) -> None:
+def test_a_damaged_file_of_a_route_is_as_good_as_none(field, wrong):
     path = keep_route(ROUTE, TWO_HOSTS, A, B)
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}))
     assert kept_route(TWO_HOSTS, A, B) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b"null"])
-def test_a_file_that_is_no_document_is_as_good_as_none(data: bytes) -> None:
+def test_a_file_that_is_no_document_is_as_good_as_none(data):
     path = keep_route(ROUTE, TWO_HOSTS, A, B)
     assert path == figures_file(route_fingerprint(TWO_HOSTS, A, B))
     path.write_bytes(data)

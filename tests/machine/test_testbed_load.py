@@ -21,15 +21,11 @@ FOUR_CORES = Cores(machine=4, allowed=4, physical=4, quota=None)
     # Of four cores two may be busy, of two none; half a process is what clocks and cron take.
     [(0.4, 2, False), (0.5, 2, True), (2.4, 4, False), (2.5, 4, True), (3.0, 1, True)],
 )
-def test_a_load_is_too_much_where_it_takes_half_a_core_from_a_device(
-    load: float, cores: int, busy: bool
-) -> None:
+def test_a_load_is_too_much_where_it_takes_half_a_core_from_a_device(load, cores, busy):
     assert is_busy(load, cores, devices=2) is busy
 
 
-def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(monkeypatch):
     monkeypatch.setattr(this_machine, "other_work", lambda: OtherWork(cores=6.18, busiest="stress"))
     monkeypatch.setattr(this_machine, "find_cores", lambda: FOUR_CORES)
     plan = plan_testbed(TestbedKind.LOGICAL_CPUS, 2)

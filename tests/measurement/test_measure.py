@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -18,7 +16,7 @@ from placement_advisor.measurement.measurement import (
 SAMPLES = st.lists(st.floats(0.01, 1e6), min_size=1, max_size=30)
 
 
-def profile(*sizes: int | None, step_ns: tuple[int, ...] = ()) -> StepProfile:
+def profile(*sizes, step_ns=()):
     transfers = tuple(
         TransferTotal(
             source="a",
@@ -42,9 +40,7 @@ def profile(*sizes: int | None, step_ns: tuple[int, ...] = ()) -> StepProfile:
     )
 
 
-def measurement(
-    rounds: tuple[tuple[int, ...], ...], step_profile: StepProfile | None = None
-) -> Measurement:
+def measurement(rounds, step_profile=None):
     return Measurement(
         warmup_ns=(),
         rounds=rounds,
@@ -55,13 +51,9 @@ def measurement(
     )
 
 
-def test_no_samples_have_no_median() -> None:
+def test_no_samples_have_no_median_and_many_have_the_textbook_interval():
     with pytest.raises(ValueError, match="no samples"):
         bootstrap_median([])
-
-
-def test_the_interval_of_many_samples_is_near_the_textbook_one() -> None:
-    # Ranks 40 and 61 of 100 bound the median at 95 % (binomial, n = 100, p = 1/2).
     interval = bootstrap_median([float(i) for i in range(1, 101)])
     assert interval.median == 50.5
     assert interval.low == pytest.approx(40, abs=2)
@@ -69,25 +61,27 @@ def test_the_interval_of_many_samples_is_near_the_textbook_one() -> None:
 
 
 @given(SAMPLES)
-def test_the_interval_holds_the_median_and_lies_among_the_samples(samples: list[float]) -> None:
+def test_the_interval_holds_the_median_and_lies_among_the_samples(samples):
     interval = bootstrap_median(samples)
     assert interval == bootstrap_median(samples)
     assert min(samples) <= interval.low <= interval.median <= interval.high <= max(samples)
 
 
-def test_the_profiler_overhead_is_profiled_over_unprofiled_step() -> None:
+def test_overheads_and_rates_are_those_of_all_batches():
     run = measurement(((100, 100), (400,)), profile(step_ns=(120, 130, 900)))
     assert run.profiler_overhead == 1.3
+    timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
+    assert timing.samples_per_s(10) == 1_000
 
 
 @pytest.mark.parametrize(
     "run", [measurement(((1,),)), measurement(((1,),), profile()), measurement((), profile())]
 )
-def test_the_profiler_overhead_is_unknown_where_one_side_is_missing(run: Measurement) -> None:
+def test_the_profiler_overhead_is_unknown_where_one_side_is_missing(run):
     assert run.profiler_overhead is None
 
 
-def test_transfers_add_up_and_one_unknown_size_makes_the_bytes_unknown() -> None:
+def test_transfers_add_up_and_one_unknown_size_makes_the_bytes_unknown():
     shown = profile(10, 20)
     assert (shown.transfer_ns, shown.transfer_count, shown.transfer_bytes) == (200, 4, 30)
     assert shown.size_basis is SizeBasis.PROFILE
@@ -97,9 +91,3 @@ def test_transfers_add_up_and_one_unknown_size_makes_the_bytes_unknown() -> None
     first, second = shown.transfers
     by_shape = replace(second, size_basis=SizeBasis.SHAPES)
     assert replace(shown, transfers=(first, by_shape)).size_basis is SizeBasis.SHAPES
-
-
-def test_the_rate_is_that_of_all_batches_since_prefetched_ones_come_in_bursts() -> None:
-    # Two batches wait in a buffer, the third takes 29 ms: 3 batches of 10 samples in 30 ms.
-    timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
-    assert timing.samples_per_s(10) == 1_000

@@ -1,30 +1,18 @@
 """When two runs changed the same, and when a mistake would have shown: sums to redo by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from placement_advisor.measurement.verification import (
-    AppliedUpdate,
-    Rounding,
-    StepResults,
-    Verification,
-    rounding,
-    verify,
-)
+from placement_advisor.measurement.verification import AppliedUpdate, StepResults, rounding, verify
 
 STEPS = 2
 # The last digit of a float near 1.
 DIGIT = float(np.finfo(np.float32).eps)
 
 
-def results(
-    change: Any, given: tuple[Any, ...] | None = (), *, start: Any = 1.0, outputs: Any = ()
-) -> StepResults:
+def results(change, given=(), *, start=1.0, outputs=()):
     """A variable `w` that starts from a value and changes, and what its update got in each step."""
     before = np.full(np.shape(change), start, np.float32)
     after = (before + np.asarray(change, np.float32)).astype(np.float32)
@@ -37,7 +25,7 @@ def results(
     )
 
 
-def given_of(*values: Any) -> tuple[AppliedUpdate, ...]:
+def given_of(*values):
     return tuple(
         AppliedUpdate(
             update="AssignSubVariableOp 0.0", step=step, value=np.asarray(value, np.float32)
@@ -46,34 +34,31 @@ def given_of(*values: Any) -> tuple[AppliedUpdate, ...]:
     )
 
 
-def shown(reference: StepResults, *runs: StepResults) -> list[Rounding]:
+def shown(reference, *runs):
     return [rounding(run, reference) for run in runs]
 
 
-def found(
-    ours: StepResults, reference: StepResults, rounded: StepResults | None = None
-) -> Verification:
+def found(ours, reference, rounded=None):
     return verify(ours, reference, shown(reference, rounded or reference), STEPS)
 
 
-def test_a_change_is_compared_with_the_change_not_with_the_value() -> None:
+def test_a_change_is_compared_with_the_change_and_a_lost_or_late_one_is_found():
     reference = results([0.001, -0.002], None, start=100.0)
     off = found(results([0.001, 0.002], None, start=100.0), reference)
     assert off.wrong == "what was added to variable 'w'"
     assert off.wrong_variable == "w"
     # Four thousandths apart, and two thousandths large; to the last digit of 100.
     assert off.relative_difference == pytest.approx(2.0, rel=0.01)
-
-
-def test_an_update_that_was_lost_is_found_where_the_variable_hardly_moves() -> None:
     reference = results([1e-9], (2e-9, 1e-9))
     lost = replace(results([0.0], ()), given={"w": ()})
     assert found(lost, reference).wrong == "variable 'w', which other ops update,"
     assert not found(results([0.0], (2e-9, 1e-9)), reference).wrong
+    reference = results([0.0], (3e-12, 2e-12))
+    assert "step 1" in found(results([0.0], (3e-12, 3e-12)), reference).wrong
 
 
 @pytest.mark.parametrize("factor", [1.02, 0.98, 2.0, 0.0, -1.0])
-def test_what_updates_are_given_is_compared_at_any_size(factor: float) -> None:
+def test_what_updates_are_given_is_compared_at_any_size(factor):
     reference = results([0.0], (3e-12, 2e-12))
     off = found(results([0.0], (3e-12 * factor, 2e-12 * factor)), reference)
     assert off.wrong.startswith("what step ")
@@ -82,15 +67,8 @@ def test_what_updates_are_given_is_compared_at_any_size(factor: float) -> None:
     assert (same.wrong, same.unverified, same.variables) == ("", (), 1)
 
 
-def test_what_is_a_step_late_is_found_in_the_second_step() -> None:
-    reference = results([0.0], (3e-12, 2e-12))
-    assert "step 1" in found(results([0.0], (3e-12, 3e-12)), reference).wrong
-
-
 @pytest.mark.parametrize(("factor", "unverified"), [(1.00005, ()), (1.0005, ("w",))])
-def test_what_agrees_is_verified_where_rounding_moves_it_more(
-    factor: float, unverified: tuple[str, ...]
-) -> None:
+def test_what_agrees_is_verified_where_rounding_moves_it_more(factor, unverified):
     reference = results([0.0], (3e-12, 2e-12))
     rounded = results([0.0], (3.03e-12, 1.98e-12))
     ours = results([0.0], (3e-12 * factor, 2e-12 * factor))
@@ -100,7 +78,7 @@ def test_what_agrees_is_verified_where_rounding_moves_it_more(
     assert found(once, reference, rounded).unverified == ("w",)
 
 
-def _elements(few: float, others: float) -> StepResults:
+def _elements(few, others):
     """What two steps give to 200 elements, of which two and all others are multiplied."""
     values = np.tile([3e-12, -3e-12], 100)
     values[:2] *= few
@@ -119,15 +97,13 @@ def _elements(few: float, others: float) -> StepResults:
         ((1.0, 1.02), (1.5, 1.0), ("w",)),
     ],
 )
-def test_a_hundredth_of_the_elements_may_be_up_to_rounding(
-    ours: tuple[float, float], rounded: tuple[float, float], unverified: tuple[str, ...]
-) -> None:
+def test_a_hundredth_of_the_elements_may_be_up_to_rounding(ours, rounded, unverified):
     off = found(_elements(*ours), _elements(1.0, 1.0), _elements(*rounded))
     assert (off.wrong, off.unverified) == ("", unverified)
 
 
-def test_more_than_a_hundredth_of_the_elements_may_not() -> None:
-    def of(values: Any) -> StepResults:
+def test_more_than_a_hundredth_of_the_elements_may_not():
+    def of(values):
         return results(np.zeros(199), (values[:199], values[:199]))
 
     ones = np.full(199, 3e-12)
@@ -137,7 +113,7 @@ def test_more_than_a_hundredth_of_the_elements_may_not() -> None:
     assert found(_sparse(1.0002), _sparse(1.0), _sparse(1.05)).unverified == ("w",)
 
 
-def _sparse(factor: float) -> StepResults:
+def _sparse(factor):
     """What two steps give to a thousand elements, ten of which change, and one is multiplied."""
     values = np.zeros(1_000)
     values[:10] = 3e-12
@@ -145,7 +121,7 @@ def _sparse(factor: float) -> StepResults:
     return results(np.zeros(1_000), (values, values))
 
 
-def test_what_any_of_several_roundings_explains_is_no_mistake() -> None:
+def test_what_any_of_several_roundings_explains_is_no_mistake():
     reference = results([0.0], (1.0, 2.0))
     ours, beyond = results([0.0], (1.03, 2.0)), results([0.0], (1.2, 2.0))
     moved, reordered = results([0.0], (1.001, 2.0)), results([0.0], (1.01, 2.0))
@@ -155,33 +131,27 @@ def test_what_any_of_several_roundings_explains_is_no_mistake() -> None:
     assert verify(beyond, reference, shown(reference, moved, reordered), STEPS).wrong
 
 
+def exchanged(ours, reference, rounded):
+    return verify(ours, reference, shown(reference, rounded), STEPS, is_exchanged=True)
+
+
 @pytest.mark.parametrize("ours", [1e-9, 5e-9])
-def test_what_is_zero_but_for_rounding_is_verified_where_it_is_exchanged(ours: float) -> None:
+def test_what_is_zero_but_for_rounding_is_verified_where_it_is_exchanged(ours):
     reference, rounded = results([0.0], (1e-9, -1e-9)), results([0.0], (-1e-9, 2e-9))
     theirs = results([0.0], (-ours, ours))
     assert found(theirs, reference, rounded).unverified == ("w",)
-    assert not verify(
-        theirs, reference, shown(reference, rounded), STEPS, is_exchanged=True
-    ).unverified
+    assert not exchanged(theirs, reference, rounded).unverified
     # What is ten times as large as its rounding is no zero, and what is far larger neither.
-    small = results([0.0], (1e-8, -1e-8)), results([0.0], (0.9e-8, -0.9e-8))
-    of_one, rounded_one = small
-    assert verify(
-        theirs, of_one, shown(of_one, rounded_one), STEPS, is_exchanged=True
-    ).unverified == ("w",)
+    of_one, rounded_one = results([0.0], (1e-8, -1e-8)), results([0.0], (0.9e-8, -0.9e-8))
+    assert exchanged(theirs, of_one, rounded_one).unverified == ("w",)
     large = results([0.0], (1e-7, 1e-7))
-    assert verify(
-        large, reference, shown(reference, rounded), STEPS, is_exchanged=True
-    ).unverified == ("w",)
+    assert exchanged(large, reference, rounded).unverified == ("w",)
 
 
-def test_a_change_below_the_last_digit_does_not_show_and_is_no_mistake() -> None:
+def test_a_change_that_is_rounding_does_not_show_and_is_no_mistake():
     reference = results([DIGIT], None)
     other = found(results([2 * DIGIT], None), reference)
     assert (other.wrong, other.unverified) == ("", ("w",))
-
-
-def test_a_change_that_rounding_alone_makes_does_not_show() -> None:
     reference, rounded = results([0.1], None), results([0.105], None)
     other = found(results([0.11], None), reference, rounded)
     assert (other.wrong, other.unverified) == ("", ("w",))
@@ -191,20 +161,16 @@ def test_a_change_that_rounding_alone_makes_does_not_show() -> None:
     assert found(results([0.102], None), reference, clear).wrong
 
 
-def test_bit_by_bit_the_same_is_the_same_even_where_all_is_rounding() -> None:
+def test_noise_is_verified_only_where_it_is_bit_by_bit_the_same():
     reference, rounded = results([DIGIT], (1e-9, 2e-9)), results([0.0], (-1e-9, 3e-9))
     assert found(reference, reference, rounded).unverified == ()
     other = found(results([DIGIT], (2e-9, 1e-9)), reference, rounded)
     assert (other.wrong, other.unverified) == ("", ("w",))
-
-
-def test_noise_of_any_size_is_no_mistake_and_is_not_verified() -> None:
-    reference, rounded = results([DIGIT], (1e-9, 2e-9)), results([0.0], (-1e-9, 3e-9))
     other = found(results([DIGIT], (3e-8, 1e-9)), reference, rounded)
     assert (other.wrong, other.unverified) == ("", ("w",))
 
 
-def test_a_slot_of_squares_of_noise_is_not_verified_and_wrong_only_if_it_is_far_off() -> None:
+def test_a_slot_of_squares_of_noise_is_not_verified_and_wrong_only_if_it_is_far_off():
     # Gradients of rounding alone, one of them three times as large: RMSprop keeps their squares.
     reference, rounded = results([0.15], None), results([0.0], None)
     for far, is_wrong in ((2.3, False), (14.0, False), (16.0, True)):
@@ -212,34 +178,23 @@ def test_a_slot_of_squares_of_noise_is_not_verified_and_wrong_only_if_it_is_far_
         assert (bool(other.wrong), other.unverified) == (is_wrong, ("w",))
 
 
-def test_a_constant_that_stays_is_verified_and_one_that_moves_is_wrong() -> None:
+def test_what_is_no_difference_of_numbers_is_compared_as_it_is():
     reference = results([0.0, 0.0], ())
     assert found(reference, reference).unverified == ()
     assert found(results([0.0, 0.1], ()), reference).wrong
 
-
-def test_counters_and_texts_are_equal_or_not() -> None:
-    def counted(number: int) -> StepResults:
+    def counted(number):
         return StepResults(
-            outputs=(),
-            before={"n": np.int64(0)},
-            state={"n": np.int64(number)},
-            given={},
+            outputs=(), before={"n": np.int64(0)}, state={"n": np.int64(number)}, given={}
         )
 
     assert not found(counted(2), counted(2)).wrong
     assert found(counted(3), counted(2)).wrong == "what was added to variable 'n'"
-
-
-def test_outputs_are_compared_with_their_largest_value() -> None:
     reference = results([0.1], None, outputs=[[4.0, 0.0]])
     assert not found(results([0.1], None, outputs=[[4.002, 0.002]]), reference).wrong
     assert found(results([0.1], None, outputs=[[4.0, 0.01]]), reference).wrong == "output 0"
     no_number = found(results([0.1], None, outputs=[[np.nan, 0.0]]), reference)
     assert no_number.wrong == "output 0"
-
-
-def test_a_variable_that_is_not_there_or_of_another_shape_is_wrong() -> None:
     reference = results([0.1, 0.1], None)
     assert found(results([0.1], None), reference).wrong
     gone = StepResults(outputs=(), before={}, state={}, given={})

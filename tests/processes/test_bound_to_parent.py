@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -17,12 +15,10 @@ os._exit(0)
 """
 
 
-def test_a_program_ends_with_whoever_started_it() -> None:
+def test_a_program_ends_with_whoever_started_it():
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert parent.stdin is not None
-    assert parent.stdout is not None
     with parent:
         program = psutil.Process(int(parent.stdout.readline()))
         assert wait_until(lambda: program.name() == "sleep")
@@ -31,7 +27,7 @@ def test_a_program_ends_with_whoever_started_it() -> None:
         assert wait_until(lambda: not program.is_running())
 
 
-def test_a_program_whose_starter_is_gone_already_does_not_begin() -> None:
+def test_a_program_whose_starter_is_gone_already_does_not_begin():
     ran = subprocess.run([*BOUND, "1", "echo", "hello"], capture_output=True, check=False)
     assert ran.returncode == 1
     assert ran.stdout == b""

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ctypes
 import math
 import operator
@@ -9,7 +7,6 @@ import threading
 import time
 import tracemalloc
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -21,11 +18,6 @@ from placement_advisor.processes import children
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.processes.children import Child, ChildError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-
 INTO_ALL = """
 import contextlib, os
 for descriptor in range(3, 1_000):
@@ -35,11 +27,11 @@ for descriptor in range(3, 1_000):
 
 
 @pytest.fixture
-def fork(fork_server: None, tmp_path: Path) -> Iterator[Callable[[str], Child]]:
+def fork(fork_server, tmp_path):
     """Forks children, which end with the test."""
-    forked: list[Child] = []
+    forked = []
 
-    def fork(name: str) -> Child:
+    def fork(name):
         forked.append(Child(name))
         return forked[-1]
 
@@ -49,36 +41,35 @@ def fork(fork_server: None, tmp_path: Path) -> Iterator[Callable[[str], Child]]:
 
 
 @pytest.fixture
-def child(fork: Callable[[str], Child]) -> Child:
+def child(fork):
     return fork("loader")
 
 
-def test_a_child_answers_one_call_after_the_other_in_a_process_of_its_own(child: Child) -> None:
+def test_a_child_answers_one_call_after_the_other_in_a_process_of_its_own(child):
     assert child.call(os.getpid) == child.pid
     assert child.call(math.factorial, 5) == 120
     assert child.pid != os.getpid()
-
-
-def test_a_child_has_tensorflow_and_neither_our_safe_path_nor_our_terminal(child: Child) -> None:
     assert child.call(eval, "'tensorflow' in __import__('sys').modules")
     assert child.call(os.getenv, "PYTHONSAFEPATH") == os.environ.get("PYTHONSAFEPATH")
     assert child.call(os.getsid, 0) == child.pid
+    assert child.call(os.fork) > 0
+    assert [child.call(math.factorial, n) for n in (3, 4, 5)] == [6, 24, 120]
+    child.call(exec, "import pickle; pickle.dumps = pickle.Pickler = None")
+    assert child.call(math.factorial, 5) == 120
 
 
-def test_an_error_that_a_user_can_fix_is_passed_on(child: Child) -> None:
+def test_errors_of_a_call_are_passed_on_and_cost_that_call_alone(child):
     with pytest.raises(AdvisorError, match="unknown candidate 'diagonal'"):
         child.call(families.check_names, ("diagonal",))
-
-
-def test_any_other_exception_comes_with_the_childs_traceback(child: Child) -> None:
     with pytest.raises(ChildError, match=r"loader: Traceback(.|\n)*ZeroDivisionError"):
         child.call(operator.truediv, 1, 0)
     assert child.call(math.factorial, 3) == 6
+    with pytest.raises(ChildError, match="pickle"):
+        child.call(threading.Lock)
+    assert child.call(math.factorial, 3) == 6
 
 
-def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensorflow(
-    child: Child,
-) -> None:
+def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensorflow(child):
     stop = "raise __import__('tensorflow').errors.ResourceExhaustedError(None, None, '{}')"
     with pytest.raises(AdvisorError, match=r"temporary files cannot be written in .*: No space"):
         child.call(exec, stop.format("vm.xplane.pb; No space left on device"))
@@ -86,10 +77,10 @@ def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensor
         child.call(exec, stop.format("no more rows"))
 
 
-def test_threads_that_start_children_leave_the_environment_as_it_was() -> None:
+def test_threads_that_start_children_leave_the_environment_as_it_was():
     before, first_is_in = dict(os.environ), threading.Event()
 
-    def start(after: threading.Event | None, *, lasts_s: float) -> None:
+    def start(after, *, lasts_s):
         if after is not None:
             after.wait()
         with children._environment():
@@ -107,49 +98,40 @@ def test_threads_that_start_children_leave_the_environment_as_it_was() -> None:
     assert dict(os.environ) == before
 
 
-def test_an_answer_that_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
-    with pytest.raises(ChildError, match="pickle"):
-        child.call(threading.Lock)
-    assert child.call(math.factorial, 3) == 6
+SLOWLY = "[(bytes([1]) * 50_000_000, __import__('time').sleep(0.01)) for _ in range(80)]"
 
 
-def test_a_child_that_dies_of_a_signal_says_which_and_where(child: Child) -> None:
-    failure = child.call(ctypes.string_at, 0)
-    assert isinstance(failure, CallFailure)
-    assert failure.cause is FailureCause.CRASHED
-    assert failure.message == "loader was killed by SIGSEGV"
-    assert any(file.endswith("ctypes/__init__.py") for file, _ in failure.stack)
-
-
-def test_a_child_that_exits_says_its_status_and_what_it_printed_last(child: Child) -> None:
-    child.call(print, "almost there")
-    failure = child.call(os._exit, 3)
-    assert failure.cause is FailureCause.CRASHED
-    assert failure.message == "loader exited with status 3"
-    assert failure.output_tail == "almost there\n"
-    assert failure.stack == ()
-
-
-def test_a_call_past_its_time_limit_is_stopped(child: Child) -> None:
-    failure = child.call(time.sleep, 60, time_limit_s=0.3)
-    assert failure.cause is FailureCause.TIMED_OUT
-    assert failure.message == "loader gave no answer within 0.3 s"
-    assert not psutil.pid_exists(child.pid)
-
-
-def test_a_child_past_its_memory_limit_is_stopped(
-    fork: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("call", "limit_s", "cause", "message"),
+    [
+        ((ctypes.string_at, 0), None, FailureCause.CRASHED, "loader was killed by SIGSEGV"),
+        ((os._exit, 3), None, FailureCause.CRASHED, "loader exited with status 3"),
+        ((time.sleep, 60), 0.3, FailureCause.TIMED_OUT, "loader gave no answer within 0.3 s"),
+        (
+            (eval, SLOWLY),
+            None,
+            FailureCause.OUT_OF_MEMORY,
+            "loader used more than 2.0 GB of memory",
+        ),
+        ((os.closerange, 0, 1_000), None, FailureCause.CRASHED, "loader exited with status 1"),
+    ],
+)
+def test_a_child_that_dies_or_is_stopped_says_why_where_and_what_it_printed_last(
+    fork, monkeypatch, call, limit_s, cause, message
+):
     monkeypatch.setattr(children, "available_memory_bytes", lambda: 2_500_000_000)
-    slowly = "[(bytes([1]) * 50_000_000, __import__('time').sleep(0.01)) for _ in range(80)]"
-    failure = fork("worker").call(eval, slowly)
-    assert failure.cause is FailureCause.OUT_OF_MEMORY
-    assert failure.message == "worker used more than 2.0 GB of memory"
+    child = fork("loader")
+    child.call(print, "almost there")
+    limits = {} if limit_s is None else {"time_limit_s": limit_s}
+    failure = child.call(*call, **limits)
+    assert (failure.cause, failure.message) == (cause, message)
+    assert failure.output_tail.startswith("almost there\n")
+    assert not psutil.pid_exists(child.pid)
+    in_ctypes = any(file.endswith("ctypes/__init__.py") for file, _ in failure.stack)
+    assert in_ctypes == ("SIGSEGV" in message)
 
 
-def test_a_call_that_needs_another_child_ends_when_that_one_dies(
-    fork: Callable[[str], Child],
-) -> None:
+def test_a_call_that_needs_another_child_ends_when_that_one_dies(fork):
     client, worker = fork("client"), fork("worker:1")
     begun = client.start(time.sleep, 60)
     os.kill(worker.pid, signal.SIGKILL)
@@ -157,18 +139,15 @@ def test_a_call_that_needs_another_child_ends_when_that_one_dies(
     assert failure.message == "worker:1 was killed by SIGKILL"
 
 
-def test_a_child_that_lives_has_no_failure_and_one_that_died_has_it_for_good(child: Child) -> None:
+def test_a_child_that_lives_has_no_failure_and_one_that_died_has_it_for_good(child):
     assert child.failure() is None
     os.kill(child.pid, signal.SIGKILL)
     failure = child.failure(within_s=HANGS_AFTER_S)
-    assert failure is not None
     assert failure.message == "loader was killed by SIGKILL"
     assert child.call(math.factorial, 3) == failure
 
 
-def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
-    child: Child, tmp_path: Path
-) -> None:
+def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(child, tmp_path):
     line = b"x" * 999_999 + b"\n"
     tracemalloc.start()
     try:
@@ -183,31 +162,12 @@ def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1_000_000
 
 
-def test_a_process_that_the_users_code_forks_gives_no_answers(child: Child) -> None:
-    assert child.call(os.fork) > 0
-    assert [child.call(math.factorial, n) for n in (3, 4, 5)] == [6, 24, 120]
-
-
-def test_a_pickle_module_that_the_users_code_changes_is_not_the_childs(child: Child) -> None:
-    child.call(exec, "import pickle; pickle.dumps = pickle.Pickler = None")
-    assert child.call(math.factorial, 5) == 120
-
-
 @pytest.mark.parametrize("junk", [b"hello, world", b"\0" * 12, b"\xff" * 12, b"\0\0\0\5nonsense"])
-def test_junk_in_every_descriptor_is_a_failure_of_the_child(
-    child: Child, junk: bytes, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_junk_in_every_descriptor_is_a_failure_of_the_child(child, junk, capfd):
     failure = child.call(exec, INTO_ALL.format(junk=junk))
-    assert isinstance(failure, CallFailure)
     assert failure.cause is FailureCause.CRASHED
     assert failure.message.startswith("loader ")
     assert capfd.readouterr().err == ""
-
-
-def test_a_child_whose_code_closes_every_descriptor_has_failed(child: Child) -> None:
-    failure = child.call(os.closerange, 0, 1_000)
-    assert isinstance(failure, CallFailure)
-    assert failure.message == "loader exited with status 1"
 
 
 # A process that no session, group or parent ties to who started it; it writes its id to a file.
@@ -224,14 +184,14 @@ os.wait()
 """
 
 
-def detached_by(child: Child, tmp_path: Path) -> int:
+def detached_by(child, tmp_path):
     file = tmp_path / "detached"
     child.call(exec, DETACH.format(file=str(file)))
     assert wait_until(lambda: file.exists() and file.read_text() != "", 5.0)
     return int(file.read_text())
 
 
-def test_closing_a_child_ends_what_it_has_detached(child: Child, tmp_path: Path) -> None:
+def test_closing_a_child_ends_what_it_has_detached(child, tmp_path):
     detached = detached_by(child, tmp_path)
     child.call(time.sleep, 0.1)
     assert psutil.pid_exists(detached)
@@ -239,9 +199,7 @@ def test_closing_a_child_ends_what_it_has_detached(child: Child, tmp_path: Path)
     assert wait_until(lambda: not psutil.pid_exists(detached))
 
 
-def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(
-    fork: Callable[[str], Child], tmp_path: Path
-) -> None:
+def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(fork, tmp_path):
     (tmp_path / "other").mkdir()
     child, other = fork("loader"), fork("other")
     detached, of_other = detached_by(child, tmp_path), detached_by(other, tmp_path / "other")
@@ -270,14 +228,14 @@ with scratch_folder():
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Command]]:
+def command(tmp_path, monkeypatch):
     """Runs a command whose child has started one process and detached another."""
     (tmp_path / "light_preload.py").write_text(
         "from placement_advisor.processes import orphan_guard; orphan_guard.follow_the_command()"
     )
     with ExitStack() as stack:
 
-        def run(how: str) -> Command:
+        def run(how):
             detach = DETACH.format(file=str(tmp_path / "detached"))
             temp, path = tmp_path / "temp", (tmp_path,)
             made = Command(how, detach, temp=temp, launch=COMMAND, path=path)
@@ -288,9 +246,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         yield run
 
 
-def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(
-    command: Callable[[str], Command], tmp_path: Path
-) -> None:
+def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(command, tmp_path):
     ended = command("end")
     assert ended.wait() == Ran(code=0, out="", err="importing\n")
     killed = command("sleep")
@@ -302,9 +258,7 @@ def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(
     assert list((tmp_path / "temp").iterdir()) == []
 
 
-def test_the_memory_of_a_container_limits_its_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_memory_of_a_container_limits_its_children(tmp_path, monkeypatch):
     free = children.available_memory_bytes()
     monkeypatch.setattr(children, "_CGROUP_LIMITS", (tmp_path / "memory.max",))
     assert children.available_memory_bytes() == pytest.approx(free, rel=0.5)

@@ -1,10 +1,7 @@
 """Chrome traces of GPUs, as TensorBoard and as Kineto write them, and what is none."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,23 +13,18 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.chrome_trace import list_start, members, read_chrome_trace
 from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
 from placement_advisor.profile.file_format import FileFormat
-from placement_advisor.profile.totals import ProfileTotals, totals_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from placement_advisor.profile.totals import totals_of
 
 
-def ran(name: str, ts: float, dur: float, **other: Any) -> dict[str, Any]:
+def ran(name, ts, dur, **other):
     return {"ph": "X", "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 7, **other}
 
 
-def named(what: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
+def named(what, name, pid, tid=0):
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def read(path: Path, content: Any) -> ProfileTotals:
+def read(path, content):
     path.write_text(json.dumps(content))
     return totals_of(read_chrome_trace(path)[1])
 
@@ -51,7 +43,7 @@ KINETO = [
 ]
 
 
-def test_kineto_tells_kernels_and_copies_by_category(tmp_path: Path) -> None:
+def test_kineto_tells_kernels_and_copies_by_category(tmp_path):
     profile = read(tmp_path / "trace.json", {"traceEvents": KINETO})
     first, second = profile.devices
     assert (first.device, second.device) == ("GPU:0", "GPU:1")
@@ -63,7 +55,7 @@ def test_kineto_tells_kernels_and_copies_by_category(tmp_path: Path) -> None:
     assert (route.count, route.size_bytes, route.time_ns) == (1, 4096, 100_000)
 
 
-def test_a_pytorch_trace_is_called_one_with_gpus_and_without(tmp_path: Path) -> None:
+def test_a_pytorch_trace_and_a_timeline_of_tensorflow_1_are_called_so(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": KINETO}))
     assert read_chrome_trace(path)[0] is FileFormat.PYTORCH
@@ -71,8 +63,6 @@ def test_a_pytorch_trace_is_called_one_with_gpus_and_without(tmp_path: Path) -> 
     with pytest.raises(AdvisorError, match=r"\(PyTorch trace \(Kineto\)\) shows no GPU at work"):
         read_chrome_trace(path)
 
-
-def test_a_timeline_of_tensorflow_1_is_called_one(tmp_path: Path) -> None:
     path = tmp_path / "timeline.json"
     device = "/job:localhost/replica:0/task:0/device:GPU:0"
     events = [
@@ -85,7 +75,7 @@ def test_a_timeline_of_tensorflow_1_is_called_one(tmp_path: Path) -> None:
         read_chrome_trace(path)
 
 
-def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Path) -> None:
+def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path):
     details = "kind_src:device kind_dst:host size:64 dest:0 async:1"
     events = [
         named("process_name", "/device:GPU:2", 5),
@@ -94,14 +84,7 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Pa
         named("process_name", "/host:CPU", 6),
         *(ran("gemm", 100 * i, 40, pid=5, tid=13, args={"group_id": str(i)}) for i in range(3)),
         ran("a:MatMul", 0, 40, pid=5, tid=14),
-        ran(
-            "MemcpyD2H",
-            50,
-            10,
-            pid=5,
-            tid=13,
-            args={"memcpy_details": details, "edge_name": "e"},
-        ),
+        ran("MemcpyD2H", 50, 10, pid=5, tid=13, args={"memcpy_details": details, "edge_name": "e"}),
         ran("work", 0, 1000, pid=6, tid=1),
     ]
     path = tmp_path / "host.trace.json.gz"
@@ -129,7 +112,7 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Pa
         (b'[{"ph": "X", "cat": "kernel", "ts": %s}]' % (b"9" * 400), "shows no GPU at work"),
     ],
 )
-def test_what_is_no_trace_of_gpus_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_trace_of_gpus_is_refused(tmp_path, content, said):
     path = tmp_path / "t.json"
     path.write_bytes(content)
     with pytest.raises(AdvisorError, match=said) as error:
@@ -163,9 +146,7 @@ VALUES = st.one_of(
         max_size=5,
     )
 )
-def test_lies_are_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]
-) -> None:
+def test_lies_are_read_or_refused(tmp_path_factory, events):
     path = tmp_path_factory.mktemp("lies") / "t.json"
     sound = ran("k", 0, 9, cat="kernel", args={"device": 0})
     drawn = [{**sound, **event} for event in events]
@@ -182,11 +163,11 @@ JSON = st.recursive(
 )
 
 
-def as_bytes(text: str) -> NDArray[np.uint8]:
+def as_bytes(text):
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def members_of(text: str, containing: bytes = b"") -> list[Any]:
+def members_of(text, containing=b""):
     data = as_bytes(text)
     start = list_start(data, "events")
     assert start is not None
@@ -198,27 +179,24 @@ def members_of(text: str, containing: bytes = b"") -> list[Any]:
     st.dictionaries(TEXT.filter(lambda key: key != "events"), JSON, max_size=2),
     st.sampled_from([None, 2]),
 )
-def test_members_are_those_of_the_parsed_document(
-    events: list[Any], other: dict[str, Any], indent: int | None
-) -> None:
+def test_members_are_those_of_the_parsed_document(events, other, indent):
     assert members_of(json.dumps(events, indent=indent)) == events
     document = {**other, "events": events, "more": other}
     assert members_of(json.dumps(document, indent=indent, ensure_ascii=False)) == events
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", '{"events": 3, "other": []}', '{"other": {"events": []}}', '{"events"}', '"a"']
-)
-def test_what_has_no_such_list_has_none(text: str) -> None:
-    assert list_start(as_bytes(text), "events") is None
+def test_what_does_not_end_is_refused_and_what_has_no_such_list_has_none():
+    for text in ("[", '["a', '["a\\"]', "{", '{"events": [1, 2', "3", " "):
+        with pytest.raises(ValueError, match="ends within a value"):
+            list_start(as_bytes(text), "events")
+    for text in (
+        "{}",
+        '{"events": 3, "other": []}',
+        '{"other": {"events": []}}',
+        '{"events"}',
+        '"a"',
+    ):
+        assert list_start(as_bytes(text), "events") is None
 
-
-@pytest.mark.parametrize("text", ["[", '["a', '["a\\"]', "{", '{"events": [1, 2', "3", " "])
-def test_what_does_not_end_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="ends within a value"):
-        list_start(as_bytes(text), "events")
-
-
-def test_a_mark_of_the_byte_order_is_passed_over_and_members_can_be_chosen() -> None:
     text = '\ufeff[{"a": 1}, {"b": 2}, {"a": 3}]'
     assert members_of(text, b'"a"') == [{"a": 1}, {"a": 3}]

@@ -13,7 +13,7 @@ SECOND_NS = 1_000_000_000
 MS = 1_000_000
 
 
-def about(offset_ns: int, *, before_ns: int, after_ns: int) -> ClockRange:
+def about(offset_ns, *, before_ns, after_ns):
     return ClockRange(low_ns=offset_ns - before_ns, high_ns=offset_ns + after_ns)
 
 
@@ -27,9 +27,7 @@ def test_two_hosts_by_hand():
     # Sent at 50 and there at 1090, b is ahead by 1040 at most; sent at 1200 and back at 220, by 980
     # at least.
     copies = [copy("a", "b", 50, 1_090), copy("b", "a", 1_200, 220)]
-
     aligned = align_clocks(by_pings, copies)
-
     # Within a microsecond clocks drift by less than 1 ns, which counts as 1 thrice: for the
     # copy, for the profile; and the middle of the profile is a moment.
     assert aligned.contradiction_ns == 0
@@ -47,9 +45,7 @@ def test_what_a_third_host_saw_narrows_the_range_of_two_others():
         copy("b", "c", 300, 340),
         copy("c", "b", 400, 450),
     ]
-
     found = align_clocks(wide, copies).ranges
-
     assert (found["b"].low_ns, found["b"].high_ns) == (-30 - 2, 20 + 2)
     assert (found["c"].low_ns, found["c"].high_ns) == (-30 - 50 - 3, 20 + 40 + 3)
 
@@ -68,20 +64,16 @@ def test_what_did_not_cross_between_hosts_leaves_what_pings_told(copies):
     assert found.ranges["b"].uncertainty_ns - by_pings["b"].uncertainty_ns in (0, 1)
 
 
-def test_a_clock_that_was_set_during_the_profile_is_a_contradiction():
+def test_a_clock_that_was_set_is_a_contradiction_and_a_host_without_a_range_has_the_commands():
     by_pings = {"b": about(0, before_ns=100, after_ns=100)}
     # Copies take 100; before the second one, b was set ahead by 5000.
     copies = [copy(None, "b", 1_000, 1_100), copy("b", None, 2_000 + 5_000, 2_100)]
-
     found = align_clocks(by_pings, copies)
-
     # b is ahead by 100 at most and by 4900 at least: both are off by 2400 or so.
     assert found.contradiction_ns == 2_400
     assert found.ranges["b"].low_ns <= 2_500 <= found.ranges["b"].high_ns
     assert found.ranges["b"].uncertainty_ns >= 2_400
 
-
-def test_a_host_without_a_range_has_the_commands_clock():
     clocks = HostClocks(
         host_of={"b:0": "b", "c:0": "c"}, ranges={"b": about(70, before_ns=2, after_ns=2)}
     )
@@ -93,7 +85,7 @@ def test_a_host_without_a_range_has_the_commands_clock():
 class World:
     """Hosts whose clocks are wrong and drift, and messages between them that take their time."""
 
-    def __init__(self, seed: int, ppm: float) -> None:
+    def __init__(self, seed, ppm):
         self.random = random.Random(seed)
         self.hosts = [None, *(f"h{i}" for i in range(self.random.randrange(1, 5)))]
         self.offsets = {host: self.random.randrange(-(10**15), 10**15) for host in self.hosts}
@@ -102,23 +94,23 @@ class World:
         self.offsets[None] = 0
         self.length_ns = self.random.choice((0, 10 * MS, SECOND_NS, 20 * SECOND_NS))
 
-    def ahead_ns(self, host: str | None, moment_ns: int) -> int:
+    def ahead_ns(self, host, moment_ns):
         """The offset to the reference clock, which drifts too; moments are of the true time."""
         away_ns = moment_ns - self.length_ns // 2
         return self.offsets[host] + round((self.rates[host] - self.rates[None]) * away_ns)
 
-    def read_ns(self, host: str | None, moment_ns: int) -> int:
+    def read_ns(self, host, moment_ns):
         away_ns = moment_ns - self.length_ns // 2
         return moment_ns + self.offsets[host] + round(self.rates[host] * away_ns)
 
-    def pings(self, shortest_ns: int, longest_ns: int) -> dict[str, ClockRange]:
+    def pings(self, shortest_ns, longest_ns):
         found = {}
         for host in self.hosts[1:]:
             there_ns, back_ns = (self.random.randint(shortest_ns, longest_ns) for _ in range(2))
             found[host] = about(self.offsets[host], before_ns=back_ns, after_ns=there_ns)
         return found
 
-    def copies(self, delay_ns) -> list[TimedCopy]:
+    def copies(self, delay_ns):
         """Messages, also at the ends of the profile; their ways take what the function says."""
         found = []
         moments = [0, self.length_ns]
@@ -145,46 +137,15 @@ ROUNDING_NS = 3
 def test_true_offsets_are_in_the_ranges_whatever_ways_take(seed, ppm, longest_ns):
     world = World(seed, ppm)
     by_pings = world.pings(0, longest_ns)
-
     aligned = align_clocks(
         by_pings, world.copies(lambda source, target: world.random.randint(0, longest_ns))
     )
-
     assert aligned.contradiction_ns <= ROUNDING_NS
     for host, found in aligned.ranges.items():
         for moment_ns in (0, world.length_ns // 2, world.length_ns):
             true_ns = world.ahead_ns(host, moment_ns)
             assert found.low_ns - ROUNDING_NS <= true_ns <= found.high_ns + ROUNDING_NS
             assert abs(found.offset_ns - true_ns) <= found.uncertainty_ns + ROUNDING_NS
-
-
-@given(st.integers(0, 2**32), st.integers(0, 50 * MS), st.integers(0, 50 * MS))
-def test_asymmetric_ways_are_covered_by_the_stated_uncertainty(seed, there_ns, back_ns):
-    world = World(seed, 0)
-    delays_ns = {
-        pair: there_ns if leads_up(pair) else back_ns
-        for pair in ((a, b) for a in world.hosts for b in world.hosts if a is not b)
-    }
-    ranges = {
-        host: about(
-            world.offsets[host],
-            before_ns=delays_ns[host, None],
-            after_ns=delays_ns[None, host],
-        )
-        for host in world.hosts[1:]
-    }
-
-    aligned = align_clocks(ranges, world.copies(lambda source, target: delays_ns[source, target]))
-
-    assert aligned.contradiction_ns == 0
-    for host, found in aligned.ranges.items():
-        assert abs(found.offset_ns - world.offsets[host]) <= found.uncertainty_ns
-
-
-def leads_up(pair) -> bool:
-    """Whether a way leads up: from a host to one of a higher number."""
-    source, target = (-1 if host is None else int(host[1:]) for host in pair)
-    return source < target
 
 
 @given(
@@ -200,9 +161,7 @@ def leads_up(pair) -> bool:
 def test_whatever_was_seen_has_an_answer_that_says_how_far_it_contradicts_itself(seen):
     ranges = {"a": about(5, before_ns=5, after_ns=5), "b": about(-7, before_ns=0, after_ns=3)}
     copies = [copy(*each) for each in seen]
-
     aligned = align_clocks(ranges, copies)
-
     ahead_ns = {None: 0} | {host: found.offset_ns for host, found in aligned.ranges.items()}
     slack_ns = aligned.contradiction_ns + ROUNDING_NS + 2 * 4 * MS * DRIFT_PPM // 1_000_000
     for each in copies:

@@ -1,14 +1,12 @@
 """Tables of nvprof and Nsight Systems, in the layouts of their versions."""
 
-from __future__ import annotations
-
 import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
 from placement_advisor.profile.file_format import FileFormat
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
-from placement_advisor.profile.totals import ProfileTotals, totals_of
+from placement_advisor.profile.totals import totals_of
 
 NEW = """\
 ==7== NVPROF is profiling process 7, command: python train.py
@@ -43,15 +41,15 @@ PER_GPU = """\
 """
 
 
-def summary(text: str, form: FileFormat = FileFormat.NVPROF_SUMMARY) -> ProfileTotals:
+def summary(text, form=FileFormat.NVPROF_SUMMARY):
     return summary_totals("summary.txt", form, map(str.strip, text.splitlines()))
 
 
-def trace(text: str, form: FileFormat = FileFormat.NVPROF_TRACE) -> ProfileTotals:
+def trace(text, form=FileFormat.NVPROF_TRACE):
     return totals_of(gpu_trace("trace.csv", form, map(str.strip, text.splitlines())))
 
 
-def test_rows_are_told_apart_by_what_they_are() -> None:
+def test_rows_are_told_apart_by_what_they_are_and_what_a_summary_cannot_say_is_unknown():
     profile = summary(NEW)
     (device,) = profile.devices
     assert device.device == "all GPUs"
@@ -69,21 +67,15 @@ def test_rows_are_told_apart_by_what_they_are() -> None:
     assert (peer.calls, peer.min_ns, peer.max_ns, peer.is_copy) == (78_292, 4_319, 893_330, True)
     assert not rows["void gemm<int>(T*)"].is_copy
 
-
-def test_what_a_summary_cannot_say_is_unknown() -> None:
-    profile = summary(NEW)
-    (device,) = profile.devices
     assert (profile.span_ns, device.idle_ns, device.per_step) == (None, None, None)
     assert device.total[DeviceUse.PEER].exposed_ns is None
 
 
-def test_the_layout_without_types_is_read() -> None:
+def test_the_layout_without_types_and_that_of_several_gpus_are_read():
     (device,) = summary(OLD).devices
     assert device.total[DeviceUse.COMPUTE].time_ns == 900_000
     assert device.total[DeviceUse.HOST].time_ns == 100_000
 
-
-def test_gpus_that_are_told_apart_stay_so() -> None:
     profile = summary(PER_GPU)
     assert {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices} == {
         "GPU:0": 900_000,
@@ -92,7 +84,7 @@ def test_gpus_that_are_told_apart_stay_so() -> None:
 
 
 @pytest.mark.parametrize("text", ["==7== Profiling result:\n", "==7== Profiling result:\n 9% x\n"])
-def test_a_summary_without_rows_is_refused(text: str) -> None:
+def test_a_summary_without_rows_is_refused(text):
     with pytest.raises(
         AdvisorError, match=r"^summary\.txt \(nvprof summary\) shows no GPU at work$"
     ):
@@ -124,9 +116,7 @@ Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (n
 @pytest.mark.parametrize(
     ("text", "form"), [(CSV, FileFormat.NVPROF_SUMMARY), (NSIGHT, FileFormat.NSIGHT_SUMMARY)]
 )
-def test_summaries_as_csv_have_their_units_in_the_heading_or_below_it(
-    text: str, form: FileFormat
-) -> None:
+def test_summaries_as_csv_have_their_units_in_the_heading_or_below_it(text, form):
     profile = summary(text, form)
     (device,) = profile.devices
     assert device.total[DeviceUse.COMPUTE].time_ns == 3_000_000
@@ -136,7 +126,7 @@ def test_summaries_as_csv_have_their_units_in_the_heading_or_below_it(
     assert (copy.calls, copy.min_ns, copy.max_ns) == (10, 4_319, 893_330)
 
 
-def test_rows_of_one_name_are_all_counted_and_that_is_said() -> None:
+def test_rows_of_one_name_are_all_counted_and_that_is_said():
     """Two summaries under comments, as an issue or a readme has them."""
     profile = summary(
         "Time(%)      Time     Calls       Avg       Min       Max  Name\n"
@@ -169,7 +159,7 @@ IN_THOUSANDS = TRACE.format(rate="400.0", small="266.66667")
 IN_1024 = TRACE.format(rate="390.625", small="260.41667")
 
 
-def test_a_gpu_trace_has_spans_routes_and_bytes() -> None:
+def test_a_gpu_trace_has_spans_routes_and_bytes():
     profile = trace(IN_THOUSANDS)
     first, second = profile.devices
     assert (first.device, second.device) == ("GPU:0", "GPU:1")
@@ -196,20 +186,18 @@ def test_a_gpu_trace_has_spans_routes_and_bytes() -> None:
     assert profile.notes == ()
 
 
-def test_whether_a_kb_has_1000_or_1024_bytes_sizes_and_rates_tell() -> None:
+def test_units_are_told_by_sizes_and_rates_and_a_damaged_row_is_counted():
     assert sorted(route.size_bytes for route in trace(IN_1024).routes) == [8_192, 40_960]
     unknown = trace(IN_THOUSANDS.replace("KB,MB/s", "KB,KB/s"))
     assert sorted(route.size_bytes for route in unknown.routes) == [8_000, 40_000]
     assert "a kB is taken for 1,000 bytes; should it be 1,024" in unknown.notes[0]
 
-
-def test_a_damaged_row_of_a_trace_is_counted() -> None:
     profile = trace(IN_THOUSANDS.replace("1.050000", "x"))
     assert profile.notes == ("1 of its rows cannot be read, and is left out",)
     assert [route.route.kind for route in profile.routes] == [CopyKind.DEVICE_TO_HOST]
 
 
-def test_a_trace_of_nsight_has_its_units_in_the_heading() -> None:
+def test_a_trace_of_nsight_has_its_units_in_the_heading():
     profile = trace(
         "Start (ns),Duration (ns),CorrId,Bytes (MB),Throughput (MB/s),Device,Strm,Name\n"
         '1000,500,1,,,NVIDIA A100-SXM4-40GB (0),7,"gemm, with a comma"\n'
@@ -231,6 +219,6 @@ def test_a_trace_of_nsight_has_its_units_in_the_heading() -> None:
         '"Start","Duration","Name","Correlation_ID"\nms,us,,\n1.0,2.0,"cudaMalloc",3\n',
     ],
 )
-def test_a_trace_of_no_gpu_is_refused(text: str) -> None:
+def test_a_trace_of_no_gpu_is_refused(text):
     with pytest.raises(AdvisorError, match=r"^trace\.csv \(nvprof GPU trace\) shows no GPU"):
         trace(text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,26 +12,22 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
+from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
-from placement_advisor.profile.totals import ByHost, ProfileTotals, totals_of
-from placement_advisor.profile.xplane import Event, Line, Plane
+from placement_advisor.profile.totals import ByHost, totals_of
+from placement_advisor.profile.xplane import Event, Line
 from placement_advisor.simulator.schedule import (
     intervals_length,
     intervals_length_outside,
     merged_intervals,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from placement_advisor.profile.device_trace import Trace
-
-
-def read(path: Path, *planes: Plane) -> ProfileTotals:
+def read(path, *planes):
     return totals_of(trace_of(write(path, *planes)))
 
 
-def two_gpus() -> list[Plane]:
+def two_gpus():
     """Two steps of 1000 ns: kernels, and copies that kernels hide, partly hide, and do not hide."""
     planes = []
     for number in (0, 1):
@@ -58,7 +52,7 @@ def two_gpus() -> list[Plane]:
     return planes
 
 
-def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
+def test_every_figure_of_two_gpus_is_exact(tmp_path):
     profile = read(tmp_path / "p.xplane.pb", *two_gpus())
     # The second step ends with its last kernel, which is 900 ns after its first began.
     assert profile.step_ns == (900,)
@@ -116,39 +110,48 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
     [
         ("MemcpyP2P", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
         ("MemcpyD2D", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
+        ("CopyDeviceToDevice", "size:8 dest:1", DeviceUse.PEER, ("GPU:0", "GPU:1")),
         ("CopyDeviceToDevice", "size:8 dest:0", DeviceUse.WITHIN, ("GPU:0", "GPU:0")),
         ("MemcpyP2P", "size:8 dest:7", DeviceUse.PEER, ("GPU:0", "GPU:7")),
         ("MemcpyP2P", "size:8", DeviceUse.PEER, ("GPU:0", "unknown")),
         ("MemcpyD2H", "kind:pageable size:8 dest:0 async:1", DeviceUse.HOST, ("GPU:0", "host")),
+        ("MemcpyD2H", "num_bytes:8", DeviceUse.HOST, ("GPU:0", "host")),
+        ("MemcpyH2D", "kind:pageable size:8 dest:0 async:1", DeviceUse.HOST, ("host", "GPU:0")),
         ("MemcpyOther", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
     ],
 )
 def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
-    tmp_path: Path, name: str, details: str, use: DeviceUse, ends: tuple[str, str]
-) -> None:
+    tmp_path, name, details, use, ends
+):
+    path = tmp_path / "p.xplane.pb"
     copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
-    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 5), copied]), gpu(1, []))
+    planes = gpu(0, [kernel("a:A", 0, 15), copied]), gpu(1, [])
+    profile = read(path, *planes)
     (route,) = profile.routes
     assert (route.route.source, route.route.target) == ends
     assert (route.count, route.size_bytes, route.of_unknown_size) == (1, 8, 0)
-    assert profile.devices[0].total[use].time_ns == 10
-    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 5
+    total = profile.devices[0].total
+    assert (total[use].time_ns, total[DeviceUse.COMPUTE].time_ns) == (10, 15)
     assert [(t.tensor, t.count, t.size_bytes, t.time_ns) for t in profile.tensors] == [
         ("edge_1_a", 1, 8, 10)
     ]
-    assert profile.unclassified_share == pytest.approx(
-        10 / 15 if use is DeviceUse.UNCLASSIFIED else 0
+    assert profile.unclassified_share == (10 / 25 if use is DeviceUse.UNCLASSIFIED else 0)
+    # The reader of steps says the same, but for what is work within the card.
+    write(path, *planes, host([event("train", 0, 1_000, step_num=0)]))
+    transfers = read_gpu_steps(path, {"GPU:0": 0, "GPU:1": 1}).transfers
+    # GPU 0 computes until 15, GPU 1 never.
+    exposed_ns = 10 if ends[1] == "GPU:1" else 5
+    assert [(t.source, t.target, t.size_bytes, t.time_ns, t.exposed_ns) for t in transfers] == (
+        [] if use is DeviceUse.WITHIN else [(*ends, 8, 10, exposed_ns)]
     )
 
 
-def test_a_copy_without_a_size_is_counted_and_its_bandwidth_is_not_known(tmp_path: Path) -> None:
+def test_collectives_derived_lines_and_copies_without_a_size_count_as_what_they_are(tmp_path):
     copies = [event("MemcpyH2D", 0, 10), copy("MemcpyH2D", 50, 20, 10)]
     (route,) = read(tmp_path / "p.xplane.pb", gpu(0, copies)).routes
     assert (route.count, route.of_unknown_size, route.size_bytes) == (2, 1, 50)
     assert route.bytes_per_s is None
 
-
-def test_collectives_are_neither_compute_nor_copies(tmp_path: Path) -> None:
     profile = read(
         tmp_path / "p.xplane.pb",
         gpu(0, [kernel("a:A", 0, 50)], [event("ncclDevKernel_AllReduce_Sum_f32_RING", 40, 90)]),
@@ -158,11 +161,17 @@ def test_collectives_are_neither_compute_nor_copies(tmp_path: Path) -> None:
     assert total[DeviceUse.COLLECTIVE].exposed_ns == 40
     assert not profile.routes
 
+    derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
+    other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
+    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)], derived, other))
+    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
+    assert profile.notes == ("lines that are no streams were not read: Launch Stats",)
+
 
 @pytest.mark.parametrize(
     "launched_ns", [[2, 12, 22], [2, 12, 22, 29]], ids=["in-a-step", "as-a-step-ends"]
 )
-def test_a_kernel_is_of_the_step_that_launched_it(tmp_path: Path, launched_ns: list[int]) -> None:
+def test_a_kernel_is_of_the_step_that_launched_it(tmp_path, launched_ns):
     # The host is done with three steps before the GPU begins the second.
     marks = [mark(i, 10 * i, 10 * i + 9) for i in range(3)]
     launches, kernels = [], []
@@ -176,27 +185,27 @@ def test_a_kernel_is_of_the_step_that_launched_it(tmp_path: Path, launched_ns: l
     assert profile.step_ns == (100, 60)
 
 
-def test_without_correlations_marks_cut_the_time_themselves(tmp_path: Path) -> None:
+def test_marks_without_correlations_cut_the_time_themselves_and_without_marks_there_are_totals(
+    tmp_path,
+):
     marks = [mark(i, 100 * i, 100 * i + 90) for i in range(3)]
     kernels = [kernel("a:A", 100 * i + 10, 100 * i + 60) for i in range(3)]
     profile = read(tmp_path / "p.xplane.pb", host(marks), gpu(0, kernels))
     assert profile.step_ns == (100, 90)
 
-
-def test_without_marks_there_are_totals_alone(tmp_path: Path) -> None:
     profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)]))
     assert (profile.step_ns, profile.steps_from) == ((), "none")
     assert profile.devices[0].per_step is None
     assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
 
 
-def half(name: str, tensor: str, start_ns: int, end_ns: int, size: int | None = 8) -> Event:
+def half(name, tensor, start_ns, end_ns, size=8):
     """Return a copy from or to the host of a tensor."""
     details = "" if size is None else f"size:{size}"
     return event(name, start_ns, end_ns, memcpy_details=details, edge_name=tensor)
 
 
-def joined(path: Path, *streams: list[Event]) -> list[tuple[str, str, int, int, int]]:
+def joined(path, *streams):
     """Return what went from GPU to GPU by way of the host; the streams are of one GPU each."""
     planes = [gpu(i, [kernel("a:A", 0, 5), *events]) for i, events in enumerate(streams)]
     profile = read(path / "p.xplane.pb", *planes)
@@ -209,7 +218,7 @@ def joined(path: Path, *streams: list[Event]) -> list[tuple[str, str, int, int, 
     ]
 
 
-def test_a_copy_by_way_of_the_host_is_joined_from_its_halves(tmp_path: Path) -> None:
+def test_a_copy_by_way_of_the_host_is_joined_from_its_halves(tmp_path):
     first = [half("MemcpyD2H", "edge_1_a", at, at + 10) for at in (10, 110)]
     second = [half("MemcpyH2D", "edge_1_a", at, at + 10) for at in (20, 150)]
     # Twice 8 bytes: a half that starts at the moment at which the other ends belongs to it.
@@ -227,31 +236,14 @@ def test_a_copy_by_way_of_the_host_is_joined_from_its_halves(tmp_path: Path) -> 
         half("MemcpyD2H", "edge_1_a", 20, 30),
     ],
 )
-def test_halves_that_cannot_belong_together_are_not_joined(tmp_path: Path, second: Event) -> None:
+def test_halves_that_cannot_belong_together_are_not_joined(tmp_path, second):
     assert joined(tmp_path, [half("MemcpyD2H", "edge_1_a", 10, 20)], [second]) == []
 
 
-def test_a_copy_to_the_host_and_back_is_none_between_gpus(tmp_path: Path) -> None:
+def test_halves_of_one_gpu_or_of_several_hosts_are_none_of_one_copy(tmp_path):
     there_and_back = [half("MemcpyD2H", "e", 10, 20), half("MemcpyH2D", "e", 30, 40)]
     assert joined(tmp_path, there_and_back, []) == []
 
-
-def test_each_half_is_joined_once_and_the_first_to_come_is_the_first_to_go(tmp_path: Path) -> None:
-    found = joined(
-        tmp_path,
-        [half("MemcpyD2H", "e", 10, 30), half("MemcpyD2H", "e", 70, 80, size=None)],
-        [half("MemcpyD2H", "e", 10, 20)],
-        [half("MemcpyH2D", "e", at, at + 5) for at in (40, 50, 60)],
-        [half("MemcpyH2D", "e", 90, 95, size=None)],
-    )
-    assert found == [
-        ("GPU:0", "GPU:2", 1, 8, 0),
-        ("GPU:0", "GPU:3", 1, 0, 1),
-        ("GPU:1", "GPU:2", 1, 8, 0),
-    ]
-
-
-def test_halves_on_several_hosts_are_not_joined(tmp_path: Path) -> None:
     sent, received = half("MemcpyD2H", "e", 10, 20), half("MemcpyH2D", "e", 30, 40)
     write(tmp_path / "one.xplane.pb", gpu(0, [sent]))
     write(tmp_path / "two.xplane.pb", gpu(1, [received]), gpu(2, [sent]))
@@ -260,22 +252,28 @@ def test_halves_on_several_hosts_are_not_joined(tmp_path: Path) -> None:
     )
 
 
-def test_derived_lines_do_not_count_and_unknown_ones_are_named(tmp_path: Path) -> None:
-    derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
-    other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
-    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)], derived, other))
-    assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 60
-    assert profile.notes == ("lines that are no streams were not read: Launch Stats",)
+def test_each_half_is_joined_once_and_the_first_to_come_is_the_first_to_go(tmp_path):
+    found = joined(
+        tmp_path,
+        [half("MemcpyD2H", "e", 10, 30), half("MemcpyD2H", "e", 70, 80, size=None)],
+        [half("MemcpyD2H", "e", 10, 20)],
+        [half("MemcpyH2D", "e", at, at + 5) for at in (40, 50, 60)],
+        [half("MemcpyH2D", "e", 90, 95, size=None)],
+    )
+    by_route = [
+        ("GPU:0", "GPU:2", 1, 8, 0),
+        ("GPU:0", "GPU:3", 1, 0, 1),
+        ("GPU:1", "GPU:2", 1, 8, 0),
+    ]
+    assert found == by_route
 
 
-def test_gpus_of_several_hosts_are_told_apart_by_their_files(tmp_path: Path) -> None:
+def test_gpus_of_several_hosts_are_told_apart_and_a_profile_without_devices_says_so(tmp_path):
     for name in ("one", "two"):
         write(tmp_path / f"{name}.xplane.pb", gpu(0, [kernel("a:A", 0, 60)]))
     profile = totals_of(trace_of(tmp_path))
     assert [device.device for device in profile.devices] == ["one/GPU:0", "two/GPU:0"]
 
-
-def test_a_profile_without_devices_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "p.xplane.pb", host([mark(0, 0, 10)]))
     with pytest.raises(AdvisorError, match="shows no device at work"):
         trace_of(path)
@@ -290,9 +288,7 @@ def test_a_profile_without_devices_says_so(tmp_path: Path) -> None:
         max_size=20,
     )
 )
-def test_time_and_what_is_exposed_agree_with_sums_over_intervals(
-    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, int, int]]
-) -> None:
+def test_time_and_what_is_exposed_agree_with_sums_over_intervals(tmp_path_factory, drawn):
     events = {"kernel": [], "P2P": [], "H2D": []}
     for kind, start, size in drawn:
         events[kind].append((start, start + size))
@@ -313,21 +309,19 @@ def test_time_and_what_is_exposed_agree_with_sums_over_intervals(
     assert device.idle_ns == everything[-1][1] - everything[0][0] - intervals_length(everything)
 
 
-def sent(tensor: str, start_ns: int, end_ns: int, size_bytes: int | None, dest: int = 1) -> Event:
+def sent(tensor, start_ns, end_ns, size_bytes, dest=1):
     size = "" if size_bytes is None else f"size:{size_bytes} "
     details = {"memcpy_details": f"{size}dest:{dest}", "edge_name": f"edge_7_{tensor}"}
     return event("MemcpyP2P", start_ns, end_ns, **details)
 
 
-def to_a_busy_device(folder: Path) -> Trace:
+def to_a_busy_device(folder):
     """Two tensors come to GPU:1, which computes until 100: a small one at 0, a large one then."""
     copies = [sent("small", 0, 110, 4), sent("large", 100, 150, 1_000_000)]
     return trace_of(write(folder / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 100)])))
 
 
-def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_waited_for(
-    tmp_path: Path,
-) -> None:
+def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_waited_for(tmp_path):
     profile = totals_of(to_a_busy_device(tmp_path))
     # Both are exposed from 100 to 110 and share it: 5 each; then large alone until 150.
     assert [(t.tensor, t.time_ns, t.exposed_ns) for t in profile.tensors] == [
@@ -337,7 +331,7 @@ def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_wai
     assert profile.devices[1].total[DeviceUse.PEER].exposed_ns == 45 + 5
 
 
-def test_copies_on_several_routes_share_what_the_device_waited(tmp_path: Path) -> None:
+def test_copies_on_several_routes_share_what_the_device_waited(tmp_path):
     first = gpu(0, [sent("a", 0, 60, 8, dest=2)])
     second = gpu(
         1, [sent("b", 0, 60, 8, dest=2), event("MemcpyP2P", 0, 60, memcpy_details="dest:2")]
@@ -354,7 +348,7 @@ def test_copies_on_several_routes_share_what_the_device_waited(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_tensors_never_take_more_than_the_device_waited(tmp_path: Path, seed: int) -> None:
+def test_tensors_never_take_more_than_the_device_waited(tmp_path, seed):
     draw = np.random.default_rng(seed)
     starts, lengths = draw.integers(0, 300, 12), draw.integers(0, 40, 12)
     spans = [
@@ -374,7 +368,7 @@ def test_tensors_never_take_more_than_the_device_waited(tmp_path: Path, seed: in
     assert all(tensor.exposed_ns <= tensor.time_ns for tensor in profile.tensors)
 
 
-def test_a_size_that_the_profile_does_not_give_is_the_graphs(tmp_path: Path) -> None:
+def test_a_size_that_the_profile_does_not_give_is_the_graphs(tmp_path):
     copies = [sent("relu", 0, 10, None), sent("relu", 20, 30, 999), sent("far", 40, 50, None)]
     trace = trace_of(write(tmp_path / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 5)])))
     graph = OpGraph([Op(name="relu", kind="Relu", output_bytes=(4_000,))], [])

@@ -1,27 +1,20 @@
 """Workers on gRPC: copies joined across their profiles, and why each of them computed nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from recorded_profiles import event, host, mark, trace_of, write
 
 from placement_advisor.profile.device_trace import Cause, CopyKind, DeviceUse, Route
-from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.xplane import Event, Line, Plane
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from placement_advisor.profile.totals import totals_of
+from placement_advisor.profile.xplane import Line, Plane
 
 US = 1_000
 
 
-def ran(op: str, start_us: float, end_us: float) -> Event:
+def ran(op, start_us, end_us):
     return event(op, round(start_us * US), round(end_us * US))
 
 
-def arrived(node: str, at_us: float) -> Event:
+def arrived(node, at_us):
     return event(
         "ExecutorState::ProcessAsync::Done",
         round(at_us * US),
@@ -31,7 +24,7 @@ def arrived(node: str, at_us: float) -> Event:
     )
 
 
-def read(folder: Path, steps: list[tuple[float, float]], **threads: list[Event]) -> ProfileTotals:
+def read(folder, steps, **threads):
     """Read profiles of workers, and of a client with the marks of the steps."""
     marks = [mark(i, round(a * US), round(b * US)) for i, (a, b) in enumerate(steps)]
     write(folder / "client.xplane.pb", host(marks))
@@ -40,7 +33,7 @@ def read(folder: Path, steps: list[tuple[float, float]], **threads: list[Event])
     return totals_of(trace_of(folder))
 
 
-def causes(profile: ProfileTotals, device: str) -> dict[tuple[Cause, str, str], int]:
+def causes(profile, device):
     return {
         (wait.cause, wait.what, wait.where): wait.time_ns
         for wait in profile.waits
@@ -48,7 +41,7 @@ def causes(profile: ProfileTotals, device: str) -> dict[tuple[Cause, str, str], 
     }
 
 
-def test_a_copy_and_all_that_its_target_waits_for_have_names(tmp_path: Path) -> None:
+def test_a_copy_and_all_that_its_target_waits_for_have_names(tmp_path):
     profile = read(
         tmp_path,
         [(0, 1000)],
@@ -75,9 +68,7 @@ def test_a_copy_and_all_that_its_target_waits_for_have_names(tmp_path: Path) -> 
     assert profile.explained_shares == {"a": 1, "b": 1}
 
 
-def test_a_long_gap_without_a_cause_is_unexplained_unless_the_core_was_sending(
-    tmp_path: Path,
-) -> None:
+def test_a_long_gap_without_a_cause_is_unexplained_unless_the_core_was_sending(tmp_path):
     profile = read(
         tmp_path,
         [(0, 1000)],
@@ -97,7 +88,7 @@ def test_a_long_gap_without_a_cause_is_unexplained_unless_the_core_was_sending(
     assert profile.explained_shares["a"] == pytest.approx(0.7)
 
 
-def test_an_executor_at_work_runs_ops_that_leave_no_event(tmp_path: Path) -> None:
+def test_an_executor_at_work_runs_ops_that_leave_no_event(tmp_path):
     profile = read(
         tmp_path,
         [(0, 1000)],
@@ -106,7 +97,7 @@ def test_an_executor_at_work_runs_ops_that_leave_no_event(tmp_path: Path) -> Non
     assert causes(profile, "a") == {(Cause.START, "y", "a"): 800 * US}
 
 
-def test_a_collective_waits_for_others_and_is_no_compute(tmp_path: Path) -> None:
+def test_a_collective_waits_for_others_and_is_no_compute(tmp_path):
     events = [
         ran("x:Add", 0, 100),
         ran("sum:CollectiveReduceV2", 500, 900),
@@ -119,15 +110,9 @@ def test_a_collective_waits_for_others_and_is_no_compute(tmp_path: Path) -> None
     assert total[DeviceUse.COLLECTIVE].time_ns == 400 * US
 
 
-def test_a_copy_of_a_profile_is_no_process_of_its_own(tmp_path: Path) -> None:
-    worker = host([mark(0, 0, 100 * US), ran("x:Add", 0, 100)])
-    for name in ("client", "worker-0"):
-        write(tmp_path / f"{name}.xplane.pb", worker)
-    profile = totals_of(trace_of(tmp_path))
-    assert [device.device for device in profile.devices] == ["worker-0"]
-
-
-def test_a_send_without_an_event_begins_when_its_op_ended(tmp_path: Path) -> None:
+def test_a_send_without_an_event_begins_when_its_op_ended_and_a_copied_profile_is_no_process(
+    tmp_path,
+):
     profile = read(
         tmp_path,
         [(0, 1000)],
@@ -138,11 +123,17 @@ def test_a_send_without_an_event_begins_when_its_op_ended(tmp_path: Path) -> Non
     assert route.route.source == "a"
     assert route.time_ns == 250 * US
 
+    (tmp_path / "a.xplane.pb").unlink()
+    (tmp_path / "b.xplane.pb").unlink()
+    worker = host([mark(0, 0, 100 * US), ran("x:Add", 0, 100)])
+    for name in ("client", "worker-0"):
+        write(tmp_path / f"{name}.xplane.pb", worker)
+    profile = totals_of(trace_of(tmp_path))
+    assert [device.device for device in profile.devices] == ["worker-0"]
+
 
 @pytest.mark.parametrize(("others", "source"), [(["a"], "a"), (["a", "c"], "unknown")])
-def test_a_tensor_that_no_profile_names_came_from_the_only_other_process(
-    tmp_path: Path, others: list[str], source: str
-) -> None:
+def test_a_tensor_that_no_profile_names_came_from_the_only_other_process(tmp_path, others, source):
     busy = {name: [ran("y:Add", 0, 100)] for name in others}
     profile = read(
         tmp_path, [(0, 1000)], b=[arrived("few_S9", 400), ran("z:Add", 400, 900)], **busy
@@ -153,7 +144,7 @@ def test_a_tensor_that_no_profile_names_came_from_the_only_other_process(
     assert (route.count, route.time_ns) == (1, 0)
 
 
-def test_copies_of_a_tensor_are_joined_step_by_step(tmp_path: Path) -> None:
+def test_copies_of_a_tensor_are_joined_step_by_step(tmp_path):
     # The send of the second step has left no event of its own.
     profile = read(
         tmp_path,
@@ -166,7 +157,7 @@ def test_copies_of_a_tensor_are_joined_step_by_step(tmp_path: Path) -> None:
     assert route.count_per_step == 1
 
 
-def test_a_wait_between_steps_is_for_the_client(tmp_path: Path) -> None:
+def test_a_wait_between_steps_is_for_the_client(tmp_path):
     profile = read(
         tmp_path,
         [(0, 100), (200, 300), (500, 600)],
@@ -179,7 +170,7 @@ def test_a_wait_between_steps_is_for_the_client(tmp_path: Path) -> None:
     assert profile.devices[0].per_step[DeviceUse.COMPUTE].time_ns == 100 * US
 
 
-def test_ops_on_several_threads_count_once_and_input_pipelines_do_not(tmp_path: Path) -> None:
+def test_ops_on_several_threads_count_once_and_input_pipelines_and_other_planes_do_not(tmp_path):
     threads = host(
         [mark(0, 0, 100)],
         Line(name="tf_data_iterator", events=(event("c:C", 0, 100),)),
@@ -191,8 +182,6 @@ def test_ops_on_several_threads_count_once_and_input_pipelines_do_not(tmp_path: 
     assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 90
     assert {row.name for row in profile.activities} == {"A", "B"}
 
-
-def test_what_other_planes_of_a_file_hold_are_no_ops_of_the_process(tmp_path: Path) -> None:
     other = Line(name="copied", events=(event("d:D", 0, 100),))
     threads = host([mark(0, 0, 100)], [event("a:A", 0, 60)])
     write(tmp_path / "one.xplane.pb", Plane(name="/host:metadata", lines=(other,)), threads)

@@ -1,33 +1,26 @@
 """Profiles recorded elsewhere, built by hand: nothing here was recorded on a GPU."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from recorded_profiles import copy, event, gpu, host, kernel, mark, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.recorded_ops import RecordedProfile, read_recorded
-from placement_advisor.profile.xplane import Event, Line, Plane
+from placement_advisor.profile.recorded_ops import read_recorded
+from placement_advisor.profile.xplane import Line, Plane
 from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MARKS = [mark(0, 0, 1_000), mark(1, 1_000, 2_000), mark(2, 2_000, 3_000), mark(3, 3_000, 4_000)]
 
 
-def read(tmp_path: Path, *planes: Plane) -> RecordedProfile:
+def read(tmp_path, *planes):
     return read_recorded(write(tmp_path / "vm.xplane.pb", *planes))
 
 
-def read_gpu(tmp_path: Path, *events: Event, planes: tuple[Plane, ...] = ()) -> RecordedProfile:
+def read_gpu(tmp_path, *events, planes=()):
     """Read a profile of one step, with what a GPU did."""
     return read(tmp_path, host(MARKS[:1]), gpu(0, list(events)), *planes)
 
 
-def times(recorded: RecordedProfile) -> dict[str, tuple[int, ...]]:
+def times(recorded):
     return {f"{op.name}:{op.kind}": op.step_ns for op in recorded.ops if op.on_device}
 
 
@@ -59,27 +52,17 @@ def test_three_steps_on_a_gpu_after_a_warm_up_by_hand(tmp_path):
 
 def test_a_kernel_belongs_to_the_step_that_launched_it_however_late_it_runs(tmp_path):
     launches = [event("cuLaunchKernel", 1_100 * i, 1_100 * i + 5, correlation_id=i) for i in (1, 2)]
-
     # Launched at 1100 and 2200, in the steps 1 and 2.
     late = [
         kernel("a:MatMul", 2_500, 2_510, correlation_id=1),
         kernel("a:MatMul", 9_000, 9_030, correlation_id=2),
     ]
     recorded = read(tmp_path, host(MARKS[:3], launches), gpu(0, late))
-
     assert times(recorded) == {"a:MatMul": (10, 30)}
 
 
-def test_marks_within_marks_make_no_steps_of_their_own(tmp_path):
-    inner = [event("train", 1_200, 1_400, step_num=7), event("train", 1_500, 1_600, step_num=8)]
-
-    recorded = read(tmp_path, host(MARKS[:2], inner), gpu(0, [kernel("a:MatMul", 1_800, 1_810)]))
-
-    assert times(recorded) == {"a:MatMul": (10,)}
-
-
 def test_without_marks_the_steps_that_xprof_derived_count_for_each_gpu(tmp_path):
-    def steps(*spans: tuple[int, int]) -> Line:
+    def steps(*spans):
         events = [event(str(i), *span, group_id=i) for i, span in enumerate(spans)]
         return Line(name="Steps", id=0xDEADBEEF + 1, events=tuple(events))
 
@@ -117,10 +100,15 @@ def test_the_op_of_a_kernel_is_found_in_whatever_tells_it(tmp_path, stats):
     }
 
 
-def test_replicas_are_samples_of_one_op(tmp_path):
-    other = gpu(1, [kernel("gradient_tape/replica_1/a/MatMul:MatMul", 10, 40)])
-    recorded = read_gpu(tmp_path, kernel("gradient_tape/a/MatMul:MatMul", 10, 20), planes=(other,))
-
+def test_replicas_are_samples_of_one_op_and_marks_within_marks_make_no_steps(tmp_path):
+    op = "gradient_tape/{}a/MatMul:MatMul"
+    inner = [event("train", 200, 400, step_num=7), event("train", 500, 600, step_num=8)]
+    recorded = read(
+        tmp_path,
+        host(MARKS[:1], inner),
+        gpu(0, [kernel(op.format(""), 810, 820)]),
+        gpu(1, [kernel(op.format("replica_1/"), 10, 40)]),
+    )
     assert times(recorded) == {"gradient_tape/a/MatMul:MatMul": (10, 30)}
 
 
@@ -154,7 +142,6 @@ def test_the_host_of_a_gpu_launches_kernels_and_computes_what_has_none(tmp_path)
         host(MARKS[:1], [event("a:MatMul", 0, 90), event("table:LookupTableFindV2", 200, 260)]),
         gpu(0, [kernel("a:MatMul", 10, 20)]),
     )
-
     assert [(op.name, op.on_device, op.step_ns) for op in recorded.ops] == [
         ("a", True, (10,)),
         ("table", False, (60,)),
@@ -190,9 +177,7 @@ def test_workers_have_the_steps_of_their_client_and_one_core_each(tmp_path):
         host([event("a:MatMul", 1_100, 1_140)], [event("b:Relu", 1_120, 1_150)]),
     )
     write(tmp_path / "worker-1.xplane.pb", host([event("c:Relu", 1_100, 1_120)]))
-
     recorded = read_recorded(tmp_path)
-
     assert times(recorded) == {"a:MatMul": (30,), "b:Relu": (20,), "c:Relu": (20,)}
 
 
@@ -223,9 +208,7 @@ def test_a_step_that_the_profile_covers_in_part_is_left_out(tmp_path):
         Plane(name=TASK_PLANE, stats={PROFILE_START: start_ns}),
         host([event("a:MatMul", at, at + 1 + at // 1_000) for at in (600, 1_600, 2_600)]),
     )
-
     recorded = read_recorded(tmp_path)
-
     assert times(recorded) == {"a:MatMul": (3,)}
 
 

@@ -1,10 +1,7 @@
 """Names of recorded ops against those of a graph: what each rule joins, and what it leaves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -29,48 +26,32 @@ from placement_advisor.profile.recorded_costs import (
 )
 from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile, read_recorded
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from placement_advisor.profile.recorded_ops import Sample
-
-
 EVERYWHERE = frozenset({"CPU", "GPU"})
 
 
-def ran(op: str, *step_ns: int, on_device: bool = True) -> RecordedOp:
+def ran(op, *step_ns, on_device=True):
     name, _, kind = op.partition(":")
     return RecordedOp(name=name, kind=kind, on_device=on_device, step_ns=step_ns)
 
 
-def recorded(
-    *ops: RecordedOp,
-    anonymous_ns: int = 0,
-    copies: Mapping[tuple[str, str], tuple[Sample, ...]] | None = None,
-) -> RecordedProfile:
-    return RecordedProfile(
-        path="log",
-        ops=ops,
-        anonymous_ns=anonymous_ns,
-        copies=copies or {},
-    )
+def recorded(*ops, anonymous_ns=0, copies=None):
+    return RecordedProfile(path="log", ops=ops, anonymous_ns=anonymous_ns, copies=copies or {})
 
 
-def op(name: str, kind: str, role: Role = Role.FORWARD, on: Iterable[str] = EVERYWHERE) -> Op:
+def op(name, kind, role=Role.FORWARD, on=EVERYWHERE):
     return Op(name=name, kind=kind, role=role, output_bytes=(8,), device_kinds=frozenset(on))
 
 
-def chain(*ops: Op) -> OpGraph:
+def chain(*ops):
     return OpGraph(ops, [edge(a.name, b.name) for a, b in pairwise(ops)])
 
 
-def guesses(graph: OpGraph, time_ns: int = 7) -> CostTable:
+def guesses(graph, time_ns=7):
     cost = OpCost(time_ns=time_ns, basis=CostBasis.GUESSED)
     return CostTable(costs={op.name: cost for op in graph.ops if op.role is not Role.INPUT})
 
 
-def as_text(costs: CostTable) -> dict[str, str]:
+def as_text(costs):
     return {name: f"{cost.time_ns} {cost.basis}" for name, cost in costs.costs.items()}
 
 
@@ -106,46 +87,15 @@ def test_costs_and_coverage_of_three_ops_by_hand():
     )
 
 
-def test_from_a_file_to_costs_by_hand(tmp_path: Path):
-    graph = chain(op("dense/MatMul", "MatMul"), op("dense/Relu", "Relu"))
-    path = write(
-        tmp_path / "vm.xplane.pb",
-        host([mark(0, 0, 100), mark(1, 100, 200)]),
-        gpu(
-            0,
-            [
-                kernel("model_1/dense/MatMul:MatMul", 10, 90),
-                kernel("model_1/dense/MatMul:MatMul", 110, 150),
-                kernel("model_1/dense/Relu:Relu", 150, 155),
-            ],
-        ),
-    )
-
-    costs, coverage = recorded_costs(graph, read_recorded(path), guesses(graph))
-
-    assert as_text(costs) == {"dense/MatMul": "40 measured", "dense/Relu": "5 measured"}
-    assert (coverage.time_share, coverage.op_share) == (1.0, 1.0)
-
-
 @pytest.mark.parametrize("kind", ["_FusedMatMul", "_MklNativeFusedMatMul", "_MklMatMulWithBias"])
 def test_ops_that_were_fused_into_another_are_free(kind):
-    graph = chain(
-        op("first/MatMul", "MatMul"),
-        op("dense/MatMul", "MatMul"),
-        op("dense/BiasAdd", "BiasAdd"),
-        op("dense/Relu", "Relu"),
-        op("Softmax", "Softmax"),
-    )
+    names = ("first/MatMul", "dense/MatMul", "dense/BiasAdd", "dense/Relu", "Softmax")
+    graph = chain(*(op(name, name.rpartition("/")[2]) for name in names))
 
     costs, _ = recorded_costs(graph, recorded(ran(f"dense/Relu:{kind}", 90)), guesses(graph))
 
-    assert as_text(costs) == {
-        "first/MatMul": "7 guessed",
-        "dense/MatMul": "0 measured",
-        "dense/BiasAdd": "0 measured",
-        "dense/Relu": "90 measured",
-        "Softmax": "7 guessed",
-    }
+    found = ("7 guessed", "0 measured", "0 measured", "90 measured", "7 guessed")
+    assert as_text(costs) == dict(zip(names, found, strict=True))
 
 
 def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
@@ -153,9 +103,7 @@ def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
     ops += [op("bias", "BiasAddGrad"), op("other", "Neg")]
     graph = OpGraph(ops, [edge("ReluGrad", name) for name in ("filter", "bias", "other")])
     kernel_of_both = ran("filter:_MklNativeConv2DBackpropFilterWithBias", 90)
-
     costs, _ = recorded_costs(graph, recorded(kernel_of_both), guesses(graph))
-
     assert as_text(costs) == {
         "ReluGrad": "7 guessed",
         "filter": "90 measured",
@@ -168,11 +116,9 @@ def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
 def test_nothing_is_free_that_was_seen_or_is_of_another_kind(kind):
     # The one MatMul before was recorded itself; there is no convolution.
     graph = chain(op("a/MatMul", "MatMul"), op("a/BiasAdd", "BiasAdd"), op("b/MatMul", "MatMul"))
-
     costs, _ = recorded_costs(
         graph, recorded(ran("a/MatMul:MatMul", 50), ran(f"b/MatMul:{kind}", 90)), guesses(graph)
     )
-
     assert as_text(costs) == {
         "a/MatMul": "50 measured",
         "a/BiasAdd": "7 guessed",
@@ -182,7 +128,6 @@ def test_nothing_is_free_that_was_seen_or_is_of_another_kind(kind):
 
 def test_a_loop_costs_what_its_members_took():
     graph = chain(op("x", "MatMul"), op("lstm/while", "While"))
-
     costs, coverage = recorded_costs(
         graph,
         recorded(
@@ -192,14 +137,12 @@ def test_a_loop_costs_what_its_members_took():
         guesses(graph),
         {"lstm/while": {"lstm/while/cell/MatMul", "lstm/while/Less", "lstm/while/Identity"}},
     )
-
     assert as_text(costs) == {"x": "7 guessed", "lstm/while": "320 measured"}
     assert coverage.time_share == 1.0
 
 
 def test_host_time_counts_for_ops_without_a_gpu_kernel_alone():
     graph = chain(op("table", "LookupTableFindV2", on={"CPU"}), op("a", "Relu"), op("b", "Relu"))
-
     costs, coverage = recorded_costs(
         graph,
         recorded(
@@ -209,7 +152,6 @@ def test_host_time_counts_for_ops_without_a_gpu_kernel_alone():
         ),
         guesses(graph),
     )
-
     assert as_text(costs) == {"table": "60 measured", "a": "7 guessed", "b": "10 measured"}
     assert coverage.time_share == 1.0
 
@@ -218,7 +160,6 @@ def test_host_time_counts_for_ops_without_a_gpu_kernel_alone():
 def test_a_recording_of_another_model_is_refused_with_examples_of_both(other_ns, is_refused):
     graph = chain(op("dense/MatMul", "MatMul"), op("dense/Relu", "Relu"))
     profile = recorded(ran("dense/Relu:Relu", 100), ran("bert/Einsum:Einsum", other_ns))
-
     if not is_refused:
         recorded_costs(graph, profile, guesses(graph))
         return
@@ -230,27 +171,21 @@ def test_a_recording_of_another_model_is_refused_with_examples_of_both(other_ns,
         recorded_costs(graph, profile, guesses(graph))
 
 
-def test_what_replicas_exchange_is_of_no_model():
+def test_what_replicas_exchange_is_of_no_model_and_few_of_what_is_left_over_are_named():
     graph = chain(op("a", "Relu"))
     profile = recorded(ran("a:Relu", 100), ran("sgd/CollectiveReduceV2:CollectiveReduceV2", 900))
-
     _, coverage = recorded_costs(graph, profile, guesses(graph))
-
     assert coverage.time_share == 1.0
     assert coverage.recorded_only == ()
 
-
-def test_the_largest_that_were_left_over_are_named_and_no_more():
     graph = chain(op("a", "Relu"), *(op(f"rest{i}", "Relu") for i in range(9)))
     others = [ran(f"other{i}:Relu", i) for i in range(9)]
-
     _, coverage = recorded_costs(graph, recorded(ran("a:Relu", 100), *others), guesses(graph))
-
     assert coverage.recorded_only == tuple((f"other{i}:Relu", i) for i in (8, 7, 6, 5, 4))
     assert [name for name, _ in coverage.graph_only] == [f"rest{i}" for i in range(5)]
 
 
-def test_a_link_goes_through_recorded_copies_by_hand(tmp_path: Path):
+def test_a_link_goes_through_recorded_copies_by_hand(tmp_path):
     # 1 µs and 10 bytes in a ns, that is 10 GB/s.
     copies = [
         copy("MemcpyP2P", size_bytes, at, 1_000 + size_bytes // 10, dest=1)
@@ -289,12 +224,12 @@ def test_too_few_or_too_small_sizes_make_no_link(samples, target, makes_one):
     assert bool(found) is makes_one
 
 
-def graph_of(size_bytes: int) -> OpGraph:
+def graph_of(size_bytes):
     product = Op(name="product", kind="MatMul", output_bytes=(size_bytes,), device_kinds=EVERYWHERE)
     return OpGraph([product], [])
 
 
-def notes_of(logdir: Path, graph: OpGraph) -> tuple[str, ...]:
+def notes_of(logdir, graph):
     traced = replace(traced_as_tiny(graph), batch_size=32)
     recorded = read_recorded(logdir)
     elsewhere = TargetHardware(label="2xV100", cluster=read_hardware("2xV100"), recorded=recorded)
@@ -302,7 +237,7 @@ def notes_of(logdir: Path, graph: OpGraph) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def logdir(tmp_path: Path) -> Path:
+def logdir(tmp_path):
     steps = [mark(step, 1_000 * step, 1_000 * step + 900) for step in range(1, 4)]
     kernels = [kernel("product:MatMul", 1_000 * s + 10, 1_000 * s + 500) for s in range(1, 4)]
     folder = tmp_path / "plugins" / "profile" / "run"
@@ -311,7 +246,10 @@ def logdir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_times_of_another_step_than_the_recorded_one_are_told(logdir: Path) -> None:
+def test_times_of_another_step_than_the_recorded_one_are_told(logdir):
+    costs, coverage = recorded_costs(graph_of(64), read_recorded(logdir), guesses(graph_of(64)))
+    assert as_text(costs) == {"product": "490 measured"}
+    assert (coverage.time_share, coverage.op_share) == (1.0, 1.0)
     assert len(notes_of(logdir, graph_of(64))) == 1
     graph_of(64).save(logdir / "graph.json.gz")
     assert len(notes_of(logdir, graph_of(64))) == 1
@@ -321,10 +259,10 @@ def test_times_of_another_step_than_the_recorded_one_are_told(logdir: Path) -> N
     assert "--batch-size" in another
 
 
-def test_a_variable_of_another_name_is_no_other_step(logdir: Path) -> None:
+def test_a_variable_of_another_name_is_no_other_step(logdir):
     """As Keras names those of metrics: `total` until a fit has begun, then `mean_error/total`."""
 
-    def with_metric(name: str) -> OpGraph:
+    def with_metric(name):
         handle = Op(name=name, kind="VarHandleOp", role=Role.VARIABLE, variable=name)
         read = Op(name="read", kind="ReadVariableOp", variable=name, output_bytes=(4,))
         return OpGraph([*graph_of(64).ops, handle, read], [])
@@ -333,7 +271,7 @@ def test_a_variable_of_another_name_is_no_other_step(logdir: Path) -> None:
     assert len(notes_of(logdir, with_metric("total"))) == 1
 
 
-def same(graph: list[str], ran: list[str]) -> dict[str, str]:
+def same(graph, ran):
     """Return which op of the graph each recorded op is, all written as ``name:Kind``."""
     kinds = {name: kind or None for name, _, kind in (op.partition(":") for op in graph)}
     recorded = [(name, kind) for name, _, kind in (op.partition(":") for op in ran)]
@@ -390,49 +328,43 @@ def test_layers_that_are_numbered_from_another_start_are_the_same_in_their_order
         [f"dense{f'_{i}' if i else ''}/MatMul:MatMul" for i in range(first, first + 12)]
         for first in (0, shift)
     )
-
     assert same(graph, ran) == {
         theirs: ours.removesuffix(":MatMul") for ours, theirs in zip(graph, ran, strict=True)
     }
-
-
-def test_some_of_the_layers_by_their_own_numbers_are_themselves():
-    graph = ["dense/MatMul:MatMul", "dense_1/MatMul:MatMul", "dense_2/MatMul:MatMul"]
-
-    assert same(graph, ["dense_1/MatMul:MatMul"]) == {"dense_1/MatMul:MatMul": "dense_1/MatMul"}
 
 
 @pytest.mark.parametrize(
     ("graph", "ran"),
     [
         # Which two of three?
-        (
-            ["dense/MatMul", "dense_1/MatMul", "dense_2/MatMul"],
-            ["dense_2/MatMul", "dense_3/MatMul"],
-        ),
+        (["dense", "dense_1", "dense_2"], ["dense_2", "dense_3"]),
         # One of two layers that ran in one step, of which the graph has one.
-        (["dense/MatMul"], ["dense/MatMul", "dense_1/MatMul"]),
+        (["dense"], ["dense", "dense_1"]),
         # Two calls that ran.
-        (["dense/MatMul"], ["PartitionedCall/dense/MatMul", "PartitionedCall_1/dense/MatMul"]),
+        (["dense"], ["PartitionedCall/dense", "PartitionedCall_1/dense"]),
         # One more scope around either of two.
-        (["dense/MatMul"], ["left/dense/MatMul", "right/dense/MatMul"]),
-        (["left/dense/MatMul", "right/dense/MatMul"], ["dense/MatMul"]),
+        (["dense"], ["left/dense", "right/dense"]),
+        (["left/dense", "right/dense"], ["dense"]),
         # Two more scopes.
-        (["dense/MatMul"], ["a/b/dense/MatMul"]),
-        # Ops are not counted by the process.
-        (["dense/MatMul"], ["dense/MatMul_1"]),
-        # Scopes that are named after an op neither.
-        (["Sub_1", "Sub_1/MatMul"], ["Sub_2/MatMul"]),
+        (["dense"], ["a/b/dense"]),
     ],
 )
 def test_what_could_be_two_ops_is_none(graph, ran):
-    assert same([f"{op}:MatMul" for op in graph], [f"{op}:MatMul" for op in ran]) == {}
+    assert (
+        same([f"{op}/MatMul:MatMul" for op in graph], [f"{op}/MatMul:MatMul" for op in ran]) == {}
+    )
 
 
-def test_of_two_calls_the_one_with_the_graphs_own_name_is_the_op():
+def test_numbers_of_ops_are_not_counted_by_the_process_nor_those_of_scopes_named_after_one():
+    assert same(["dense/MatMul:MatMul"], ["dense/MatMul_1:MatMul"]) == {}
+    assert same(["Sub_1:MatMul", "Sub_1/MatMul:MatMul"], ["Sub_2/MatMul:MatMul"]) == {}
+
+
+def test_what_has_the_graphs_own_name_is_the_op():
     calls = ["PartitionedCall/dense/MatMul:MatMul", "PartitionedCall_1/dense/MatMul:MatMul"]
-
     assert same(calls, calls) == {call: call.removesuffix(":MatMul") for call in calls}
+    graph = ["dense/MatMul:MatMul", "dense_1/MatMul:MatMul", "dense_2/MatMul:MatMul"]
+    assert same(graph, ["dense_1/MatMul:MatMul"]) == {"dense_1/MatMul:MatMul": "dense_1/MatMul"}
 
 
 @pytest.mark.parametrize(
@@ -447,7 +379,6 @@ def test_of_two_calls_the_one_with_the_graphs_own_name_is_the_op():
 def test_one_more_scope_around_the_step_is_seen_through(graph, ran):
     # With another op that both sides have as it is.
     found = same([f"{graph}:MatMul", "Add:AddV2"], [f"{ran}:MatMul", "Add:AddV2"])
-
     assert found == {f"{ran}:MatMul": graph, "Add:AddV2": "Add"}
 
 
@@ -477,14 +408,12 @@ _NAMES = st.lists(_PARTS, min_size=1, max_size=4).map("/".join)
 @given(st.sets(_NAMES, max_size=12))
 def test_a_graph_that_was_recorded_under_its_own_names_is_all_joined_to_itself(names):
     ran = [(name, "MatMul") for name in names]
-
     assert same_ops(dict(ran), ran) == {op: op[0] for op in ran}
 
 
 @given(st.sets(_NAMES, max_size=12), st.sets(_NAMES, max_size=12))
 def test_no_op_is_joined_twice(names, ran):
     found = same_ops(dict.fromkeys(names, "MatMul"), [(name, "MatMul") for name in ran])
-
     assert len(set(found.values())) == len(found)
     assert set(found.values()) <= names
     assert {name for name, _ in found} <= ran

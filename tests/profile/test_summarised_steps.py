@@ -1,7 +1,5 @@
 """What recorded steps add up to: work, copies, waits, and memory."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,24 +15,17 @@ STEP_NS = 60
 intervals = st.tuples(st.integers(0, STEP_NS), st.integers(0, STEP_NS)).map(sorted).map(tuple)
 
 
-def points(of_intervals) -> set[int]:
+def points(of_intervals):
     """The whole nanoseconds that the intervals cover."""
     return {point for start, end in of_intervals for point in range(start, end)}
 
 
-def step_of(work, copies) -> RecordedStep:
+def step_of(work, copies):
     return RecordedStep(
         start_ns=0,
         end_ns=STEP_NS,
         work=[
-            Work(
-                device=device,
-                op="a",
-                row="Mul",
-                start_ns=start,
-                end_ns=end,
-                own_ns=end - start,
-            )
+            Work(device=device, op="a", row="Mul", start_ns=start, end_ns=end, own_ns=end - start)
             for device, (start, end) in work
         ],
         copies=[
@@ -60,7 +51,6 @@ def step_of(work, copies) -> RecordedStep:
 )
 def test_compute_and_exposed_time_of_any_step_are_those_counted_by_nanosecond(work, copies):
     profile = summarise([step_of(work, copies)], DEVICES)
-
     busy = {device: points(span for on, span in work if on == device) for device in DEVICES}
     assert profile.compute_ns == {device: len(busy[device]) for device in DEVICES}
     (total,) = profile.transfers
@@ -75,13 +65,11 @@ def test_compute_and_exposed_time_of_any_step_are_those_counted_by_nanosecond(wo
 def test_a_pair_that_copies_in_few_steps_has_a_median_of_nothing():
     with_copy = step_of([(DEVICES[0], (0, 10))], [(0, 10)])
     without = step_of([(DEVICES[0], (0, 10))], [])
-
     (total,) = summarise([with_copy, without, without], DEVICES).transfers
-
     assert (total.count, total.size_bytes, total.time_ns, total.exposed_ns) == (0, 0, 0, 0)
 
 
-def change(at_ns: int, size_bytes: int) -> Event:
+def change(at_ns, size_bytes):
     """Return the event of a piece that was taken, or given back if its size is negative."""
     name = "MemoryAllocation" if size_bytes > 0 else "MemoryDeallocation"
     # The piece that is found can be larger than what was asked for.
@@ -122,9 +110,7 @@ ONE_STEP = [(0, 99)]
         pytest.param([], [(20, 30)], (), id="nothing"),
     ],
 )
-def test_a_step_holds_at_most_what_it_took_and_had_not_given_back(
-    threads: list[list[tuple[int, int]]], steps: list[tuple[int, int]], peaks: tuple[int, ...]
-) -> None:
+def test_a_step_holds_at_most_what_it_took_and_had_not_given_back(threads, steps, peaks):
     lines = [Line(name="1", events=tuple(change(*each) for each in thread)) for thread in threads]
     windows = StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in steps])
     assert measured_memory(lines, windows) == peaks

@@ -1,23 +1,16 @@
 """Steps of worker processes, on profiles small enough to add up by hand."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from recorded_profiles import EPOCH_NS, activity, copied, crossing
+from recorded_profiles import EPOCH_NS, activity, copied, crossing, event, gpu
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
-from placement_advisor.measurement.measurement import (
-    Invariant,
-    Span,
-    StepProfile,
-)
-from placement_advisor.profile.worker_steps import (
-    ONE_CLOCK,
-    HostClocks,
-    read_worker_steps,
-)
+from placement_advisor.measurement.measurement import Invariant, Span
+from placement_advisor.profile.worker_steps import ONE_CLOCK, HostClocks, read_worker_steps
 from placement_advisor.profile.xplane import Event, Line, Plane, set_back, write_planes
 
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
@@ -40,6 +33,8 @@ class Profiles:
     # How far the clock of the machine on which a process ran is ahead.
     skews_ns: dict[str, int] = field(default_factory=dict)
     events: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
+    # What the GPU of a worker did, if it has one.
+    on_gpu: dict[str, list[Event]] = field(default_factory=dict)
 
     def add(self, process, name, start_ns, end_ns, *, thread="tf_Compute/1", stats=None):
         event = Event(
@@ -73,7 +68,7 @@ class Profiles:
         self.add(process, f"{node}:CollectiveReduceV2", start_ns + 1, end_ns + 500, thread=thread)
         self.add(process, done, end_ns, end_ns + 500, thread=thread, stats=stats)
 
-    def read(self, *crossings, exchanged=None, clocks=ONE_CLOCK) -> StepProfile:
+    def read(self, *crossings, exchanged=None, clocks=ONE_CLOCK, on_gpus=False):
         self.write(CLIENT, WORKER_0, WORKER_1)
         return read_worker_steps(
             {worker: self.file(worker) for worker in (WORKER_0, WORKER_1)},
@@ -81,9 +76,10 @@ class Profiles:
             crossings,
             exchanged or {},
             clocks,
+            on_gpus=on_gpus,
         )
 
-    def write(self, *processes: str) -> None:
+    def write(self, *processes):
         for process in processes:
             lines = tuple(
                 Line(name=thread, events=tuple(events))
@@ -97,9 +93,13 @@ class Profiles:
                 Plane(name="/host:CPU", lines=lines),
                 Plane(name="Task Environment", stats=task),
             )
+            if process in self.on_gpu:
+                stream = Line(name="Stream #13", id=13, events=tuple(self.on_gpu[process]))
+                # XProf derives lines from the stream's; they hold the same work again.
+                planes += (gpu(0, stream, replace(stream, name="TensorFlow Ops", id=0xDEADBEF0)),)
             write_planes(self.file(process), set_back(planes, -self.skews_ns.get(process, 0)))
 
-    def file(self, process: str) -> Path:
+    def file(self, process):
         return self.folder / f"{process.replace(':', '')}.xplane.pb"
 
 
@@ -144,19 +144,20 @@ def test_one_step_of_two_workers_by_hand(profiles):
 
 
 def test_figures_per_step_are_medians_and_the_timeline_shows_the_median_step(profiles):
+    # In each step two runs of the op, which add up.
     for start_ns, length_ns, op_ns in ((0, 900, 10), (1_000, 5_000, 30), (10_000, 1_000, 90)):
         profiles.step(start_ns, start_ns + length_ns)
         profiles.add(WORKER_0, "a:MatMul", start_ns + 5, start_ns + 5 + op_ns)
-
+        profiles.add(WORKER_0, "a:MatMul", start_ns + 400, start_ns + 401)
     profile = profiles.read()
-
     assert profile.step_ns == (900, 5_000, 1_000)
-    assert profile.compute_ns == {WORKER_0: 30, WORKER_1: 0}
-    assert profile.op_ns == {"a": 30}
-    assert profile.activities[0].total_ns == 10 + 30 + 90
+    assert profile.compute_ns == {WORKER_0: 31, WORKER_1: 0}
+    assert profile.op_ns == {"a": 31}
+    assert (profile.activities[0].calls, profile.activities[0].total_ns) == (6, 10 + 30 + 90 + 3)
     # The step of 1000 ns is the median one; its op takes 90.
     assert profile.timeline == (
         Span(lane=WORKER_0, name="a", start_ns=5, end_ns=95, is_copy=False),
+        Span(lane=WORKER_0, name="a", start_ns=400, end_ns=401, is_copy=False),
     )
 
 
@@ -181,66 +182,36 @@ def test_ops_that_run_at_once_or_inline_count_once(profiles):
     }
 
 
-def test_runs_of_one_op_within_a_step_add_up(profiles):
-    profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "loop/a:Mul", 100, 110)
-    profiles.add(WORKER_0, "loop/a:Mul", 200, 230)
-
-    profile = profiles.read()
-
-    assert profile.op_ns == {"loop/a": 40}
-    assert profile.activities[0].calls == 2
-
-
-def test_only_ops_within_a_step_count(profiles):
+def test_receives_and_what_runs_outside_of_steps_or_is_no_op_count_as_no_compute(profiles):
     profiles.step(0, 1_000)
     profiles.step(2_000, 3_000)
     for start_ns in (-50, 0, 999, 1_000, 1_500, 2_000, 3_000):
         profiles.add(WORKER_0, "a:MatMul", start_ns, start_ns + 1)
-    for name in ("RunStep/Server:108", "ThreadpoolListener::Record", "RunGraph", "train"):
+    for name in ("RunStep/Server:108", "ThreadpoolListener::Record", "RunGraph", "b_S4:_Recv"):
         profiles.add(WORKER_0, name, 100, 900)
-
     profile = profiles.read()
-
     assert profile.activities == (activity("MatMul", 1, 1, 1),)
 
 
-def test_receives_are_no_compute(profiles):
-    profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "a:MatMul", 100, 200)
-    profiles.add(WORKER_0, "b_S4:_Recv", 200, 900)
-
-    assert profiles.read().compute_ns[WORKER_0] == 100
-
-
-def test_steps_in_which_no_device_worked_are_skipped(profiles):
-    profiles.step(0, 500)
-    one_step(profiles, 1_000, 2_000)
-
-    assert profiles.read(planned("a")).step_ns == (1_000,)
-
-
 @pytest.mark.parametrize(
-    ("start_ns", "stop_ns"), [(5, 9_000), (-5, 2_500)], ids=["late start", "early stop"]
+    ("start_ns", "stop_ns", "expected"),
+    [
+        (5, 9_000, (1_200, 1_100)),  # It starts late.
+        (-5, 2_500, (1_000, 1_200)),  # It stops early.
+        (0, 4_100, (1_000, 1_200, 1_100)),  # It begins and ends with the steps.
+    ],
 )
-def test_steps_that_a_worker_profiled_in_part_are_skipped(profiles, start_ns, stop_ns):
+def test_steps_that_a_worker_profiled_in_part_or_did_nothing_in_are_skipped(
+    profiles, start_ns, stop_ns, expected
+):
     one_step(profiles, 0, 1_000)
     one_step(profiles, 1_000, 2_200)
     one_step(profiles, 3_000, 4_100)
+    profiles.step(2_300, 2_400)
     profiles.starts_ns[WORKER_1] = start_ns
     profiles.stops_ns[WORKER_1] = stop_ns
 
-    steps_ns = profiles.read(planned("a")).step_ns
-
-    assert steps_ns == ((1_200, 1_100) if start_ns > 0 else (1_000, 1_200))
-
-
-def test_a_step_that_begins_and_ends_with_the_profile_of_a_worker_counts(profiles):
-    one_step(profiles, 0, 1_000)
-    profiles.starts_ns[WORKER_1] = 0
-    profiles.stops_ns[WORKER_1] = 1_000
-
-    assert profiles.read(planned("a")).step_ns == (1_000,)
+    assert profiles.read(planned("a")).step_ns == expected
 
 
 def test_a_tensor_is_seen_to_arrive_on_a_thread_that_ran_ops_before(profiles):
@@ -248,7 +219,6 @@ def test_a_tensor_is_seen_to_arrive_on_a_thread_that_ran_ops_before(profiles):
     profiles.add(WORKER_0, "a_send:_Send", 100, 110)
     profiles.add(WORKER_1, "b:Relu", 120, 130, thread="tf_GrpcWorkerEnvQueues/1")
     profiles.arrival(WORKER_1, "a_recv", 400)
-
     (total,) = profiles.read(planned("a")).transfers
     assert (total.count, total.time_ns) == (1, 300)
 
@@ -257,12 +227,10 @@ def test_a_profile_without_steps_or_work_or_planned_copies_is_refused(profiles):
     profiles.add(CLIENT, "train", 0, 1_000)  # No step_num: somebody else's event.
     with pytest.raises(AdvisorError, match=r"client\.xplane\.pb holds no step"):
         profiles.read()
-
     profiles.step(0, 1_000)
     profiles.add(WORKER_0, "a:MatMul", 1_500, 1_600)
     with pytest.raises(AdvisorError, match=r"no step of .*client\.xplane\.pb is complete"):
         profiles.read()
-
     profiles.add(WORKER_0, "a:MatMul", 100, 200)
     with pytest.raises(AdvisorError, match="none of the 1 planned copies"):
         profiles.read(planned("a"))
@@ -279,9 +247,7 @@ def computing_profiles(profiles):
 def test_copies_at_the_same_time_share_the_time_of_their_link(computing_profiles):
     computing_profiles.copy("x", 100, 350)
     computing_profiles.copy("y", 200, 500)
-
     (total,) = computing_profiles.read(planned("x"), planned("y")).transfers
-
     assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 500 - 100)
     # From 100 to 500 something is under way; from 300 to 400 worker 1 computes.
     assert total.exposed_ns == 400 - 100
@@ -296,9 +262,7 @@ def test_a_single_copy_by_hand(computing_profiles, sent_ns, arrived_ns, time_ns,
     computing_profiles.copy("x", sent_ns, arrived_ns)
     # No receive: this is no arrival.
     computing_profiles.arrival(WORKER_1, "x_recv", 150, kernel="If")
-
     (total,) = computing_profiles.read(planned("x")).transfers
-
     assert (total.count, total.time_ns, total.exposed_ns) == (1, time_ns, exposed_ns)
 
 
@@ -309,7 +273,6 @@ def test_a_size_that_is_not_known_leaves_the_sum_unknown_and_a_control_edge_has_
     computing_profiles.copy("y", 100, 200)
     (unknown,) = computing_profiles.read(planned("x"), planned("y", size_bytes=None)).transfers
     assert unknown.size_bytes is None
-
     profile = computing_profiles.read(planned("x", port=-1, size_bytes=None))
     assert (profile.transfers[0].count, profile.transfers[0].size_bytes) == (1, 0)
     assert profile.timeline[0].name == "^x"
@@ -321,9 +284,7 @@ def test_a_copy_whose_send_was_too_cheap_to_be_seen_starts_where_its_tensor_was_
     computing_profiles.add(WORKER_0, "x:MatMul", 40, 100)
     computing_profiles.arrival(WORKER_1, "x_recv", 250)
     computing_profiles.arrival(WORKER_1, "y_recv", 500)
-
     (total,) = computing_profiles.read(planned("x"), planned("y")).transfers
-
     # What made y was not seen either: the copy counts, but takes no time.
     assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 - 100)
 
@@ -332,9 +293,7 @@ def test_repeated_sends_meet_their_arrivals_in_order(computing_profiles):
     for thread, sent_ns, arrived_ns in (("one", 500, 530), ("two", 100, 120)):
         computing_profiles.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
         computing_profiles.arrival(WORKER_1, "x_recv", arrived_ns)
-
     (total,) = computing_profiles.read(planned("x")).transfers
-
     assert (total.count, total.time_ns) == (2, 30 + 20)
 
 
@@ -361,11 +320,16 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
     assert (row.name, row.calls) == ("[gRPC ring collective]", 2)
 
 
-def test_a_collective_of_unknown_size_leaves_the_bytes_open(profiles):
+@pytest.mark.parametrize(("collects", "count", "size_bytes"), [(True, 1, None), (False, 0, 0)])
+def test_a_collective_of_unknown_size_leaves_the_bytes_open_and_none_copies_nothing(
+    profiles, collects, count, size_bytes
+):
     profiles.step(0, 1_000)
-    profiles.collective(WORKER_0, "rows", 100, 200)
+    if collects:
+        profiles.collective(WORKER_0, "rows", 100, 200)
     profiles.add(WORKER_0, "update:AssignSub", 200, 300)
-    assert profiles.read().transfer_bytes is None
+    profile = profiles.read()
+    assert (profile.transfer_count, profile.transfer_bytes) == (count, size_bytes)
 
 
 def copies_of_a_model(profiles, late_ns):
@@ -393,19 +357,10 @@ def test_copies_of_a_model_go_through_steps_at_times_of_their_own(profiles):
     assert profile.compute_ns == {WORKER_0: 590, WORKER_1: 590}
     assert {total.exposed_ns for total in profile.transfers} == {395}
     assert [span.end_ns for span in profile.timeline if span.name == "b"] == [990, 1_190]
-
-
-def test_a_step_that_one_copy_profiled_in_part_is_skipped(profiles):
-    copies_of_a_model(profiles, late_ns=200)
+    # A step that one of them profiled in part is skipped.
     profiles.stops_ns[WORKER_1] = 3_100
-
     assert profiles.read().step_ns == (1_200,) * 2
-
-
-def test_copies_that_mark_other_steps_are_an_error(profiles):
-    copies_of_a_model(profiles, late_ns=200)
     profiles.step(4_000, 5_000, of=WORKER_1)
-
     with pytest.raises(AdvisorError, match=r"worker1\.xplane\.pb holds 4 steps, that of the first"):
         profiles.read()
 
@@ -413,21 +368,11 @@ def test_copies_that_mark_other_steps_are_an_error(profiles):
 def test_copies_that_steps_make_and_no_step_shows_are_unknown_not_none(profiles):
     one_step(profiles, 0, 1_000)
     profiles.collective(WORKER_0, "sum", 700, 900)
-
     seen = profiles.read(planned("a"))
     assert (seen.unseen_copies, seen.transfer_count) == ((), 2)
-
     profile = profiles.read(planned("a"), planned("x"), exchanged={"sum": 48})
     assert profile.unseen_copies == ("x:0 to worker:1", "sum to worker:1")
     assert (profile.transfer_count, profile.transfer_bytes) == (None, None)
-
-
-def test_a_step_that_exchanges_nothing_copies_nothing(profiles):
-    profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "a:MatMul", 100, 200)
-
-    profile = profiles.read()
-    assert (profile.transfer_count, profile.transfer_bytes) == (0, 0)
 
 
 def test_waits_for_copies_from_several_devices_count_once(profiles):
@@ -453,9 +398,7 @@ def test_waits_for_copies_from_several_devices_count_once(profiles):
 def test_a_step_in_which_a_device_does_more_than_fits_is_named(profiles):
     profiles.step(0, 1_000)
     profiles.add(WORKER_0, "a:MatMul", 100, 1_200)
-
     (broken,) = profiles.read().broken_laws
-
     assert broken.law is Invariant.DEVICE_WITHIN_STEP
     assert broken.what == (
         "worker:0 computes for 1.10 µs and waits exposed for 0 ns in a step of 1.00 µs"
@@ -468,7 +411,6 @@ def test_a_collective_that_was_under_way_when_profiling_began_is_no_end_of_the_n
     stats = {"name": "sum", "kernel_type": "CollectiveReduceV2"}
     profiles.add(WORKER_0, "ExecutorState::ProcessAsync::Done", 5, 6, stats=stats)
     profiles.collective(WORKER_0, "sum", 100, 300)
-
     (total,) = profiles.read(exchanged={"sum": 8}).transfers
     assert (total.count, total.time_ns) == (1, 200)
 
@@ -476,7 +418,7 @@ def test_a_collective_that_was_under_way_when_profiling_began_is_no_end_of_the_n
 SKEW_NS = 123_456_789
 
 
-def known_to(**hosts: tuple[int, int]) -> dict[str, ClockRange]:
+def known_to(**hosts):
     """Return ranges of hosts, each as far below and above the true skew as pings left open."""
     return {
         host: ClockRange(low_ns=SKEW_NS - below_ns, high_ns=SKEW_NS + above_ns)
@@ -507,7 +449,6 @@ def test_steps_of_two_machines_are_as_if_they_had_one_clock(profiles):
 def test_a_profile_on_another_clock_shows_nothing_unless_the_clock_is_known(profiles):
     one_step(profiles, 0, 1_000)
     profiles.skews_ns[WORKER_1] = SKEW_NS
-
     with pytest.raises(AdvisorError, match=r"no step of .* is complete"):
         profiles.read(planned("a"))
 
@@ -516,9 +457,7 @@ def test_devices_of_one_machine_share_what_is_learned_of_its_clock(profiles):
     one_step(profiles, 0, 1_000)
     profiles.skews_ns = {WORKER_0: SKEW_NS, WORKER_1: SKEW_NS}
     clocks = HostClocks(host_of={WORKER_0: "b", WORKER_1: "b"}, ranges=known_to(b=(50, 50)))
-
     profile = profiles.read(planned("a"), clocks=clocks)
-
     assert set(profile.clocks) == {WORKER_0, WORKER_1}
     assert profile.clocks[WORKER_0] == profile.clocks[WORKER_1]
     # A copy within the machine tells nothing, and takes what it took. Drift counts as 1.
@@ -536,9 +475,7 @@ def test_sends_that_the_profile_lacks_say_nothing_of_clocks(profiles):
     profiles.skews_ns[WORKER_1] = SKEW_NS
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(50, 50)))
     profiles.add(WORKER_0, "z:MatMul", 10, 20)
-
     profile = profiles.read(planned("x"), clocks=clocks)
-
     assert profile.clock_contradiction_ns == 0
     assert profile.clocks[WORKER_1] == clocks.ranges["b"]
 
@@ -549,9 +486,7 @@ def test_a_clock_that_was_set_while_steps_were_profiled_is_told(profiles):
     # arrived 150 before it was sent, and pings leave 100 open.
     profiles.skews_ns[WORKER_1] = SKEW_NS - 350
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(100, 100)))
-
     profile = profiles.read(planned("a"), clocks=clocks)
-
     # Copies and pings share the rest; drift counts as 1 or 2.
     assert profile.clock_contradiction_ns == (150 - 100) // 2
     (copy,) = (span for span in profile.timeline if span.is_copy)
@@ -582,3 +517,66 @@ def test_copies_of_a_model_on_two_machines_are_aligned_by_what_they_exchange(pro
     # The steps last longer or shorter by what is not known of the clocks.
     longer_ns = apart.step_ns[0] - together.step_ns[0]
     assert abs(longer_ns) <= sum(clock.uncertainty_ns for clock in apart.clocks.values())
+
+
+@pytest.fixture
+def of_gpus(profiles):
+    """A step from 0 to 1000 in which the GPU of a worker makes a tensor that another waits for."""
+    profiles.step(0, 1_000)
+    # The op is launched, and its tensor sent, before its kernels run.
+    profiles.add(WORKER_0, "a:MatMul", 20, 30)
+    profiles.add(WORKER_0, "a_send:_Send", 40, 45)
+    profiles.on_gpu[WORKER_0] = [
+        event("gemm_part", 100, 200, tf_op="a:MatMul"),
+        event("gemm_rest", 200, 300, tf_op="a:MatMul"),
+        event("MemcpyD2H", 300, 350, memcpy_details="size:64 dest:0 async:1"),
+    ]
+    profiles.arrival(WORKER_1, "a_recv", 600)
+    profiles.on_gpu[WORKER_1] = [
+        event("gemm", 400, 450, tf_op="c:MatMul"),
+        event("MemcpyH2D", 500, 600, memcpy_details="size:64 dest:0 async:1"),
+        event("gemm", 600, 800, tf_op="d:MatMul"),
+    ]
+    return partial(profiles.read, planned("a"), on_gpus=True)
+
+
+def test_a_tensor_from_gpu_to_gpu_is_one_copy_from_its_last_kernel_to_its_arrival(of_gpus):
+    profile = of_gpus()
+    assert profile.compute_ns == {WORKER_0: 200, WORKER_1: 50 + 200}
+    assert profile.op_ns == {"a": 200, "c": 50, "d": 200}
+    # The second GPU computes from 400 to 450 while it is under way.
+    assert profile.transfers == (copied(WORKER_0, WORKER_1, 64, 600 - 300, 300 - 50),)
+    # Its parts are no copies of their own.
+    assert [row.name for row in profile.activities if row.is_copy] == ["[gRPC memcpy PtoP]"]
+    assert (profile.step_memory_bytes, profile.broken_laws) == ({}, ())
+
+
+def test_gpus_of_two_machines_are_on_one_timeline(profiles, of_gpus):
+    def apart(**pings):
+        ranges = {"a": ClockRange(low_ns=0, high_ns=0), **known_to(**pings)}
+        hosts = {WORKER_0: "a", WORKER_1: "b"}
+        return of_gpus(clocks=HostClocks(host_of=hosts, ranges=ranges))
+
+    together = of_gpus()
+    profiles.skews_ns[WORKER_1] = SKEW_NS
+    found = apart(b=(0, 0))
+    assert found.clock_contradiction_ns == 0
+    assert (found.timeline, found.transfers) == (together.timeline, together.transfers)
+    # What pings leave open of a clock, the copies between GPUs narrow: it took 300, and were the
+    # clock ahead by more than 300 more, it would have come before it left.
+    clock = apart(b=(100, 900)).clocks[WORKER_1]
+    assert clock.high_ns - SKEW_NS == pytest.approx(300, abs=2)
+    assert clock.low_ns - SKEW_NS == pytest.approx(-100, abs=2)
+
+
+def test_what_a_gpu_does_by_itself_or_did_not_tell_is_no_copy_of_others(profiles, of_gpus):
+    within = event("MemcpyD2D", 700, 720, memcpy_details="size:64 dest:0 async:1")
+    profiles.on_gpu[WORKER_0].append(within)
+    assert of_gpus().compute_ns[WORKER_0] == 200 + 20
+    # A tensor that no kernel makes starts where it was sent.
+    profiles.on_gpu[WORKER_0] = [event("gemm", 100, 200, tf_op="other:MatMul")]
+    assert of_gpus().transfers[0].time_ns == 600 - 40
+    # As where the driver lets only administrators profile: ops on hosts are no work of GPUs.
+    profiles.on_gpu.clear()
+    with pytest.raises(AdvisorError, match="no device was profiled at work"):
+        of_gpus()

@@ -1,14 +1,12 @@
 """XSpace files: what is written is read back, and what cannot be read is named."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,11 +28,11 @@ from placement_advisor.profile.xplane import (
 EPOCH_NS = 1_795_257_210_000_000_000
 
 
-def task_plane(start_ns: int) -> Plane:
+def task_plane(start_ns):
     return Plane(name="Task Environment", stats={"profile_start_time": start_ns})
 
 
-def raw_space(timestamp_ns: int, *, with_task_plane: bool) -> Any:
+def raw_space(timestamp_ns, *, with_task_plane):
     """One event, 2.5 ns after the line's timestamp and 3.6 ns long."""
     space = xplane_schema.new_space()
     plane = space.planes.add(name="/host:CPU")
@@ -54,11 +52,7 @@ def raw_space(timestamp_ns: int, *, with_task_plane: bool) -> Any:
 
 @pytest.mark.parametrize(
     ("timestamp_ns", "with_task_plane", "start_ns"),
-    [
-        (40, True, EPOCH_NS + 42),
-        (EPOCH_NS + 40, True, EPOCH_NS + 42),
-        (40, False, 42),
-    ],
+    [(40, True, EPOCH_NS + 42), (EPOCH_NS + 40, True, EPOCH_NS + 42), (40, False, 42)],
     ids=["relative to the profile's start", "absolute already", "no start known"],
 )
 def test_event_times_are_absolute_and_references_are_strings(
@@ -67,23 +61,12 @@ def test_event_times_are_absolute_and_references_are_strings(
     path = tmp_path / "vm.xplane.pb"
     space = raw_space(timestamp_ns, with_task_plane=with_task_plane)
     path.write_bytes(space.SerializeToString())
-
     event = read_planes(path)[0].lines[0].events[0]
-
     # 2.5 ns to 6.1 ns: cut off to 2 and 6.
     assert event == Event(
         name="_Send", start_ns=start_ns, duration_ns=4, stats={"from": "adam/Mul_1"}
     )
     assert event.end_ns == start_ns + 4
-
-
-def test_aggregated_events_are_left_out(tmp_path):
-    path = tmp_path / "vm.xplane.pb"
-    space = raw_space(0, with_task_plane=False)
-    space.planes[0].lines[0].events[0].num_occurrences = 5
-    path.write_bytes(space.SerializeToString())
-
-    assert read_planes(path)[0].lines[0].events == ()
 
 
 @pytest.mark.parametrize(
@@ -101,14 +84,18 @@ def test_aggregated_events_are_left_out(tmp_path):
 def test_a_corrupt_file_is_named(tmp_path, content, message):
     path = tmp_path / "bad.xplane.pb"
     path.write_bytes(content)
-
     with pytest.raises(AdvisorError, match=message):
         read_planes(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named_and_aggregated_events_are_left_out(tmp_path):
+    path = tmp_path / "gone.xplane.pb"
     with pytest.raises(AdvisorError, match=r"cannot read .*gone\.xplane\.pb: No such file"):
-        read_planes(tmp_path / "gone.xplane.pb")
+        read_planes(path)
+    space = raw_space(0, with_task_plane=False)
+    space.planes[0].lines[0].events[0].num_occurrences = 5
+    path.write_bytes(space.SerializeToString())
+    assert read_planes(path)[0].lines[0].events == ()
 
 
 names = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -141,9 +128,7 @@ planes = st.builds(
 )
 def test_any_planes_are_read_as_they_were_written(tmp_path_factory, planes, task):
     path = tmp_path_factory.mktemp("profile") / "vm.xplane.pb"
-
     write_planes(path, planes + task)
-
     assert read_planes(path) == planes + task
 
 
@@ -151,9 +136,7 @@ def test_lines_are_written_relative_to_the_start_of_profiling(tmp_path):
     path = tmp_path / "vm.xplane.pb"
     event = Event(name="train", start_ns=EPOCH_NS + 40, duration_ns=1)
     host = Plane(name="/host:CPU", lines=(Line(name="python", events=(event,)),))
-
     write_planes(path, [host, task_plane(EPOCH_NS)])
-
     space = xplane_schema.new_space()
     space.ParseFromString(path.read_bytes())
     assert space.planes[0].lines[0].timestamp_ns == 40
@@ -192,11 +175,10 @@ def test_the_schema_is_that_of_the_installed_tensorflow():
     assert module_spec.loader is not None
     theirs = importlib.util.module_from_spec(module_spec)
     module_spec.loader.exec_module(theirs)
-
     assert _shape(xplane_schema.new_space().DESCRIPTOR) == _shape(theirs.XSpace.DESCRIPTOR)
 
 
-def _shape(message: Any) -> dict[str, Any]:
+def _shape(message):
     """Fields of a message and of those within it: number, type, repeated, in a oneof."""
     return {
         field.name: (
@@ -217,18 +199,18 @@ STEPS = 8
 HOST = "/host:CPU"
 
 
-def at(time_ms: int, name: str, length_ms: int, **stats: int) -> Event:
+def at(time_ms, name, length_ms, **stats):
     """Return an event so long after the profile began."""
     start_ns = BEGIN_NS + time_ms * MS
     return Event(name=name, start_ns=start_ns, duration_ns=length_ms * MS, stats=stats)
 
 
-def marks() -> tuple[Event, ...]:
+def marks():
     """Return steps of 10, 11, ... ms, one each 100 ms."""
     return tuple(at(100 * i, "train", 10 + i, step_num=i, _r=1) for i in range(STEPS))
 
 
-def parts(device: int) -> tuple[Line, ...]:
+def parts(device):
     """Return what a worker does for each step, launched on one thread and computed on another."""
     ids = [1_000 * (device + 1) + i for i in range(STEPS)]
     launched = [at(100 * i + 1, "RunGraph", 1, _r=1, _pt=2, _p=ids[i]) for i in range(STEPS)]
@@ -246,7 +228,7 @@ def parts(device: int) -> tuple[Line, ...]:
     )
 
 
-def written(folder: Path, process: str, *lines: Line) -> Path:
+def written(folder, process, *lines):
     """Write the profile of a process, whose times count from when its profiler began."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{process}.pb"
@@ -256,7 +238,7 @@ def written(folder: Path, process: str, *lines: Line) -> Path:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
+def files(tmp_path):
     raw = tmp_path / "raw"
     # What XProf takes for computing: without it a step would not count.
     asked = [at(100 * i + 1, f"RunStep/Client:{i}", 8) for i in range(STEPS)]
@@ -268,7 +250,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     }
 
 
-def overview(folder: Path) -> Any:
+def overview(folder):
     """Return XProf's overview page of a run."""
     from xprof.convert import raw_to_tool_data
 
@@ -277,90 +259,78 @@ def overview(folder: Path) -> Any:
     return json.loads(data)
 
 
-def step_times_ms(folder: Path) -> list[float]:
+def step_times_ms(folder):
     steps = next(t for t in overview(folder) if t.get("cols", [{}])[0].get("id") == "stepnum")
     return [row["c"][-1]["v"] for row in steps["rows"]]
 
 
-def test_xprof_counts_the_steps_of_all_processes_together(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
-    keep_profiles(files, tmp_path / "run")
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "worker-0.xplane.pb",
-        "worker-1.xplane.pb",
-        "client.xplane.pb",
+def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_is_changed(
+    files, tmp_path
+):
+    run = tmp_path / "run"
+    keep_profiles(files, run)
+    assert {path.name.partition(".")[0] for path in run.iterdir()} == {
+        *("worker-0", "worker-1", "client")
     }
     # It leaves out the first and the last one, which may be recorded in part.
-    assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14, 15, 16])
-    assert "No step marker" not in json.dumps(overview(tmp_path / "run"))
+    assert step_times_ms(run) == pytest.approx([11, 12, 13, 14, 15, 16])
+    assert "No step marker" not in json.dumps(overview(run))
 
-
-def test_nothing_else_of_a_profile_is_changed(files: dict[str, Path], tmp_path: Path) -> None:
-    keep_profiles(files, tmp_path / "run")
-    host, facts = read_planes(tmp_path / "run" / "worker-1.xplane.pb")
+    host, facts = read_planes(run / "worker-1.xplane.pb")
     before, facts_before = read_planes(files["worker:1"])
-    assert host.lines[:-1] == before.lines
-    assert facts == facts_before
-    assert host.lines[-1].name == "Steps of the client"
-    assert [(e.name, e.start_ns, e.duration_ns) for e in host.lines[-1].events] == [
+    *own, added = host.lines
+    assert (tuple(own), facts) == (before.lines, facts_before)
+    assert added.name == "Steps of the client"
+    assert [(e.name, e.start_ns, e.duration_ns) for e in added.events] == [
         (e.name, e.start_ns, e.duration_ns) for e in marks()
     ]
-    assert [e.stats["_p"] for e in host.lines[-1].events] == [2_000 + i for i in range(STEPS)]
-    assert (tmp_path / "run/client.xplane.pb").read_bytes() == files["client"].read_bytes()
+    assert [e.stats["_p"] for e in added.events] == [2_000 + i for i in range(STEPS)]
+    assert (run / "client.xplane.pb").read_bytes() == files["client"].read_bytes()
 
 
-def test_a_worker_with_nothing_to_do_has_no_profile(files: dict[str, Path], tmp_path: Path) -> None:
-    idle = written(tmp_path / "raw", "idle")
-    keep_profiles({**files, "worker:1": idle}, tmp_path / "run")
-    assert not (tmp_path / "run" / "worker-1.xplane.pb").exists()
+def kept(files, folder, worker, *lines):
+    """Keep the profiles with other lines of one worker; return the planes of its own."""
+    changed = written(folder / "raw", "changed", *lines)
+    keep_profiles({**files, worker: changed}, folder / "run")
+    path = folder / "run" / f"{worker.replace(':', '-')}.xplane.pb"
+    return changed, path
+
+
+def test_a_worker_with_nothing_to_do_has_no_profile(files, tmp_path):
+    _, path = kept(files, tmp_path, "worker:1")
+    assert not path.exists()
     assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14, 15, 16])
 
 
-def test_a_process_that_marks_its_steps_is_left_as_it_is(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_process_that_marks_its_steps_is_left_as_it_is(files, tmp_path):
     own = Line(name="python", id=3, events=marks())
-    mirrored = {
-        "worker:0": written(tmp_path / "raw", "m", *parts(0), own),
-        "client": files["client"],
-    }
-    keep_profiles(mirrored, tmp_path / "run")
-    kept = tmp_path / "run" / "worker-0.xplane.pb"
-    assert kept.read_bytes() == mirrored["worker:0"].read_bytes()
+    changed, path = kept(files, tmp_path, "worker:0", *parts(0), own)
+    assert path.read_bytes() == changed.read_bytes()
 
 
-def test_a_step_without_a_part_of_a_worker_is_marked_all_the_same(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_step_without_a_part_of_a_worker_is_marked_all_the_same(files, tmp_path):
     launched, computed = parts(0)
     late = (
-        Line(name="python", id=1, events=launched.events[2:]),
-        Line(name="tf_Compute/1", id=2, events=computed.events[4:]),
+        replace(launched, events=launched.events[2:]),
+        replace(computed, events=computed.events[4:]),
     )
-    keep_profiles({**files, "worker:0": written(tmp_path / "raw", "late", *late)}, tmp_path / "run")
-    host, _ = read_planes(tmp_path / "run" / "worker-0.xplane.pb")
-    assert ["_p" in event.stats for event in host.lines[-1].events] == [False] * 2 + [True] * 6
+    _, path = kept(files, tmp_path, "worker:0", *late)
+    marked = read_planes(path)[0].lines[-1].events
+    assert ["_p" in event.stats for event in marked] == [False] * 2 + [True] * 6
 
 
-def test_a_step_counts_whose_part_was_not_seen_being_launched(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_step_counts_whose_part_was_not_seen_being_launched(files, tmp_path):
     launched, computed = parts(0)
-    busy = (Line(name="python", id=1, events=launched.events[:-1]), computed)
-    keep_profiles({**files, "worker:0": written(tmp_path / "raw", "busy", *busy)}, tmp_path / "run")
+    kept(files, tmp_path, "worker:0", replace(launched, events=launched.events[:-1]), computed)
     assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14, 15, 16])
 
 
-def test_profiles_of_other_machines_are_put_onto_the_commands_clock(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_profiles_of_other_machines_are_put_onto_the_commands_clock(files, tmp_path):
     skew_ns = 3_600_000_000_123
     skewed = tmp_path / "raw" / "skewed.pb"
     copy_set_back(files["worker:1"], skewed, -skew_ns)
     here, there = read_planes(files["worker:1"]), read_planes(skewed)
     assert there == set_back(here, -skew_ns) != here
-
     keep_profiles(files, tmp_path / "together")
     keep_profiles({**files, "worker:1": skewed}, tmp_path / "apart", {"worker:1": skew_ns})
     for path in (tmp_path / "together").iterdir():

@@ -157,11 +157,7 @@ def _plan(rng: random.Random, target_ms: float, form: str) -> Plan:
 
 
 def _trunk(
-    rng: random.Random,
-    kinds: Sequence[str],
-    cells: Sequence[str],
-    depth: int,
-    width: float = 1.0,
+    rng: random.Random, kinds: Sequence[str], cells: Sequence[str], depth: int, width: float = 1.0
 ) -> Trunk:
     kind = rng.choice(kinds)
     return Trunk(

@@ -211,13 +211,7 @@ def _loss(draw: Draw, net: Net) -> str:
 
 def _train_step(net: Net, body: list[str]) -> list[str]:
     arguments = [part.name for part in net.inputs] + [f"{head.name}_target" for head in net.heads]
-    return [
-        "",
-        "",
-        "@tf.function",
-        f"def train_step({', '.join(arguments)}):",
-        *indented(body),
-    ]
+    return ["", "", "@tf.function", f"def train_step({', '.join(arguments)}):", *indented(body)]
 
 
 def _data(draw: Draw, net: Net) -> list[str]:

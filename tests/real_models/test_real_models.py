@@ -4,10 +4,7 @@ BERT is built from its configuration in plain Keras layers, as keras_hub builds 
 models/bert_classifier.py): its parameters and multiply-adds are those of keras_hub's own.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_runs import few_rounds
@@ -17,13 +14,6 @@ from real_runs import needs_workers
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import placed_ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_runs import Ran
-    from real_models import RealModel
 
 _BATCH = 4
 _FLOAT_BYTES = 4
@@ -58,7 +48,7 @@ _PARAMETERS = {
 _PUBLISHED_MACS = {"resnet50": 3.8e9, "efficientnet_b0": 0.39e9, "mobilenet_v2": 0.300e9}
 
 
-def _product_flops(graph: OpGraph, role: Role) -> int:
+def _product_flops(graph, role):
     ops = [op for op in graph.ops if op.kind in _PRODUCTS and op.role is role]
     unknown = {op.kind for op in ops if op.flops is None}
     assert not unknown
@@ -66,9 +56,7 @@ def _product_flops(graph: OpGraph, role: Role) -> int:
 
 
 @pytest.mark.parametrize("name", _ALL)
-def test_every_variable_counts_with_its_size_in_keras(
-    real_model: Callable[[str], RealModel], name: str
-) -> None:
+def test_every_variable_counts_with_its_size_in_keras(real_model, name):
     model = real_model(name)
     facts = model.facts
     found = {op.name: op.parameter_bytes for op in model.graph.ops if op.role is Role.VARIABLE}
@@ -88,10 +76,13 @@ def test_every_variable_counts_with_its_size_in_keras(
 
 
 @pytest.mark.parametrize("name", _ALL)
-def test_sizes_layers_and_devices_are_known(
-    real_model: Callable[[str], RealModel], name: str
-) -> None:
+def test_sizes_layers_and_devices_are_known_also_of_a_graph_that_is_loaded_back(
+    real_model, name, tmp_path
+):
     graph = real_model(name).graph
+    graph.save(tmp_path / "graph.json.gz")
+    loaded = OpGraph.load(tmp_path / "graph.json.gz")
+    assert (loaded, loaded.fingerprint) == (graph, graph.fingerprint)
     assert graph.edge_bytes_known_share >= 0.99
     placed = placed_ops(graph)
     assert sum(op.layer is not None for op in placed) / len(placed) >= 0.98
@@ -102,9 +93,7 @@ def test_sizes_layers_and_devices_are_known(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _IMAGE_NETWORKS)
-def test_image_networks_have_the_flops_that_their_layers_add_up_to(
-    real_model: Callable[[str], RealModel], name: str
-) -> None:
+def test_image_networks_have_the_flops_that_their_layers_add_up_to(real_model, name):
     model = real_model(name)
     macs, first_macs = model.facts["macs"], model.facts["first_macs"]
     published = _PUBLISHED_MACS.get(name)
@@ -118,9 +107,7 @@ def test_image_networks_have_the_flops_that_their_layers_add_up_to(
     ("name", "layers", "width", "tokens"),
     [("bert_small", 2, 32, 16), pytest.param("bert_base", 12, 768, 128, marks=_slow)],
 )
-def test_bert_has_the_flops_of_its_configuration(
-    real_model: Callable[[str], RealModel], name: str, layers: int, width: int, tokens: int
-) -> None:
+def test_bert_has_the_flops_of_its_configuration(real_model, name, layers, width, tokens):
     graph = real_model(name).graph
     # Query, key, value and output: 4 squares of weights; two to four widths and back: 8 more.
     # Each token meets each token twice: for its weight, and for its value.
@@ -131,18 +118,7 @@ def test_bert_has_the_flops_of_its_configuration(
     assert _product_flops(graph, Role.BACKWARD) == 2 * 2 * macs
 
 
-@pytest.mark.parametrize("name", _ALL)
-def test_a_saved_graph_loads_back_equal(
-    real_model: Callable[[str], RealModel], name: str, tmp_path: Path
-) -> None:
-    graph = real_model(name).graph
-    graph.save(tmp_path / "graph.json.gz")
-    loaded = OpGraph.load(tmp_path / "graph.json.gz")
-    assert loaded == graph
-    assert loaded.fingerprint == graph.fingerprint
-
-
-def _candidates(advisor: Callable[..., Ran], name: str, output: Path, *words: str) -> list[Any]:
+def _candidates(advisor, name, output, *words):
     """Analyse a model with an alternating placement; return all candidates, none of them failed."""
     path = str(MODELS / f"{name}.py")
     chosen = ("--candidates", "alternating", "--quiet", "--json", "-o", str(output))
@@ -155,9 +131,7 @@ def _candidates(advisor: Callable[..., Ran], name: str, output: Path, *words: st
 
 
 @pytest.mark.parametrize("name", _ALL)
-def test_single_and_alternating_are_simulated(
-    advisor: Callable[..., Ran], name: str, tmp_path: Path
-) -> None:
+def test_single_and_alternating_are_simulated(advisor, name, tmp_path):
     single, alternating = _candidates(advisor, name, tmp_path / "out", "--no-run")
     assert single["predicted"]["transfer_count"] == 0
     assert alternating["predicted"]["transfer_count"] > 0
@@ -169,9 +143,7 @@ def test_single_and_alternating_are_simulated(
 
 @pytest.mark.slow
 @needs_workers
-def test_mobilenet_really_runs_and_computes_the_same_when_split(
-    advisor: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_mobilenet_really_runs_and_computes_the_same_when_split(advisor, tmp_path):
     quick = ("--testbed", "workers", "--rounds", "3", "--steps", "1")
     with few_rounds():
         candidates = _candidates(advisor, "mobilenet_v2_96", tmp_path / "out", *quick)
@@ -192,9 +164,7 @@ def test_mobilenet_really_runs_and_computes_the_same_when_split(
         pytest.param("mobilenet_v2_96", "keras", "train", marks=_slow),
     ],
 )
-def test_a_model_that_keras_saved_is_the_same_model(
-    real_model: Callable[[str], RealModel], name: str, form: str, mode: str, tmp_path: Path
-) -> None:
+def test_a_model_that_keras_saved_is_the_same_model(real_model, name, form, mode, tmp_path):
     original = real_model(name)
     found = load_and_trace(saved(name, tmp_path, form), tmp_path, batch_size=_BATCH)
     assert (found.traced.mode, found.traced.batch_size) == (mode, _BATCH)

@@ -3,8 +3,6 @@
 As a program it answers on its standard output until its standard input ends; `Agent` asks one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -14,16 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.tls import client_context
 from placement_advisor.tf.run import private_network
-
-if TYPE_CHECKING:
-    from network_lab.lab import Lab
 
 _LIMIT_S = 15.0
 _CHUNK_BYTES = 1 << 18
@@ -34,7 +26,7 @@ WARM_UP = 3
 class Agent:
     """A process on a host."""
 
-    def __init__(self, lab: Lab, host: str, *, privileges: bool = True) -> None:
+    def __init__(self, lab, host, *, privileges=True):
         """Start it; without privileges it is root all the same, or what a lab takes for root."""
         less = [] if privileges else ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         self._process = lab.run(
@@ -47,69 +39,47 @@ class Agent:
         )
         self.pid = self.do("own_pid")
 
-    def do(self, name: str, *args: Any) -> Any:
+    def do(self, name, *args):
         """Run a function of this module there and return what it returns; as text if it raises."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([name, args]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def end(self) -> None:
-        """End the process at once."""
+    def end(self):
         with self._process:
             self._process.kill()
 
 
-def own_pid() -> int:
+def own_pid():
     return os.getpid()
 
 
-def user_namespace() -> str:
+def user_namespace():
     return os.readlink("/proc/self/ns/user")  # noqa: PTH115 - it points to nothing
 
 
-def start_relay(folder: str, secret: str, address: str | None) -> int | None:
+def start_relay(folder, secret, address):
     return relay.start(folder, secret.encode(), address)
 
 
-def make_network() -> None:
+def make_network():
     private_network.create()
 
 
-def join_network(pid: int) -> None:
+def join_network(pid):
     private_network.join(pid)
 
 
-def open_network(folder: str, network: int, near: list[int], far: list[list[Any]]) -> None:
+def open_network(folder, network, near, far):
     relay.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
-
-
-def serve_control(folder: str) -> None:
-    """Repeat to each connection of control what it says."""
-
-    def repeat(connection: socket.socket) -> None:
-        while said := connection.recv(1_000):
-            connection.sendall(b"control: " + said)
-
-    waiting = relay.waiting_for_control(Path(folder))
-    serve_each = partial(relay.serve_each, waiting, repeat, lambda: None)
-    threading.Thread(target=serve_each, daemon=True).start()
-
-
-def connect_control(address: str, port: int, secret: str) -> str:
-    """Say something over a connection of control and return the answer."""
-    with relay.connect(address, port, secret.encode()) as connection:
-        connection.sendall(b"hello")
-        return connection.recv(1_000).decode()
 
 
 # Not for every agent: numpy, which comes along, has threads, with which no process gets a user
 # namespace.
-_hosts: list[Any] = []
+_hosts = []
 
 
-def open_host(address: str, port: int, secret: str) -> list[object]:
+def open_host(address, port, secret):
     """Take a host at which a service waits; return its name and the folder of its relay."""
     from placement_advisor.remote_hosts.remote_host import RemoteHost
     from placement_advisor.remote_hosts.services import ListeningService, Waiting
@@ -121,26 +91,26 @@ def open_host(address: str, port: int, secret: str) -> list[object]:
     return [host.facts.host_name, host.facts.relay_folder]
 
 
-def factorial_there(number: int) -> Any:
+def factorial_there(number):
     """Compute in a child there."""
     answer = _hosts[-1].child("child").call(math.factorial, number)
     return answer if isinstance(answer, int) else answer.message
 
 
-def close_host() -> None:
+def close_host():
     _hosts.pop().close()
 
 
-def serve(port: int, name: str) -> None:
+def serve(port, name):
     """Answer each message with this name before it; on every interface, as TensorFlow does."""
     listening = socket.create_server(("0.0.0.0", port))
 
-    def answer(connection: socket.socket) -> None:
+    def answer(connection):
         with connection:
             while said := connection.recv(1_000):
                 connection.sendall(f"{name}: ".encode() + said)
 
-    def accept() -> None:
+    def accept():
         while True:
             connection, _ = listening.accept()
             threading.Thread(target=answer, args=(connection,), daemon=True).start()
@@ -148,18 +118,17 @@ def serve(port: int, name: str) -> None:
     threading.Thread(target=accept, daemon=True).start()
 
 
-def ask(address: str, port: int, message: str) -> str:
+def ask(address, port, message):
     """Say something over a connection of its own and return the answer."""
     with socket.create_connection((address, port), _LIMIT_S) as connection:
         connection.sendall(message.encode())
         return connection.recv(1_000).decode()
 
 
-_kept: list[socket.socket] = []
+_kept = []
 
 
-def keep_asking(address: str, port: int, message: str) -> str:
-    """As `ask`, over one connection that stays."""
+def keep_asking(address, port, message):
     if not _kept:
         _kept.append(socket.create_connection((address, port), _LIMIT_S))
     _kept[0].sendall(message.encode())
@@ -167,17 +136,15 @@ def keep_asking(address: str, port: int, message: str) -> str:
     return answer.decode() if answer else "end"
 
 
-def say(message: str) -> None:
-    """Say something over the connection that stays."""
+def say(message):
     _kept[0].sendall(message.encode())
 
 
-def hear_kept() -> str:
-    """Return what comes next over the connection that stays."""
+def hear_kept():
     return _kept[0].recv(1_000).decode()
 
 
-def tell_tls(address: str, port: int, secret: str | None, newest: str, message: str) -> str:
+def tell_tls(address, port, secret, newest, message):
     """Speak TLS, with a certificate or without, and return the answer to a message (hex)."""
     if secret is None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -195,12 +162,12 @@ def tell_tls(address: str, port: int, secret: str | None, newest: str, message: 
         return connection.recv(1_000).decode()
 
 
-def serve_bytes(port: int) -> None:
+def serve_bytes(port):
     """Take as many bytes as each message says first, and answer with one."""
     listening = socket.create_server(("0.0.0.0", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def take(connection: socket.socket) -> None:
+    def take(connection):
         buffer = bytearray(_CHUNK_BYTES)
         with connection, connection.makefile("rb") as reading:
             while head := reading.read(_HEAD_BYTES):
@@ -209,7 +176,7 @@ def serve_bytes(port: int) -> None:
                     left -= reading.readinto(memoryview(buffer)[: min(left, _CHUNK_BYTES)])
                 connection.sendall(b"k")
 
-    def accept() -> None:
+    def accept():
         while True:
             connection, _ = listening.accept()
             threading.Thread(target=take, args=(connection,), daemon=True).start()
@@ -217,7 +184,7 @@ def serve_bytes(port: int) -> None:
     threading.Thread(target=accept, daemon=True).start()
 
 
-def times_ns(address: str, port: int, size_bytes: int, repetitions: int) -> list[int]:
+def times_ns(address, port, size_bytes, repetitions):
     """Return what it takes until so many bytes are sent and the answer is there, a few times."""
     message = size_bytes.to_bytes(_HEAD_BYTES, "big") + bytes(size_bytes)
     times = []
@@ -233,18 +200,13 @@ def times_ns(address: str, port: int, size_bytes: int, repetitions: int) -> list
     return times[WARM_UP:]
 
 
-def core_time_ns() -> int:
-    """Return what this process has computed so far."""
-    return time.process_time_ns()
-
-
-def listening_ports() -> list[str]:
+def listening_ports():
     """Return where this process's network listens, as `ss` says it."""
     said = subprocess.run(["ss", "-Htln"], check=True, capture_output=True, text=True).stdout
     return sorted(line.split()[3] for line in said.splitlines())
 
 
-def _answer(name: str, args: list[Any]) -> Any:
+def _answer(name, args):
     try:
         return globals()[name](*args)
     except Exception as error:

@@ -1,24 +1,39 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from light_hosts import light_host
+from network_lab.lab import lab, refusal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from placement_advisor.remote_hosts.remote_host import RemoteChild, RemoteHost
+from placement_advisor.remote_hosts.tls import new_secret
 
 
 @pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteHost]:
+def host(tmp_path_factory):
     """A host that all tests use who leave it as it is."""
     with light_host(tmp_path_factory.mktemp("cache-of-b")) as light:
         yield light.host
 
 
 @pytest.fixture
-def child(host: RemoteHost) -> Iterator[RemoteChild]:
+def child(host):
     with host.child("b:0") as child:
         yield child
+
+
+@pytest.fixture(scope="module")
+def network():
+    if (reason := refusal()) is not None:
+        pytest.skip(reason)
+    with lab(hosts=3) as made:
+        yield made
+
+
+@pytest.fixture
+def new_secret_file(tmp_path):
+    """Writes a secret that was not there before."""
+
+    def write(name):
+        path = tmp_path / name
+        path.write_bytes(new_secret(1))
+        path.chmod(0o600)
+        return path
+
+    return write

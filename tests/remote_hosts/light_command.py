@@ -1,7 +1,5 @@
 """A command whose own children, and those of `localhost`, have no TensorFlow: as `light_worker`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ from placement_advisor.remote_hosts import services
 HERE = Path(__file__).parent
 
 
-def main() -> None:
+def main():
     from placement_advisor.cli.app import main as advisor
     from placement_advisor.processes import children
 
@@ -20,7 +18,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))  # For the fork server.
     launched = services.service_command
 
-    def service_command(host: str, launch: str) -> list[str]:
+    def service_command(host, launch):
         if host != services.LOCALHOST:
             return launched(host, launch)
         return [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker", "--stdio"]

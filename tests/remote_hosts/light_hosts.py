@@ -1,7 +1,5 @@
 """Starts workers without TensorFlow on this machine, in place of other hosts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,20 +8,12 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import light_worker
 from command_runs import MARK, processes_marked, wait_until
 
-from placement_advisor.remote_hosts.remote_host import open_hosts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import psutil
-
-    from placement_advisor.remote_hosts.remote_host import RemoteChild, RemoteHost
+from placement_advisor.remote_hosts.remote_host import RemoteHost, open_hosts
 
 HERE = Path(__file__).parent
 LAUNCH = shlex.join([sys.executable, str(HERE / "light_worker.py")])
@@ -36,15 +26,15 @@ class LightHost:
     host: RemoteHost
     mark: str
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self):
         return processes_marked(self.mark)
 
-    def all_ended(self) -> bool:
+    def all_ended(self):
         return wait_until(lambda: not self.processes(), 10.0)
 
 
 @contextlib.contextmanager
-def environment(cache: Path, **changes: object) -> Iterator[str]:
+def environment(cache, **changes):
     """Let what is started have its own lock file, a mark, which is given, and some changes."""
     mark = uuid.uuid4().hex
     ours = {"XDG_CACHE_HOME": str(cache), MARK: mark, light_worker.CHANGES: json.dumps(changes)}
@@ -53,9 +43,7 @@ def environment(cache: Path, **changes: object) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def light_host(
-    cache: Path, *, before: str = "", name: str = "b", **changes: object
-) -> Iterator[LightHost]:
+def light_host(cache, *, before="", name="b", **changes):
     """Give a host that is started by other words ``before``; see `light_worker` for changes."""
     with (
         environment(cache, **changes) as mark,
@@ -64,7 +52,7 @@ def light_host(
         yield LightHost(host=host, mark=mark)
 
 
-def service_of(child: RemoteChild) -> int:
+def service_of(child):
     """Return the process id of the service that has a child."""
     pid = child.call(eval, "__import__('multiprocessing').parent_process().pid")
     assert isinstance(pid, int)

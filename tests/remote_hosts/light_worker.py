@@ -4,8 +4,6 @@ Its children have no TensorFlow, so that they are there at once, and may be call
 else is to be otherwise about it stands in an environment variable, as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -25,7 +23,7 @@ MORE = (
 )
 
 
-def main() -> None:
+def main():
     from placement_advisor.cli.app import main as advisor
     from placement_advisor.processes import children
     from placement_advisor.remote_hosts import conversation, host_facts, service

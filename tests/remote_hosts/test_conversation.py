@@ -1,11 +1,13 @@
-from __future__ import annotations
+"""Bytes between two sides: streams, frames, and conversations of messages."""
 
 import os
 import queue
-from typing import TYPE_CHECKING
+import threading
 
 import pytest
 from command_runs import HANGS_AFTER_S
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.remote_hosts import conversation
@@ -14,22 +16,100 @@ from placement_advisor.remote_hosts.conversation import (
     HEARTBEAT,
     WORKER_MARK,
     Conversation,
+    FrameReader,
     PipeStream,
     framed,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+
+@pytest.fixture
+def ends():
+    """Two streams, each of which reads what the other one writes."""
+    (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
+    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+    yield first, second
+    for stream in (first, second):
+        stream.close()
+
+
+def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(ends):
+    first, _ = ends
+    ended = []
+
+    def read():
+        ended.append(first.read(None))
+
+    def write():
+        with pytest.raises(BrokenPipeError):
+            first.write(bytes(1_000_000))
+        ended.append(b"written")
+
+    threads = [threading.Thread(target=run) for run in (read, write)]
+    for thread in threads:
+        thread.start()
+    first.stop()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == [b"", b"written"]
+    assert first.read(None) == b""
+
+
+def test_the_end_of_one_side_is_the_end_for_the_other():
+    to_first, from_second = os.pipe()
+    to_second, from_first = os.pipe()
+    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+    second.write(b"last words")
+    second.close()
+    assert first.read(None) == b"last words"
+    assert first.read(None) == b""
+    with pytest.raises(BrokenPipeError):
+        first.write(b"wait")
+    first.close()
+
+
+def test_a_message_stands_behind_its_length_and_is_not_too_long(monkeypatch):
+    assert framed(b"hello") == b"\0\0\0\5hello"
+    reader = FrameReader(b"!")
+    assert list(reader.feed(b"!\0\0\0\5hello\0\0\0\2")) == [b"hello"]
+    assert list(reader.feed(b"yo")) == [b"yo"]
+    with pytest.raises(MisfitError, match="64,000 bytes came, and none of them ours"):
+        list(FrameReader(WORKER_MARK).feed(b"tick\n" * 20_000))
+    monkeypatch.setattr(conversation, "LONGEST_FRAME_BYTES", 4)
+    assert framed(b"four") == b"\0\0\0\4four"
+    with pytest.raises(MisfitError, match="a message of 5 bytes; at most 4 can be sent"):
+        framed(b"hello")
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.integers(1, 30)), st.text(max_size=40))
+def test_messages_come_out_however_the_bytes_arrive(messages, cuts, banner):
+    line = banner.encode() + WORKER_MARK + b"".join(framed(each) + HEARTBEAT for each in messages)
+    reader, found = FrameReader(WORKER_MARK), []
+    for cut in [*cuts, len(line)]:
+        found += reader.feed(line[:cut])
+        line = line[cut:]
+    assert found == [each for each in messages if each]
+    assert reader.skipped == banner
+
+
+def test_what_stands_before_the_mark_is_skipped_and_an_echo_is_no_worker():
+    reader = FrameReader(WORKER_MARK)
+    assert list(reader.feed(b"Welcome to b!\n")) == []
+    assert not reader.is_open
+    assert reader.skipped == "Welcome to b!\n"
+    assert list(reader.feed(WORKER_MARK + framed(b"hello"))) == [b"hello"]
+    assert reader.is_open
+    assert reader.skipped == "Welcome to b!\n"
+    reader = FrameReader(WORKER_MARK)
+    assert list(reader.feed(COMMAND_MARK + framed(b"open"))) == []
+    assert not reader.is_open
 
 
 class Side:
     """One side of a conversation, which keeps what it hears."""
 
-    def __init__(
-        self, stream: PipeStream, marks: tuple[bytes, bytes], patience_s: float | None
-    ) -> None:
-        self.heard: queue.Queue[object] = queue.Queue()
-        self.ended: queue.Queue[str] = queue.Queue()
+    def __init__(self, stream, marks, patience_s):
+        self.heard = queue.Queue()
+        self.ended = queue.Queue()
         self.conversation = Conversation(
             stream,
             our_mark=marks[0],
@@ -40,13 +120,13 @@ class Side:
         )
         self.conversation.start()
 
-    def next(self) -> object:
+    def next(self):
         return self.heard.get(timeout=HANGS_AFTER_S)
 
-    def why(self) -> str:
+    def why(self):
         return self.ended.get(timeout=HANGS_AFTER_S)
 
-    def _hear(self, message: object, came_ns: int) -> None:
+    def _hear(self, message, came_ns):
         assert came_ns > 0
         if message == "nonsense":
             raise MisfitError("a message that nobody sends")
@@ -54,20 +134,20 @@ class Side:
 
 
 @pytest.fixture
-def pipes() -> tuple[PipeStream, PipeStream]:
+def pipes():
     (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
     return PipeStream(to_first, from_first), PipeStream(to_second, from_second)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     """Silence that does not take a test's time, and is long for a busy machine all the same."""
     monkeypatch.setattr(conversation, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(conversation, "SILENCE_S", 2.0)
 
 
 @pytest.fixture
-def sides(pipes: tuple[PipeStream, PipeStream]) -> Iterator[tuple[Side, Side]]:
+def sides(pipes):
     command = Side(pipes[0], (COMMAND_MARK, WORKER_MARK), None)
     worker = Side(pipes[1], (WORKER_MARK, COMMAND_MARK), None)
     yield command, worker
@@ -76,7 +156,7 @@ def sides(pipes: tuple[PipeStream, PipeStream]) -> Iterator[tuple[Side, Side]]:
 
 
 @pytest.fixture
-def other(pipes: tuple[PipeStream, PipeStream]) -> Iterator[tuple[Side, PipeStream]]:
+def other(pipes):
     """A side, and what stands for the other one: bytes."""
     side = Side(pipes[0], (COMMAND_MARK, WORKER_MARK), None)
     yield side, pipes[1]
@@ -84,25 +164,20 @@ def other(pipes: tuple[PipeStream, PipeStream]) -> Iterator[tuple[Side, PipeStre
     pipes[1].close()
 
 
-def test_messages_arrive_in_order(sides: tuple[Side, Side]) -> None:
+def test_messages_arrive_in_order_also_large_ones_both_ways_at_once(sides):
     command, worker = sides
     for number in range(100):
         command.conversation.send(("count", number))
     worker.conversation.send({"a": 1})
     assert [worker.next() for _ in range(100)] == [("count", number) for number in range(100)]
     assert command.next() == {"a": 1}
-
-
-def test_large_messages_both_ways_at_once_do_not_wait_for_each_other(
-    sides: tuple[Side, Side],
-) -> None:
     large = os.urandom(3_000_000)
     for side in sides:
         side.conversation.send(large)
     assert [side.next() for side in sides] == [large, large]
 
 
-def test_what_is_said_before_the_end_arrives(sides: tuple[Side, Side]) -> None:
+def test_what_is_said_before_the_end_arrives(sides):
     command, worker = sides
     worker.conversation.send("in use")
     worker.conversation.close()
@@ -113,7 +188,7 @@ def test_what_is_said_before_the_end_arrives(sides: tuple[Side, Side]) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_sides_that_have_nothing_to_say_are_not_silent(sides: tuple[Side, Side]) -> None:
+def test_sides_that_have_nothing_to_say_are_not_silent(sides):
     command, worker = sides
     with pytest.raises(queue.Empty):
         worker.ended.get(timeout=1.5 * conversation.SILENCE_S)
@@ -121,9 +196,7 @@ def test_sides_that_have_nothing_to_say_are_not_silent(sides: tuple[Side, Side])
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_other_side_may_take_its_time_to_begin_and_not_to_go_on(
-    other: tuple[Side, PipeStream],
-) -> None:
+def test_the_other_side_may_take_its_time_to_begin_and_not_to_go_on(other):
     side, bytes_of_other = other
     with pytest.raises(queue.Empty):
         side.ended.get(timeout=1.2 * conversation.SILENCE_S)
@@ -133,9 +206,7 @@ def test_the_other_side_may_take_its_time_to_begin_and_not_to_go_on(
 
 
 @pytest.mark.usefixtures("quick")
-def test_every_byte_of_a_long_message_tells_that_the_other_side_lives(
-    other: tuple[Side, PipeStream],
-) -> None:
+def test_every_byte_of_a_long_message_tells_that_the_other_side_lives(other):
     side, bytes_of_other = other
     message = framed(b'"' + b"x" * 8 + b'"')
     bytes_of_other.write(WORKER_MARK)
@@ -154,17 +225,13 @@ def test_every_byte_of_a_long_message_tells_that_the_other_side_lives(
         (b"Warning!", "what came cannot be understood: a message of 1,466,004,078 bytes"),
     ],
 )
-def test_what_cannot_be_understood_ends_the_conversation(
-    other: tuple[Side, PipeStream], said: bytes, why: str
-) -> None:
+def test_what_cannot_be_understood_ends_the_conversation(other, said, why):
     side, bytes_of_other = other
     bytes_of_other.write(WORKER_MARK + said)
     assert side.why().startswith(why)
 
 
-def test_a_side_that_does_not_read_does_not_keep_the_other_from_closing(
-    other: tuple[Side, PipeStream],
-) -> None:
+def test_a_side_that_does_not_read_does_not_keep_the_other_from_closing(other):
     side, _ = other
     side.conversation.send(bytes(1_000_000))
     side.conversation.close()

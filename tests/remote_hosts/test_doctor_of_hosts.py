@@ -3,50 +3,30 @@
 What it tries is the site of an analysis: workers in private networks, joined by relays.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 from light_worker import CHANGES
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import Lab
 
-from placement_advisor.remote_hosts.tls import new_secret
 from placement_advisor.results.contracts import load_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 PORT = 7_600
 _LIMIT_S = 120
 
 
-@pytest.fixture(scope="module")
-def network() -> Iterator[Lab]:
-    if (reason := refusal()) is not None:
-        pytest.skip(reason)
-    with lab(hosts=3) as made:
-        yield made
-
-
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    return _secret_file(tmp_path / "hosts.pem")
-
-
-def _secret_file(path: Path) -> Path:
-    path.write_bytes(new_secret(1))
-    path.chmod(0o600)
-    return path
+def secret(new_secret_file):
+    return new_secret_file("hosts.pem")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +37,14 @@ class Desk:
     folder: Path
     host: str = "h0"
 
-    def environment(self, host: str) -> dict[str, str]:
+    def environment(self, host):
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
             "XDG_CACHE_HOME": str(self.folder / f"cache-{host}"),
         }
 
-    def launch(self, **changes: object) -> str:
+    def launch(self, **changes):
         """Return a launcher that starts a light worker on a host, with a lock file of its own."""
         return shlex.join(
             [
@@ -75,62 +55,63 @@ class Desk:
             ]
         )
 
-    def doctor(self, *words: str | Path, launch: str | None = None) -> tuple[int, str, str]:
-        """Return exit code, stdout and stderr."""
-        ran = subprocess.run(
-            [
-                *(self.network.launcher, self.host, sys.executable, "-P"),
-                *(str(HERE / "light_command.py"), "doctor", *map(str, words)),
-                *("--launch", launch or self.launch()),
-            ],
+    def doctor(self, *words, launch=None):
+        command = (sys.executable, "-P", str(HERE / "light_command.py"), "doctor")
+        launched = ("--launch", launch or self.launch())
+        return subprocess.run(
+            [self.network.launcher, self.host, *command, *map(str, words), *launched],
             env=self.environment("desk"),
             capture_output=True,
             text=True,
             timeout=_LIMIT_S,
             check=False,
         )
-        return ran.returncode, ran.stdout, ran.stderr
 
-    def told(self, *words: str | Path, launch: str | None = None) -> dict[str, Any]:
-        code, out, err = self.doctor(*words, "--json", launch=launch)
-        assert out, err
-        content: dict[str, Any] = json.loads(out)
+    def told(self, *words, launch=None):
+        ran = self.doctor(*words, "--json", launch=launch)
+        assert ran.stdout, ran.stderr
+        content = json.loads(ran.stdout)
         jsonschema.Draft202012Validator(load_schema("hosts")).validate(content)
-        assert code == (0 if content["can_analyze"] else 1)
+        assert ran.returncode == (0 if content["can_analyze"] else 1)
         return content
 
-    def waiting(self, host: str, secret: Path, *words: str) -> subprocess.Popen[str]:
-        """Start a service that waits on a host."""
+    @contextmanager
+    def waiting(self, host, secret):
+        """Have a service wait on a host."""
         place = f"{self.network.address(host)}:{PORT}"
         light = [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker"]
-        process = self.network.run(
+        service = self.network.run(
             host,
-            [*light, "--listen", place, "--secret", secret, *words],
+            [*light, "--listen", place, "--secret", secret],
             env=self.environment(host),
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert process.stderr is not None
-        assert "waiting at" in process.stderr.readline()
-        return process
+        assert "waiting at" in service.stderr.readline()
+        try:
+            yield place
+            assert service.poll() is None
+        finally:
+            service.kill()
+            service.communicate()
 
 
 @pytest.fixture
-def desk(network: Lab, tmp_path: Path) -> Desk:
+def desk(network, tmp_path):
     return Desk(network=network, folder=tmp_path)
 
 
-def problems(content: dict[str, Any]) -> dict[str, str]:
+def problems(content):
     checks = [check for host in content["hosts"] for check in host["checks"]]
     return {c["name"]: c["finding"] for c in (*checks, *content["checks"]) if c["blocks"]}
 
 
-def ways(content: dict[str, Any]) -> set[tuple[str, str]]:
+def ways(content):
     assert all(way["small_ns"] and way["large_passes"] for way in content["ways"])
     return {(way["source"], way["target"]) for way in content["ways"]}
 
 
-def test_two_hosts_in_order_reach_one_another(desk: Desk) -> None:
+def test_two_hosts_reach_one_another_also_without_tls(desk):
     content = desk.told("--hosts", "localhost:1,h1:1")
     assert problems(content) == {}
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
@@ -140,62 +121,46 @@ def test_two_hosts_in_order_reach_one_another(desk: Desk) -> None:
     assert abs(there["clock"]["offset_ns"]) <= there["clock"]["uncertainty_ns"]
     assert there["private_network"] is True
     assert desk.network.processes("h1") == ()
-
-
-def test_a_command_elsewhere_reaches_them_too_and_says_so_in_words(desk: Desk) -> None:
-    code, out, err = desk.doctor("--hosts", "h1:1,h2:1")
-    assert code == 0, (out, err)
-    assert "host h1, 10.77.0.2" in out
-    assert "this machine → h2" in out
-    assert out.endswith("next: advisor analyze MODEL.py, with these hosts\n")
-
-
-def test_without_tls_workers_are_reached_on_the_hosts_network(desk: Desk) -> None:
     content = desk.told("--hosts", "localhost:1,h1:1", "--link", "direct")
     assert problems(content) == {}
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
 
 
-def test_one_port_of_a_service_that_waits_has_control_and_data(desk: Desk, secret: Path) -> None:
-    service = desk.waiting("h1", secret)
-    place = f"{desk.network.address('h1')}:{PORT}"
-    content = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", secret)
+def test_a_command_elsewhere_reaches_them_too_and_says_so_in_words(desk):
+    ran = desk.doctor("--hosts", "h1:1,h2:1")
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)
+    assert "host h1, 10.77.0.2" in ran.stdout
+    assert "this machine → h2" in ran.stdout
+    assert ran.stdout.endswith("next: advisor analyze MODEL.py, with these hosts\n")
+
+
+def test_one_port_of_a_service_that_waits_has_control_and_data(desk, secret):
+    with desk.waiting("h1", secret) as place:
+        content = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", secret)
     assert problems(content) == {}
     assert content["hosts"][1]["port"] == PORT
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
-    assert service.poll() is None
-    service.kill()
-    service.communicate()
 
 
-def test_hosts_that_all_wait_serve_a_command_elsewhere(desk: Desk, secret: Path) -> None:
-    services = [desk.waiting(host, secret) for host in ("h1", "h2")]
-    hosts = ",".join(f"{host}:1@{desk.network.address(host)}:{PORT}" for host in ("h1", "h2"))
-    for _ in range(2):  # One analysis after the other.
-        content = desk.told("--hosts", hosts, "--secret", secret)
-        assert problems(content) == {}
-        assert {("h1", "h2"), ("h2", "h1"), ("this machine", "h1")} < ways(content)
-    for service in services:
-        service.kill()
-        service.communicate()
+def test_hosts_that_all_wait_serve_a_command_elsewhere(desk, secret):
+    with desk.waiting("h1", secret) as one, desk.waiting("h2", secret) as other:
+        for _ in range(2):  # One analysis after the other.
+            content = desk.told("--hosts", f"h1:1@{one},h2:1@{other}", "--secret", secret)
+            assert problems(content) == {}
+            assert {("h1", "h2"), ("h2", "h1"), ("this machine", "h1")} < ways(content)
 
 
-def test_another_secret_and_a_host_where_nobody_listens_are_told(
-    desk: Desk, secret: Path, tmp_path: Path
-) -> None:
-    service = desk.waiting("h1", secret)
-    place = f"{desk.network.address('h1')}:{PORT}"
-    other = _secret_file(tmp_path / "other.pem")
-    told = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", other)
+def test_another_secret_and_a_host_where_nobody_listens_are_told(desk, secret, new_secret_file):
+    other = new_secret_file("other.pem")
+    with desk.waiting("h1", secret) as place:
+        told = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", other)
     assert problems(told)["reached"].startswith(f"host h1: {place} has another secret")
     nobody = f"{desk.network.address('h2')}:{PORT}"
     told = desk.told("--hosts", f"localhost:1,h2:1@{nobody}", "--secret", secret)
     assert problems(told)["reached"] == f"host h2: {nobody} cannot be reached: Connection refused"
-    service.kill()
-    service.communicate()
 
 
-def test_two_versions_of_tensorflow_are_one_error(desk: Desk) -> None:
+def test_two_versions_of_tensorflow_are_one_error(desk):
     launch = desk.launch(tensorflow="1.15.0")
     content = desk.told("--hosts", "localhost:1,h1:1", launch=launch)
     (versions,) = problems(content).items()
@@ -206,14 +171,14 @@ def test_two_versions_of_tensorflow_are_one_error(desk: Desk) -> None:
     assert content["ways"] == []
 
 
-def test_an_address_that_a_host_does_not_have_is_told(desk: Desk) -> None:
+def test_an_address_that_a_host_does_not_have_is_told(desk):
     content = desk.told("--hosts", "localhost:1,h1:1@10.77.0.77")
     found = problems(content)
     assert found["address"].startswith("10.77.0.77 is on no interface of that host")
     assert "cannot listen at 10.77.0.77" in found["ways"]
 
 
-def test_two_frame_sizes_are_worth_a_note(desk: Desk) -> None:
+def test_two_frame_sizes_are_worth_a_note(desk):
     desk.network.call("h1", ["ip", "link", "set", "eth0", "mtu", "1400"])
     try:
         content = desk.told("--hosts", "localhost:1,h1:1")
@@ -225,7 +190,7 @@ def test_two_frame_sizes_are_worth_a_note(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_a_firewall_between_hosts_is_found(desk: Desk) -> None:
+def test_a_firewall_between_hosts_is_found(desk):
     """A route that leads nowhere: control comes by the launcher, data does not come."""
     desk.network.call("h1", ["ip", "route", "add", "blackhole", "10.77.0.1/32"])
     try:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -10,17 +8,17 @@ from placement_advisor.remote_hosts.host_lock import sole_use
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path
 
 
-def lock_file(cache: Path) -> Path:
+def lock_file(cache):
     (file,) = (cache / "placement-advisor" / "hosts").iterdir()
     return file
 
 
-def test_whoever_comes_second_is_told_who_came_first_and_from_where(cache: Path) -> None:
+def test_whoever_comes_second_is_told_who_came_first_unless_that_was_killed(cache):
     with (
         sole_use("erika on laptop"),
         pytest.raises(TestbedError, match=rf"process {os.getpid()}\) .* from erika on laptop"),
@@ -30,17 +28,6 @@ def test_whoever_comes_second_is_told_who_came_first_and_from_where(cache: Path)
     with sole_use("max on desktop"):
         assert "max on desktop" in lock_file(cache).read_text()
     assert lock_file(cache).read_text() == ""
-
-
-@pytest.mark.parametrize("says", ["", "{", '{"user": 3}', "[" * 9_000])
-def test_a_lock_whose_owner_has_not_written_yet_counts(cache: Path, says: str) -> None:
-    with sole_use("erika on laptop"):
-        lock_file(cache).write_text(says)
-        with pytest.raises(TestbedError, match="in use by another analysis"), sole_use("max"):
-            pass
-
-
-def test_what_an_owner_that_was_killed_has_written_keeps_nobody_off(cache: Path) -> None:
     with sole_use("erika on laptop"):
         pass
     lock_file(cache).write_text('{"user": "erika", "pid": 1, "since": "now", "from": "laptop"}')
@@ -48,13 +35,21 @@ def test_what_an_owner_that_was_killed_has_written_keeps_nobody_off(cache: Path)
         assert "erika" not in lock_file(cache).read_text()
 
 
-def test_a_host_where_nothing_can_be_written_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("says", ["", "{", '{"user": 3}', "[" * 9_000])
+def test_a_lock_whose_owner_has_not_written_yet_counts(cache, says):
+    with sole_use("erika on laptop"):
+        lock_file(cache).write_text(says)
+        with pytest.raises(TestbedError, match="in use by another analysis"), sole_use("max"):
+            pass
+
+
+def test_a_host_where_nothing_can_be_written_can_be_used(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     with sole_use("erika on laptop"), sole_use("max on desktop"):
         assert Path(os.devnull).is_char_device()
 
 
-def test_a_link_in_the_place_of_the_lock_is_not_followed(cache: Path) -> None:
+def test_a_link_in_the_place_of_the_lock_is_not_followed(cache):
     with sole_use("erika on laptop"):
         pass
     file, other = lock_file(cache), cache / "precious"

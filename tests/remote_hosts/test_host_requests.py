@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Hosts, addresses and ports in the words of users."""
 
 import pytest
 from hypothesis import given
@@ -8,19 +6,14 @@ from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts, read_hostfile
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from placement_advisor.remote_hosts.relay import check_may_listen, parse_place
 
 
-def test_hosts_are_names_with_numbers_of_devices() -> None:
+def test_hosts_are_names_with_numbers_of_devices_and_where_others_reach_them():
     assert parse_hosts("a:2,b.example.org:1") == (
         HostRequest(name="a", devices=2),
         HostRequest(name="b.example.org", devices=1),
     )
-
-
-def test_an_address_behind_a_host_is_where_others_reach_it() -> None:
     assert parse_hosts("a:2@10.0.0.5, b:2@fe80::1%eth0, 10.0.0.7:1@b-fast") == (
         HostRequest(name="a", devices=2, address="10.0.0.5"),
         HostRequest(name="b", devices=2, address="fe80::1%eth0"),
@@ -47,21 +40,21 @@ def test_an_address_behind_a_host_is_where_others_reach_it() -> None:
         ("a:2,b:1,a:1", "host a is named twice"),
     ],
 )
-def test_what_names_no_hosts_is_refused(words: str, problem: str) -> None:
+def test_what_names_no_hosts_is_refused(words, problem):
     with pytest.raises(AdvisorError) as error:
         parse_hosts(words)
     assert problem in error.value.message
     assert error.value.hint
 
 
-def test_a_user_is_for_the_launcher_to_know() -> None:
+def test_a_user_is_for_the_launcher_to_know():
     with pytest.raises(AdvisorError) as error:
         parse_hosts("erika@a:2")
     assert error.value.hint is not None
     assert "--launch 'ssh ME@{host}'" in error.value.hint
 
 
-def test_a_hostfile_has_a_host_on_each_line(tmp_path: Path) -> None:
+def test_a_hostfile_has_a_host_on_each_line_or_cannot_be_read(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("# ours\na slots=2  # the old one\n\n  b:1@10.0.0.6\nc slots = 3\n")
     assert read_hostfile(file) == (
@@ -69,6 +62,10 @@ def test_a_hostfile_has_a_host_on_each_line(tmp_path: Path) -> None:
         HostRequest(name="b", devices=1, address="10.0.0.6"),
         HostRequest(name="c", devices=3),
     )
+    with pytest.raises(AdvisorError, match="cannot be read: No such file"):
+        read_hostfile(tmp_path / "nowhere")
+    with pytest.raises(AdvisorError, match="cannot be read: not a file"):
+        read_hostfile(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +80,7 @@ def test_a_hostfile_has_a_host_on_each_line(tmp_path: Path) -> None:
         (b"\xff\xfe", "not a text file"),
     ],
 )
-def test_a_file_that_names_no_hosts_is_refused(
-    tmp_path: Path, content: bytes, problem: str
-) -> None:
+def test_a_file_that_names_no_hosts_is_refused(tmp_path, content, problem):
     file = tmp_path / "hosts"
     file.write_bytes(content)
     with pytest.raises(AdvisorError) as error:
@@ -93,15 +88,8 @@ def test_a_file_that_names_no_hosts_is_refused(
     assert problem in error.value.message
 
 
-def test_a_hostfile_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AdvisorError, match="cannot be read: No such file"):
-        read_hostfile(tmp_path / "nowhere")
-    with pytest.raises(AdvisorError, match="cannot be read: not a file"):
-        read_hostfile(tmp_path)
-
-
 @given(st.text(max_size=30))
-def test_any_words_are_hosts_or_refused(words: str) -> None:
+def test_any_words_are_hosts_or_refused(words):
     try:
         hosts = parse_hosts(words)
     except AdvisorError:
@@ -121,15 +109,44 @@ def test_any_words_are_hosts_or_refused(words: str) -> None:
         ("::1", "::1", None),
     ],
 )
-def test_at_a_port_behind_an_address_a_service_waits(
-    where: str, address: str, port: int | None
-) -> None:
+def test_at_a_port_behind_an_address_a_service_waits(where, address, port):
     (found,) = parse_hosts(f"a:2@{where}")
     assert found == HostRequest(name="a", devices=2, address=address, port=port)
 
 
 @pytest.mark.parametrize("where", ["b:0", "b:65536", "[b", "b]:1", "[]:1", "b:", ":7600", "[b]1"])
-def test_what_is_no_address_is_refused_with_examples(where: str) -> None:
+def test_what_is_no_address_is_refused_with_examples(where):
     with pytest.raises(AdvisorError, match="is no address") as error:
         parse_hosts(f"a:2@{where}")
     assert "[2001:db8::5]:7600" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("192.0.2.7:7000", ("192.0.2.7", 7000)),
+        ("node-7:1", ("node-7", 1)),
+        ("[2001:db8::7]:65535", ("2001:db8::7", 65_535)),
+        ("0.0.0.0:7000", ("0.0.0.0", 7000)),
+    ],
+)
+def test_an_address_with_a_port(text, place):
+    assert parse_place(text) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":7000", "[]:7000", "node", "node:", "node:0", "node:65536", "::1:7000", "a:b:1"]
+)
+def test_what_is_no_address_with_a_port_is_told_with_an_example(text):
+    with pytest.raises(AdvisorError, match="is no address with a port") as raised:
+        parse_place(text)
+    assert "[2001:db8::7]:7000" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_everywhere_takes_a_word_more(address):
+    with pytest.raises(AdvisorError, match="every network that this host is in") as raised:
+        check_may_listen(address, everywhere=False)
+    assert "--everywhere" in (raised.value.hint or "")
+    check_may_listen(address, everywhere=True)
+    check_may_listen("192.0.2.7", everywhere=False)

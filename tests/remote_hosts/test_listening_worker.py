@@ -1,49 +1,30 @@
 """`advisor worker --listen` as a user starts it, on hosts of the lab."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent import Agent
-from command_runs import run_here
-from network_lab.lab import Lab, lab, refusal
-
-from placement_advisor.remote_hosts.tls import new_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from command_runs import run_here, wait_until
 
 LIGHT = str(Path(__file__).with_name("light_worker.py"))
 PORT = 7_000
 
 
-@pytest.fixture(scope="module")
-def network() -> Iterator[Lab]:
-    if (reason := refusal()) is not None:
-        pytest.skip(reason)
-    with lab(hosts=3) as made:
-        yield made
-
-
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    path = tmp_path / "hosts.pem"
-    path.write_bytes(new_secret(1))
-    path.chmod(0o600)
-    return path
+def secret(new_secret_file):
+    return new_secret_file("hosts.pem")
 
 
 class Service:
     """A service on the first host, whose children have no TensorFlow."""
 
-    def __init__(self, network: Lab, folder: Path, *words: str | Path) -> None:
+    def __init__(self, network, folder, *words):
         self.temp = folder / "temp"
         self.temp.mkdir()
         environment = {
@@ -52,7 +33,7 @@ class Service:
             "TMPDIR": str(self.temp),
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
-        self.process: subprocess.Popen[str] = network.run(
+        self.process = network.run(
             "h0",
             [sys.executable, "-P", LIGHT, "advisor", "worker", *words],
             env=environment,
@@ -60,19 +41,18 @@ class Service:
             text=True,
         )
 
-    def line(self) -> str:
+    def line(self):
         """Return what it says next."""
-        assert self.process.stderr is not None
         return self.process.stderr.readline().strip()
 
-    def end(self) -> tuple[int, str]:
+    def end(self):
         """Return its exit code and what else it says."""
         _, said = self.process.communicate(timeout=30)
         return self.process.returncode, said
 
 
 @pytest.fixture
-def service(network: Lab, tmp_path: Path, secret: Path) -> Iterator[Service]:
+def service(network, tmp_path, secret):
     place = f"{network.address('h0')}:{PORT}"
     started = Service(network, tmp_path, "--listen", place, "--secret", secret)
     assert started.line() == f"advisor: waiting at {place}"
@@ -81,75 +61,61 @@ def service(network: Lab, tmp_path: Path, secret: Path) -> Iterator[Service]:
     started.end()
 
 
-def opened(network: Lab, host: str, secret: Path) -> tuple[Agent, Any]:
+@contextmanager
+def opened(network, host, secret, address=None):
+    """Take the service's host from another one; what that answers."""
     agent = Agent(network, host)
-    return agent, agent.do("open_host", network.address("h0"), PORT, secret.read_text())
+    yield agent, agent.do("open_host", address or network.address("h0"), PORT, secret.read_text())
+    agent.end()
 
 
 def test_a_service_lends_its_host_to_one_analysis_after_the_other(network, service, secret):
     for host in ("h1", "h2"):
-        agent, facts = opened(network, host, secret)
+        with opened(network, host, secret) as (agent, facts):
+            assert facts[0] == "h0", facts
+            assert Path(facts[1], "doors").is_socket()
+            assert agent.do("factorial_there", 5) == 120
+            agent.do("close_host")
+
+
+def test_a_second_analysis_is_told_who_uses_the_host_and_one_port_is_open(network, service, secret):
+    with opened(network, "h1", secret) as (first, facts):
         assert facts[0] == "h0", facts
-        assert Path(facts[1], "doors").is_socket()
-        assert agent.do("factorial_there", 5) == 120
-        agent.do("close_host")
-        agent.end()
-
-
-def test_a_second_analysis_is_told_who_uses_the_host(network, service, secret):
-    first, facts = opened(network, "h1", secret)
-    assert facts[0] == "h0", facts
-    second, said = opened(network, "h2", secret)
-    assert said.startswith("TestbedError: host far: in use by "), said
-    assert "on h1" in said
-    assert first.do("factorial_there", 5) == 120
-    first.do("close_host")
-    for agent in (first, second):
-        agent.end()
+        with opened(network, "h2", secret) as (_, said):
+            assert said.startswith("TestbedError: host far: in use by "), said
+            assert "on h1" in said
+        assert first.do("factorial_there", 5) == 120
+        watcher = Agent(network, "h0")
+        assert watcher.do("listening_ports") == [f"{network.address('h0')}:{PORT}"]
+        watcher.end()
 
 
 def test_a_command_that_is_killed_frees_the_host(network, service, secret):
-    first, facts = opened(network, "h1", secret)
-    assert first.do("factorial_there", 5) == 120
-    first.end()
+    with opened(network, "h1", secret) as (first, _):
+        assert first.do("factorial_there", 5) == 120
     for _ in range(100):
-        second, facts = opened(network, "h2", secret)
-        if facts[0] == "h0":
-            break
-        second.end()
+        with opened(network, "h2", secret) as (second, facts):
+            if facts[0] == "h0":
+                assert second.do("factorial_there", 5) == 120
+                break
         time.sleep(0.1)
-    assert second.do("factorial_there", 5) == 120
-    second.end()
-
-
-def test_one_port_is_all_that_a_service_opens(network, service, secret):
-    agent, _ = opened(network, "h1", secret)
-    agent.do("factorial_there", 5)
-    watcher = Agent(network, "h0")
-    assert watcher.do("listening_ports") == [f"{network.address('h0')}:{PORT}"]
-    for each in (agent, watcher):
-        each.end()
+    assert facts[0] == "h0", facts
 
 
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
 def test_a_service_that_is_ended_leaves_nothing_behind(network, service, secret, signal):
-    agent, _ = opened(network, "h1", secret)
-    assert agent.do("factorial_there", 5) == 120
-    (own,) = (
-        pid for pid in network.processes("h0") if LIGHT in Path(f"/proc/{pid}/cmdline").read_text()
-    )
-    subprocess.run(["kill", f"-{signal}", str(own)], check=True)
-    service.end()
-    for _ in range(100):
-        left = network.processes("h0")
-        if not left and not list(service.temp.iterdir()):
-            break
-        time.sleep(0.1)
-    assert left == ()
-    assert list(service.temp.iterdir()) == []
-    said = agent.do("factorial_there", 5)
-    assert "lost" in said, said
-    agent.end()
+    def left():
+        return [*network.processes("h0"), *service.temp.iterdir()]
+
+    with opened(network, "h1", secret) as (agent, _):
+        assert agent.do("factorial_there", 5) == 120
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in network.processes("h0")}
+        (own,) = (pid for pid, line in lines.items() if LIGHT in line)
+        subprocess.run(["kill", f"-{signal}", str(own)], check=True)
+        service.end()
+        assert wait_until(lambda: not left(), 10.0), left()
+        said = agent.do("factorial_there", 5)
+        assert "lost" in said, said
 
 
 def test_a_relay_that_dies_ends_its_service_with_a_word(network, service):
@@ -187,25 +153,22 @@ def test_an_address_of_another_host_is_told(network, tmp_path, secret):
     assert "advisor: error: cannot listen at 10.77.0.2 port 7000: Cannot assign" in said
 
 
-def test_everywhere_is_everywhere_where_it_is_said_twice(network, tmp_path, secret):
-    words = ("--listen", f"0.0.0.0:{PORT}", "--everywhere", "--secret", secret)
-    service = Service(network, tmp_path, *words)
-    assert service.line() == f"advisor: waiting at 0.0.0.0:{PORT}"
-    agent, facts = opened(network, "h1", secret)
-    assert facts[0] == "h0", facts
-    agent.end()
-    service.process.kill()
-    service.end()
-
-
-def test_an_address_may_be_one_of_ipv6(network, tmp_path, secret):
-    service = Service(network, tmp_path, "--listen", f"[::1]:{PORT}", "--secret", secret)
-    assert service.line() == f"advisor: waiting at [::1]:{PORT}"
-    agent = Agent(network, "h0")
-    facts = agent.do("open_host", "::1", PORT, secret.read_text())
-    assert facts[0] == "h0", facts
-    assert agent.do("factorial_there", 5) == 120
-    agent.end()
+@pytest.mark.parametrize(
+    ("place", "more", "host", "address"),
+    [
+        # Everywhere, where it is said twice.
+        (f"0.0.0.0:{PORT}", ("--everywhere",), "h1", None),
+        (f"[::1]:{PORT}", (), "h0", "::1"),
+    ],
+)
+def test_an_address_may_be_every_one_or_one_of_ipv6(
+    network, tmp_path, secret, place, more, host, address
+):
+    service = Service(network, tmp_path, "--listen", place, *more, "--secret", secret)
+    assert service.line() == f"advisor: waiting at {place}"
+    with opened(network, host, secret, address) as (agent, facts):
+        assert facts[0] == "h0", facts
+        assert agent.do("factorial_there", 5) == 120
     service.process.kill()
     service.end()
 

@@ -1,7 +1,5 @@
 """What one end sends the other end gets, whatever the sizes and whoever ends first."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import socket
@@ -11,18 +9,18 @@ import pytest
 from tls_pairs import tcp_pair, tls_pair
 
 from placement_advisor.remote_hosts.relay import loop_in_background
-from placement_advisor.remote_hosts.tls import Connection, carry, join, new_secret
+from placement_advisor.remote_hosts.tls import carry, join, new_secret
 
 
 @pytest.fixture(scope="module")
-def secret() -> bytes:
+def secret():
     return new_secret(1)
 
 
 class Chain:
     """TCP - relay - TLS - relay - TCP; `left` and `right` are the outer ends."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret):
         self.loop = loop_in_background("chain")
         self.left, left_inner = tcp_pair()
         self.right, right_inner = tcp_pair()
@@ -34,13 +32,13 @@ class Chain:
         ]
 
     @staticmethod
-    async def _carry(near: socket.socket, far: Connection) -> None:
+    async def _carry(near, far):
         await carry(await join(near), far)
 
-    def __enter__(self) -> Chain:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.left.close()
         self.right.close()
         for each in self.carried:
@@ -49,26 +47,23 @@ class Chain:
 
 
 @pytest.fixture
-def chain(secret: bytes):
+def chain(secret):
     with Chain(secret) as made:
         yield made
 
 
-def read_to_end(connection: socket.socket) -> bytes:
+def read_to_end(connection):
     got = bytearray()
     while more := connection.recv(1 << 16):
         got += more
     return bytes(got)
 
 
-def test_three_bytes_arrive_and_three_come_back(chain):
+def test_questions_and_answers_arrive_and_an_end_is_passed_on(chain):
     chain.left.sendall(b"one")
     assert chain.right.recv(10) == b"one"
     chain.right.sendall(b"two")
     assert chain.left.recv(10) == b"two"
-
-
-def test_an_end_is_passed_on_and_the_other_direction_goes_on(chain):
     chain.left.sendall(b"question")
     chain.left.shutdown(socket.SHUT_WR)
     assert read_to_end(chain.right) == b"question"
@@ -85,7 +80,7 @@ def test_both_directions_at_once_arrive_whole_and_in_order(secret, seed):
     draw = random.Random(seed)
     sent = [draw.randbytes(draw.choice([0, 1, 16_384, 262_144, 5_000_000])) for _ in "ab"]
 
-    def send(connection: socket.socket, data: bytes, pieces: random.Random) -> None:
+    def send(connection, data, pieces):
         at = 0
         while at < len(data):
             size = pieces.choice([1, 100, 16_000, 70_000, 1_000_000])
@@ -98,9 +93,9 @@ def test_both_directions_at_once_arrive_whole_and_in_order(secret, seed):
             threading.Thread(target=send, args=(end, data, random.Random(seed)))
             for end, data in zip((chain.left, chain.right), sent, strict=True)
         ]
-        got: list[bytes] = [b"", b""]
+        got = [b"", b""]
 
-        def receive(index: int, end: socket.socket) -> None:
+        def receive(index, end):
             got[index] = read_to_end(end)
 
         receivers = [
@@ -127,7 +122,7 @@ def test_a_sender_must_wait_for_a_receiver_that_does_not_read(chain):
 
 
 def test_a_thousand_questions_and_answers_lose_none(chain):
-    def answer() -> None:
+    def answer():
         while said := chain.right.recv(100):
             chain.right.sendall(said)
 

@@ -4,21 +4,14 @@ Hosts are network namespaces (`network_lab`). Instead of TensorFlow's servers sm
 open as those are, each in a private network of its host.
 """
 
-from __future__ import annotations
-
 import struct
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from agent import Agent
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import lab
 
 from placement_advisor.remote_hosts.tls import new_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NETWORK = 7_000_000_000_000_000_001
 PORTS = (20_000, 20_001)
@@ -28,9 +21,7 @@ DATA = 2
 class Host:
     """A host with a relay, and one worker in a private network whose door is open."""
 
-    def __init__(
-        self, network: Lab, number: int, secret: str, folder: Path, *, privileges: bool = True
-    ) -> None:
+    def __init__(self, network, number, secret, folder, *, privileges=True):
         self.name = f"h{number}"
         self.address = network.address(self.name)
         self.own_port = PORTS[number]
@@ -43,33 +34,23 @@ class Host:
         assert self.worker.do("make_network") is None
         assert self.worker.do("serve", self.own_port, self.name) is None
 
-    def open_to(self, *others: Host, network: int = NETWORK) -> None:
+    def open_to(self, *others, network=NETWORK):
         far = [(other.own_port, other.address, other.relay_port) for other in others]
         opened = self.worker.do("open_network", str(self.folder), network, [self.own_port], far)
         assert opened is None, opened
 
-    def end(self) -> None:
+    def end(self):
         self.worker.end()
         self.relay.end()
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[Lab]:
-    if (reason := refusal()) is not None:
-        pytest.skip(reason)
-    with lab(hosts=3) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def secret() -> str:
+def secret():
     return new_secret(1).decode()
 
 
 @pytest.fixture(scope="module")
-def joined(
-    network: Lab, secret: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Host, Host]]:
+def joined(network, secret, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hosts")
     a, b = (Host(network, number, secret, folder) for number in (0, 1))
     a.open_to(b)
@@ -80,7 +61,7 @@ def joined(
 
 
 @pytest.fixture
-def pair(network: Lab, secret: str, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
+def pair(network, secret, tmp_path):
     """Two hosts for one test alone, which may harm them."""
     a, b = (Host(network, number, secret, tmp_path) for number in (0, 1))
     a.open_to(b)
@@ -91,16 +72,24 @@ def pair(network: Lab, secret: str, tmp_path: Path) -> Iterator[tuple[Host, Host
 
 
 @pytest.fixture(scope="module")
-def stranger(network: Lab) -> Iterator[Agent]:
+def stranger(network):
     agent = Agent(network, "h2")
     yield agent
     agent.end()
 
 
-def test_each_worker_reaches_the_other_at_a_port_of_its_own_loopback(joined):
+def test_each_worker_reaches_the_other_at_its_own_loopback_and_nothing_else_listens(
+    joined, stranger
+):
     a, b = joined
     assert a.worker.do("ask", "127.0.0.1", 20_001, "from a") == "h1: from a"
     assert b.worker.do("ask", "127.0.0.1", 20_000, "from b") == "h0: from b"
+    for host in joined:
+        assert host.relay.do("listening_ports") == [f"{host.address}:{host.relay_port}"]
+    for host in joined:
+        for port in PORTS:
+            said = stranger.do("ask", host.address, port, "x")
+            assert said.startswith("ConnectionRefusedError"), said
 
 
 def test_so_they_do_where_a_network_of_ones_own_takes_a_user_namespace(network, secret, tmp_path):
@@ -119,35 +108,21 @@ def test_so_they_do_where_a_network_of_ones_own_takes_a_user_namespace(network, 
         each.end()
 
 
-def test_the_relays_port_is_all_that_listens_on_a_host(joined):
-    for host in joined:
-        assert host.relay.do("listening_ports") == [f"{host.address}:{host.relay_port}"]
-
-
-def test_a_third_host_reaches_no_worker(joined, stranger):
-    for host in joined:
-        for port in PORTS:
-            said = stranger.do("ask", host.address, port, "x")
-            assert said.startswith("ConnectionRefusedError"), said
-
-
 @pytest.fixture(scope="module")
-def other_secret() -> str:
+def other_secret():
     return new_secret(1).decode()
 
 
-def greeting(network: int = NETWORK, port: int = 20_001, purpose: int = DATA) -> str:
+def greeting(network=NETWORK, port=20_001, purpose=DATA):
     return struct.pack(">4sBxHQ", b"pla2", purpose, port, network).hex()
 
 
-def test_a_holder_of_the_secret_is_let_in_as_the_refused_ones_would_be(joined, stranger, secret):
+def test_the_relay_answers_holders_of_the_secret_and_nothing_that_is_no_tls(
+    joined, stranger, secret
+):
     _, b = joined
     said = stranger.do("tell_tls", b.address, b.relay_port, secret, "TLSv1_3", greeting())
     assert said == "+"
-
-
-def test_the_relay_does_not_answer_what_is_no_tls(joined, stranger):
-    _, b = joined
     said = stranger.do("ask", b.address, b.relay_port, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     # An alert of TLS (type 21), or nothing.
     assert said in ("", "ConnectionResetError: [Errno 104] Connection reset by peer") or (
@@ -266,17 +241,15 @@ def test_no_way_to_write_everywhere_but_two_is_taken(network, secret, tmp_path, 
     agent.end()
 
 
-def test_an_address_of_another_host_is_told(network, secret, tmp_path):
+def test_an_address_that_is_no_way_to_the_host_is_told(network, secret, tmp_path):
     agent = Agent(network, "h2")
     said = agent.do("start_relay", str(tmp_path), secret, network.address("h1"))
     assert said.startswith("AdvisorError: cannot listen at 10.77.0.2 port 0: Cannot assign"), said
     agent.end()
-
-
-def test_a_name_that_leads_nowhere_but_to_the_host_itself_is_told(network, secret, tmp_path):
     network.call("h2", ["sh", "-c", "echo 127.0.1.1 debian >> /etc/hosts"])
     agent = Agent(network, "h2")
-    said = agent.do("start_relay", str(tmp_path), secret, "debian")
+    (tmp_path / "debian").mkdir(mode=0o700)
+    said = agent.do("start_relay", str(tmp_path / "debian"), secret, "debian")
     assert said == "AdvisorError: debian is 127.0.1.1 on that host, which no other one reaches"
     assert agent.do("listening_ports") == []
     agent.end()

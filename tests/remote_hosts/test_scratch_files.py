@@ -1,23 +1,16 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.remote_hosts.host_files import PIECE_BYTES, ScratchFiles
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def files(tmp_path: Path) -> ScratchFiles:
+def files(tmp_path):
     (tmp_path / "scratch").mkdir()
     return ScratchFiles(tmp_path / "scratch")
 
 
-def test_a_file_is_written_and_read_in_pieces(files: ScratchFiles, tmp_path: Path) -> None:
+def test_files_and_folders_are_written_and_read_in_pieces(files, tmp_path):
     path = files.put(3, ("model.py",), b"x = ", False)
     assert path == str(tmp_path / "scratch" / "sent-3" / "model.py")
     assert files.put(3, ("model.py",), b"1\n", True) == path
@@ -25,15 +18,9 @@ def test_a_file_is_written_and_read_in_pieces(files: ScratchFiles, tmp_path: Pat
     assert files.get(path, (), 0) == b"x = 1\n"
     assert files.get(path, (), 4) == b"1\n"
     assert files.get(path, (), 6) == b""
-
-
-def test_a_large_file_is_read_a_piece_at_a_time(files: ScratchFiles) -> None:
     path = files.put(0, ("large",), b"x" * (PIECE_BYTES + 1), False)
     assert len(files.get(path, (), 0)) == PIECE_BYTES
     assert files.get(path, (), PIECE_BYTES) == b"x"
-
-
-def test_a_folder_comes_with_what_is_below_it(files: ScratchFiles, tmp_path: Path) -> None:
     folder = str(tmp_path / "scratch" / "sent-1" / "bundle")
     assert files.put(1, ("bundle", "b", "data"), b"2", False) == folder
     assert files.put(1, ("bundle", "a"), b"1", False) == folder
@@ -43,17 +30,13 @@ def test_a_folder_comes_with_what_is_below_it(files: ScratchFiles, tmp_path: Pat
 
 
 @pytest.mark.parametrize("parts", [("..", "x"), ("a", ".."), ("/x",), ("",), ("a", "b/../../x")])
-def test_nothing_is_written_elsewhere(
-    files: ScratchFiles, tmp_path: Path, parts: tuple[str, ...]
-) -> None:
+def test_nothing_is_written_elsewhere(files, tmp_path, parts):
     with pytest.raises(ValueError, match="is no name of a file"):
         files.put(0, parts, b"1", False)
     assert [path.name for path in tmp_path.rglob("*")] == ["scratch"]
 
 
-def test_nothing_is_read_from_elsewhere_not_even_by_a_link(
-    files: ScratchFiles, tmp_path: Path
-) -> None:
+def test_nothing_is_read_from_elsewhere_not_even_by_a_link(files, tmp_path):
     (tmp_path / "secret").write_text("1")
     (tmp_path / "scratch" / "link").symlink_to(tmp_path / "secret")
     for path in (tmp_path / "secret", tmp_path / "scratch" / ".." / "secret", "/etc/passwd"):
@@ -64,7 +47,7 @@ def test_nothing_is_read_from_elsewhere_not_even_by_a_link(
             files.get(str(tmp_path / "scratch"), parts, 0)
 
 
-def test_what_cannot_be_written_or_read_is_said(files: ScratchFiles) -> None:
+def test_what_cannot_be_written_or_read_is_said(files):
     path = files.put(0, ("a",), b"1", False)
     with pytest.raises(AdvisorError, match=r"sent-0/a: Not a directory|sent-0/a.*File exists"):
         files.put(0, ("a", "b"), b"1", False)

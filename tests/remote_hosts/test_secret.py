@@ -1,7 +1,5 @@
 """The secret of hosts: made, read, refused where it is no secret any more."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import ssl
@@ -23,22 +21,19 @@ from placement_advisor.remote_hosts.tls import (
 )
 
 
-def write(path: Path, content: bytes, mode: int = 0o600) -> Path:
+def write(path, content, mode=0o600):
     path.write_bytes(content)
     path.chmod(mode)
     return path
 
 
-def test_a_written_secret_is_its_owners_alone_and_read_again(tmp_path):
+def test_a_secret_is_read_as_it_was_written_once_and_good_for_a_day_back_too(tmp_path):
     path = tmp_path / "hosts.pem"
     write_secret(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     secret = read_secret(path)
     assert secret == path.read_bytes()
     assert secret.startswith(b"-----BEGIN PRIVATE KEY-----")
-
-
-def test_a_secret_is_good_a_day_back_for_clocks_that_differ_and_as_long_as_asked():
     found = x509.load_der_x509_certificate(certificate(new_secret(ANALYSIS_DAYS)))
     now = datetime.datetime.now(datetime.UTC)
     assert now - found.not_valid_before_utc >= datetime.timedelta(days=1)
@@ -59,7 +54,7 @@ def test_a_secret_that_others_may_read_or_change_is_refused(tmp_path, mode):
         read_secret(path)
 
 
-def halves(secret: bytes) -> tuple[bytes, bytes]:
+def halves(secret):
     key, mark, rest = secret.partition(b"-----BEGIN CERTIFICATE-----")
     return key, mark + rest
 

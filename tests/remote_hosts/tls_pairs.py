@@ -1,18 +1,12 @@
 """Two holders of a secret, joined by TCP on this machine's loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
-from typing import TYPE_CHECKING
 
-from placement_advisor.remote_hosts.tls import Connection, Greeter, Greeting, Purpose, answer
-
-if TYPE_CHECKING:
-    from placement_advisor.remote_hosts.tls import Connection
+from placement_advisor.remote_hosts.tls import Greeter, Greeting, Purpose, answer
 
 
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
+def tcp_pair():
     """Return both ends of a TCP connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         one = socket.create_connection(listening.getsockname())
@@ -20,7 +14,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return one, other
 
 
-async def tls_pair(secret: bytes) -> tuple[Connection, Connection]:
+async def tls_pair(secret):
     """Return both ends of a connection that has begun."""
     greeter = Greeter(secret)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -7,15 +7,10 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from playwright.sync_api import ConsoleMessage, Locator
+from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "screenshots"
@@ -38,19 +33,19 @@ class Opened:
     asked: list[str] = field(default_factory=list)
     height: ClassVar = 900
 
-    def section(self, name: str) -> Locator:
+    def section(self, name):
         return self.page.locator(f'section[aria-label="{name}"]')
 
-    def choose(self, candidate: str) -> None:
+    def choose(self, candidate):
         self.page.get_by_label(candidate, exact=True).check()
         expect(self.page.get_by_text(f"{candidate}: ").first).to_be_visible()
 
-    def text(self) -> str:
+    def text(self):
         """Return all that the browser's search would look through."""
         text: str = self.page.evaluate("() => document.querySelector('main').textContent")
         return text
 
-    def picture(self, name: str, *, width: int = 1_280, height: int | None = None) -> None:
+    def picture(self, name, *, width=1_280, height=None):
         """Keep a picture of the page."""
         SCREENSHOTS.mkdir(exist_ok=True)
         self.page.set_viewport_size({"width": width, "height": height or self.height})
@@ -63,9 +58,7 @@ class Opened:
 Kind = TypeVar("Kind", bound=Opened)
 
 
-def new_page(
-    browser: Browser, kind: type[Kind], *, dark: bool = False, errors_alone: bool = False
-) -> Kind:
+def new_page(browser, kind, *, dark=False, errors_alone=False):
     """Open a page that keeps what its browser says of it: all, or errors alone."""
     page = browser.new_page(
         viewport={"width": 1_280, "height": 900}, color_scheme="dark" if dark else "light"
@@ -73,7 +66,7 @@ def new_page(
     page.set_default_timeout(SHOWN_WITHIN_MS)
     opened = kind(page)
 
-    def keep(said: ConsoleMessage) -> None:
+    def keep(said):
         if said.type == "error" or not errors_alone:
             opened.complaints.append(f"{said.text} ({said.location['url']})")
 
@@ -85,7 +78,7 @@ def new_page(
 
 
 @contextlib.contextmanager
-def open_browser() -> Iterator[Browser]:
+def open_browser():
     """Give a browser; without one, the test is skipped or fails."""
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None and os.environ.get(_NEEDED):
@@ -100,19 +93,19 @@ def open_browser() -> Iterator[Browser]:
         opened.close()
 
 
-def open_report(page: Page, file: Path) -> None:
+def open_report(page, file):
     """Open a ``report.html``; return when all of it is drawn."""
     page.goto(file.as_uri())
     page.locator('section[aria-label="Copies"] > div > *').first.wait_for()
     page.evaluate("() => new Promise((d) => requestAnimationFrame(() => setTimeout(d)))")
 
 
-def computed_ms(page: Page, act: Callable[[], object]) -> float:
+def computed_ms(page, act):
     """Do something; return for how long the page's main thread then computed."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def so_far_s() -> float:
+    def so_far_s():
         metrics = session.send("Performance.getMetrics")["metrics"]
         return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
 

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -12,21 +9,14 @@ from command_runs import few_rounds, run_here
 
 from placement_advisor.measurement import invariants
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser
-
-    from placement_advisor.analysis.analysis_result import Analysis
-
 
 @pytest.fixture
-def analysis() -> Analysis:
+def analysis():
     return sample_analysis.sample()
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser():
     from browsers import open_browser
 
     with open_browser() as opened:
@@ -34,7 +24,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(fork_server, tmp_path_factory):
     """The log directory of a real analysis of the demo's model, three candidates, few steps."""
     output = tmp_path_factory.mktemp("demo") / "deepconn"
     few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch", "--effort", "0.1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import matplotlib.colors
@@ -11,19 +10,13 @@ import matplotlib.image
 import numpy as np
 from matplotlib.text import Text
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
-
-
-def texts(figure: Figure) -> list[tuple[str, Bbox]]:
+def texts(figure):
     """Return all text that a picture shows, with the pixels that it takes."""
     drawn: list[Text] = []
     draw = Text.draw
 
-    def record(text: Text, renderer: object) -> None:
+    def record(text, renderer):
         if text.get_visible() and text.get_text():
             drawn.append(text)
         draw(text, renderer)
@@ -33,7 +26,7 @@ def texts(figure: Figure) -> list[tuple[str, Bbox]]:
     return [(text.get_text(), text.get_window_extent()) for text in drawn]
 
 
-def unreadable(figure: Figure) -> list[tuple[str, ...]]:
+def unreadable(figure):
     """Return the texts that lie on one another, and those that are cut off."""
     found = texts(figure)
     width, height = figure.canvas.get_width_height()
@@ -50,14 +43,14 @@ def unreadable(figure: Figure) -> list[tuple[str, ...]]:
     return cut_off + on_others
 
 
-def words(figure: Figure) -> list[str]:
+def words(figure):
     return [text for text, _ in texts(figure)]
 
 
-def pixels(path: Path, top: int = 0) -> np.ndarray:
+def pixels(path, top=0):
     """Return the picture in a file, from a row of pixels on."""
     return np.asarray(matplotlib.image.imread(path))[top:, :, :3]
 
 
-def count(pixels: np.ndarray, color: str) -> int:
+def count(pixels, color):
     return int((np.abs(pixels - matplotlib.colors.to_rgb(color)).max(axis=2) < 0.02).sum())

@@ -1,9 +1,6 @@
 """Analyses of any size with any names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sample_analysis import sample
 from sample_values import measurement, step_profile
@@ -20,23 +17,10 @@ from placement_advisor.simulator.schedule import (
     exposed_by_device,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.measurement.measurement import Activity, Measurement
-
 _OPS = 12
 
 
-def made_up(
-    *,
-    candidates: int = 5,
-    devices: int = 2,
-    step_ns: int = 30_000_000,
-    behind_names: str = "",
-    ran: bool = True,
-) -> Analysis:
+def made_up(*, candidates=5, devices=2, step_ns=30_000_000, behind_names="", ran=True):
     """Return an analysis whose candidates take turns on devices and copy to the next one.
 
     Each is a tenth of ``step_ns`` slower than the one before; what is behind names makes them long.
@@ -63,9 +47,7 @@ def made_up(
     )
 
 
-def _schedule(
-    label: str, used: Sequence[str], names: Sequence[str], step_ns: int, behind_names: str
-) -> Schedule:
+def _schedule(label, used, names, step_ns, behind_names):
     turn_ns = step_ns // _OPS
     runs, copies = [], []
     for device_number, device in enumerate(used):
@@ -100,7 +82,7 @@ def _schedule(
     )
 
 
-def _candidate(schedule: Schedule, single: Schedule, ran: bool) -> Candidate:
+def _candidate(schedule, single, ran):
     rounds, single_rounds = (
         tuple((each.step_ns + drift,) for drift in range(20)) for each in (schedule, single)
     )
@@ -115,9 +97,7 @@ def _candidate(schedule: Schedule, single: Schedule, ran: bool) -> Candidate:
     )
 
 
-def as_simulated(
-    schedule: Schedule, rounds: tuple[tuple[int, ...], ...], activities: tuple[Activity, ...] = ()
-) -> Measurement:
+def as_simulated(schedule, rounds, activities=()):
     """Return a run whose profiled step is the simulated one."""
     profile = step_profile(
         schedule.step_ns,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -27,19 +27,16 @@ from placement_advisor.check.record import (
     difference,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 LOCK = "placements.lock.json"
 GPUS = ("GPU:0", "GPU:1")
 
 
-def layer(made_of: str, busy_us: int, forward: str, backward: str | None = None) -> LayerRecord:
+def layer(made_of, busy_us, forward, backward=None):
     there = (backward or forward,)
     return LayerRecord(forward=(forward,), backward=there, fingerprint=made_of, busy_us=busy_us)
 
 
-def cut(tensor: str, size_bytes: int | None) -> Cut:
+def cut(tensor, size_bytes):
     return Cut(tensor=tensor, source="GPU:0", target="GPU:1", size_bytes=size_bytes)
 
 
@@ -80,11 +77,7 @@ AFTER = replace(
         "head_wide": layer("55", 900, "GPU:1"),
     },
     on_host={"head_wide": ("StringToHashBucketFast",)},
-    cuts=(
-        cut("dense_2/kernel", 2_097_152),
-        cut("dense_1/Relu:0", 1_048_576),
-        cut("grads:0", None),
-    ),
+    cuts=(cut("dense_2/kernel", 2_097_152), cut("dense_1/Relu:0", 1_048_576), cut("grads:0", None)),
     copies=8,
     bytes_across=3_145_728,
     step_us=11_000,
@@ -128,7 +121,7 @@ BUDGET = Problem(
 )
 
 
-def passed(name: str = "models/deepconn.py", notes: Iterable[str] = ()) -> ModelResult:
+def passed(name="models/deepconn.py", notes=()):
     return ModelResult(
         model=name,
         placement="towers",
@@ -140,7 +133,7 @@ def passed(name: str = "models/deepconn.py", notes: Iterable[str] = ()) -> Model
     )
 
 
-def failed(**changes: Any) -> ModelResult:
+def failed(**changes):
     values: dict[str, Any] = {
         "model": "models/ranker.py:train_step",
         "placement": "placements/ranker.json",
@@ -155,9 +148,7 @@ def failed(**changes: Any) -> ModelResult:
     return ModelResult(**{**values, **changes})
 
 
-def inconclusive(
-    notes: Iterable[str] = ("measured 1.02 to 1.09 of locked: too noisy",),
-) -> ModelResult:
+def inconclusive(notes=("measured 1.02 to 1.09 of locked: too noisy",)):
     return replace(
         passed("models/words.py", notes),
         place=Place("pyproject.toml", 28),
@@ -165,7 +156,7 @@ def inconclusive(
     )
 
 
-def could_not_run() -> ModelResult:
+def could_not_run():
     return ModelResult(
         model="models/gone.py",
         placement="auto",
@@ -176,11 +167,11 @@ def could_not_run() -> ModelResult:
     )
 
 
-def check(*results: ModelResult, strict: bool = False) -> CheckResult:
+def check(*results, strict=False):
     return CheckResult(lock_file=LOCK, results=results, strict=strict)
 
 
-def sample() -> CheckResult:
+def sample():
     """Return a check with a model of each status."""
     better = "better: -2 copies, -1.05 MB across per step"
     return check(passed(notes=[better]), could_not_run(), failed(), inconclusive())
@@ -207,7 +198,7 @@ names = st.lists(st.one_of(st.sampled_from(NASTY), st.text()), min_size=1).map("
 hostile_names = names.filter(lambda name: bool(name.split()))
 
 
-def hostile(name: str) -> CheckResult:
+def hostile(name):
     """Return a check of models in which everything is called so."""
     there, here = Place(f"{name}.py", 1), Place(name, 2)
     device = f"{name}:0"

@@ -1,9 +1,6 @@
 """Small simulations: the two towers of a recommender, on figures that a reader can follow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sample_values import costs_of, links_between
 
@@ -12,24 +9,21 @@ from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch
-from placement_advisor.simulator.simulator import Origin, Simulation, simulation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from placement_advisor.simulator.simulator import Origin, simulation
 
 US = 1_000
 BOTH = frozenset({"CPU", "GPU"})
 
 
-def _op(name: str, kind: str, *sizes: int | None, layer: str | None = None) -> Op:
+def _op(name, kind, *sizes, layer=None):
     kinds = frozenset({"CPU"}) if kind == "LookupTableFindV2" else BOTH
-    return Op(name=name, kind=kind, layer=layer, output_bytes=sizes, device_kinds=kinds)
+    return Op(name, kind, layer=layer, output_bytes=sizes, device_kinds=kinds)
 
 
-def towers_graph(user_layer: str = "user") -> OpGraph:
+def towers_graph(user_layer="user"):
     """Return a lookup whose two results feed a tower each, which meet in a product."""
     ops = [
-        Op(name="ids", kind="Placeholder", role=Role.INPUT, output_bytes=(800,)),
+        Op("ids", "Placeholder", Role.INPUT, output_bytes=(800,)),
         _op("lookup", "LookupTableFindV2", 1_600, 1_600, layer="lookup"),
         _op("user", "MatMul", 4_000, layer=user_layer),
         _op("item", "MatMul", None, layer="item"),
@@ -44,10 +38,7 @@ def towers_graph(user_layer: str = "user") -> OpGraph:
         ("item", "dot", 0, None),
         ("dot", "count", CONTROL_PORT, None),
     ]
-    return OpGraph(
-        ops,
-        [Edge(producer=p, consumer=c, port=port, size_bytes=size) for p, c, port, size in edges],
-    )
+    return OpGraph(ops, [Edge(p, c, port, size) for p, c, port, size in edges])
 
 
 PLACEMENT = Placement(
@@ -65,7 +56,7 @@ PLACEMENT = Placement(
 )
 
 
-def two_gpus(memory_bytes: int | None = 16_000_000_000) -> Cluster:
+def two_gpus(memory_bytes=16_000_000_000):
     """Return two cards and a host that works on the copies it sends and receives."""
     names = ("GPU:0", "GPU:1", "CPU:0")
     return Cluster(
@@ -91,12 +82,7 @@ def two_gpus(memory_bytes: int | None = 16_000_000_000) -> Cluster:
 _TIMES_US = {"lookup": 30, "user": 200, "item": 180, "dot": 10, "count": 2}
 
 
-def towers(
-    *,
-    cluster: Cluster | None = None,
-    renamed: Mapping[str, str] | None = None,
-    user_layer: str = "user",
-) -> Simulation:
+def towers(*, cluster=None, renamed=None, user_layer="user"):
     """Simulate the towers, one on each card."""
     cluster = cluster or two_gpus()
     times_ns = {name: time_us * US for name, time_us in _TIMES_US.items()}

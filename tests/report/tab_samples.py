@@ -1,10 +1,7 @@
 """Analyses for the tab that need no run: as many layers as wanted, with any names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from made_up_steps import as_simulated
 from sample_analysis import sample
@@ -22,25 +19,12 @@ from placement_advisor.measurement.measurement import Activity
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.simulator.simulator import Simulator
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from placement_advisor.simulator.schedule import Schedule
-
 DEVICES = ("worker:0", "worker:1")
 _OPS = ("MatMul", "BiasAdd", "Relu")
 _OP_NS = 40_000
 
 
-def write_sample(
-    logdir: Path,
-    layers: Sequence[str],
-    *,
-    name: str = "stack",
-    doing: str | None = None,
-    splits: int = 1,
-) -> None:
+def write_sample(logdir, layers, *, name="stack", doing=None, splits=1):
     """Write what the tab shows of a chain of layers of three ops: on one device, and cut often."""
     graph = _graph(layers)
     cluster = Cluster(
@@ -98,19 +82,19 @@ def write_sample(
     Tab(logdir, graph).show(snapshot if doing else analysis)
 
 
-def _graph(layers: Sequence[str]) -> OpGraph:
+def _graph(layers):
     ops = [
-        Op(name=f"{i}/{kind}", kind=kind, layer=layer, flops=1_000, output_bytes=(4_096,))
+        Op(f"{i}/{kind}", kind, layer=layer, flops=1_000, output_bytes=(4_096,))
         for i, layer in enumerate(layers)
         for kind in _OPS
     ]
     ends = [(one.name, other.name) for one, other in pairwise(ops)]
     # A shortcut around every tenth layer, so that arrows do not all lead to the next.
     ends += [(f"{i}/Relu", f"{i + 2}/BiasAdd") for i in range(0, len(layers) - 2, 10)]
-    return OpGraph(ops, [Edge(producer=p, consumer=c, port=0, size_bytes=4_096) for p, c in ends])
+    return OpGraph(ops, [Edge(p, c, 0, 4_096) for p, c in ends])
 
 
-def _placements(layers: Sequence[str], splits: int) -> list[Placement]:
+def _placements(layers, splits):
     names = [[f"{i}/{kind}" for kind in _OPS] for i in range(len(layers))]
     return [
         Placement(
@@ -127,7 +111,7 @@ def _placements(layers: Sequence[str], splits: int) -> list[Placement]:
     ]
 
 
-def _candidate(placement: Placement, schedule: Schedule) -> Candidate:
+def _candidate(placement, schedule):
     activity = Activity(
         name=f"MatMul of {placement.label}",
         calls=3,

@@ -1,10 +1,5 @@
-"""What differs between two analyses: judged by intervals, told with its parts, never as a cause."""
-
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -19,25 +14,18 @@ from placement_advisor.results.candidate import RatioInterval
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.difference import difference
 
-if TYPE_CHECKING:
-    from placement_advisor.results.analysis import Analysis
-
 MS = 1_000_000
 
 
 @pytest.fixture
-def before() -> Analysis:
+def before():
     return published(sample_analysis.sample())
 
 
-def with_towers(
-    of: Analysis, low: float, median: float, high: float, *, copies_ms: float = 0
-) -> Analysis:
+def with_towers(of, low, median, high, *, copies_ms=0):
     """The analysis with another ratio of `towers`, which waits so much longer for copies."""
     single, towers, *others = of.candidates
     step = towers.measured
-    assert step is not None
-    assert step.exposed_by_device_ns is not None
     assert step.profiler_overhead is not None
     more_ns = round(copies_ms * MS)
     longer_ns = step.step_ns.median + more_ns
@@ -54,16 +42,14 @@ def with_towers(
     return replace(of, candidates=(single, replace(towers, measured=slower), *others))
 
 
-def staying(of: Analysis) -> Analysis:
+def staying(of):
     answer = replace(
         of.recommendation, verdict=AdviceVerdict.STAY_SINGLE, answer="stay single: so be it"
     )
     return replace(of, recommendation=answer)
 
 
-def test_an_analysis_does_not_differ_from_itself_and_the_same_verdict_needs_no_reason(
-    before: Analysis,
-) -> None:
+def test_an_analysis_does_not_differ_from_itself_and_the_same_verdict_needs_no_reason(before):
     found = difference(before, before, None)
     assert (found.changes, found.why, found.layers) == ((), (), None)
     assert [each.moved for each in found.candidates] == [False, False]
@@ -73,9 +59,7 @@ def test_an_analysis_does_not_differ_from_itself_and_the_same_verdict_needs_no_r
     assert difference(before, with_towers(before, 0.1, 0.2, 0.3), None).why == ()
 
 
-def test_a_candidate_moved_only_where_its_intervals_do_not_overlap(
-    before: Analysis,
-) -> None:
+def test_a_candidate_moved_only_where_its_intervals_do_not_overlap(before):
     low = with_towers(before, 0.58, 0.59, 0.61)
     near = with_towers(before, 0.60, 0.62, 0.64)
     far = with_towers(before, 0.62, 0.63, 0.64)
@@ -84,7 +68,7 @@ def test_a_candidate_moved_only_where_its_intervals_do_not_overlap(
         assert towers.moved is moved
 
 
-def test_the_part_that_changed_most_is_named_and_so_is_why(before: Analysis) -> None:
+def test_the_part_that_changed_most_is_named_and_so_is_why(before):
     now = staying(with_towers(before, 1.04, 1.05, 1.06, copies_ms=20))
     found = difference(before, now, None)
     assert found.candidates[1].moved_most == "copies"
@@ -100,24 +84,16 @@ def test_the_part_that_changed_most_is_named_and_so_is_why(before: Analysis) -> 
     assert "\nchanged most: towers copies\n" in text
 
 
-def test_a_verdict_that_changed_without_any_interval_moving_is_said_to_be_in_doubt(
-    before: Analysis,
-) -> None:
+def test_without_figures_that_compare_or_an_interval_that_moved_the_reason_says_so(before):
     now = staying(with_towers(before, 0.57, 0.60, 0.99))
     first, *_ = difference(before, now, None).why
     assert first.startswith("no speed-up that a verdict is about moved beyond its interval")
-
-
-def test_measured_and_simulated_do_not_compare(before: Analysis) -> None:
     simulated = published(sample_analysis.unmeasured())
     found = difference(simulated, before, None)
     assert found.basis is None
     assert found.candidates == ()
     assert found.why == ("then simulated, now measured: figures of the two do not compare",)
     assert "then measured" not in render_difference(found).splitlines()[-1]
-
-
-def test_a_candidate_without_a_result_on_one_side_is_named(before: Analysis) -> None:
     single, _, alternating = before.candidates
     now = staying(replace(before, candidates=(single, alternating)))
     found = difference(before, now, None)
@@ -126,7 +102,7 @@ def test_a_candidate_without_a_result_on_one_side_is_named(before: Analysis) -> 
     assert "with a speed-up in one of them alone: towers" in render_difference(found)
 
 
-def test_what_changed_is_told_by_area(before: Analysis) -> None:
+def test_what_changed_is_told_by_area(before):
     there, back = before.testbed.links
     # The other one is as far off as a new calibration may be.
     links = (replace(there, latency_ns=300_000), replace(back, latency_ns=250_000))
@@ -161,16 +137,14 @@ def test_what_changed_is_told_by_area(before: Analysis) -> None:
         ),
     ],
 )
-def test_layers_whose_ops_differ_are_named(
-    before: Analysis, then: list[str], layers: tuple[str, ...], says: str
-) -> None:
+def test_layers_whose_ops_differ_are_named(before, then, layers, says):
     found = difference(before, before, (model(*then), model("in -> a", "a -> b")))
     assert found.layers == layers
     assert says in render_difference(found)
 
 
 @pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])
-def test_the_json_keeps_its_contract(before: Analysis, ratio: tuple[float, float, float]) -> None:
+def test_the_json_keeps_its_contract(before, ratio):
     found = difference(before, staying(with_towers(before, *ratio)), None)
     content = plain(found)
     jsonschema.validate(json.loads(json.dumps(content, allow_nan=False)), load_schema("difference"))
@@ -180,7 +154,7 @@ def test_the_json_keeps_its_contract(before: Analysis, ratio: tuple[float, float
     assert towers["after"]["speedup"]["estimate"] == pytest.approx(1 / ratio[1])
 
 
-def test_names_cannot_drive_a_terminal_nor_break_a_line(before: Analysis) -> None:
+def test_names_cannot_drive_a_terminal_nor_break_a_line(before):
     evil = "a\x1b[2J\n::error::b"
     answer = replace(before.recommendation, answer=evil)
     now = replace(before, recommendation=answer, options=replace(before.options, hardware=evil))

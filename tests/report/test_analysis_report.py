@@ -1,44 +1,46 @@
-"""An analysis in full, as text and as Markdown."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
+import sample_break_even
+from drawn_pictures import count, pixels, unreadable
 from sample_analysis import published, ranged, unreliable, with_batch
+from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 from simulated_steps import towers_graph
 
 from placement_advisor.files.output import OVERVIEW
 from placement_advisor.measurement.measurement import Interval, Invariant, Violation
 from placement_advisor.report.analysis_folder import write_reports
-from placement_advisor.report.analysis_report import full_text, render_markdown
+from placement_advisor.report.analysis_report import (
+    break_even_lines,
+    break_even_title,
+    full_text,
+    render_markdown,
+)
 from placement_advisor.report.document import escape
+from placement_advisor.report.pictures.canvas import INK, SIGNS, save
 from placement_advisor.report.pictures.layer_layout import layer_map
+from placement_advisor.report.pictures.result_plots import draw_break_even
 from placement_advisor.report.screen import screen
-from placement_advisor.report.statements import scaling_lines
+from placement_advisor.report.statements import input_line, scaling_lines
 from placement_advisor.report.tensorboard.tab import Overview, Tab, read_overview
 from placement_advisor.results.analysis import scaling
+from placement_advisor.simulator.break_even import BreakEvenOutcome
 from placement_advisor.tf.answers import LeftOut
-
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.simulator.schedule import Transfer
 
 GOLDEN = Path(__file__).parent / "golden"
 ESCAPE = "\x1b"
 
 
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
-def test_both_reports_are_the_golden_ones(name: str) -> None:
+def test_both_reports_are_the_golden_ones(name):
     analysis = getattr(sample_analysis, name)()
     assert full_text(analysis) == (GOLDEN / f"full_{name}.txt").read_text(encoding="utf-8")
     assert render_markdown(analysis) == (GOLDEN / f"report_{name}.md").read_text(encoding="utf-8")
 
 
-def test_names_from_models_are_shown_not_interpreted() -> None:
+def test_names_from_models_are_shown_not_interpreted():
     hostile = sample_analysis.hostile()
     text, page = full_text(hostile), render_markdown(hostile)
     assert text.count(sample_analysis.HOSTILE) >= 3
@@ -48,16 +50,13 @@ def test_names_from_models_are_shown_not_interpreted() -> None:
     assert r"\`code\`" in page
 
 
-def test_every_simulated_speed_up_has_its_range() -> None:
+def test_ranges_and_what_does_not_apply_stand_in_the_rows_of_candidates():
     # 1 / 0.8 to 1 / 0.5.
     assert full_text(ranged()).count("1.25–2.00") == 2
     assert render_markdown(ranged()).count("1.25–2.00") == 2
     # What was predicted after runs stands below what was predicted before.
     shown = full_text(sample_analysis.joined())
     assert 0 < shown.index("(1.25–2.00)") < shown.index("after 2 runs 1.56×")
-
-
-def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row() -> None:
     analysis = sample_analysis.not_applicable()
     text, page = " ".join(full_text(analysis).split()), render_markdown(analysis)
     assert "not applicable –" in text
@@ -65,18 +64,14 @@ def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row() -> None:
     assert all("towers: not applicable: the model has one tower." in told for told in (text, page))
 
 
-def test_the_first_line_is_the_verdict_unbroken_and_others_have_80_columns_at_most(
-    analysis: Analysis,
-) -> None:
+def test_the_first_line_is_the_verdict_unbroken_and_others_have_80_columns_at_most(analysis):
     headline, *others = full_text(analysis).splitlines()
     assert len(headline) > 80
     assert headline == analysis.recommendation.headline
     assert max(map(len, others)) <= 80
 
 
-def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
-    analysis: Analysis, tmp_path: Path
-) -> None:
+def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(analysis, tmp_path):
     single, towers, broken = analysis.candidates
     assert broken.failure is not None
     failed = replace(broken, failure=replace(broken.failure, in_full="word\n" * 900))
@@ -102,7 +97,7 @@ def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
     assert max(map(len, text.splitlines()[1:])) <= 80
 
 
-def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
+def test_of_a_profile_that_breaks_a_law_nothing_is_shown():
     text, page = " ".join(full_text(unreliable()).split()), render_markdown(unreliable())
     assert "no profile to" in text
     # The simulated step has 1.50 ms.
@@ -116,9 +111,7 @@ def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
         assert f"{mark}towers: compute" not in told
 
 
-def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so(
-    analysis: Analysis,
-) -> None:
+def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so(analysis):
     plain = replace(analysis, findings=())
     single, *others = plain.candidates
     broken = Violation(law=Invariant.PARTS_ADD_UP, what="parts of its step do not add up to it")
@@ -134,9 +127,7 @@ def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says
         assert Overview.of(of, layer_map(towers_graph())).no_findings.startswith(says)
 
 
-def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothing(
-    analysis: Analysis,
-) -> None:
+def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothing(analysis):
     finding = replace(analysis.findings[0], is_hypothetical=True, saving=None)
     of = replace(analysis, findings=(finding,))
     text, page = " ".join(full_text(of).split()), render_markdown(of)
@@ -151,15 +142,12 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     assert published(of).shown_findings == ()
 
 
-def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_others(
-    analysis: Analysis,
-) -> None:
+def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_others(analysis):
     *others, split = analysis.candidates
-    assert split.predicted is not None
     lookup, *rest = split.predicted.transfers
     unknown = replace(lookup, size_bytes=None)
 
-    def report(*transfers: Transfer) -> str:
+    def report(*transfers):
         schedule = replace(split.predicted, transfers=transfers)
         candidates = (*others, replace(split, predicted=schedule))
         return render_markdown(replace(analysis, candidates=candidates))
@@ -170,9 +158,7 @@ def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_othe
     assert "1 copy, ?<br>" in report(unknown)
 
 
-def test_long_lists_of_layers_are_cut_with_their_number_and_without_layers_ops_are_counted(
-    analysis: Analysis,
-) -> None:
+def test_lists_of_layers_are_cut_and_a_share_below_all_is_never_shown_as_all(analysis):
     layers = {f"block_{number}": "worker:0" for number in range(25)}
     many, none = (
         render_markdown(
@@ -183,16 +169,11 @@ def test_long_lists_of_layers_are_cut_with_their_number_and_without_layers_ops_a
     assert "block_19 and 5 more" in many
     assert "block_20" not in many
     assert "\n- worker:0, 7 ops\n" in none
-
-
-def test_a_share_of_known_sizes_below_all_is_never_shown_as_all(analysis: Analysis) -> None:
     model = replace(analysis.model, edge_bytes_known_share=0.999)
     assert "(99 % of known size)" in render_markdown(replace(analysis, model=model))
 
 
-def test_what_of_the_program_is_left_out_stands_in_one_line_of_every_report(
-    analysis: Analysis, tmp_path: Path
-) -> None:
+def test_what_of_the_program_is_left_out_stands_in_one_line_of_every_report(analysis, tmp_path):
     left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
     line = (
         "Left out of your program: jit_compile=True (XLA ignores devices within a step); "
@@ -212,7 +193,7 @@ def test_what_of_the_program_is_left_out_stands_in_one_line_of_every_report(
     assert sample_analysis.as_json(of)["model"]["left_out"] == list(left_out.told())
 
 
-def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device() -> None:
+def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device():
     candidates = with_batch().candidates
     rows = scaling(candidates)
     assert [(row.name, row.candidate, row.devices, row.batch) for row in rows] == [
@@ -239,3 +220,151 @@ def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_dev
     assert ", 0.80× within rounds (measured)" in scaling_lines((*others, slower))[1]
     # Where the batch was not split there is nothing to say.
     assert scaling_lines(sample_analysis.sample().candidates) == []
+
+
+@pytest.fixture
+def full():
+    return sample_break_even.with_break_even()
+
+
+def test_the_lines_of_the_full_text_are_the_golden_ones(full):
+    text = full_text(full)
+    shown = text[text.index("Break-even") : text.index("\n\nCopies against compute")]
+    assert shown + "\n" == (GOLDEN / "break_even.txt").read_text(encoding="utf-8")
+
+
+CHANGES_AT = {"wins_from": swept(500_000, 0.96), "loses_at": swept(504_000, 0.98)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        # A figure that is good enough today makes a split win, and not only would.
+        (
+            {"bandwidth": replace(CROSSING, here=swept(50_000_000_000, 0.8))},
+            "bandwidth: a split (towers) wins from 38.0 GB/s on;",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=BreakEvenOutcome.CROSSES, **CHANGES_AT)},
+            "latency: a split (towers) wins up to 500 µs per copy;",
+        ),
+        # What wins nowhere and throughout names the end of what was tried.
+        (
+            {
+                "bandwidth": replace(
+                    CROSSING, outcome=BreakEvenOutcome.NOWHERE, wins_from=None, changes=0
+                )
+            },
+            "bandwidth: no split wins up to 150 GB/s (the most tried)",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=BreakEvenOutcome.THROUGHOUT)},
+            "latency: a split wins up to 240 ms (the most tried)",
+        ),
+        (
+            {"batch": replace(THROUGHOUT, changes=0)},
+            "batch: a split wins from 1 sample (the least tried) on",
+        ),
+    ],
+)
+def test_a_line_says_where_a_split_wins(changes, says):
+    bare = replace(FOUND, bandwidth=None, latency=None, batch=None)
+    line, *_ = break_even_lines(replace(bare, **changes))
+    assert line.startswith(says)
+    assert "exceptions" not in line
+
+
+def test_a_split_that_is_no_candidate_is_said_to_be_none():
+    lines = [*break_even_lines(FOUND)]
+    assert not any("none of the candidates" in line for line in lines)
+    points = (*CROSSING.points[:-1], swept(150_000_000_000, 0.6, "searched for faster links"))
+    elsewhere = replace(FOUND, bandwidth=replace(CROSSING, points=points))
+    *same, last = break_even_lines(elsewhere)
+    assert same == lines
+    assert last.startswith("searched for faster links: none of the candidates, but a split that")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "changes", "ends"),
+    [
+        (1.02, {"batch": None}, "would be 0.98× as fast as single: no link makes one win"),
+        (
+            0.91,  # The best here: 0.9.
+            {"bandwidth": None, "latency": None},
+            "1.10× as fast as single, less than here: ops that are ready earlier run in another "
+            "order, which can take longer",
+        ),
+        (0.9, {"bandwidth": None, "latency": None}, "1.11× as fast as single"),
+    ],
+)
+def test_copies_that_cost_nothing_are_said_to_help_or_not(ratio, changes, ends):
+    free = replace(FOUND.free_copies, ratio=ratio)
+    *_, line = break_even_lines(replace(FOUND, free_copies=free, **changes))
+    assert line.endswith(ends)
+
+
+def test_corrections_by_what_was_measured_are_said_in_title_and_line():
+    found = replace(FOUND, corrections={"towers": 1.26, "alternating": 1.1})
+    assert break_even_title(found) == (
+        "Break-even (simulated, corrected): a split that leaves the batch whole wins above 1.03× "
+        "over single"
+    )
+    *_, line = break_even_lines(found)
+    assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
+    assert line.endswith("(towers 1.26)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        # as-is: 32 samples in 29.4 ms; single: 32 in 51.0 ms
+        ({}, "12,800 samples/s alone; the step (as-is) takes 1,090 samples/s"),
+        ({"as_is": None}, "; the step (single) takes 627 samples/s"),
+        (
+            {"model": replace(sample_analysis.sample().model, batch_size=None)},
+            "input: a batch every 2.50 ms alone; the step (as-is) takes 29.4 ms",
+        ),
+    ],
+)
+def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full, changes, says):
+    assert says in str(input_line(replace(full, **changes)))
+
+
+def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
+    assert input_line(analysis) is None
+    for text in (full_text(analysis), render_markdown(analysis)):
+        assert "reak-even" not in text
+        assert "break-even.png" not in text
+        assert "input:" not in text
+
+
+def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
+    text = render_markdown(full)
+    assert f"## {break_even_title(FOUND)}\n" in text
+    assert all(line in text for line in break_even_lines(FOUND))
+    assert "(break-even.png)" in text
+    assert "Whether a batch fits into memory is not looked at." in text
+    write_reports(full, tmp_path)
+    assert (tmp_path / "break-even.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("axes", [FOUND.sweeps(), (CROSSING,), (NOWHERE,), (THROUGHOUT,)])
+def test_the_picture_has_a_sign_for_each_split(full, axes):
+    by_axis = dict.fromkeys(("bandwidth", "latency", "batch")) | {
+        sweep.axis.value: sweep for sweep in axes
+    }
+    figure = draw_break_even(full, replace(FOUND, **by_axis))
+    assert unreadable(figure) == []
+    splits = list(dict.fromkeys(point.best.split for sweep in axes for point in sweep.points))
+    drawn = {line.get_marker() for ax in figure.axes for line in ax.lines} - {"None", ""}
+    assert drawn == {sign for sign, _ in SIGNS[: len(splits)]}
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == splits
+
+
+def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
+    points = (swept(1, 0.0, "模型 $x$"), swept(64, 0.0, "模型 $x$"))
+    nothing = replace(THROUGHOUT, here=points[0], points=points)
+    found = replace(FOUND, bandwidth=None, latency=None, batch=nothing)
+    save(draw_break_even(full, found), tmp_path / "picture.png")
+    assert count(pixels(tmp_path / "picture.png"), INK) > 10

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import jsonschema
 import pytest
@@ -42,13 +42,6 @@ from placement_advisor.report.check_report import (
     check_as_text,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from markdown_it.token import Token
-
-    from placement_advisor.check.problems import CheckResult
-
 GOLDEN = Path(__file__).parent / "golden"
 SARIF = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatChecker())
@@ -63,21 +56,16 @@ VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatCh
         ("check_sample.commands", check_as_github),
     ],
 )
-def test_a_check_of_each_status_is_the_golden_one(
-    name: str, written: Callable[[CheckResult], str]
-) -> None:
+def test_a_check_of_each_status_is_the_golden_one(name, written):
     assert written(sample_check.sample()) == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def test_strict_makes_inconclusive_an_error_and_says_why() -> None:
+def test_strict_fails_and_only_what_the_lock_file_holds_can_be_accepted():
     result = check(inconclusive(), strict=True)
     told = "\n1 model: 1 inconclusive (--strict: inconclusive fails)\n"
     assert check_as_text(result).endswith(told)
     assert check_as_github(result).startswith("::error ")
     assert [found["level"] for found in run(result)["results"]] == ["error"]
-
-
-def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
     copies = check_as_text(check(failed(problems=(COPIES,))))
     assert copies.count("to accept:") == 1
     assert "to accept: advisor check --update, and commit placements.lock.json\n" in copies
@@ -86,7 +74,7 @@ def test_only_what_the_lock_file_holds_can_be_accepted() -> None:
     assert "placements.lock.json; it does not accept over-budget\n" in both
 
 
-def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
+def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for():
     result = check(failed(problems=(LEFT, COPIES, BUDGET, *[COPIES] * 9)))
     lines = check_as_text(result).splitlines()
     assert len(lines) == 30
@@ -99,7 +87,7 @@ def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for() -> None:
     assert accept.startswith("  to accept: advisor check --update")
 
 
-def test_a_model_that_is_not_locked_has_its_figures() -> None:
+def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
     problem = Problem(
         code=ProblemCode.NOT_LOCKED,
         what="the lock file does not have this model",
@@ -112,22 +100,16 @@ def test_a_model_that_is_not_locked_has_its_figures() -> None:
         "                                    locked      now  change",
         "  step (simulated)                       –  11.0 ms     new",
     ]
-
-
-def test_times_of_other_versions_are_shown_but_not_compared() -> None:
     other = replace(AFTER, tensorflow="2.22.0")
     lines = check_as_text(check(failed(after=other)), verbose=True).splitlines()
     rows = {line[:19].strip(): line.split()[-5:] for line in lines}
     assert rows["step (simulated)"] == ["ms", "11.0", "ms", "not", "comparable"]
     assert rows["copies per step"] == ["4", "8", "+4", "(+100.0", "%)"]
-
-
-def test_a_step_that_broke_a_budget_unchanged_needs_no_table() -> None:
     same = failed(problems=(BUDGET,), after=BEFORE, difference=None)
     assert "locked" not in check_as_text(check(same), verbose=True)
 
 
-def test_devices_that_traded_places_are_compared_by_their_new_names() -> None:
+def test_devices_that_traded_places_are_compared_by_their_new_names():
     traded = replace(BEFORE, memory_bytes={"GPU:0": {"variables": 7}, "GPU:1": {"variables": 9}})
     swapped = replace(
         DIFFERENCE,
@@ -143,7 +125,7 @@ def test_devices_that_traded_places_are_compared_by_their_new_names() -> None:
 @pytest.mark.parametrize(
     ("count", "last"), [(8, None), (9, "1 more tensor"), (100, "92 more tensors")]
 )
-def test_of_many_changes_the_first_are_shown(count: int, last: str | None) -> None:
+def test_of_many_changes_the_first_are_shown(count, last):
     many = replace(DIFFERENCE, cuts_added=tuple(cut(f"t{i}", 8) for i in range(count)))
     text = check_as_text(check(failed(difference=many)), verbose=True)
     lines = [line.strip() for line in text.splitlines()]
@@ -154,7 +136,7 @@ def test_of_many_changes_the_first_are_shown(count: int, last: str | None) -> No
 
 
 @given(sample_check.hostile_names, st.booleans())
-def test_no_name_adds_a_line_or_drives_a_terminal_or_a_log(name: str, verbose: bool) -> None:
+def test_no_name_adds_a_line_or_drives_a_terminal_or_a_log(name, verbose):
     lines = check_as_text(sample_check.hostile(name), verbose=verbose).splitlines()
     tame = check_as_text(sample_check.hostile("x"), verbose=verbose)
     assert len(lines) == len(tame.splitlines())
@@ -164,7 +146,7 @@ def test_no_name_adds_a_line_or_drives_a_terminal_or_a_log(name: str, verbose: b
         assert not line.lstrip().startswith("::")
 
 
-def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut() -> None:
+def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     many = check(*(failed(model=f"models/{number}.py") for number in range(2_000)))
     page = check_as_markdown(many)
     assert MAX_BYTES * 0.95 < len(page.encode()) <= MAX_BYTES < 65_536  # GitHub's limit.
@@ -173,15 +155,9 @@ def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut()
     assert page.endswith(
         "\n**Cut here**: the page may have 65000 bytes. `advisor check --verbose` tells the rest.\n"
     )
-
-
-def test_a_check_that_passed_is_a_line_and_a_folded_table() -> None:
     shown, _, folded = check_as_markdown(check(passed())).partition("<details>")
     assert shown == "## advisor check: 1 model: 1 passed\n\n"
     assert "| PASSED | models/deepconn.py | towers |" in folded
-
-
-def test_one_part_too_long_is_left_out_whole_and_a_page_of_just_the_size_is_not_cut() -> None:
     long = check(failed(model="ä" * MAX_BYTES))
     assert check_as_markdown(long, max_bytes=500).splitlines() == [
         "## advisor check: 1 model: 1 failed",
@@ -190,14 +166,11 @@ def test_one_part_too_long_is_left_out_whole_and_a_page_of_just_the_size_is_not_
     ]
     whole = check_as_markdown(check(passed()))
     assert check_as_markdown(check(passed()), max_bytes=len(whole.encode())) == whole
-
-
-def test_names_mention_nobody() -> None:
     page = check_as_markdown(check(passed("@team/model.py", ["see @you"])))
     assert page.count("@") == page.count("@&#8203;") == 3
 
 
-def shape(tokens: Iterable[Token]) -> Iterator[tuple[str, str]]:
+def shape(tokens):
     """Return what a page is made of, without the text in it."""
     for token in tokens:
         if token.type not in ("text", "fence"):
@@ -206,7 +179,7 @@ def shape(tokens: Iterable[Token]) -> Iterator[tuple[str, str]]:
 
 
 @given(sample_check.hostile_names)
-def test_no_name_changes_what_the_page_is_made_of(name: str) -> None:
+def test_no_name_changes_what_the_page_is_made_of(name):
     parser = MarkdownIt("commonmark").enable("table")
     # A name of some hundred signs, each of several bytes, would leave parts out.
     page, tame = (
@@ -224,13 +197,13 @@ class Command(NamedTuple):
     data: str
 
 
-def _unescaped(text: str, more: tuple[tuple[str, str], ...] = ()) -> str:
+def _unescaped(text, more=()):
     for escaped, plain in (("%0D", "\r"), ("%0A", "\n"), *more, ("%25", "%")):
         text = text.replace(escaped, plain)
     return text
 
 
-def read(line: str) -> Command:
+def read(line):
     """Read a line by the rules of `ActionCommand.TryParseV2` of actions/runner."""
     assert line.startswith("::")
     head, data = line[2:].split("::", 1)
@@ -238,43 +211,33 @@ def read(line: str) -> Command:
     pairs = (pair.split("=", 1) for pair in properties.split(",") if pair)
     colon_and_comma = (("%3A", ":"), ("%2C", ","))
     return Command(
-        name,
-        {key: _unescaped(value, colon_and_comma) for key, value in pairs},
-        _unescaped(data),
+        name, {key: _unescaped(value, colon_and_comma) for key, value in pairs}, _unescaped(data)
     )
 
 
-def commands(text: str) -> list[Command]:
+def commands(text):
     return [read(line) for line in text.splitlines()]
 
 
-def test_percent_signs_commas_and_colons_are_escaped() -> None:
+def test_commands_are_escaped_ten_at_most_and_the_last_says_how_many_there_are():
     model = failed(model="a,b:c%", place=Place("p,q.toml", 3), problems=(), notes=("5 %\nmore",))
     assert check_as_github(check(model)) == (
         "::error file=p%2Cq.toml,line=3,title=a%2Cb%3Ac%25%3A failed::5 %25 more%0A"
         "where: p,q.toml:3\n"
     )
-
-
-def test_ten_problems_are_shown_and_notices_only_where_room_is_left() -> None:
     ten = commands(check_as_github(check(*[failed(problems=(COPIES,))] * 10)))
     assert [command.name for command in ten] == ["error"] * 10
     eight = commands(check_as_github(check(*[could_not_run()] * 8, *[passed(notes=["a"])] * 5)))
     assert [command.name for command in eight] == ["error"] * 8 + ["notice"] * 2
-
-
-def test_the_last_of_more_than_ten_says_how_many_there_are_and_where() -> None:
     found = commands(check_as_github(check(*[inconclusive()] * 2, *[failed()] * 5)))
     assert len(found) == MAX_ANNOTATIONS
     assert found[-1] == Command(
-        "error",
-        {"title": "advisor check"},
-        "3 more problems: advisor check --verbose tells all",
+        "error", {"title": "advisor check"}, "3 more problems: advisor check --verbose tells all"
     )
 
 
 @given(sample_check.hostile_names)
-def test_no_name_adds_a_command_or_a_property(name: str) -> None:
+def test_no_name_adds_a_command_or_a_property(name):
     text = check_as_github(sample_check.hostile(name))
     assert "##" not in text
     found = commands(text)
@@ -286,18 +249,18 @@ def test_no_name_adds_a_command_or_a_property(name: str) -> None:
         assert all(line.isprintable() for line in command.data.split("\n"))
 
 
-def run(result: CheckResult) -> Any:
+def run(result):
     content = check_as_sarif(result)
     VALIDATOR.validate(content)
     (only,) = content["runs"]
     return only
 
 
-def fingerprints(result: CheckResult) -> list[str]:
+def fingerprints(result):
     return [found["partialFingerprints"]["advisorCheck/v1"] for found in run(result)["results"]]
 
 
-def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code() -> None:
+def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code():
     content = run(sample_check.sample())
     driver = content["tool"]["driver"]
     rules = [rule["id"] for rule in driver.pop("rules")]
@@ -309,23 +272,20 @@ def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code(
     assert content == json.loads(golden)
 
 
-def location(found: Any) -> str:
+def location(found):
     """Return the file that a result is at."""
     place = found["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place["uriBaseId"] == "%SRCROOT%"
     return str(place["uri"])
 
 
-def test_a_fingerprint_stays_when_numbers_and_lines_change_and_differs_otherwise() -> None:
+def test_results_have_a_lasting_fingerprint_and_a_uri_from_the_root_of_the_repository():
     moved = replace(COPIES, what="+9 copies per step (4 -> 13)", place=Place("b.py", 7))
     first = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET))))
     assert len(set(first)) == 3
     assert fingerprints(check(failed(problems=(moved, BUDGET, BUDGET)))) == first
     other = fingerprints(check(failed(problems=(COPIES, BUDGET, BUDGET), model="other.py")))
     assert not set(first) & set(other)
-
-
-def test_a_path_is_a_uri_from_the_root_of_the_repository() -> None:
     blanks = replace(COPIES, place=Place("my models/ä.py", 1))
     (found,) = run(check(failed(problems=(blanks,))))["results"]
     assert location(found) == "my%20models/%C3%A4.py"
@@ -336,7 +296,7 @@ def test_a_path_is_a_uri_from_the_root_of_the_repository() -> None:
 
 
 @given(sample_check.hostile_names)
-def test_no_name_breaks_the_log_or_makes_a_link(name: str) -> None:
+def test_no_name_breaks_the_log_or_makes_a_link(name):
     content = run(sample_check.hostile(name))
     text = json.dumps(content, ensure_ascii=False)
     assert json.loads(text.encode()) == content

@@ -1,9 +1,4 @@
-"""Layer pictures: parts, merging, layout, and what reaches the pixels."""
-
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from drawn_pictures import count, pixels, unreadable
@@ -19,37 +14,25 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.pictures.canvas import DEVICE_COLORS, save
 from placement_advisor.report.pictures.layer_layout import best_layout, layer_parts, merged
-from placement_advisor.report.pictures.layer_picture import (
-    MAX_BOXES,
-    draw_layers,
-    layer_boxes,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import numpy as np
-
-Dag: TypeAlias = tuple[int, list[tuple[int, int]]]
+from placement_advisor.report.pictures.layer_picture import MAX_BOXES, draw_layers, layer_boxes
 
 BOX = (2.0, 0.5)
 
 
-def in_a_row(layers: Sequence[str], *sizes: int | None) -> OpGraph:
+def in_a_row(layers, *sizes):
     ops = [op(f"{i}", "Relu", layer=layer, flops=1) for i, layer in enumerate(layers)]
     steps = zip(pairwise(ops), sizes or [8] * len(ops), strict=False)
     return OpGraph(ops, [edge(one.name, other.name, size) for (one, other), size in steps])
 
 
-def residual_blocks(count: int) -> OpGraph:
+def residual_blocks(count):
     wires = ["in -> add0"]
     for i in range(count):
         wires += [f"add{i} -> conv{i}", f"conv{i} -> norm{i}", f"add{i} norm{i} -> add{i + 1}"]
     return model(*wires)
 
 
-def placed(graph: OpGraph, **device_of: str) -> Placement:
+def placed(graph, **device_of):
     devices = {o.name: device_of.get(o.name, "worker:0") for o in placed_ops(graph)}
     return Placement(label="towers", family="towers", device_of=devices, rationale="by hand")
 
@@ -80,7 +63,7 @@ READS_ONLY = OpGraph(
         (READS_ONLY, ["lstm/cell > lstm"]),
     ],
 )
-def test_a_layer_is_cut_where_its_data_comes_back_to_it(graph: OpGraph, sent: list[str]) -> None:
+def test_a_layer_is_cut_where_its_data_comes_back_to_it(graph, sent):
     found = layer_parts(graph, layer_view(graph))
     names = [part.name for part in found.parts]
     assert [f"{names[source]} > {names[target]}" for source, target in found.edges] == sent
@@ -88,7 +71,16 @@ def test_a_layer_is_cut_where_its_data_comes_back_to_it(graph: OpGraph, sent: li
     assert set(found.edges.values()) == {8}
 
 
-def test_what_a_loop_reads_itself_is_counted_with_the_loop() -> None:
+def test_a_box_has_its_layers_parameters_flops_arrow_and_place():
+    boxes = layer_boxes(training_step(), "tiny")
+    # dense has 416 of the step's 416 flops: its own 300, the gradient's 100, the update's 16.
+    texts = {"ids": "0 % of flops", "dense": "32 B · 100 % of flops", "loop": "flops unknown"}
+    assert {box.name: box.texts for box in boxes.boxes} == {k: [v] for k, v in texts.items()}
+    assert boxes.arrows == {(0, 1): 16, (1, 2): 8}
+    assert list(boxes.colors) == ["loop or branch", "matrix product", "lookup"]
+    assert layer_boxes(in_a_row(["a", "b"], None), "x").arrows == {(0, 1): None}
+    with pytest.raises(AdvisorError, match="x: nothing to draw"):
+        layer_boxes(OpGraph([op("c", "Const", Role.CONSTANT)], []), "x")
     ops = [
         *(VARIABLE, READ, op("x", "Placeholder", Role.INPUT, output_bytes=(8,))),
         op("loop", "While", layer="lstm", variable="w", flops=1, output_bytes=(8,)),
@@ -99,21 +91,6 @@ def test_what_a_loop_reads_itself_is_counted_with_the_loop() -> None:
     # With nothing else, what reads nothing but variables is drawn.
     (box,) = layer_boxes(OpGraph([VARIABLE, READ], [edge("w", "read", 0)]), "x").boxes
     assert box.name == "lstm/cell"
-
-
-def test_a_box_has_its_layers_parameters_flops_and_arrow() -> None:
-    boxes = layer_boxes(training_step(), "tiny")
-    # dense has 416 of the step's 416 flops: its own 300, the gradient's 100, the update's 16.
-    texts = {"ids": "0 % of flops", "dense": "32 B · 100 % of flops", "loop": "flops unknown"}
-    assert {box.name: box.texts for box in boxes.boxes} == {k: [v] for k, v in texts.items()}
-    assert boxes.arrows == {(0, 1): 16, (1, 2): 8}
-    assert list(boxes.colors) == ["loop or branch", "matrix product", "lookup"]
-    assert layer_boxes(in_a_row(["a", "b"], None), "x").arrows == {(0, 1): None}
-    with pytest.raises(AdvisorError, match="x: nothing to draw"):
-        layer_boxes(OpGraph([op("c", "Const", Role.CONSTANT)], []), "x")
-
-
-def test_a_placement_says_where_and_how_much_of_a_layer_is_there() -> None:
     graph = model("in -> a", "a -> b")
     boxes = layer_boxes(graph, "x", placement=placed(graph, b="worker:1"))
     assert boxes.title == "x, placed as in towers"
@@ -142,8 +119,8 @@ NESTED = in_a_row([f"block_{i // 10}/part_{i}" for i in range(99)])
     ],
 )
 def test_many_layers_are_drawn_as_few_boxes_and_the_picture_says_so(
-    graph: OpGraph, depth: int | None, drawn: int, note: str, text: str
-) -> None:
+    graph, depth, drawn, note, text
+):
     boxes = layer_boxes(graph, "x", depth=depth)
     assert len(boxes.boxes) == drawn
     assert boxes.note.endswith(note)
@@ -151,14 +128,14 @@ def test_many_layers_are_drawn_as_few_boxes_and_the_picture_says_so(
 
 
 @st.composite
-def dags(draw: st.DrawFn) -> Dag:
+def dags(draw):
     count = draw(st.integers(1, 30))
     pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
     return count, [(i, j) for i, j in draw(st.lists(pairs, unique=True)) if i < j]
 
 
 @given(dags(), st.integers(1, 30))
-def test_merging_reaches_the_limit_keeps_all_and_makes_no_loop(dag: Dag, limit: int) -> None:
+def test_merging_reaches_the_limit_keeps_all_and_makes_no_loop(dag, limit):
     count, edges = dag
     groups = merged(count, edges, limit)
     assert sorted(number for group in groups for number in group) == list(range(count))
@@ -168,7 +145,7 @@ def test_merging_reaches_the_limit_keeps_all_and_makes_no_loop(dag: Dag, limit: 
 
 
 @given(dags())
-def test_boxes_never_overlap_and_arrows_lead_from_rank_to_rank(dag: Dag) -> None:
+def test_boxes_never_overlap_and_arrows_lead_from_rank_to_rank(dag):
     count, edges = dag
     layout = best_layout(count, edges, BOX)
     for i, (along, across, _) in enumerate(layout.boxes):
@@ -183,7 +160,7 @@ def test_boxes_never_overlap_and_arrows_lead_from_rank_to_rank(dag: Dag) -> None
             assert other.along - one.along == pytest.approx(one.ahead * pitch)
 
 
-def test_a_long_chain_is_folded_a_short_one_is_not_and_two_towers_do_not_cross() -> None:
+def test_a_long_chain_is_folded_a_short_one_is_not_and_two_towers_do_not_cross():
     chain = [(i, i + 1) for i in range(59)]
     layout = best_layout(60, chain, BOX)
     assert {stop.ahead for stop in layout.boxes} == {1, -1}
@@ -196,7 +173,7 @@ def test_a_long_chain_is_folded_a_short_one_is_not_and_two_towers_do_not_cross()
     assert across[4] == pytest.approx((across[2] + across[3]) / 2)
 
 
-def drawn(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.ndarray:
+def drawn(graph, path, placement=None):
     save(draw_layers(layer_boxes(graph, "x", placement=placement)), path)
     return pixels(path)
 
@@ -213,7 +190,7 @@ def drawn(graph: OpGraph, path: Path, placement: Placement | None = None) -> np.
     ],
     ids=["kinds", "blocks", "wrapped", "many", "one word", "words", "strange"],
 )
-def test_a_picture_of_any_size_and_names_can_be_read(graph: OpGraph) -> None:
+def test_a_picture_of_any_size_and_names_can_be_read(graph):
     title = f"{placed_ops(graph)[-1].layer}"
     devices = {o.name: f"worker:{i % 8}{title}" for i, o in enumerate(placed_ops(graph))}
     for placement in (None, placed(graph, **devices)):
@@ -224,9 +201,7 @@ def test_a_picture_of_any_size_and_names_can_be_read(graph: OpGraph) -> None:
         assert 250 <= height <= 2_500
 
 
-def test_devices_have_colours_by_their_share_and_heavier_tensors_thicker_arrows(
-    tmp_path: Path,
-) -> None:
+def test_devices_have_colours_by_their_share_and_heavier_tensors_thicker_arrows(tmp_path):
     graph = model("in -> a", "a -> b", "a -> c")
     picture = drawn(graph, tmp_path / "x.png", placed(graph, b="worker:1"))
     first, second, third = (count(picture, color) for color in DEVICE_COLORS[:3])

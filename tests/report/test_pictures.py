@@ -1,14 +1,9 @@
-"""``timeline.png``, ``timelines/`` and ``comparison.png``: they show what they should, readably."""
-
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib.colors
 import matplotlib.image
@@ -16,8 +11,11 @@ import numpy as np
 import pytest
 import sample_analysis
 from drawn_pictures import count, pixels, unreadable, words
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_steps import made_up
 
+from placement_advisor.measurement.measurement import Span
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.canvas import (
@@ -29,18 +27,23 @@ from placement_advisor.report.pictures.canvas import (
     HEAD_IN,
     KIND_COLORS,
     LAUNCH_COLOR,
+    drawable,
     save,
+    text_width_in,
+    told_apart,
 )
 from placement_advisor.report.pictures.result_plots import draw_comparison
-from placement_advisor.report.pictures.timeline_plot import draw_timeline, plot_timelines
+from placement_advisor.report.pictures.timeline_plot import (
+    Bar,
+    busy_ns,
+    draw_timeline,
+    merge,
+    plot_timelines,
+    rows_of,
+    steps_of,
+)
 from placement_advisor.report.statements import in_own_timelines, in_timeline
 from placement_advisor.simulator.schedule import OpRun
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from placement_advisor.analysis.analysis_result import Analysis
 
 _NAMES = [
     "sample",
@@ -69,12 +72,12 @@ ANY = SAMPLES | MADE_UP
 HEAD = round(HEAD_IN * DPI)
 
 
-def _timeline(analysis: Analysis) -> Figure:
+def _timeline(analysis):
     return draw_timeline(analysis, in_timeline(analysis))
 
 
 @pytest.mark.parametrize("name", ANY)
-def test_all_text_of_a_picture_can_be_read_and_the_picture_fits_a_screen(name: str) -> None:
+def test_all_text_of_a_picture_can_be_read_and_the_picture_fits_a_screen(name):
     analysis = ANY[name]
     own = [draw_timeline(analysis, [c]) for c in in_own_timelines(analysis)[:1]]
     for figure in (_timeline(analysis), draw_comparison(analysis), *own):
@@ -86,8 +89,8 @@ def test_all_text_of_a_picture_can_be_read_and_the_picture_fits_a_screen(name: s
 
 @pytest.mark.parametrize(("candidates", "own"), [(4, []), (6, ["split-4", "split-5"])])
 def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
-    tmp_path: Path, candidates: int, own: list[str]
-) -> None:
+    tmp_path, candidates, own
+):
     plot_timelines(made_up(candidates=candidates), tmp_path)
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.png"))
     assert written == ["timeline.png", *(f"timelines/{name}.png" for name in own)]
@@ -95,9 +98,7 @@ def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
 
 
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "not_applicable"])
-def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(name, tmp_path):
     write_reports(SAMPLES[name], tmp_path)
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     embedded = re.findall(r"!\[[^]]*\]\(([^)]*)\)", report)
@@ -108,7 +109,7 @@ def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(
     assert own == (["alternating"] if name == "sample" else [])
 
 
-def test_what_did_not_run_or_does_not_apply_is_in_neither_picture() -> None:
+def test_pictures_show_what_ran_and_a_picture_of_its_own_what_crashed():
     plain = SAMPLES["sample"]
     nowhere = replace(
         plain.candidates[1], name="nowhere", predicted=None, measured=None, comparison=None
@@ -117,24 +118,21 @@ def test_what_did_not_run_or_does_not_apply_is_in_neither_picture() -> None:
     for figure in (_timeline(analysis), draw_comparison(analysis)):
         assert {"single", "towers"} <= set(words(figure))
         assert not {"alternating", "nowhere"} & set(words(figure))
-
-
-@pytest.mark.parametrize("draw", [_timeline, draw_comparison])
-def test_without_a_run_all_is_labelled_simulated_and_nothing_measured(draw) -> None:
-    shown = words(draw(SAMPLES["unmeasured"]))
-    assert shown.count("alternating") == 1
-    assert any(word.endswith(", simulated") for word in shown)
-    assert not any("measured" in word for word in shown)
-
-
-def test_a_picture_of_what_crashed_says_so_and_shows_its_prediction() -> None:
     analysis = SAMPLES["sample"]
     shown = words(draw_timeline(analysis, in_own_timelines(analysis)))
     assert {"failed: crashed", "simulated, step 51.0 ms"} <= set(shown)
     assert not any(word.startswith("measured, ") for word in shown)
 
 
-def test_all_rows_share_one_axis_of_time() -> None:
+@pytest.mark.parametrize("draw", [_timeline, draw_comparison])
+def test_without_a_run_all_is_labelled_simulated_and_nothing_measured(draw):
+    shown = words(draw(SAMPLES["unmeasured"]))
+    assert shown.count("alternating") == 1
+    assert any(word.endswith(", simulated") for word in shown)
+    assert not any("measured" in word for word in shown)
+
+
+def test_all_rows_share_one_axis_of_time():
     figure = _timeline(made_up(candidates=3, step_ns=100_000_000))
     (ax,) = figure.axes
     # The longest takes 120 ms; the end of a step is a dashed line.
@@ -143,7 +141,7 @@ def test_all_rows_share_one_axis_of_time() -> None:
     assert ax.get_xlim()[1] == pytest.approx(120_000_000, rel=0.01)
 
 
-def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path: Path) -> None:
+def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path):
     analysis = SAMPLES["sample"]
     towers = replace(analysis, candidates=(analysis.candidates[1],))
     plot_timelines(towers, tmp_path)
@@ -154,9 +152,7 @@ def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path: Path) -> None:
     assert share == pytest.approx(2.1 / 52.0 * 0.26 / 0.56, rel=0.2)
 
 
-def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_they_take(
-    tmp_path: Path,
-) -> None:
+def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_they_take(tmp_path):
     """Else 1,000 kernels of 1 µs, with 4 µs of launching before each, look like 5 ms of work."""
     plain = sample_analysis.elsewhere()
     single = plain.candidates[0]
@@ -185,7 +181,7 @@ def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_the
     assert "the host launches ops" not in words(_timeline(SAMPLES["sample"]))
 
 
-def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted() -> None:
+def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted():
     analysis = MADE_UP["64 devices"]
     shown = words(draw_timeline(analysis, in_own_timelines(analysis)))
     rows = len([word for word in shown if word.startswith("worker:")]) // 2
@@ -198,7 +194,7 @@ def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted() -
     assert not any("busiest" in word for word in whole)
 
 
-def test_a_bar_of_the_comparison_is_cut_into_compute_exposed_copies_and_idle() -> None:
+def test_a_bar_of_the_comparison_is_cut_into_compute_exposed_copies_and_idle():
     ax, *_ = draw_comparison(SAMPLES["unmeasured"]).axes
     widths_ms = [round(bar.get_width() / 1e6, 3) for bar in ax.patches]
     # single computes always; towers computes 28.0 ms on worker:0, which waits for copies of
@@ -214,7 +210,7 @@ def test_a_bar_of_the_comparison_is_cut_into_compute_exposed_copies_and_idle() -
     assert widths_ms[10] / sum(widths_ms[9:12]) == pytest.approx(1.5 / 30.1, rel=0.01)
 
 
-def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path: Path) -> None:
+def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path):
     analysis = SAMPLES["unreliable"]
     broken = replace(analysis, candidates=analysis.candidates[:2])
     figure = draw_comparison(broken)
@@ -225,7 +221,7 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path: Pat
     assert {said, "measured baseline"} <= set(words(_timeline(analysis)))
 
 
-def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> None:
+def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never():
     code = (
         "import sys, pathlib, tempfile\n"
         "import placement_advisor.report.pictures.result_plots\n"
@@ -243,8 +239,7 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> No
     )
     path = [*filter(None, sys.path), sample_analysis.__file__.rsplit("/", 1)[0]]
     subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"],
-        check=True,
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"], check=True
     )
 
 
@@ -258,7 +253,7 @@ PICTURES = Path(canvas.__file__).parent
 STATIC = PICTURES.parent / "tensorboard" / "static"
 
 
-def _lab(color: str) -> NDArray[np.float64]:
+def _lab(color):
     """Place of a colour in CIELAB (D65), where distances are about as people see them."""
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
@@ -271,7 +266,7 @@ def _lab(color: str) -> NDArray[np.float64]:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def test_no_colour_is_like_another_that_has_another_meaning() -> None:
+def test_no_colour_is_like_another_that_has_another_meaning():
     """A just noticeable difference is about 2; ten of them are told apart from picture to picture.
 
     Bands are what stands behind all others.
@@ -284,7 +279,7 @@ def test_no_colour_is_like_another_that_has_another_meaning() -> None:
     assert min(apart.values()) >= 20, min(apart, key=apart.__getitem__)
 
 
-def test_the_tab_has_the_colours_of_the_pictures_in_light_and_dark() -> None:
+def test_the_tab_has_the_colours_of_the_pictures_in_light_and_dark():
     css = (STATIC / "style.css").read_text(encoding="utf-8")
     declared = re.findall(r"--(compute|copy|device-\d+): (#\w+);", css)
     expected = {"compute": COMPUTE_COLOR, "copy": COPY_COLOR}
@@ -292,3 +287,117 @@ def test_the_tab_has_the_colours_of_the_pictures_in_light_and_dark() -> None:
     assert {name: color.upper() for name, color in declared} == expected
     assert len(declared) == len(expected)
     assert f"DEVICE_COLORS = {len(DEVICE_COLORS)};" in (STATIC / "theme.js").read_text()
+
+
+def _span(start_ns, end_ns, name="op", *, is_copy=False):
+    return Span(lane="GPU:0", name=name, start_ns=start_ns, end_ns=end_ns, is_copy=is_copy)
+
+
+def _bar(start_ns, end_ns, name="", busy_ns=None):
+    busy_ns = end_ns - start_ns if busy_ns is None else busy_ns
+    return Bar(name=name, start_ns=start_ns, end_ns=end_ns, busy_ns=busy_ns)
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 1_000), st.integers(0, 100)).map(
+        lambda drawn: _span(drawn[0], drawn[0] + drawn[1])
+    ),
+    max_size=60,
+)
+
+
+def test_tiny_neighbours_merge_and_large_ones_keep_their_names():
+    # a pixel is 10 ns: the first three are tiny, the next two are not, the last is far off
+    merged = merge(
+        [
+            _span(0, 5),
+            _span(5, 12),
+            _span(15, 20),
+            _span(20, 80, "model/conv/Conv2D"),
+            _span(80, 200, "MatMul"),
+            _span(230, 232, "Relu"),
+        ],
+        pixel_ns=10,
+    )
+    assert merged == (
+        _bar(0, 20, busy_ns=17),
+        _bar(20, 80, "Conv2D"),
+        _bar(80, 200, "MatMul"),
+        _bar(230, 232, "Relu"),
+    )
+
+
+@given(spans)
+def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(drawn):
+    bars = merge(drawn, pixel_ns=10)
+    for span in drawn:
+        assert any(bar.start_ns <= span.start_ns and span.end_ns <= bar.end_ns for bar in bars)
+    assert len(bars) <= len(drawn)
+    assert all(bar.busy_ns <= bar.end_ns - bar.start_ns for bar in bars)
+    covered = busy_ns([_span(bar.start_ns, bar.end_ns) for bar in bars])
+    assert busy_ns(drawn) <= covered <= busy_ns(drawn) + 10 * len(drawn)
+    # Bars that overlap by less than a pixel stay apart, so that this is counted in both.
+    busy = sum(bar.busy_ns for bar in bars)
+    assert busy_ns(drawn) <= busy <= busy_ns(drawn) + 10 * len(bars)
+
+
+def test_thousands_of_ops_become_fewer_bars_than_pixels():
+    analysis = sample_analysis.four_devices()
+    for step in steps_of(analysis.candidates[0]):
+        for device in analysis.testbed.cluster.device_names():
+            for spans in (step.computing(device), step.copies_to(device)):
+                assert min(1, len(spans)) <= len(merge(spans, step.end_ns / 300)) <= 300
+
+
+def test_rows_are_devices_idle_ones_too_then_hosts_and_a_step_ends_with_the_last_in_it():
+    analysis = sample_analysis.sample()
+    single, towers, _ = (steps_of(candidate) for candidate in analysis.candidates)
+    names = analysis.testbed.cluster.device_names()
+    assert rows_of(names, single)["worker:1"] == 0
+    to_host = Span(lane="worker:0 → host", name="x", start_ns=0, end_ns=40_000_000, is_copy=True)
+    late = replace(towers[0], spans=(to_host,))
+    assert rows_of(names, [late]) == {"worker:0": 0, "worker:1": 0, "host": 40_000_000}
+    assert (towers[0].end_ns, late.end_ns) == (towers[0].step_ns, 40_000_000)
+
+
+WORDS = [
+    f"{layer}_dropout" for layer in ("encoder_1_forward", "encoder_1_self", "decoder_1_forward")
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "short"),
+    [
+        (["dense", "dense_1"], 5, ["dense", "dense_1"]),
+        # A word that tells is cut if it has no room.
+        (WORDS, 1.5, ["encoder_1_forward_…"]),
+        (WORDS, 1.2, ["enco…forward_…"]),
+        # Of a name alone the end is kept.
+        (["compile_loss/mean_squared_error"], 1.5, ["…mean_squared_error"]),
+        # Those that the font cannot tell apart are numbered.
+        (["模型", "网络"], 1, ["?? (1)", "?? (2)"]),
+    ],
+)
+def test_a_name_is_as_short_as_it_has_to_be(names, width, short):
+    assert list(told_apart(names, 9, width).values())[: len(short)] == short
+
+
+def test_a_long_name_keeps_what_tells_it_from_the_others():
+    told = [(f"layer_{i}", f"{part}/") for i in (3, 4) for part in "qk"]
+    names = [f"encoder/{layer}/attention/output/{part}projection" for layer, part in told]
+    for parts, short in zip(told, told_apart(names, 9, 1.6).values(), strict=True):
+        assert all(part in short for part in parts)
+        assert text_width_in(short, 9) <= 1.6
+    frequent = [f"block_{i}_attention/{part}" for i in (1, 2) for part in ("query", "key", "value")]
+    alike = [f"block_{i}_attention/attention_output" for i in (1, 2)]
+    short = told_apart([*frequent, *alike], 9, 1.5)
+    assert [short[name] for name in alike] == ["block_1_…output", "block_2_…output"]
+    assert drawable("模 $x$ {") == "? $x$ {"
+
+
+@given(st.lists(st.text("ab1_/W()模 ", min_size=1, max_size=40), max_size=8))
+def test_any_names_fit_and_are_told_apart(names):
+    short = told_apart(names, 9, 0.8)
+    assert set(short) == set(names)
+    assert len(set(short.values())) == len(set(names))
+    assert all(text_width_in(text, 9) <= 0.8 for text in short.values())

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sample_analysis
@@ -16,8 +13,8 @@ from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.results import shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report.screen import MOST_LINES, screen, shortened
-from placement_advisor.results.analysis import Analysis, Finding, Training, Trial, Where
-from placement_advisor.results.candidate import Candidate, Failure, RatioInterval, Steps
+from placement_advisor.results.analysis import Finding, Training, Trial, Where
+from placement_advisor.results.candidate import Failure, RatioInterval, Steps
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER = Path("advisor-out/deepconn")
@@ -26,14 +23,14 @@ MS = 1_000_000
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def text(of: Analysis, width: int = 80, *, color: bool = False) -> str:
+def text(of, width=80, *, color=False):
     return shown(screen(of, FOLDER, width), color=color)
 
 
 SAMPLE = published(sample_analysis.sample())
 
 
-def ran(name: str, ratio: float, failure: FailureKind | None = None, why: str = "x") -> Candidate:
+def ran(name, ratio, failure=None, why="x"):
     """A candidate that ran, by its ratio to single's 10 ms."""
     towers = SAMPLE.candidates[1]
     assert towers.measured is not None
@@ -54,31 +51,30 @@ def ran(name: str, ratio: float, failure: FailureKind | None = None, why: str = 
     )
 
 
-def only_simulated(name: str) -> Candidate:
+def only_simulated(name):
     predicted = SAMPLE.candidates[1].predicted
     assert predicted is not None
     told = replace(predicted, step_ns=10 * MS, ratio_to_single=None)
     return replace(ran(name, 1.0), predicted=told, measured=None)
 
 
-def unverified(candidate: Candidate) -> Candidate:
+def unverified(candidate):
     measured = candidate.measured
-    assert measured is not None
     assert measured.verification is not None
     found = replace(measured.verification, unverified=("bias",))
     return replace(candidate, measured=replace(measured, verification=found))
 
 
-def with_candidates(*candidates: Candidate) -> Analysis:
+def with_candidates(*candidates):
     return answering(replace(SAMPLE, candidates=candidates), candidate="towers")
 
 
-def answering(of: Analysis, **changes: Any) -> Analysis:
+def answering(of, **changes):
     """The analysis with another answer."""
     return replace(of, recommendation=replace(of.recommendation, **changes))
 
 
-def finding(number: int) -> Finding:
+def finding(number):
     return Finding(
         code=f"PA{number}",
         name="a-name",
@@ -94,7 +90,7 @@ def finding(number: int) -> Finding:
     )
 
 
-def crowded(long: str) -> Analysis:
+def crowded(long):
     """An analysis in which everything that can be long is, of which nothing ran."""
     many = [unverified(ran(f"{long}{number}", 1 + number / 100)) for number in range(60)]
     failed = [ran(f"{long}f{number}", 2.0, FailureKind.CRASHED) for number in range(60)]
@@ -125,7 +121,7 @@ CROWDED = crowded("long words of many a name ")
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
-def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name: str, width: int) -> None:
+def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name, width):
     of = published(getattr(sample_analysis, name)())
     expected = (GOLDEN / f"screen_{name}_{width}.txt").read_text(encoding="utf-8")
     assert text(of, width) == expected
@@ -136,7 +132,7 @@ def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name: str, widt
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 @pytest.mark.parametrize("long", ["long words of many a name ", "oneword", "名前", "a\x1b[2Jb\n"])
-def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width: int, long: str) -> None:
+def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width, long):
     from rich.cells import cell_len
 
     lines = text(crowded(long), width).splitlines()
@@ -145,23 +141,17 @@ def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width: int, l
     assert not any(ESCAPE in line for line in lines)
 
 
-def test_what_was_captured_is_said_first_with_its_line_and_step() -> None:
+def test_what_was_captured_is_said_first_and_what_is_cut_is_in_a_file_that_is_named():
     said = "captured model.fit (SplitRanker, ranker, batch 50) at here/train.py:14, at its 2nd step"
     of = replace(CROWDED, model=replace(CROWDED.model, chosen=said))
     first, second, *_ = text(of).splitlines()
     assert f"{first} {second}" == f"C{said[1:]}"
-
-
-def test_what_is_cut_says_so_and_what_is_to_be_done_is_in_a_file_that_is_named() -> None:
     lines = text(CROWDED).splitlines()
     # The ground, the answer, the caveat, three reasons, the failures.
     assert len([line for line in lines if line.endswith("…")]) >= 7
     assert "how: advisor-out/deepconn/how_to_split.py" in lines
     assert lines.count("  what to do: advisor-out/deepconn/report.txt") == 2
     assert not any("do this" in line for line in lines)
-
-
-def test_a_paragraph_is_cut_where_a_sentence_or_clause_ends() -> None:
     said = "It rests on 9 steps, 12 % off. " + "Of what those take, more is said elsewhere " * 9
     of = answering(SAMPLE, deciding=(said,) * 3)
     assert text(of).splitlines().count("- It rests on 9 steps, 12 % off. …") == 3
@@ -175,9 +165,7 @@ ACTIONS = ("take a batch of 205", "put layer tower_1/dense on worker:1", "jit_co
     action=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12),
     width=st.integers(40, 120),
 )
-def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
-    words: list[str], action: list[str], width: int
-) -> None:
+def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(words, action, width):
     said, to_do = "x " + " ".join(words * 9), ", ".join(action)
     found = replace(SAMPLE.findings[0], action=to_do)
     told = {"answer": said, "deciding": (said,) * 3, "caveat": said, "how": to_do}
@@ -208,18 +196,15 @@ TRIED = replace(finding(302), command=LONG_COMMAND)
         (STAY, "advisor explain PA201"),
         (replace(STAY, findings=()), "advisor view advisor-out/deepconn"),
         (SAMPLE, "cat advisor-out/deepconn/how_to_split.py"),
-        (
-            published(sample_analysis.unmeasured()),
-            "the same command without --no-run, about 2 min",
-        ),
+        (published(sample_analysis.unmeasured()), "the same command without --no-run, about 2 min"),
         (answering(SAMPLE, next_run=ROUNDS), "the same command with --rounds 180, about 6 min"),
     ],
 )
-def test_what_to_do_next_is_one_command(of: Analysis, command: str) -> None:
+def test_what_to_do_next_is_one_command(of, command):
     assert f"Next: {command}" in text(of).splitlines()
 
 
-def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file() -> None:
+def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file():
     failed = ran("mirrored", 0.1, FailureKind.CRASHED, why="it refuses")
     assert failed.failure is not None
     told = replace(failed.failure, in_full="failures/mirrored.txt")
@@ -235,7 +220,7 @@ def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_
     assert "mirrored: it refuses" not in text(said).splitlines()
 
 
-def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_the_others() -> None:
+def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_the_others():
     lines = text(crowded("c")).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("candidate"))
     end = next(i for i, line in enumerate(lines) if line.startswith("and "))
@@ -244,7 +229,7 @@ def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_t
     assert lines[end] == f"and {62 - len(rows)} more simulated"
 
 
-def test_what_one_device_took_in_the_process_of_the_step_is_told_beside_what_is_simulated() -> None:
+def test_what_one_device_took_in_the_process_of_the_step_is_told_beside_what_is_simulated():
     of = with_candidates(
         replace(only_simulated("single"), measured=ran("single", 1.5).measured),
         only_simulated("towers"),
@@ -257,7 +242,7 @@ def test_what_one_device_took_in_the_process_of_the_step_is_told_beside_what_is_
     assert not any("ran" in line.split() for line in lines if line.startswith("and "))
 
 
-def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> None:
+def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line():
     of = with_candidates(
         ran("slow", 1.5),
         ran("single", 1.0),
@@ -271,16 +256,10 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> No
     assert rows[-3:] == ["towers", "single", "slow"]
     told = "not measured: 3 (1 only simulated; 1 not applicable; wrong result: broken)"
     assert told in shown_text.splitlines()
-
-
-def test_a_candidate_that_was_not_verified_is_named_as_such() -> None:
     single, towers, alternating = SAMPLE.candidates
     assert "not verified" not in text(SAMPLE)
     of = replace(SAMPLE, candidates=(single, unverified(towers), alternating))
     assert "not verified, and so not recommended: towers\n" in text(of)
-
-
-def test_a_profile_that_breaks_a_law_shows_no_waiting() -> None:
     shown_text = text(published(sample_analysis.unreliable()))
     (row,) = [line for line in shown_text.splitlines() if line.startswith("towers ")]
     assert row.split()[-2:] == ["–", "–"]  # Neither copies nor waits.
@@ -291,7 +270,7 @@ def test_a_profile_that_breaks_a_law_shows_no_waiting() -> None:
     width=st.integers(8, 30),
 )
 @cases(200)
-def test_names_are_shortened_to_the_width_with_a_sign(names: list[str], width: int) -> None:
+def test_names_are_shortened_to_the_width_with_a_sign(names, width):
     from rich.cells import cell_len
 
     for name, short in zip(names, shortened(names, width), strict=True):
@@ -313,8 +292,8 @@ def test_names_are_shortened_to_the_width_with_a_sign(names: list[str], width: i
     ],
 )
 def test_where_a_script_is_to_train_otherwise_the_command_for_it_comes_next(
-    verdict: AdviceVerdict, names: tuple[str, ...], is_next: bool
-) -> None:
+    verdict, names, is_next
+):
     candidates = tuple(ran(name, 1.0) for name in ("single", *names))
     of = replace(SAMPLE, model=replace(SAMPLE.model, captured=CAPTURED), candidates=candidates)
     found = answering(of, verdict=verdict, next_run=None)
@@ -351,5 +330,5 @@ TRAINED = Training(
         ),
     ],
 )
-def test_what_was_trained_stands_beside_what_was_measured(training: Training, says: str) -> None:
+def test_what_was_trained_stands_beside_what_was_measured(training, says):
     assert says in text(replace(SAMPLE, training=training), width=200)

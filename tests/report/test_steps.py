@@ -1,11 +1,6 @@
-"""Traced and simulated steps as text, and as a Chrome trace."""
-
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -27,50 +22,18 @@ from placement_advisor.report.steps import (
 )
 from placement_advisor.tf.answers import LeftOut
 
-if TYPE_CHECKING:
-    from placement_advisor.simulator.schedule import Transfer
-    from placement_advisor.simulator.simulator import Simulation
-
-
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = {"worker:0": "GPU:0", "worker:1": "GPU:1"}
 
 
-def test_the_text_is_the_golden_one() -> None:
+def test_a_simulation_is_told_with_what_does_not_fit_and_what_costs_rest_on():
     assert render_simulation(towers(renamed=NAMES)) == (GOLDEN / "simulation_sample.txt").read_text(
         encoding="utf-8"
     )
-
-
-def test_a_device_whose_memory_the_step_exceeds_is_named() -> None:
     text = render_simulation(towers(cluster=two_gpus(memory_bytes=5_000)))
     assert "5.60 kB  GPU:0: does not fit, it has 5.00 kB\n" in text
     assert text.count("does not fit") == 1
     assert "does not fit" not in render_simulation(towers(cluster=two_gpus(memory_bytes=None)))
-
-
-@pytest.mark.parametrize(
-    ("measured", "says"),
-    [(0, "every figure assumed"), (2, "2 of 6 links measured"), (6, "1 host, links measured")],
-)
-def test_what_is_measured_is_not_called_assumed(measured: int, says: str) -> None:
-    cluster = two_gpus()
-    known = tuple(replace(link, basis=Basis.MEASURED) for link in cluster.links[:measured])
-    links = (*known, *cluster.links[measured:])
-    text = render_simulation(towers(cluster=replace(cluster, links=links)))
-    assert says in text
-    assert ("every figure assumed" in text) == (measured == 0)
-
-
-def test_a_name_cannot_drive_a_terminal() -> None:
-    told = towers()
-    evil = replace(told.origin, graph_file="a\x1b[31m.gz\nstep")
-    text = render_simulation(replace(told, origin=evil))
-    assert "\x1b" not in text
-    assert "graph        a�[31m.gz step, fingerprint" in text
-
-
-def test_the_share_of_kernel_formulas_is_said() -> None:
     shares = {
         CostBasis.MEASURED: 0.0,
         CostBasis.KERNEL: 0.3,
@@ -86,7 +49,33 @@ def test_the_share_of_kernel_formulas_is_said() -> None:
     )
 
 
-def with_copies(*copies: Transfer) -> Simulation:
+@pytest.mark.parametrize(
+    ("measured", "says"),
+    [(0, "every figure assumed"), (2, "2 of 6 links measured"), (6, "1 host, links measured")],
+)
+def test_what_is_measured_is_not_called_assumed(measured, says):
+    cluster = two_gpus()
+    known = tuple(replace(link, basis=Basis.MEASURED) for link in cluster.links[:measured])
+    links = (*known, *cluster.links[measured:])
+    text = render_simulation(towers(cluster=replace(cluster, links=links)))
+    assert says in text
+    assert ("every figure assumed" in text) == (measured == 0)
+
+
+def test_names_cannot_drive_a_terminal():
+    told = towers()
+    evil = replace(told.origin, graph_file="a\x1b[31m.gz\nstep")
+    text = render_simulation(replace(told, origin=evil))
+    assert "\x1b" not in text
+    assert "graph        a�[31m.gz step, fingerprint" in text
+    text = render_graph(
+        summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])), graph_file="g"
+    )
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def with_copies(*copies):
     told = towers()
     return replace(told, schedule=replace(told.schedule, transfers=copies))
 
@@ -110,12 +99,12 @@ OVERLAPPING = (
         ("overlapping", with_copies(*OVERLAPPING)),
     ],
 )
-def test_every_device_and_link_has_its_rows_in_the_golden_file(name: str, told: Simulation) -> None:
+def test_every_device_and_link_has_its_rows_in_the_golden_file(name, told):
     golden = (GOLDEN / f"chrome_trace_{name}.json").read_text(encoding="utf-8")
     assert chrome_trace(told.graph, told.schedule) == json.loads(golden)
 
 
-def test_output_is_the_golden_one_but_for_what_is_not_known() -> None:
+def test_output_is_the_golden_one_but_for_what_is_not_known():
     traced = traced_as_tiny(training_step())
     summary = summarize(traced.graph)
     files = {"model_path": "tiny.py", "graph_file": "tiny.graph.json.gz"}
@@ -194,19 +183,11 @@ def test_output_is_the_golden_one_but_for_what_is_not_known() -> None:
         ),
     ],
 )
-def test_what_is_cut_or_unknown_says_so(graph: OpGraph, lines: list[str]) -> None:
+def test_what_is_cut_or_unknown_says_so(graph, lines):
     text = render_graph(summarize(graph), graph_file="g")
     assert [line for line in lines if line not in text] == []
 
 
-def test_names_cannot_drive_a_terminal() -> None:
-    text = render_graph(
-        summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])), graph_file="g"
-    )
-    assert "\x1b" not in text
-    assert "\x07" not in text
-
-
 @given(graphs())
-def test_any_graph_can_be_told(graph: OpGraph) -> None:
+def test_any_graph_can_be_told(graph):
     assert render_graph(summarize(graph), graph_file="g").endswith("\n")

@@ -1,11 +1,8 @@
-"""What the tab Placement is given: a user tower and an item tower that meet in a product."""
-
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_analysis import HOSTILE, joined, not_applicable, ranged, sample, unreliable
@@ -26,34 +23,26 @@ from placement_advisor.report.tensorboard.tab import (
     Details,
     Overview,
     Tab,
-    Table,
     compact,
     read_details,
     read_overview,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from placement_advisor.analysis import analysis_result as found
-    from placement_advisor.report.tensorboard.tab import Part
-
-Document = dict[str, Any]
 GOLDEN = Path(__file__).parent / "golden"
 MAP = layer_map(towers_graph())
 DEVICES = sample().testbed.cluster.place_names()
 
 
-def details(candidate: found.Candidate, devices: tuple[str, ...] = DEVICES) -> Details:
+def details(candidate, devices=DEVICES):
     return Details.of(candidate, towers_graph(), MAP, devices)
 
 
-def table(parts: Sequence[Part]) -> Table:
+def table(parts):
     (found,) = [part.table for part in parts if part.table]
     return found
 
 
-def test_layers_stand_in_the_order_of_the_data_with_flows_and_what_crosses_devices() -> None:
+def test_layers_stand_in_the_order_of_the_data_and_of_very_many_those_that_hold_them():
     assert [layer.name for layer in MAP.layers] == ["lookup", "user", "item", "dot"]
     flows = {(flow.source, flow.target): flow for flow in MAP.flows}
     sizes = {ends: flow.size_bytes for ends, flow in flows.items()}
@@ -64,29 +53,14 @@ def test_layers_stand_in_the_order_of_the_data_with_flows_and_what_crosses_devic
     assert len({layer.middle for layer in MAP.layers}) == 4
     assert MAP.devices(PLACEMENT) == ("GPU:0", "GPU:0", "GPU:1", "GPU:0")
     cut = MAP.cut_bytes(towers_graph(), PLACEMENT)
-    assert {list(flows)[flow]: size for flow, size in cut.items()} == {
-        (0, 2): 1_600,
-        (2, 3): None,
-    }
-
-
-def test_of_very_many_layers_those_that_hold_them_are_shown_and_of_none_none() -> None:
+    assert {list(flows)[flow]: size for flow, size in cut.items()} == {(0, 2): 1_600, (2, 3): None}
     names = [f"block_{i // 100}/dense_{i}" for i in range(3_000)]
-    graph = OpGraph([Op(name=name, kind="Relu", layer=name) for name in names], [])
+    graph = OpGraph([Op(name, "Relu", layer=name) for name in names], [])
     assert {layer.name for layer in layer_map(graph).layers} == {f"block_{i}" for i in range(30)}
     assert layer_map(OpGraph([towers_graph().op("ids")], [])).layers == ()
 
 
-def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing() -> None:
-    row = unreliable().candidates[1]
-    step, copies, exposed, _ = Candidate.of(row).figures
-    assert step == ("30.1 ms", "30.5 ms")
-    assert (copies[1], exposed[1]) == ("–", "–")
-    assert details(row).activities == ()
-    assert [each.heading for each in details(row).timelines] == ["simulated, step 30.1 ms"]
-
-
-def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_not_apply() -> None:
+def test_the_tab_has_ranges_and_words_for_what_does_not_apply_and_no_broken_profile():
     alone, row, _ = map(Candidate.of, ranged().candidates)
     assert (alone.figures[3], alone.after_runs) == (("–", "–"), None)
     assert (row.figures[3][0].split()[1], row.after_runs) == ("(1.25–2.00)", None)
@@ -96,6 +70,12 @@ def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_no
     _, row = map(Candidate.of, not_applicable().candidates)
     assert row.failure == "not applicable: the model has one tower"
     assert (row.is_applicable, row.figures) == (False, ())
+    row = unreliable().candidates[1]
+    step, copies, exposed, _ = Candidate.of(row).figures
+    assert step == ("30.1 ms", "30.5 ms")
+    assert (copies[1], exposed[1]) == ("–", "–")
+    assert details(row).activities == ()
+    assert [each.heading for each in details(row).timelines] == ["simulated, step 30.1 ms"]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +85,11 @@ def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_no
         ("tab_details", details(sample().candidates[1])),
     ],
 )
-def test_what_the_tab_is_given_is_the_golden_one(name: str, content: Overview | Details) -> None:
+def test_what_the_tab_is_given_is_the_golden_one(name, content):
     assert json_text(content) == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
 
 
-def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so() -> None:
+def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
     (finding,) = Overview.of(sample(), MAP).findings
     assert finding.parts[1].text == "layer item_conv, sample_models/deepconn.py:41"
     assert (finding.parts[-1].markdown or "").startswith("# PA201")
@@ -121,7 +101,7 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so() -> 
     assert empty.text == "The profile is empty."
 
 
-def test_bytes_that_are_not_known_are_none_and_others_a_floor() -> None:
+def test_what_is_not_known_or_not_measured_is_none_or_left_out():
     split = replace(sample().candidates[1], predicted=towers().schedule, measured=None)
     assert Candidate.of(split).figures[1][0].endswith(", ≥ 3.20 kB")
     shown = details(split, ("GPU:0", "GPU:1"))
@@ -135,22 +115,15 @@ def test_bytes_that_are_not_known_are_none_and_others_a_floor() -> None:
     _, to_gpu_0, to_gpu_1 = ([row[to] for row in table(shown.copies).rows] for to in range(3))
     assert "1, ?, " in to_gpu_0[1]
     assert "1, 1.60 kB, " in to_gpu_1[2]
-
-
-def test_what_was_not_measured_and_layers_of_a_split_of_the_batch_are_left_out() -> None:
     shown = details(replace(sample().candidates[2], samples=(16, 16)))
     assert (len(shown.timelines), shown.activities) == (1, ())
     assert all(cell.endswith("| –") for row in table(shown.copies).rows for cell in row[1:] if cell)
     assert (shown.layers, shown.cuts) == (None, None)
 
 
-def test_before_anything_is_known_there_is_the_model_and_what_is_done(tmp_path: Path) -> None:
+def test_a_tab_follows_an_analysis_and_details_are_written_again_only_when_there_is_more(tmp_path):
     early = AnalysisSnapshot(
-        doing="measuring costs",
-        title="deepconn",
-        model=sample().model,
-        testbed=None,
-        candidates=(),
+        doing="measuring costs", title="deepconn", model=sample().model, testbed=None, candidates=()
     )
     Tab(tmp_path, towers_graph()).show(early)
     overview = read_overview(tmp_path / OVERVIEW)
@@ -158,9 +131,6 @@ def test_before_anything_is_known_there_is_the_model_and_what_is_done(tmp_path: 
     assert (overview.chosen, overview.devices, overview.findings) == (None, (), ())
     assert overview.no_findings == "Not yet known."
     assert overview.graph.layers[0].name == "lookup"
-
-
-def test_details_are_written_again_only_when_there_is_more(tmp_path: Path) -> None:
     analysis = sample()
     tab = Tab(tmp_path, towers_graph())
     unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
@@ -182,18 +152,18 @@ def test_details_are_written_again_only_when_there_is_more(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("layer", [HOSTILE, "ünï/cödé"])
-def test_names_are_kept_as_they_are(tmp_path: Path, layer: str) -> None:
+def test_names_are_kept_as_they_are(tmp_path, layer):
     Tab(tmp_path, towers_graph(layer)).show(sample())
     assert read_overview(tmp_path / OVERVIEW).graph.layers[1].name == layer
 
 
 @pytest.fixture
-def logdir(tmp_path: Path) -> Path:
+def logdir(tmp_path):
     write_sample(tmp_path / LOG_FOLDER, ["a", "b", "c", "d", "e"])
     return tmp_path / LOG_FOLDER
 
 
-def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
+def test_what_an_analysis_wrote_is_read_as_it_is(logdir):
     overview = read_overview(logdir / OVERVIEW)
     assert compact(overview) == (logdir / OVERVIEW).read_text()
     path = logdir / DETAILS / "alternating.json"
@@ -219,9 +189,7 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
         ("alternating", lambda d: spans(d, 1).append([0, 0, 1]), r"\[0, 0, 1\] is too short"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_its_place(
-    logdir: Path, candidate: str | None, change: Callable[[Document], object], told: str
-) -> None:
+def test_what_cannot_be_shown_is_refused_with_its_place(logdir, candidate, change, told):
     path = logdir / (f"{DETAILS}/{candidate}.json" if candidate else OVERVIEW)
     document = json.loads(path.read_text())
     change(document)
@@ -231,6 +199,6 @@ def test_what_cannot_be_shown_is_refused_with_its_place(
     assert refused.value.message.startswith(f"{path}: ")
 
 
-def spans(details: Document, timeline: int) -> list[list[int]]:
+def spans(details, timeline):
     found: list[list[int]] = details["timelines"][timeline]["spans"]
     return found

@@ -15,8 +15,6 @@ from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.simulator.schedule import OpRun, Transfer
 
 if TYPE_CHECKING:
-    from placed_steps import PlacedStep
-
     from placement_advisor.machine.devices import Device, Link
 
 # Events of one moment: ends of what devices do, then arrivals.
@@ -61,7 +59,7 @@ class _Copy:
     end_ns: int = -1
 
     @property
-    def priced_bytes(self) -> int:
+    def priced_bytes(self):
         return self.size_bytes or 0
 
 
@@ -86,7 +84,7 @@ class _Place:
 class Oracle:
     """One simulation; `runs`, `transfers` and `step_ns` are as in the schedule."""
 
-    def __init__(self, step: PlacedStep) -> None:
+    def __init__(self, step):
         self._step = step
         self._dispatch = step.cluster.dispatch
         devices = step.cluster.devices
@@ -128,10 +126,35 @@ class Oracle:
         ends = [
             task.end_ns + late_ns.get(task.place.device.name, 0) for task in self._tasks.values()
         ]
-        self.step_ns = max(ends, default=0) + self._dispatch.step_overhead_ns
+        lost_ns = round(step.cluster.sharing.exchange_loss * self._beside_kernels_ns())
+        self.step_ns = max(ends, default=0) + lost_ns + self._dispatch.step_overhead_ns
+
+    def _beside_kernels_ns(self) -> int:
+        """Count nanoseconds with a kernel and a copy, on the device ahead that ends last."""
+        ahead = [place for place in self._places.values() if place.device.launches_ahead]
+        if not ahead:
+            return 0
+
+        def end_ns(place: _Place) -> tuple[int, int]:
+            ends = [task.end_ns for task in self._started if task.place is place]
+            return max(ends, default=-1), place.number
+
+        last = max(ahead, key=end_ns)
+        copied = {
+            moment
+            for copy in self._copies
+            if copy.priced_bytes and last.device.name in (copy.link.source, copy.link.target)
+            for moment in range(copy.set_out_ns, copy.end_ns)
+        }
+        return sum(
+            moment in copied
+            for task in self._started
+            if task.place is last
+            for moment in range(task.start_ns, task.end_ns)
+        )
 
     @property
-    def runs(self) -> tuple[OpRun, ...]:
+    def runs(self):
         return tuple(
             OpRun(
                 op=task.op.name,
@@ -145,7 +168,7 @@ class Oracle:
         )
 
     @property
-    def transfers(self) -> tuple[Transfer, ...]:
+    def transfers(self):
         return tuple(
             Transfer(
                 producer=copy.producer.op.name,
@@ -163,7 +186,7 @@ class Oracle:
             for copy in sorted(self._copies, key=lambda copy: copy.start_ns)
         )
 
-    def _place(self, op: Op) -> _Place:
+    def _place(self, op):
         place = self._places[self._step.placement.device_of[op.name]]
         kind, host = place.device.kind, place.device.host
         if host is not None and any(
@@ -174,7 +197,7 @@ class Oracle:
             place = self._places[host]
         return place
 
-    def _task(self, op: Op) -> _Task:
+    def _task(self, op):
         place = self._place(op)
         cost = self._step.all_costs()[place.device.name].costs.get(op.name)
         if cost is None:
@@ -199,7 +222,7 @@ class Oracle:
             beside_ns=alone_ns + round(beside_ns),
         )
 
-    def _run(self) -> None:
+    def _run(self):
         while self._events:
             now, kind, _, who = heappop(self._events)
             self._event += 1
@@ -227,7 +250,7 @@ class Oracle:
             if place.doing is None:
                 self._next(place, now)
 
-    def _launched(self, task: _Task, now: int) -> None:
+    def _launched(self, task, now):
         """Let the kernel run behind those before it; what reads it here can be launched."""
         task.launch = (now - task.launch_ns, now)
         task.start_ns = max(now, task.place.kernels_until_ns)
@@ -236,7 +259,7 @@ class Oracle:
         order = (task.place.number, 1, self._started.index(task))
         heappush(self._events, (task.end_ns, _END, order, _Kernel(task=task)))
 
-    def _tell(self, task: _Task, now: int, *, here: bool, away: bool) -> None:
+    def _tell(self, task, now, *, here, away):
         edges = self._step.graph.outputs_of(task.op.name)
         ports = {edge.port for edge in edges}
         for port in sorted(ports, key=lambda port: (port == CONTROL_PORT, port)):
@@ -254,15 +277,7 @@ class Oracle:
                 there = [reader for reader in readers if reader.place is target]
                 self._send(task, port, size, target, there, now)
 
-    def _send(
-        self,
-        task: _Task,
-        port: int,
-        size: int | None,
-        target: _Place,
-        readers: list[_Task],
-        now: int,
-    ) -> None:
+    def _send(self, task, port, size, target, readers, now):
         link = self._step.cluster.link(task.place.device.name, target.device.name)
         copy = _Copy(
             producer=task,
@@ -279,7 +294,7 @@ class Oracle:
         else:
             task.place.copies.append(("send", copy))
 
-    def _set_out(self, copy: _Copy, now: int) -> None:
+    def _set_out(self, copy, now):
         link = copy.link
         ends = (link.source, link.target)
         copy.set_out_ns = copy.start_ns = now
@@ -296,24 +311,24 @@ class Oracle:
         order = (copy.producer.place.number, copy.target.number, out_of, copy.number)
         heappush(self._events, (copy.arrival_ns, _ARRIVAL, order, copy))
 
-    def _deliver(self, copy: _Copy, now: int) -> None:
+    def _deliver(self, copy, now):
         copy.end_ns = now
         for reader in copy.readers:
             self._gets_input(reader, copy.port, now)
 
-    def _gets_input(self, task: _Task, port: int, now: int) -> None:
+    def _gets_input(self, task, port, now):
         task.waits_for -= 1
         if not task.waits_for:
             task.ready_ns = now
             self._is_ready(task, port)
 
-    def _is_ready(self, task: _Task, port: int) -> None:
+    def _is_ready(self, task, port):
         # A control edge comes behind all ports.
         behind = sys.maxsize if port == CONTROL_PORT else port
         order = (self._event, behind, self._step.graph.index(task.op.name))
         heappush(task.place.ops, (order, task))
 
-    def _next(self, place: _Place, now: int) -> None:
+    def _next(self, place, now):
         """Let the device do copy work, an op, or nothing."""
         turn = self._turn(place, now)
         if turn != place.turn:
@@ -344,7 +359,7 @@ class Oracle:
             if place.rests_since_ns is None:
                 place.rests_since_ns = now
 
-    def _turn(self, place: _Place, now: int) -> str | None:
+    def _turn(self, place, now):
         """Return what the device does next."""
         if not (place.ops and place.copies):
             return "op" if place.ops else "copy" if place.copies else None
@@ -353,7 +368,7 @@ class Oracle:
         is_over = now - place.turn_since_ns >= self._dispatch.quantum_ns
         return {"op": "copy", "copy": "op"}[place.turn] if is_over else place.turn
 
-    def _wake_ns(self, link: Link, place: _Place, now: int) -> int:
+    def _wake_ns(self, link, place, now):
         if place.rests_since_ns is None:
             return 0
         rested_ns = now - place.rests_since_ns
@@ -361,17 +376,17 @@ class Oracle:
             return link.wake_ns
         return int(link.wake_ns * (rested_ns / self._dispatch.asleep_ns))
 
-    def _ends_at(self, place: _Place, time_ns: int) -> None:
+    def _ends_at(self, place, time_ns):
         heappush(self._events, (time_ns, _END, (place.number, 0), place))
 
 
-def _either(own_ns: int | None, common_ns: int) -> int:
+def _either(own_ns, common_ns):
     return common_ns if own_ns is None else own_ns
 
 
-def _send_ns(copy: _Copy) -> int:
+def _send_ns(copy):
     return copy.link.sender.time_ns(copy.priced_bytes)
 
 
-def _receive_ns(copy: _Copy) -> int:
+def _receive_ns(copy):
     return copy.link.receiver.time_ns(copy.priced_bytes)

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pytest
 from drawn_cases import cases
@@ -10,7 +7,7 @@ from hypothesis import given
 from op_graphs import sized
 from placed_steps import edge, op, pair, place, placed_steps, price
 
-from placement_advisor.errors import AdvisorError, BatchSplitError
+from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device, Dispatch
@@ -18,21 +15,12 @@ from placement_advisor.simulator.break_even import BATCH_REACH, Axis, BreakEvenO
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import GrowingStep, StepGrowth
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from placed_steps import PlacedStep
-
-    from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.break_even import BreakEven, Sweep
-
 WORTHWHILE = 0.97
 BATCH = 10
 
 
-def input_op(name: str, size_bytes: int) -> Op:
-    return Op(name=name, kind="Placeholder", role=Role.INPUT, output_bytes=(size_bytes,))
+def input_op(name, size_bytes):
+    return Op(name, "Placeholder", Role.INPUT, output_bytes=(size_bytes,))
 
 
 # x, 400 bytes, is read by left (1,000 ns) and right (1,000 ns, 40 bytes), both by join (0 ns).
@@ -52,13 +40,10 @@ SPLIT = replace(
 )
 
 
-def growth_of(graph: OpGraph, degree: int = 1, batch: int = BATCH) -> StepGrowth:
-    """Return how a step grows of which all tensors of 40 bytes and more are of samples.
+def growth_of(graph, degree=1, batch=BATCH):
+    """Return how a step grows of which all tensors of 40 bytes and more are of samples."""
 
-    ``degree`` is that of what `right` makes, and of its work.
-    """
-
-    def grown(op: Op, times: int) -> Op:
+    def grown(op, times):
         factor = times ** (degree if op.name == "right" else 1)
         sizes = (size or 0 for size in op.output_bytes)
         found = tuple(size * factor if size >= 40 else size for size in sizes)
@@ -70,12 +55,7 @@ def growth_of(graph: OpGraph, degree: int = 1, batch: int = BATCH) -> StepGrowth
     return StepGrowth(graph, batch, larger)
 
 
-def towers(
-    cluster: Cluster,
-    *splits: Placement,
-    growing: GrowingStep | AdvisorError | None = None,
-    corrections: Mapping[str, float] = MappingProxyType({}),
-) -> BreakEven:
+def towers(cluster, *splits, growing=None, corrections=MappingProxyType({})):
     costs = TOWER_COSTS.everywhere(cluster)
     found = break_even(
         Simulator(TOWERS, costs, cluster),
@@ -89,15 +69,13 @@ def towers(
     return found
 
 
-def test_a_prediction_that_its_measurement_refuted_is_corrected_by_it() -> None:
+def test_a_prediction_that_its_measurement_refuted_is_corrected_by_it():
     cluster = pair(latency_ns=50, bytes_per_ns=2.0)
     # single 2,000; split 200 + 50, 1,000, 20 + 50.
     predicted = towers(cluster)
-    assert predicted.bandwidth is not None
     assert predicted.bandwidth.here.best.ratio == 1_320 / 2_000
     # Measured it took 1.1 times the step of single: it must not be said to win here.
     measured = towers(cluster, corrections={SPLIT.label: 1.1 / (1_320 / 2_000)})
-    assert measured.bandwidth is not None
     assert measured.bandwidth.here.best.ratio == pytest.approx(1.1)
     # It would win below 1,940 / (1.1 / 0.66) = 1,164 ns, 440 / B < 64 of which are bytes.
     wins, _ = crossing(measured.bandwidth)
@@ -105,15 +83,12 @@ def test_a_prediction_that_its_measurement_refuted_is_corrected_by_it() -> None:
     assert measured.free_copies.ratio == pytest.approx(1_000 / 2_000 * 1.1 / 0.66)
 
 
-def crossing(sweep: Sweep | None) -> tuple[int, int]:
-    assert sweep is not None
+def crossing(sweep):
     assert sweep.outcome is BreakEvenOutcome.CROSSES
-    assert sweep.wins_from is not None
-    assert sweep.loses_at is not None
     return sweep.wins_from.value, sweep.loses_at.value
 
 
-def test_the_least_bandwidth_is_the_one_at_which_the_copies_fit_into_what_the_split_saves():
+def test_the_break_even_of_each_axis_by_hand():
     # single 2,000; split 400/B + 50, 1,000, 40/B + 50: below 1,940 if 440/B < 840, B > 0.524 B/ns
     wins, loses = crossing(towers(pair(latency_ns=50, bytes_per_ns=0.1)).bandwidth)
     assert loses <= 440 / 840 * 1e9 < wins < 1.01 * loses
@@ -121,15 +96,9 @@ def test_the_least_bandwidth_is_the_one_at_which_the_copies_fit_into_what_the_sp
     assert crossing(towers(pair(latency_ns=50, bytes_per_ns=2.0)).bandwidth)[0] == pytest.approx(
         wins, rel=0.011
     )
-
-
-def test_the_largest_latency_is_what_the_bytes_leave_of_the_saving():
     # 1,000 + 440 + twice the latency, below 1,940: less than 250
     wins, loses = crossing(towers(pair(latency_ns=10)).latency)
     assert wins < 250 <= loses <= 1.02 * wins
-
-
-def test_the_smallest_batch_is_the_one_that_pays_for_the_latency():
     # n samples: split 144 n + 2 × 500, single 200 n; below 0.97 if 1,000 < 50 n: from 21 on.
     assert crossing(towers(pair(latency_ns=500)).batch) == (21, 20)
 
@@ -149,8 +118,6 @@ def test_a_tower_that_grows_with_the_square_of_the_batch_by_hand():
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
-    assert found is not None
-    assert found.batch is not None
     for point in found.batch.points:
         n = point.value
         alone_ns = 100 * n + 10 * n**2
@@ -168,13 +135,8 @@ def test_the_best_split_at_a_batch_is_known_where_its_neighbours_agree():
     assert found.best_at(24) is None
     for batch, wins in ((12, False), (30, True), (600, True)):
         best = found.best_at(batch)
-        assert best is not None
         assert (best.ratio < WORTHWHILE) is wins
     assert found.best_at(10_000) is None
-
-
-def test_copies_that_cost_nothing_leave_the_longer_of_two_towers():
-    assert towers(pair(latency_ns=500)).free_copies.ratio == 0.5
 
 
 def test_todays_value_is_among_the_points_and_has_todays_ratio():
@@ -187,20 +149,23 @@ def test_todays_value_is_among_the_points_and_has_todays_ratio():
         )
 
 
-def test_a_split_that_loses_at_every_value_wins_nowhere():
+def test_a_split_wins_nowhere_throughout_or_from_some_value_on():
     # All of it on the other device but the join: nothing runs at the same time.
     moved = replace(SPLIT, device_of={**SPLIT.device_of, "left": "b"})
     found = towers(pair(), moved)
     assert [sweep.outcome for sweep in found.sweeps()] == [BreakEvenOutcome.NOWHERE] * 3
     assert all(sweep.wins_from is sweep.loses_at is None for sweep in found.sweeps())
     assert found.free_copies.ratio == 1.0
-
-
-def test_a_split_that_wins_at_the_worst_value_wins_throughout():
     found = towers(pair(latency_ns=0, bytes_per_ns=1_000)).bandwidth
-    assert found is not None
     assert found.outcome is BreakEvenOutcome.THROUGHOUT
     assert found.changes == 0
+    assert towers(pair(latency_ns=500)).free_copies.ratio == 0.5
+    costs = TOWER_COSTS.everywhere(pair())
+    growth = growth_of(TOWERS, batch=1)
+    batch = towers(pair(), growing=GrowingStep(growth, costs, pair())).batch
+    values = [point.value for point in batch.points]
+    assert values[0] == 1
+    assert values[-1] == BATCH_REACH
 
 
 def test_the_best_of_several_splits_may_change_along_the_sweep():
@@ -220,8 +185,6 @@ def test_the_best_of_several_splits_may_change_along_the_sweep():
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
-    assert found is not None
-    assert found.latency is not None
     for point in found.latency.points:
         assert point.best.split == ("tower" if point.value < 280 else "apart")
         assert point.best.ratio == min(2_000, 1_440 + 2 * point.value) / 2_300
@@ -246,8 +209,6 @@ def test_winning_that_begins_and_ends_again_is_counted():
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
-    assert found is not None
-    assert found.batch is not None
     assert found.batch.changes == 2
     assert crossing(found.batch) == (2, 1)
     wins = [point.value for point in found.batch.points if point.best.ratio < WORTHWHILE]
@@ -272,13 +233,10 @@ def test_without_a_split_or_a_link_there_is_no_break_even():
         )
 
 
-def test_a_bandwidth_without_end_is_not_swept():
+def test_an_axis_that_has_no_end_or_no_figure_is_not_swept():
     found = towers(pair(bytes_per_ns=float("inf")))
     assert found.bandwidth is None
     assert found.latency is not None
-
-
-def test_an_unknown_batch_and_a_latency_of_zero_are_not_swept():
     found = towers(pair(latency_ns=0), growing=BatchSplitError("it takes no batch of 20"))
     assert (found.batch, found.latency) == (None, None)
     assert found.no_batch == "it takes no batch of 20"
@@ -307,14 +265,12 @@ def test_links_of_hosts_stay_as_they_are():
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
-    assert found is not None
     # single 4,010 + 2,000; split 4,010 + 1,000: the tensor back has no bytes to speak of
     assert found.free_copies.ratio == 5_010 / 6_010
-    assert found.bandwidth is not None
     assert found.bandwidth.here.value == 1_000_000_000
 
 
-def ratio(step: PlacedStep, cluster: Cluster) -> float:
+def ratio(step, cluster):
     simulator = Simulator(step.graph, step.all_costs(), cluster)
     alone_ns = simulator.step_ns(step.on_one_device().placement)
     return simulator.step_ns(step.placement) / max(1, alone_ns)
@@ -337,7 +293,7 @@ def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_do
     for sweep in found.sweeps():
         here = sweep.here.value
 
-        def at(value: int, sweep: Sweep = sweep, here: int = here) -> float:
+        def at(value, sweep=sweep, here=here):
             factor = value / here
             return ratio(
                 step,
@@ -361,13 +317,3 @@ def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_do
         else:
             worst = sweep.points[0 if sweep.axis is Axis.BANDWIDTH else -1]
             assert worst.best.ratio < WORTHWHILE
-
-
-def test_the_batch_is_swept_in_whole_samples_from_one_on():
-    costs = TOWER_COSTS.everywhere(pair())
-    growth = growth_of(TOWERS, batch=1)
-    batch = towers(pair(), growing=GrowingStep(growth, costs, pair())).batch
-    assert batch is not None
-    values = [point.value for point in batch.points]
-    assert values[0] == 1
-    assert values[-1] == BATCH_REACH

@@ -3,16 +3,18 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given
+import numpy as np
+from drawn_cases import cases
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from placed_steps import (
     HALF_EACH,
-    PlacedStep,
     diamond,
     edge,
     launching_ahead,
     op,
     pair,
-    place,
+    placed,
     placed_steps,
     price,
     wired,
@@ -21,20 +23,28 @@ from placed_steps import (
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
-from placement_advisor.simulator.schedule import PathKind, PathStep, critical_path, time_by_kind
+from placement_advisor.simulator.schedule import (
+    DeviceTime,
+    PathKind,
+    critical_path,
+    device_times,
+    interval_shares,
+    intervals_length,
+    intervals_length_outside,
+    merged_intervals,
+    time_by_kind,
+)
 
-Told = list[tuple[str, str, str, int, int]]
 
-
-def path_of(step: PlacedStep) -> tuple[PathStep, ...]:
+def path_of(step):
     return critical_path(step.graph, step.simulate(), step.cluster)
 
 
-def told(step: PlacedStep) -> Told:
+def told(step):
     return [(s.kind.value, s.what, s.where, s.start_ns, s.end_ns) for s in path_of(step)]
 
 
-def test_the_path_of_a_diamond_goes_over_its_slower_side_by_hand() -> None:
+def test_the_path_of_a_diamond_goes_over_its_slower_side_by_hand():
     assert told(diamond()) == [
         ("compute", "src", "a", 0, 50),
         ("copy", "src:0", "a → b", 50, 160),
@@ -50,12 +60,25 @@ def test_the_path_of_a_diamond_goes_over_its_slower_side_by_hand() -> None:
     }
 
 
-def test_an_op_that_found_its_device_busy_waited_for_what_that_did_before() -> None:
+def test_an_op_waited_for_its_device_or_its_launch_and_never_for_a_constant():
     step = wired({"x": ("a", 10), "y": ("a", 30)}, "")
+    assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
+    step = wired({"x": ("a", 1), "y": ("a", 100)}, "", launching_ahead(5))
+    assert told(step) == [
+        ("overhead", "launch of x", "a", 0, 5),
+        ("overhead", "launch of y", "a", 5, 10),
+        ("compute", "y", "a", 10, 110),
+    ]
+    constant = op("one", 4, kind="Const", role=Role.CONSTANT)
+    step = placed(
+        OpGraph([constant, op("x", 4), op("y")], [edge("one", "y", 4), edge("x", "y", 4)]),
+        {"x": "a", "y": "a"},
+        {"x": 10, "y": 30},
+    )
     assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
 
 
-def test_an_op_that_waited_for_its_device_to_send_something_waited_for_that() -> None:
+def test_an_op_that_waited_for_its_device_to_send_something_waited_for_that():
     step = diamond(work=HALF_EACH)
     slow_left = replace(step, costs=price({"src": 50, "left": 900, "right": 100, "sink": 20}))
     # right's tensor arrives at 315, but a has time for it at 1005 only.
@@ -68,7 +91,7 @@ def test_an_op_that_waited_for_its_device_to_send_something_waited_for_that() ->
     ]
 
 
-def test_a_wire_that_another_copy_holds_is_queueing() -> None:
+def test_a_wire_that_another_copy_holds_is_queueing():
     step = wired({"x": ("a", 10, 100, 30), "y": ("b", 10)}, "x -> y, x:1 -> y")
     assert told(step) == [
         ("compute", "x", "a", 0, 10),
@@ -78,7 +101,7 @@ def test_a_wire_that_another_copy_holds_is_queueing() -> None:
     ]
 
 
-def test_a_copy_that_arrives_is_no_work_of_the_device_that_it_reaches() -> None:
+def test_a_copy_that_arrives_is_no_work_of_the_device_that_it_reaches():
     step = wired(
         {"x": ("a", 10, 80), "busy": ("b", 100), "later": ("b", 50), "y": ("b", 1)}, "x -> y"
     )
@@ -90,7 +113,7 @@ def test_a_copy_that_arrives_is_no_work_of_the_device_that_it_reaches() -> None:
     ]
 
 
-def test_overheads_at_both_ends_are_named() -> None:
+def test_overheads_at_both_ends_are_named():
     dispatch = Dispatch(
         step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
     )
@@ -103,7 +126,7 @@ def test_overheads_at_both_ends_are_named() -> None:
     ]
 
 
-def test_a_tensor_that_waits_to_be_asked_for_is_queueing() -> None:
+def test_a_tensor_that_waits_to_be_asked_for_is_queueing():
     cluster = pair(latency_ns=50)
     near, far = cluster.devices
     step = wired(
@@ -121,13 +144,13 @@ def test_a_tensor_that_waits_to_be_asked_for_is_queueing() -> None:
     ]
 
 
-def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device() -> None:
+def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device():
     ops = ["x", "long", "y"]
-    step = PlacedStep(
-        graph=OpGraph([*map(op, ops)], [edge("x", "long", 4), edge("x", "y", 4)]),
-        placement=place(dict.fromkeys(ops, "a")),
-        costs=price({"x": 1, "long": 100, "y": 1}),
-        cluster=launching_ahead(5),
+    step = placed(
+        OpGraph([*map(op, ops)], [edge("x", "long", 4), edge("x", "y", 4)]),
+        dict.fromkeys(ops, "a"),
+        {"x": 1, "long": 100, "y": 1},
+        launching_ahead(5),
     )
     # long is launched when x is, and runs from 10 on, after its launch; y is launched by then 15.
     assert told(step) == [
@@ -138,33 +161,8 @@ def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device() 
     ]
 
 
-def test_a_launch_that_found_its_thread_busy_waited_for_the_launch_before() -> None:
-    step = wired({"x": ("a", 1), "y": ("a", 100)}, "", launching_ahead(5))
-    assert told(step) == [
-        ("overhead", "launch of x", "a", 0, 5),
-        ("overhead", "launch of y", "a", 5, 10),
-        ("compute", "y", "a", 10, 110),
-    ]
-
-
-def test_a_constant_is_no_input_that_anything_waited_for() -> None:
-    constant = op("one", 4, kind="Const", role=Role.CONSTANT)
-    step = PlacedStep(
-        graph=OpGraph([constant, op("x", 4), op("y")], [edge("one", "y", 4), edge("x", "y", 4)]),
-        placement=place({"x": "a", "y": "a"}),
-        costs=price({"x": 10, "y": 30}),
-        cluster=pair(),
-    )
-    assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
-
-
-def test_a_step_without_ops_is_overhead() -> None:
-    step = wired({}, "", pair(dispatch=Dispatch(step_overhead_ns=7)))
-    assert told(step) == [("overhead", "call of the step", "", 0, 7)]
-
-
 @given(placed_steps(hosts=True))
-def test_the_parts_of_any_path_follow_each_other_from_0_to_the_step_time(step: PlacedStep) -> None:
+def test_the_parts_of_any_path_follow_each_other_from_0_to_the_step_time(step):
     schedule = step.simulate()
     path = critical_path(step.graph, schedule, step.cluster)
     assert all(part.time_ns > 0 for part in path)
@@ -176,7 +174,7 @@ def test_the_parts_of_any_path_follow_each_other_from_0_to_the_step_time(step: P
 
 
 @given(placed_steps(hosts=True))
-def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step: PlacedStep) -> None:
+def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step):
     schedule = step.simulate()
     runs = {(run.op, run.device, run.start_ns, run.end_ns) for run in schedule.runs}
     for part in critical_path(step.graph, schedule, step.cluster):
@@ -189,3 +187,180 @@ def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step: PlacedSt
                 and part.end_ns <= max(copy.end_ns, copy.send_work[1])
                 for copy in schedule.transfers
             )
+
+
+def test_the_parts_of_a_diamond_are_compute_copy_work_and_waits_by_hand():
+    a, b = device_times(diamond().simulate())
+    # a: src until 50, left until 130; right runs until 260 and crosses until 370; sink until 390.
+    assert a == DeviceTime(
+        device="a",
+        compute_ns=50 + 80 + 20,
+        copy_work_ns=0,
+        before_first_ns=0,
+        waits_for_copy_ns=110,
+        waits_for_launch_ns=0,
+        waits_for_device_ns=260 - 130,
+        after_last_ns=0,
+    )
+    # What b waits for before its first op lies before it.
+    assert b == DeviceTime(
+        device="b",
+        compute_ns=100,
+        copy_work_ns=0,
+        before_first_ns=160,
+        waits_for_copy_ns=0,
+        waits_for_launch_ns=0,
+        waits_for_device_ns=0,
+        after_last_ns=390 - 260,
+    )
+    a, b = device_times(diamond(work=HALF_EACH).simulate())
+    # a: src, send until 105, left until 185, waits, receives from 315, sink until 390.
+    assert (a.compute_ns, a.copy_work_ns) == (150, 110)
+    # right is sent at 260, and under way until a turns to it.
+    assert (a.waits_for_device_ns, a.waits_for_copy_ns) == (260 - 185, 315 - 260)
+    assert (b.before_first_ns, b.copy_work_ns, b.after_last_ns) == (105, 110, 390 - 315)
+    step = replace(diamond(), cluster=pair(count=3))
+    *_, c = device_times(step.simulate())
+    assert (c.before_first_ns, c.after_last_ns) == (390, 0)
+
+
+def test_waiting_for_a_wire_is_waiting_for_a_copy():
+    step = wired(
+        {"x": ("a", 10, 100, 100), "y": ("b", 10), "z": ("b", 10)},
+        "x -> y, x:1 -> z",
+        pair(latency_ns=0, dispatch=Dispatch(step_overhead_ns=5)),
+    )
+    _, b = device_times(step.simulate())
+    # y from 110 to 120, z from 210.
+    assert (b.waits_for_copy_ns, b.waits_for_device_ns, b.after_last_ns) == (90, 0, 5)
+
+
+@given(placed_steps(hosts=True))
+def test_the_parts_of_any_device_add_up_to_the_step_time(step):
+    schedule = step.simulate()
+    times = device_times(schedule)
+    assert [time.device for time in times] == [place.name for place in step.cluster.places()]
+    for time in times:
+        idle_ns = (
+            time.before_first_ns,
+            time.waits_for_copy_ns,
+            time.waits_for_launch_ns,
+            time.waits_for_device_ns,
+            time.after_last_ns,
+        )
+        assert time.compute_ns + time.copy_work_ns + sum(idle_ns) == schedule.step_ns
+        assert min(idle_ns) >= 0
+
+
+@given(placed_steps(hosts=True))
+def test_waiting_for_a_copy_equals_a_count_of_single_nanoseconds(step):
+    schedule = step.simulate()
+    for time in device_times(schedule):
+        busy: set[int] = set()
+        for run in schedule.runs:
+            if run.device == time.device:
+                busy |= set(range(run.start_ns, run.end_ns))
+        for copy in schedule.transfers:
+            if copy.source == time.device:
+                busy |= set(range(*copy.send_work))
+            if copy.target == time.device:
+                busy |= set(range(*copy.receive_work))
+        coming: set[int] = set()
+        for copy in schedule.transfers:
+            if copy.target == time.device:
+                coming |= set(range(copy.set_out_ns, copy.end_ns))
+        between = range(time.before_first_ns, schedule.step_ns - time.after_last_ns)
+        assert time.waits_for_copy_ns == len((coming - busy) & set(between))
+
+
+def test_a_device_whose_ops_are_shorter_than_their_launches_waits_for_these():
+    ops = ["x", "y", "z"]
+    step = placed(
+        OpGraph([*map(op, ops)], []),
+        dict.fromkeys(ops, "a"),
+        {"x": 1, "y": 1, "z": 9},
+        launching_ahead(3),
+    )
+    a, _ = device_times(step.simulate())
+    # Launched at 3, 6 and 9; the last one runs until 18.
+    assert (a.before_first_ns, a.compute_ns, a.waits_for_launch_ns) == (3, 11, 2 + 2)
+    assert (a.waits_for_device_ns, a.after_last_ns) == (0, 0)
+
+
+def chain(step):
+    """Return the runs of the chain, the first one first."""
+    simulator = step.simulator()
+    names = step.cluster.place_names()
+    device = [names.index(step.placement.device_of[op.name]) for op in simulator.ops]
+    run_of = {run.op: run for run in step.simulate().runs}
+    numbers = simulator.chain_at(np.array(device, np.int64)).tolist()
+    return [run_of[simulator.ops[i].name] for i in reversed(numbers)]
+
+
+def test_what_ends_last_ends_the_chain():
+    step = diamond(latency_ns=1, bytes_per_ns=100.0)
+    longest = [run.op for run in chain(step)]
+    ends = {run.op: run.end_ns for run in step.simulate().runs}
+
+    assert longest[0] == step.graph.ops[0].name
+    assert longest[-1] == step.graph.ops[-1].name
+    assert longest[1] == max(("left", "right"), key=lambda name: ends[name])
+    step = wired({"long": ("a", 100), "short": ("b", 10)}, "")
+    assert [run.op for run in chain(step)] == ["long"]
+
+
+@given(placed_steps(hosts=True))
+@cases(200)
+def test_each_op_waited_for_the_one_before_and_nothing_ends_later(step):
+    runs = chain(step)
+    assume(runs)
+
+    assert runs[-1].end_ns == max(run.end_ns for run in step.simulate().runs)
+    for first, then in pairwise(runs):
+        assert first.end_ns <= then.start_ns
+        feeds_it = any(edge.producer == first.op for edge in step.graph.inputs_of(then.op))
+        launch_ns, launched_ns = then.launch or (then.start_ns, then.start_ns)
+        if launch_ns == then.ready_ns and then.start_ns == launched_ns:
+            assert feeds_it
+        else:
+            assert first.device == then.device
+
+
+intervals = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted).map(tuple), max_size=6
+)
+
+
+def points(of_intervals):
+    """The whole nanoseconds that the intervals cover."""
+    return {point for start, end in of_intervals for point in range(start, end)}
+
+
+def test_the_interval_that_ends_first_has_the_time_that_two_share():
+    # 0..2 and 5..10 are the first one's alone; 2..5 goes to the second, which ends first.
+    assert interval_shares([(0, 10), (2, 5)]) == [2 + 5, 3]
+
+
+@given(intervals)
+def test_a_union_covers_the_same_time_in_order(given_intervals):
+    union = merged_intervals(given_intervals)
+
+    assert points(union) == points(given_intervals)
+    assert intervals_length(union) == len(points(given_intervals))
+    assert all(left[1] < right[0] for left, right in pairwise(union))
+
+
+@given(intervals, intervals)
+def test_length_outside_counts_what_no_cover_covers(spans, covers):
+    assert intervals_length_outside(spans, covers) == len(points(spans) - points(covers))
+
+
+@given(intervals)
+def test_shares_add_up_to_the_union_and_none_is_longer_than_its_interval(given_intervals):
+    found = interval_shares(given_intervals)
+
+    assert sum(found) == len(points(given_intervals))
+    assert all(
+        0 <= share <= end - start
+        for share, (start, end) in zip(found, given_intervals, strict=True)
+    )

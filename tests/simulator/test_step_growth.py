@@ -1,32 +1,35 @@
-"""A step at other batches: by hand for a square, and for any polynomial."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import edge, sized
-from placed_steps import pair, place, price
+from placed_steps import pair, place, price, star
 
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Kernel, KernelFamily, Op, Role
+from placement_advisor.machine.devices import CopyWork
+from placement_advisor.simulator.sensitivity import (
+    COMMON,
+    NINE_IN_TEN,
+    REST,
+    CostUncertainty,
+    MeasuredRatio,
+    PredictionCorrection,
+    Sensitivity,
+)
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import GrowingStep, StepGrowth
-
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_graph import OpGraph
 
 BATCH = 8
 ON_A = {"x": "a", "encode": "a", "pairs": "a", "decay": "a"}
 
 
-def retrieval(samples: int) -> OpGraph:
+def retrieval(samples):
     """Return a step that encodes samples, scores all pairs of them, and decays its weights."""
     return sized(
         [
-            Op(name="x", kind="Placeholder", role=Role.INPUT, output_bytes=(40 * samples,)),
+            Op("x", "Placeholder", Role.INPUT, output_bytes=(40 * samples,)),
             _op("encode", 100 * samples, flops=1_000 * samples, bytes_accessed=100),
             _op("pairs", 4 * samples**2, flops=50 * samples**2, bytes_accessed=4 * samples**2),
             _op("decay", 600, flops=150, bytes_accessed=1_200),
@@ -35,15 +38,15 @@ def retrieval(samples: int) -> OpGraph:
     )
 
 
-def _op(name: str, size_bytes: int | None, **more: Any) -> Op:
-    return Op(name=name, kind="Mul", output_bytes=(size_bytes,), **more)
+def _op(name, size_bytes, **more):
+    return Op(name, "Mul", output_bytes=(size_bytes,), **more)
 
 
-def growth_of(at: Any, batch: int = BATCH) -> StepGrowth:
+def growth_of(at, batch=BATCH):
     return StepGrowth(at(batch), batch, {times: at(batch * times) for times in (2, 3, 4)})
 
 
-def growing(at: Any, costs: dict[str, int], batch: int = BATCH) -> GrowingStep:
+def growing(at, costs, batch=BATCH):
     cluster = pair()
     return GrowingStep(growth_of(at, batch), price(costs).everywhere(cluster), cluster)
 
@@ -54,33 +57,24 @@ def test_a_step_at_another_batch_is_what_a_trace_there_gives():
         assert growth.at(samples) == retrieval(samples)
 
 
-def test_what_is_more_for_each_sample_is_named():
+def test_what_is_more_for_each_sample_takes_and_is_worth_more_by_hand():
     assert growth_of(retrieval).faster == ("pairs",)
-
-
-def test_what_ops_take_grows_as_their_work_does_by_hand():
     # Of 8 samples, encode takes 80 ns, bound by its flops at 50 Gflop/s; pairs 100 ns; decay 60 ns.
     step = growing(retrieval, {"encode": 80, "pairs": 100, "decay": 60})
     alone = place(ON_A)
     assert step.step_ns(alone, 8) == 80 + 100 + 60
     assert step.step_ns(alone, 16) == 160 + 400 + 60
     assert step.step_ns(alone, 4) == 40 + 25 + 60
-
-
-def test_work_is_counted_in_samples_of_the_steps_own_batch_by_hand():
     step = growing(retrieval, {"encode": 80, "pairs": 100, "decay": 60})
     # 16 samples are 560 ns of what grows, where 8 are 180.
     assert step.worth(8) == 8
     assert step.worth(16) == pytest.approx(8 * 560 / 180)
-
-
-def test_where_all_grows_evenly_samples_are_worth_their_number():
-    def at(samples: int) -> OpGraph:
-        return sized([_op("one", 4 * samples, flops=9 * samples, bytes_accessed=0)], [])
-
-    step = growing(at, {"one": 72})
-    assert step.growth.faster == ()
-    assert [step.worth(n) for n in (1, 8, 80)] == pytest.approx([1, 8, 80])
+    costs = {"encode": 80, "pairs": 100, "decay": 60}
+    step = growing(retrieval, costs)
+    tables = price(costs).everywhere(step.cluster)
+    split = place({**ON_A, "pairs": "b"})
+    expected = Simulator(retrieval(BATCH), tables, step.cluster).step_ns(split)
+    assert step.step_ns(split, BATCH) == expected
 
 
 @given(
@@ -88,11 +82,11 @@ def test_where_all_grows_evenly_samples_are_worth_their_number():
     st.integers(1, 64),
     st.integers(1, 4_096),
 )
-def test_any_square_is_found_again(parts: list[int], batch: int, samples: int) -> None:
-    def amount(n: int) -> int:
+def test_any_square_is_found_again(parts, batch, samples):
+    def amount(n):
         return parts[0] + parts[1] * n + parts[2] * n**2
 
-    def at(n: int) -> OpGraph:
+    def at(n):
         return sized([_op("one", amount(n), flops=2 * amount(n), bytes_accessed=0)], [])
 
     growth = growth_of(at, batch)
@@ -101,7 +95,7 @@ def test_any_square_is_found_again(parts: list[int], batch: int, samples: int) -
 
 
 def test_products_of_matrices_of_pairs_grow_with_the_cube():
-    def at(n: int) -> OpGraph:
+    def at(n):
         kernel = Kernel(KernelFamily.LINEAR, (1, n, n, n))
         return sized([_op("one", 4 * n**2, flops=2 * n**3, bytes_accessed=12 * n**2)._replace(
             kernel=kernel)], [])  # fmt: skip
@@ -110,9 +104,9 @@ def test_products_of_matrices_of_pairs_grow_with_the_cube():
 
 
 @pytest.mark.parametrize("batch", [7, 14, 30])
-def test_what_is_rounded_up_is_on_the_line_that_it_is_rounded_from(batch: int) -> None:
+def test_what_is_rounded_up_is_on_the_line_that_it_is_rounded_from(batch):
     # An expert of five has room for a fifth of the samples and a quarter more, rounded up.
-    def at(n: int) -> OpGraph:
+    def at(n):
         return sized([_op("one", 400 * -(-5 * n // 20), flops=None, bytes_accessed=0)], [])
 
     growth = growth_of(at, batch)
@@ -121,13 +115,10 @@ def test_what_is_rounded_up_is_on_the_line_that_it_is_rounded_from(batch: int) -
     assert size == pytest.approx(400 * 16 * batch, rel=0.16)
 
 
-def test_what_grows_in_no_way_that_is_known_is_named():
+def test_what_grows_in_no_known_way_or_has_a_size_at_some_batches_alone_is_named():
     sizes = {8: 100, 16: 500, 24: 120, 32: 130}
     with pytest.raises(BatchSplitError, match=r"how op 'one' \(Mul\) grows with the batch"):
         growth_of(lambda n: sized([_op("one", sizes[n])], []))
-
-
-def test_what_has_a_size_at_some_batches_alone_is_named():
     sizes = {8: 100, 16: None, 24: None, 32: None}
     with pytest.raises(BatchSplitError, match="'one'"):
         growth_of(lambda n: sized([_op("one", sizes[n])], []))
@@ -135,9 +126,9 @@ def test_what_has_a_size_at_some_batches_alone_is_named():
 
 def test_an_op_of_unknown_work_grows_as_the_largest_of_what_it_reads():
     # picked has as many rows as the data say, and so is its size; so has what reads it.
-    def at(n: int) -> OpGraph:
+    def at(n):
         ops = [
-            Op(name="x", kind="Placeholder", role=Role.INPUT, output_bytes=(40 * n,)),
+            Op("x", "Placeholder", Role.INPUT, output_bytes=(40 * n,)),
             _op("picked", None),
             _op("summed", None),
             _op("apart", 8),
@@ -149,17 +140,56 @@ def test_an_op_of_unknown_work_grows_as_the_largest_of_what_it_reads():
     assert step.step_ns(alone, 3 * BATCH) == 30 + 60 + 30
 
 
-def test_ops_that_move_no_bytes_take_as_long_at_any_batch():
-    def at(n: int) -> OpGraph:
-        return sized([_op("one", 4 * n, flops=0, bytes_accessed=0)], [])
+DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
+STEP = star(16, op_ns=40_000, work=CopyWork(per_copy_ns=5_000), latency_ns=30_000)
+ALONE = STEP.placement
+SPLITS = [
+    place({name: "b" if i % every == 1 else "a" for i, name in enumerate(ALONE.device_of)})
+    for every in (2, 3, 5, 8)
+]
+SENSITIVITY = Sensitivity(STEP.simulator(), ALONE, DOUBT)
+SIMULATED = [SENSITIVITY.ratio(split).ratio for split in SPLITS]
 
-    assert growing(at, {"one": 7}).step_ns(place({"one": "a"}), 64 * BATCH) == 7
+
+def seen(split, times, deviation=0.0):
+    """Return a split that took so many times as long as simulated."""
+    return MeasuredRatio(
+        placement=SPLITS[split], ratio=times * SIMULATED[split], deviation=deviation
+    )
 
 
-def test_the_step_at_its_own_batch_is_the_step():
-    costs = {"encode": 80, "pairs": 100, "decay": 60}
-    step = growing(retrieval, costs)
-    tables = price(costs).everywhere(step.cluster)
-    split = place({**ON_A, "pairs": "b"})
-    expected = Simulator(retrieval(BATCH), tables, step.cluster).step_ns(split)
-    assert step.step_ns(split, BATCH) == expected
+def test_before_any_run_the_ratio_is_the_simulated_one():
+    found = PredictionCorrection(SENSITIVITY, ()).ratio(SPLITS[0])
+    assert found.ratio == pytest.approx(SIMULATED[0])
+    ends = math.exp(NINE_IN_TEN * math.hypot(COMMON, REST))
+    assert (found.low, found.high) == pytest.approx((found.ratio / ends, found.ratio * ends))
+    assert (found.runs, found.doubt) == (0, DOUBT)
+
+
+def test_what_runs_took_longer_is_expected_of_others_in_part_by_hand():
+    found = PredictionCorrection(SENSITIVITY, [seen(1, 1.2)]).ratio(SPLITS[0])
+    # The common amount has a hundredth as its variance, the rest 0.0144.
+    assert found.ratio / SIMULATED[0] == pytest.approx(1.2 ** (0.0100 / 0.0244))
+    assert found.runs == 1
+
+
+def test_the_more_runs_agree_the_nearer_it_is_and_the_narrower_its_range():
+    found = [
+        PredictionCorrection(SENSITIVITY, [seen(split, 1.2) for split in splits]).ratio(SPLITS[0])
+        for splits in ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3) * 1_000)
+    ]
+    times = [each.ratio / SIMULATED[0] for each in found]
+    widths = [each.high / each.low for each in found]
+    assert times == sorted(times)
+    assert widths == sorted(widths, reverse=True)
+    assert times[-1] == pytest.approx(1.2, rel=1e-3)
+    assert widths[-1] == pytest.approx(math.exp(2 * NINE_IN_TEN * REST), rel=1e-3)
+
+
+def test_a_run_that_wavers_teaches_less():
+    sure, unsure = (
+        PredictionCorrection(SENSITIVITY, [seen(1, 1.2, deviation)]).ratio(SPLITS[0])
+        for deviation in (0.01, 0.5)
+    )
+    assert SIMULATED[0] < unsure.ratio < sure.ratio
+    assert unsure.high / unsure.low > sure.high / sure.low

@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 import pytest
 from placed_steps import diamond
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled() -> None:
+def compiled():
     """Compile the event loop before Hypothesis times any example."""
     diamond().simulate()

@@ -4,14 +4,11 @@
 name with what that returns, or with the message of what went wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from placement_advisor.analysis.hosts import HostOptions, connect
 from placement_advisor.errors import AdvisorError
@@ -28,32 +25,32 @@ from placement_advisor.tf.calls import runner
 class Asked:
     """What can be asked for."""
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed):
         self._testbed = testbed
 
-    def start(self) -> None:
+    def start(self):
         """Start the testbed, unless it runs."""
         self._testbed.start()
 
-    def processes(self) -> dict[str, int]:
+    def processes(self):
         """Return process ids by name, those of relays too."""
         relays = {each.name: each.pid for each in self._testbed.site.relays}
         return {**self._testbed.process_ids, **relays}
 
-    def copy(self) -> Any:
+    def copy(self):
         """Time copies between both hosts, which takes some seconds."""
         one, other = (host.device_names for host in self._testbed.plan.hosts)
         return self._testbed.call(
             runner.calibrate_route, one, other, self._testbed.core_clocks, True
         )
 
-    def devices(self) -> Any:
+    def devices(self):
         """Return which devices compute."""
         found = self._testbed.call(runner.speed)
         return found if isinstance(found, CallFailure) else sorted(found)
 
 
-def _answer(asked: Asked, name: str) -> Any:
+def _answer(asked, name):
     try:
         found = getattr(asked, name)()
     except AdvisorError as error:
@@ -61,7 +58,7 @@ def _answer(asked: Asked, name: str) -> Any:
     return found.message if isinstance(found, CallFailure) else found
 
 
-def _main(words: str, launch: str) -> None:
+def _main(words, launch):
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         preload()
         asked = HostOptions(requests=parse_hosts(words), launch=launch, link=HostLink.TLS)

@@ -1,9 +1,6 @@
 """Which parts of several hosts are measured, and which are taken from what is kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_hosts import ALONE, FIRST, OTHER, ROUTE, SIDEWAYS, THREE_HOSTS, TWO_HOSTS
@@ -18,13 +15,6 @@ from placement_advisor.testbed.cost_measurement import (
     has_calibration,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from placement_advisor.machine.calibration import Calibration
-    from placement_advisor.machine.testbed_plan import TestbedPlan
-
 FIGURES = {"a": FIRST, "b": ALONE, "c": OTHER}
 TWO = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
 
@@ -36,17 +26,15 @@ KNOWN_NS = (15_000_000, 25_000_000)
 class KnownTestbed:
     """Gives known figures, and keeps what it was asked for."""
 
-    def __init__(
-        self, plan: TestbedPlan, now_ns: tuple[int, int] = KNOWN_NS, **instead: Any
-    ) -> None:
+    def __init__(self, plan, now_ns=KNOWN_NS, **instead):
         self.plan = plan
         self.core_clocks = {device.name: "token" for device in plan.devices}
-        self.asked: list[tuple[str, ...]] = []
-        self.probed: list[int] = []
+        self.asked = []
+        self.probed = []
         self._now_ns = now_ns
         self._instead = instead
 
-    def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
+    def call(self, function, *args, time_limit_s):
         if function.__name__ == "probe_route":
             *_, size_bytes = args
             self.probed.append(size_bytes)
@@ -64,29 +52,24 @@ class KnownTestbed:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache directory of this test's own."""
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def measured(testbed: KnownTestbed, *, anew: bool = False) -> Calibration:
+def measured(testbed, *, anew=False):
     return calibration_of(testbed, SilentProgress(), anew=anew)  # type: ignore[arg-type]
 
 
-def test_hosts_and_the_ways_between_them_are_measured_and_kept() -> None:
+def test_hosts_and_the_ways_between_them_are_measured_once_and_kept():
     testbed = KnownTestbed(TWO_HOSTS)
     assert not has_calibration(TWO_HOSTS)
     assert measured(testbed) == TWO
     assert testbed.asked == [("a",), ("b",), ("a", "b")]
     assert has_calibration(TWO_HOSTS)
     assert str(calibration_path(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
-
     again = KnownTestbed(TWO_HOSTS)
     assert measured(again) == TWO
     assert (again.asked, again.probed) == ([], [1_000_000])
-
-
-def test_of_a_further_host_only_what_is_new_is_measured() -> None:
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(THREE_HOSTS)
     assert set(measured(testbed).reference_ns) == {"a:0", "a:1", "b:0", "c:0", "c:1"}
@@ -103,16 +86,14 @@ def test_of_a_further_host_only_what_is_new_is_measured() -> None:
         ((-1, 25_000_000), False),
     ],
 )
-def test_a_network_that_has_changed_is_measured_anew(
-    now_ns: tuple[int, int], *, holds: bool
-) -> None:
+def test_a_network_that_has_changed_is_measured_anew(now_ns, *, holds):
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(TWO_HOSTS, now_ns)
     measured(testbed)
     assert testbed.asked == ([] if holds else [("a", "b")])
 
 
-def test_short_copies_may_wander(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_copies_may_wander(monkeypatch):
     monkeypatch.setattr("placement_advisor.testbed.cost_measurement._PROBED_NS", 6_000_000)
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(TWO_HOSTS, (5_300_000, 4_600_000))
@@ -120,14 +101,14 @@ def test_short_copies_may_wander(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (testbed.asked, testbed.probed) == ([], [1_000])
 
 
-def test_all_is_measured_anew_if_that_is_asked() -> None:
+def test_all_is_measured_anew_if_that_is_asked():
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(TWO_HOSTS)
     measured(testbed, anew=True)
     assert testbed.asked == [("a",), ("b",), ("a", "b")]
 
 
-def test_a_busy_host_is_measured_again_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_host_is_measured_again_next_time(monkeypatch):
     monkeypatch.setattr("placement_advisor.machine.calibration.UNSTEADY_P90", 1.3)
     busy = replace(ALONE, reference_p90=(1.3,))
     monkeypatch.setitem(FIGURES, "b", busy)
@@ -141,14 +122,14 @@ def test_a_busy_host_is_measured_again_next_time(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("function", "what"), [("calibrate_host", "a"), ("calibrate_route", "a ↔ b")]
 )
-def test_a_part_that_fails_is_named(function: str, what: str) -> None:
+def test_a_part_that_fails_is_named(function, what):
     failure = CallFailure(cause=FailureCause.CRASHED, message="b:0 was killed", output_tail="")
     testbed = KnownTestbed(TWO_HOSTS, **{function: failure})
     with pytest.raises(TestbedError, match=f"calibration of {what} failed: b:0 was killed"):
         measured(testbed)
 
 
-def test_a_way_to_which_no_line_fits_is_an_error_and_is_not_kept() -> None:
+def test_a_way_to_which_no_line_fits_is_an_error_and_is_not_kept():
     lost = replace(ROUTE.way, back=tuple(replace(c, copy_ns=-1) for c in ROUTE.way.back))
     testbed = KnownTestbed(TWO_HOSTS, calibrate_route=replace(ROUTE, way=lost))
     with pytest.raises(TestbedError, match="link b → a"):

@@ -1,24 +1,16 @@
 """What dies, hangs or is cut off between two hosts, each really done, by real processes of both."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
 
 import lab_testbed
 import pytest
 from command_runs import LAUNCH, wait_until
 from network_lab.lab import lab, refusal
 from network_lab.two_hosts import TwoHosts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 # A host's loss is known after 10 s, and what is left of it has ended then; the rest is for machines
 # that do other things.
@@ -28,9 +20,7 @@ UNDER_WAY_S = 1.0
 
 
 class OverBoth:
-    """A testbed over both hosts."""
-
-    def __init__(self, hosts: TwoHosts) -> None:
+    def __init__(self, hosts):
         self._process = hosts.run(
             str(lab_testbed.__file__),
             *(hosts.words, hosts.launch),
@@ -39,27 +29,25 @@ class OverBoth:
         )
         assert self.answer() is None
 
-    def ask(self, name: str) -> None:
-        assert self._process.stdin is not None
+    def ask(self, name):
         self._process.stdin.write(name + "\n")
         self._process.stdin.flush()
 
-    def answer(self) -> Any:
-        assert self._process.stdout is not None
+    def answer(self):
         return json.loads(self._process.stdout.readline())
 
-    def do(self, name: str) -> Any:
+    def do(self, name):
         self.ask(name)
         return self.answer()
 
-    def end(self) -> int:
+    def end(self):
         """Let the command end by itself."""
         self._process.communicate()
         return self._process.returncode
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
+def hosts(tmp_path):
     reason = refusal()
     if reason is not None:
         pytest.skip(reason)
@@ -69,17 +57,17 @@ def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
         yield TwoHosts(network, tmp_path, environment)
 
 
-def left(hosts: TwoHosts, folder: Path) -> list[str]:
+def left(hosts, folder):
     """Return what still runs on the hosts or lies about after a while."""
 
-    def left() -> list[str]:
+    def left():
         return [*hosts.running().values(), *(path.name for path in (folder / "temp").iterdir())]
 
     wait_until(lambda: not left(), SOON_S)
     return left()
 
 
-def hit(testbed: OverBoth, name: str) -> None:
+def hit(testbed, name):
     """Kill a process while both hosts are at work."""
     pid = testbed.do("processes")[name]
     testbed.ask("copy")
@@ -87,9 +75,7 @@ def hit(testbed: OverBoth, name: str) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_what_dies_on_a_host_is_started_anew_and_a_host_that_is_lost_ends_all(
-    hosts: TwoHosts, tmp_path: Path
-) -> None:
+def test_what_dies_on_a_host_is_started_anew_and_a_host_that_is_lost_ends_all(hosts, tmp_path):
     testbed = OverBoth(hosts)
     for name in ("h1:0", "relay-h1"):
         hit(testbed, name)
@@ -109,7 +95,7 @@ def test_what_dies_on_a_host_is_started_anew_and_a_host_that_is_lost_ends_all(
     assert left(hosts, tmp_path) == []
 
 
-def analyze(hosts: TwoHosts, model: Path, err: Path) -> subprocess.Popen[str]:
+def analyze(hosts, model, err):
     words = ("analyze", str(model), *hosts.options, "-o", str(err.with_suffix(".out")))
     with err.open("w") as stderr:
         return hosts.run("-c", LAUNCH, *words, stderr=stderr)
@@ -119,8 +105,8 @@ def analyze(hosts: TwoHosts, model: Path, err: Path) -> subprocess.Popen[str]:
     "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_second_analysis_is_told_who_uses_the_hosts_which_are_free_when_the_first_is_gone(
-    hosts: TwoHosts, two_towers: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+    hosts, two_towers, tmp_path, number
+):
     first, second = tmp_path / "first", tmp_path / "second"
     one = analyze(hosts, two_towers, first)
     assert wait_until(lambda: "importing TensorFlow" in first.read_text())

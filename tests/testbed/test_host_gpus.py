@@ -1,26 +1,20 @@
 """Analyses over hosts that pretend to have a GPU each: which devices they take, what is said."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import LAUNCH
 from network_lab.lab import lab, refusal
 from network_lab.two_hosts import TwoHosts
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 HIDING = "env CUDA_VISIBLE_DEVICES="
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
+def hosts(tmp_path):
     if (reason := refusal()) is not None:
         pytest.skip(reason)
     if any(Path("/dev").glob("nvidia[0-9]*")):
@@ -31,7 +25,7 @@ def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
         yield TwoHosts(network, tmp_path, environment)
 
 
-def refused(hosts: TwoHosts, model: Path, launch: str) -> str:
+def refused(hosts, model, launch):
     """Return what an analysis says that cannot run, on one line."""
     words = ("analyze", str(model), "--hosts", hosts.words, "--launch", launch)
     command = hosts.run("-c", LAUNCH, *words, stderr=subprocess.PIPE)
@@ -41,17 +35,10 @@ def refused(hosts: TwoHosts, model: Path, launch: str) -> str:
     return " ".join(said.split())
 
 
-def test_gpus_that_tensorflow_does_not_find_end_an_analysis_with_one_error(
-    hosts: TwoHosts, two_towers: Path
-) -> None:
+def test_gpus_that_are_hidden_on_one_host_or_not_found_are_one_error(hosts, two_towers):
     said = refused(hosts, two_towers, hosts.launch)
     assert "error: host localhost: TensorFlow finds no GPU, though the system has some" in said
     assert "CUDA_VISIBLE_DEVICES= before `advisor`" in said
-
-
-def test_gpus_that_are_hidden_on_one_host_alone_are_a_mixture(
-    hosts: TwoHosts, two_towers: Path
-) -> None:
     said = refused(hosts, two_towers, f"{hosts.launch} {HIDING}")
     assert "of GPUs localhost has 1 for 1, h1 has none for 1" in said
     assert HIDING in said

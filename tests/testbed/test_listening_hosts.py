@@ -1,7 +1,5 @@
 """An analysis over a host on which a service waits, with TensorFlow on both."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from network_lab.lab import Lab, lab, refusal
+from network_lab.lab import lab, refusal
 
 from placement_advisor.remote_hosts.tls import new_secret
 
@@ -20,7 +18,7 @@ LIMIT_S = 300
 MODEL = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
-def on(network: Lab, host: str, core: int, folder: Path, *words: str) -> subprocess.Popen[str]:
+def on(network, host, core, folder, *words):
     """Start the command on a host of the lab, on one core, with a cache of the host's own."""
     return network.run(
         host,
@@ -33,9 +31,7 @@ def on(network: Lab, host: str, core: int, folder: Path, *words: str) -> subproc
 
 
 @pytest.mark.slow
-def test_a_host_on_which_a_service_waits_runs_its_share_and_waits_on(
-    tmp_path: Path,
-) -> None:
+def test_a_host_on_which_a_service_waits_runs_its_share_and_waits_on(tmp_path):
     if (reason := refusal()) is not None:
         pytest.skip(reason)
     secret = tmp_path / "hosts.pem"
@@ -56,7 +52,6 @@ def test_a_host_on_which_a_service_waits_runs_its_share_and_waits_on(
             "--secret",
             str(secret),
         )
-        assert service.stdout is not None
         assert service.stdout.readline() == f"advisor: waiting at {place}\n"
         hosts = f"localhost:1@{network.address(here)},{there}:1@{place}"
         for output in (tmp_path / "first", tmp_path / "second"):

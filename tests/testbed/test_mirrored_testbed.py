@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +18,6 @@ from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KILLED = CallFailure(
     cause=FailureCause.CRASHED, message="mirrored-worker:1 was killed by SIGKILL", child_ended=True
@@ -45,10 +42,10 @@ class FakeChild:
     died: str
     profile: Path
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self.name = name
 
-    def start(self, function: Callable[..., Any], *args: Any) -> Any:
+    def start(self, function, *args):
         asked = function.__name__
         self.log.append((self.name, asked))
         if asked == "start_profiler":
@@ -57,34 +54,30 @@ class FakeChild:
         if asked == "save_results":
             Path(args[1]).write_text(str(args[3]))
 
-        def wait(**_: Any) -> Any:
+        def wait(**_):
             self.log.append((self.name, f"{asked} done"))
             written = str(self.profile) if asked == "stop_profiler" else None
             return self.once.pop((self.name, asked), self.answers.get(asked, written))
 
         return SimpleNamespace(wait=wait)
 
-    def failure(self, *, within_s: float) -> CallFailure | None:
+    def failure(self, *, within_s):
         return KILLED if self.name == self.died else None
 
-    def close(self) -> None:
+    def close(self):
         self.log.append((self.name, "closed"))
 
 
 @pytest.fixture
-def child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
+def child(monkeypatch):
     made = type("Made", (FakeChild,), {"log": [], "once": {}, "found": {}, "died": ""})
-    made.answers = {
-        "prepare": PREPARED,
-        "run_steps": [600, 610],
-        "time_collectives": "times",
-    }
+    made.answers = {"prepare": PREPARED, "run_steps": [600, 610], "time_collectives": "times"}
     monkeypatch.setattr(testbed, "Child", made)
     return made
 
 
 @pytest.fixture
-def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
+def bench(child, tmp_path):
     """Two processes that have started; `compare` finds results right."""
     devices = tuple(SimpleNamespace(name=f"worker:{i}", kind="CPU") for i in range(2))
     plan = SimpleNamespace(
@@ -94,17 +87,9 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
         open_ports=True,
         hosts=(),
     )
-
     machine = testbed.ProcessLauncher(tmp_path, open_ports=True)
 
-    def call(
-        function: Callable[..., Any],
-        program: str,
-        paths: list[str],
-        steps: int,
-        seed: int | None,
-        **_: float,
-    ) -> Any:
+    def call(function, program, paths, steps, seed, **_):
         assert (function.__name__, program, steps) == ("compare", "batch", 4)
         assert all(Path(path).read_text() == str(seed) for path in paths)
         return child.found.get(seed, RIGHT)
@@ -126,9 +111,7 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
     return made
 
 
-def test_all_are_asked_before_one_is_waited_for(
-    bench: MirroredTestbed, child: type[FakeChild]
-) -> None:
+def test_all_are_asked_before_one_is_waited_for_and_compared_on_the_testbed(bench, child, tmp_path):
     assert bench.run_steps("mirrored", 0, 2) == [600, 610]
     assert child.log == [
         ("mirrored-worker:0", "run_steps"),
@@ -136,24 +119,16 @@ def test_all_are_asked_before_one_is_waited_for(
         ("mirrored-worker:0", "run_steps done"),
         ("mirrored-worker:1", "run_steps done"),
     ]
-
-
-def test_statistics_may_be_each_replicas_own(bench: MirroredTestbed) -> None:
     prepared = bench.prepare("mirrored", {}, "batch")
-    assert isinstance(prepared, Prepared)
     assert prepared.unexchanged == ("w",)
-
-
-def test_results_are_compared_on_the_testbed_and_are_gone_then(
-    bench: MirroredTestbed, tmp_path: Path
-) -> None:
     assert bench.verify("mirrored", 4) == RIGHT
     assert list(tmp_path.glob("*.results")) == []
+    files = bench.profile("mirrored", 3)
+    assert set(files.devices) == {"worker:0", "worker:1"}
+    assert files.devices["worker:0"] == files.client != files.devices["worker:1"]
 
 
-def test_results_are_wrong_that_are_so_from_wherever_they_begin(
-    bench: MirroredTestbed, child: type[FakeChild]
-) -> None:
+def test_results_are_wrong_that_are_so_from_wherever_they_begin(bench, child):
     wrong = replace(RIGHT, wrong="what was added to variable 'w'")
     first, second = SEEDS
     child.found |= {None: wrong, first: wrong}
@@ -163,9 +138,7 @@ def test_results_are_wrong_that_are_so_from_wherever_they_begin(
 
 
 @pytest.mark.parametrize("answer", [KILLED, REFUSED])
-def test_a_failure_ends_all_and_is_the_answer_to_all_that_follows(
-    bench: MirroredTestbed, child: type[FakeChild], answer: CallFailure
-) -> None:
+def test_a_failure_ends_all_and_is_the_answer_to_all_that_follows(bench, child, answer):
     child.once["mirrored-worker:0", "run_steps"] = answer
     assert bench.run_steps("mirrored", 0, 2) == answer
     assert child.log[-2:] == [("mirrored-worker:0", "closed"), ("mirrored-worker:1", "closed")]
@@ -175,23 +148,12 @@ def test_a_failure_ends_all_and_is_the_answer_to_all_that_follows(
     assert child.log == []
 
 
-def test_a_broken_connection_is_the_death_of_the_process_behind_it(
-    bench: MirroredTestbed, child: type[FakeChild]
-) -> None:
+def test_a_broken_connection_is_the_death_of_the_process_behind_it_also_at_the_start(bench, child):
     child.once["mirrored-worker:0", "run_steps"], child.died = REFUSED, "mirrored-worker:1"
     assert bench.run_steps("mirrored", 0, 2) == KILLED
 
 
-def test_each_process_has_its_profile(bench: MirroredTestbed) -> None:
-    files = bench.profile("mirrored", 3)
-    assert isinstance(files, ProfileFiles)
-    assert set(files.devices) == {"worker:0", "worker:1"}
-    assert files.devices["worker:0"] == files.client != files.devices["worker:1"]
-
-
-def test_a_profiler_that_takes_its_process_down_is_tried_once_more_on_new_ones(
-    bench: MirroredTestbed, child: type[FakeChild]
-) -> None:
+def test_a_profiler_that_takes_its_process_down_is_tried_once_more_on_new_ones(bench, child):
     child.once["mirrored-worker:1", "stop_profiler"] = KILLED
     assert isinstance(bench.profile("mirrored", 3), ProfileFiles)
     asked = [what for name, what in child.log if name == "mirrored-worker:0" and "done" not in what]
@@ -200,19 +162,14 @@ def test_a_profiler_that_takes_its_process_down_is_tried_once_more_on_new_ones(
 
 
 @pytest.mark.parametrize("answer", [LATE, REFUSED])
-def test_a_profile_that_fails_otherwise_is_not_tried_again(
-    bench: MirroredTestbed, child: type[FakeChild], answer: CallFailure
-) -> None:
+def test_a_profile_that_fails_otherwise_is_not_tried_again(bench, child, answer):
     child.once["mirrored-worker:1", "run_marked_steps"] = answer
     assert bench.profile("mirrored", 3) == answer
     assert ("mirrored-worker:0", "open_worker") not in child.log
 
 
-def test_why_it_did_not_start_is_the_answer_to_all_that_follows(
-    bench: MirroredTestbed, child: type[FakeChild]
-) -> None:
+def test_why_it_did_not_start_is_the_answer_to_all_that_follows(bench, child):
     child.once["mirrored-worker:1", "open_worker"] = REFUSED
     assert bench.start() is None
     answer = bench.prepare("mirrored", {}, "batch")
-    assert isinstance(answer, CallFailure)
     assert answer.message == "mirrored-worker:1 did not start: connection reset"

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_runs import children_left
@@ -26,34 +23,33 @@ from placement_advisor.testbed import testbed as testbed_module
 from placement_advisor.testbed.remote_launcher import RemoteLauncher, _RelayOfHost
 from placement_advisor.testbed.testbed import ProcessLauncher, Testbed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.fixture
-def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_cores(monkeypatch):
     monkeypatch.setattr(this_machine, "usable_cores", lambda: (0, 1))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-def test_two_devices_on_two_cores_are_workers(two_cores: None) -> None:
+def test_devices_are_workers_on_cores_of_their_own_or_it_is_said_why_not(two_cores):
     plan = plan_testbed(None, 2)
     assert plan.kind is TestbedKind.WORKERS
     assert [device.name for device in plan.devices] == ["worker:0", "worker:1"]
     assert plan.slots == core_slots((0, 1))
     assert plan.stand_in
     assert plan.not_run is None
-
-
-def test_more_devices_than_cores_are_simulated_only_and_told_why(two_cores: None) -> None:
     plan = plan_testbed(None, 3)
     assert plan.kind is TestbedKind.NONE
     assert plan.not_run is not None
     assert "3 devices need 3 cores" in plan.not_run
     assert "lets us use 2" in plan.not_run
+    assert plan_testbed(TestbedKind.NONE, 2).not_run == "--testbed none: nothing was run"
 
 
-def test_enough_gpus_are_preferred(two_cores: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enough_gpus_are_preferred(two_cores, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert plan_testbed(None, 2).kind is TestbedKind.WORKERS
+    with pytest.raises(TestbedError, match="2 devices asked for, 1 GPUs found"):
+        plan_testbed(TestbedKind.GPUS, 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     plan = plan_testbed(None, 2)
     assert plan.kind is TestbedKind.GPUS
@@ -61,20 +57,7 @@ def test_enough_gpus_are_preferred(two_cores: None, monkeypatch: pytest.MonkeyPa
     assert not plan.stand_in
 
 
-def test_one_gpu_is_not_enough_for_two_devices(
-    two_cores: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert plan_testbed(None, 2).kind is TestbedKind.WORKERS
-    with pytest.raises(TestbedError, match="2 devices asked for, 1 GPUs found"):
-        plan_testbed(TestbedKind.GPUS, 2)
-
-
-def test_a_testbed_of_nothing_runs_nothing(two_cores: None) -> None:
-    assert plan_testbed(TestbedKind.NONE, 2).not_run == "--testbed none: nothing was run"
-
-
-def test_a_process_held_to_one_cpu_has_one_core() -> None:
+def test_a_process_held_to_one_cpu_has_one_core():
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {max(allowed)})
@@ -86,25 +69,25 @@ def test_a_process_held_to_one_cpu_has_one_core() -> None:
 class FakeChild:
     """Gives one answer, and says that it died if told so."""
 
-    def __init__(self, name: str, answer: Any, died: CallFailure | None = None) -> None:
+    def __init__(self, name, answer, died=None):
         self.name, self.closed = name, False
         self._answer, self._died = answer, died
 
-    def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
+    def start(self, function, *args):
         return self
 
-    def call(self, function: Callable[..., Any], *args: Any, **limits: Any) -> Any:
+    def call(self, function, *args, **limits):
         return self.start(function, *args).wait(**limits)
 
-    def wait(self, **_: Any) -> Any:
+    def wait(self, **_):
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
 
-    def failure(self, *, within_s: float = 0.0) -> CallFailure | None:
+    def failure(self, *, within_s=0.0):
         return self._died
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
 
@@ -114,7 +97,7 @@ KILLED = CallFailure(
 )
 
 
-def testbed_of(client: Any, *workers: Any, scratch: Path) -> Testbed:
+def testbed_of(client, *workers, scratch):
     testbed = Testbed(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), scratch=scratch)
     testbed._client, testbed._workers = client, workers
     return testbed
@@ -130,9 +113,7 @@ testbed_of.__test__ = False  # type: ignore[attr-defined]  # The name starts wit
         ChildError("client: Traceback ... UnavailableError"),
     ],
 )
-def test_a_broken_connection_is_the_death_of_the_worker_behind_it(
-    answer: Any, tmp_path: Path
-) -> None:
+def test_a_broken_connection_is_the_death_of_the_worker_behind_it(answer, tmp_path):
     client = FakeChild("client", answer)
     workers = FakeChild("worker:0", None), FakeChild("worker:1", None, died=KILLED)
     testbed = testbed_of(client, *workers, scratch=tmp_path)
@@ -142,12 +123,12 @@ def test_a_broken_connection_is_the_death_of_the_worker_behind_it(
 
 @pytest.mark.parametrize(("hosts", "limit_s"), [((), 300), ((HOST,), 1_200)])
 def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
-    hosts: tuple[HostShare, ...], limit_s: float, tmp_path: Path
-) -> None:
-    limits: list[float] = []
+    hosts, limit_s, tmp_path
+):
+    limits = []
 
     class Client(FakeChild):
-        def wait(self, *, time_limit_s: float, **_: Any) -> Any:
+        def wait(self, *, time_limit_s, **_):
             limits.append(time_limit_s)
             return [1, 2, 3, 4]
 
@@ -157,16 +138,13 @@ def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
     assert limits == [limit_s]
 
 
-def test_a_failed_step_on_living_workers_leaves_the_testbed_up(tmp_path: Path) -> None:
+def test_what_fails_on_living_workers_leaves_the_testbed_up(tmp_path):
     refused = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
     client, worker = FakeChild("client", refused), FakeChild("worker:0", None)
     testbed = testbed_of(client, worker, scratch=tmp_path)
     assert testbed.run_steps("single", 0, 1) == refused
     assert not client.closed
     assert not worker.closed
-
-
-def test_a_bug_on_living_workers_stays_a_bug(tmp_path: Path) -> None:
     client = FakeChild("client", ChildError("client: Traceback ... KeyError"))
     testbed = testbed_of(client, FakeChild("worker:0", None), scratch=tmp_path)
     with pytest.raises(ChildError, match="KeyError"):
@@ -175,8 +153,8 @@ def test_a_bug_on_living_workers_stays_a_bug(tmp_path: Path) -> None:
 
 @needs_private_network
 def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
-    fork_server: None, two_cores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fork_server, two_cores, tmp_path, monkeypatch
+):
     monkeypatch.setattr(testbed_module, "runner", RemoteModule("failing_parts"))
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=tmp_path)
     with pytest.raises(
@@ -187,12 +165,11 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
     assert children_left() == []
 
 
-def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path: Path) -> None:
+def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path):
     client = FakeChild("client", KILLED)
     testbed = testbed_of(client, scratch=tmp_path)
     assert testbed.run_steps("single", 0, 1) == KILLED
     for answer in (testbed.run_steps("single", 0, 1), testbed.profile("single", 1)):
-        assert isinstance(answer, CallFailure)
         assert answer.child_ended
         assert answer.message == "testbed logical-cpus: its processes have ended"
 
@@ -200,16 +177,14 @@ def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path: Pa
 class CutOff(ProcessLauncher):
     """Two machines, the second of which is gone."""
 
-    def fork(self, device: int, name: str) -> Any:
+    def fork(self, device, name):
         if device:
             raise TestbedError("host b is lost")
         self.forked = FakeChild(name, None)
         return self.forked
 
 
-def test_what_has_started_ends_where_a_host_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_started_ends_where_a_host_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(testbed_module, "Child", lambda name: FakeChild(name, None))
     plan = replace(
         plan_testbed(TestbedKind.LOGICAL_CPUS, 2),
@@ -227,25 +202,23 @@ def test_what_has_started_ends_where_a_host_is_gone(
 class Asked(FakeChild):
     """Keeps what it was asked for, with others."""
 
-    def __init__(self, name: str, asked: list[tuple[str, tuple[Any, ...]]]) -> None:
+    def __init__(self, name, asked):
         super().__init__(name, None)
         self._asked = asked
 
-    def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
+    def start(self, function, *args):
         self._asked.append((function.__name__, args))
         return self
 
 
-def test_gpus_of_hosts_are_tasks_that_see_one_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, tuple[Any, ...]]] = []
+def test_gpus_of_hosts_are_tasks_that_see_one_each(tmp_path, monkeypatch):
+    asked = []
 
     class TwoHosts(ProcessLauncher):
-        def fork(self, device: int, name: str) -> Any:
+        def fork(self, device, name):
             return Asked(name, asked)
 
-        def join(self, workers: Any, client: Any, not_started: Any) -> tuple[str, ...]:
+        def join(self, workers, client, not_started):
             return "localhost:20000", "localhost:20001"
 
     monkeypatch.setattr(testbed_module, "Child", lambda name: Asked(name, asked))
@@ -253,7 +226,6 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(
     plan = plan_hosts((first, replace(first, name="b", is_here=False)), HostLink.TLS)
     testbed = Testbed(plan, scratch=tmp_path, site=TwoHosts(tmp_path, open_ports=True))
     testbed.start()
-
     task = "/job:worker/replica:0/task:{}/device:{}:0".format
     addresses = ("localhost:20000", "localhost:20001")
     # The client has a core of nobody, so that it stays where it is.
@@ -276,7 +248,7 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(
 class ProfiledClient(FakeChild):
     """Writes a profile at each call and answers with its file, as long as it lives."""
 
-    def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
+    def start(self, function, *args):
         if not isinstance(self._answer, CallFailure):
             folder = Path(args[-1])
             folder.mkdir(parents=True, exist_ok=True)
@@ -286,7 +258,7 @@ class ProfiledClient(FakeChild):
         return self
 
 
-def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
+def test_a_profile_outlives_a_second_one_that_fails(tmp_path):
     client = ProfiledClient("client", None)
     testbed = testbed_of(client, scratch=tmp_path)
     files = testbed.profile("single", 3)
@@ -296,9 +268,7 @@ def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("lends_all", "carriers"), [(True, (7,)), (False, ())])
-def test_a_relay_takes_the_core_of_devices_where_there_is_no_other(
-    lends_all: bool, carriers: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_a_relay_takes_the_core_of_devices_where_there_is_no_other(lends_all, carriers, tmp_path):
     a = replace(HOST, slots=core_slots((0, 1)))
     b = replace(HOST, name="b", is_here=False, lends_all=lends_all)
     plan = plan_hosts((a, b), HostLink.TLS)

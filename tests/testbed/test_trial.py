@@ -1,9 +1,6 @@
 """A trial on a testbed that fails on cue. What really failing testbeds do is in test_analyze."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,7 +23,6 @@ from placement_advisor.testbed.benchmark import (
     BRIEF_ROUNDS,
     MAX_ROUNDS,
     Benchmark,
-    BenchmarkEntry,
     SilentProgress,
     time_briefly,
     time_in_rounds,
@@ -34,29 +30,17 @@ from placement_advisor.testbed.benchmark import (
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
 from placement_advisor.tf.answers import Prepared, SourceLine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.machine.this_machine import Slot
-
-    Run = Callable[..., tuple[dict[str, BenchmarkEntry], "FakeTestbed"]]
-
-DOWN = CallFailure(
-    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
-)
-LOST = CallFailure(
-    cause=FailureCause.CRASHED, message="host b is lost: nothing was heard", child_ended=True
-)
-REFUSED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
+CRASHED = FailureCause.CRASHED
+DOWN = CallFailure(cause=CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True)
+LOST = CallFailure(cause=CRASHED, message="host b is lost: nothing was heard", child_ended=True)
+REFUSED = CallFailure(cause=CRASHED, message="no kernel")
 STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
 # As many as tell how two candidates compare if nothing varies.
 ROUNDS = least_samples(2)
-
-
 RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
 
 
-def wrong(relative_difference: float) -> Verification:
+def wrong(relative_difference):
     return Verification(
         steps=4,
         variables=1,
@@ -70,26 +54,21 @@ class FakeTestbed:
     """Answers as told: ``cues`` maps (function, label, how many times before) to an answer."""
 
     plan = TestbedPlan(
-        kind=TestbedKind.GPUS,
-        devices=(),
-        slots=(),
-        stand_in=False,
-        description="",
-        not_run=None,
+        kind=TestbedKind.GPUS, devices=(), slots=(), stand_in=False, description="", not_run=None
     )
 
-    def __init__(self, cues: dict[tuple[str, str, int], Any], *, starts: int = 99) -> None:
+    def __init__(self, cues, *, starts=99):
         self.cues, self.starts_left = cues, starts
-        self.calls: list[tuple[str, str]] = []
+        self.calls = []
         self.up = True
-        self.lost: str | None = None
-        self.prepared: list[str] = []
-        self.discarded: list[str] = []
-        self.profiled: dict[str, int] = {}
-        self.reference: str | None = None
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self.lost = None
+        self.prepared = []
+        self.discarded = []
+        self.profiled = {}
+        self.reference = None
+        self._seen = Counter()
 
-    def start(self) -> None:
+    def start(self):
         if self.up:
             return
         if not self.starts_left:
@@ -97,7 +76,7 @@ class FakeTestbed:
         self.starts_left -= 1
         self.up, self.prepared, self.reference = True, [], None
 
-    def _answer(self, function: str, label: str, *args: Any) -> Any:
+    def _answer(self, function, label, *args):
         self.calls.append((function, label))
         if self.lost is not None:
             return LOST
@@ -112,25 +91,25 @@ class FakeTestbed:
             return answer
         return getattr(self, f"_{function}")(label, *args)
 
-    def prepare(self, label: str, device_of: object, program: str) -> Any:
+    def prepare(self, label, device_of, program):
         return self._answer("prepare", label, device_of, program)
 
-    def verify(self, label: str, steps: int) -> Any:
+    def verify(self, label, steps):
         return self._answer("verify", label, steps)
 
-    def run_steps(self, label: str, batch: int, steps: int) -> Any:
+    def run_steps(self, label, batch, steps):
         return self._answer("run_steps", label, batch, steps)
 
-    def profile(self, label: str, steps: int) -> Any:
+    def profile(self, label, steps):
         return self._answer("profile", label, steps)
 
-    def _prepare(self, label: str, _: object, program: str) -> Prepared:
+    def _prepare(self, label, _, program):
         assert program == STEP
         assert label not in self.prepared, "prepared twice"
         self.prepared.append(label)
         return Prepared(moved_ops=(), crossings=())
 
-    def _verify(self, label: str, _: int) -> Verification | None:
+    def _verify(self, label, _):
         assert label in self.prepared
         if self.reference is None:
             self.reference = label
@@ -138,46 +117,48 @@ class FakeTestbed:
         assert self.reference == "single", f"compared with {self.reference}"
         return RIGHT
 
-    def _run_steps(self, label: str, _: int, steps: int) -> list[int]:
+    def _run_steps(self, label, _, steps):
         assert label in self.prepared, f"{label} runs unprepared"
         return [STEP_NS[label]] * steps
 
-    def call(self, function: Callable[[str], None], label: str) -> None:
+    def call(self, function, label):
         assert function.__name__ == "discard"
         self.discarded.append(label)
 
-    def _profile(self, label: str, steps: int) -> ProfileFiles:
+    def _profile(self, label, steps):
         assert label in self.prepared
         self.profiled[label] = steps
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
 
-def trial_of(testbed: Any, **options: Any) -> Benchmark:
+def trial_of(testbed, **options):
     return Benchmark(testbed, steps=2, watcher=SilentProgress(), **options)
 
 
-def placed(*labels: str) -> list[Placement]:
-    return [
-        Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
-        for label in labels
-    ]
+def placed(*labels):
+    here = {"op": "GPU:0"}
+    return [Placement(label=each, family=each, device_of=here, rationale="") for each in labels]
+
+
+def entered(*labels, cues=None, **options):
+    """Return a trial of placements, and its testbed."""
+    testbed = FakeTestbed(cues or {})
+    trial = trial_of(testbed, **options)
+    for placement in placed(*labels):
+        trial.enter(placement)
+    return trial, testbed
 
 
 @pytest.fixture(autouse=True)
-def no_profile_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_profile_files(monkeypatch):
     monkeypatch.setattr(benchmark, "read_gpu_steps", lambda *_: None)
 
 
 @pytest.fixture
-def run() -> Run:
+def run():
     """Runs three candidates in as many rounds as they need, then profiles them."""
 
-    def run(
-        cues: dict[tuple[str, str, int], Any] | None = None,
-        *,
-        starts: int = 99,
-        rounds: int | None = ROUNDS,
-    ) -> tuple[dict[str, BenchmarkEntry], FakeTestbed]:
+    def run(cues=None, *, starts=99, rounds=ROUNDS):
         testbed = FakeTestbed(cues or {}, starts=starts)
         trial = trial_of(testbed)
         for placement in placed(*STEP_NS):
@@ -189,9 +170,7 @@ def run() -> Run:
     return run
 
 
-def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_turn_is_warm_up(
-    run: Run,
-) -> None:
+def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_turn_is_warm_up(run):
     entries, testbed = run()
     turns = [call for call in testbed.calls if call[0] in ("run_steps", "as-is")][3:]
     size = len(STEP_NS) + 1
@@ -207,9 +186,7 @@ def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_tu
     assert all(entry.files is not None for entry in entries.values())
 
 
-def test_of_steps_that_take_minutes_few_are_profiled(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_steps_that_take_minutes_few_are_profiled(run, monkeypatch):
     minutes = {"single": 30_000_000_000, "towers": 90_000_000_000, "alternating": 7_000_000_000}
     monkeypatch.setitem(globals(), "STEP_NS", minutes)
     _, testbed = run()
@@ -250,9 +227,7 @@ FAR_OFF = "wrong-result: within 4 steps what was added to variable 'w' differs f
         ({("run_steps", "towers", 1): LATE}, 1, {"towers": "timed-out: late"}),
     ],
 )
-def test_a_failure_puts_its_candidate_out_and_the_others_go_on(
-    run: Run, cues: dict[tuple[str, str, int], Any], starts: int, failed: dict[str, str]
-) -> None:
+def test_a_failure_puts_its_candidate_out_and_the_others_go_on(run, cues, starts, failed):
     entries, testbed = run(cues, starts=starts)
     assert testbed.starts_left == 0
     found = {label: entry.failure for label, entry in entries.items() if entry.failure}
@@ -283,13 +258,8 @@ def test_a_failure_puts_its_candidate_out_and_the_others_go_on(
     ],
 )
 def test_rounds_are_added_while_a_verdict_is_in_doubt(
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    step_ns: dict[str, int],
-    cues: dict[tuple[str, str, int], Any],
-    asked: int,
-    rounds: int,
-) -> None:
+    run, monkeypatch, step_ns, cues, asked, rounds
+):
     for label, time_ns in step_ns.items():
         monkeypatch.setitem(STEP_NS, label, time_ns)
     entries, _ = run(cues, rounds=asked)
@@ -298,8 +268,8 @@ def test_rounds_are_added_while_a_verdict_is_in_doubt(
 
 @pytest.mark.parametrize(("asked", "done"), [(None, ROUNDS), (1, ROUNDS), (ROUNDS + 3, ROUNDS + 3)])
 def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval_or_what_was_asked(
-    run: Run, monkeypatch: pytest.MonkeyPatch, asked: int | None, done: int
-) -> None:
+    run, monkeypatch, asked, done
+):
     monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run(rounds=asked)
@@ -307,16 +277,14 @@ def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interva
 
 
 def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
-    trial = trial_of(FakeTestbed({}), joining=1)
-    first, second, late = placed(*STEP_NS)
-    trial.enter(first)
-    trial.enter(second)
+    trial, _ = entered("single", "towers", joining=1)
+    (late,) = placed("alternating")
     assert trial.competitors == 2
 
-    def end_round(number: int) -> None:
+    def end_round(number):
         if number == 2:
             trial.enter(late)
 
@@ -329,11 +297,10 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
     assert comparison.rounds == ROUNDS
     assert comparison.ratio.median == 2.0
     measured = trial.entries["alternating"].measurement(None)
-    assert measured is not None
     assert measured.round_count == ROUNDS
 
 
-def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is() -> None:
+def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is():
     trial = trial_of(FakeTestbed({}), joining=1)
     budget_s, needed = benchmark.TIMING_BUDGET_S, 3 + least_samples(1)
     just_s = 3 * budget_s / needed
@@ -342,20 +309,17 @@ def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is()
     assert benchmark.is_time_for_another(trial, 10, 3, just_s + 0.001)
 
 
-def briefly(cues: dict[tuple[str, str, int], Any] | None = None) -> tuple[Benchmark, FakeTestbed]:
+def briefly(cues=None):
     """Run `alternating` for a few rounds behind those of the others."""
-    testbed = FakeTestbed(cues or {})
-    trial = trial_of(testbed, joining=1)
-    first, second, brief = placed(*STEP_NS)
-    trial.enter(first)
-    trial.enter(second)
+    trial, testbed = entered("single", "towers", cues=cues, joining=1)
+    (brief,) = placed("alternating")
     time_in_rounds(trial, ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
     trial.enter(brief, is_brief=True)
     time_briefly(trial, lambda number: testbed.calls.append(("as-is", str(number))))
     return trial, testbed
 
 
-def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_others() -> None:
+def test_what_runs_briefly_has_rounds_of_its_own_and_weakens_no_interval_of_others():
     trial, testbed = briefly()
     total = ROUNDS + BRIEF_ROUNDS
     rounds = {label: entry.rounds for label, entry in trial.entries.items()}
@@ -366,13 +330,8 @@ def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_oth
     assert [name for function, name in testbed.calls if function == "as-is"] == [
         str(number) for number in range(total)
     ]
-
-
-def test_what_runs_briefly_weakens_no_interval_of_others_and_nothing_is_chosen_by_it() -> None:
     trial, _ = briefly()
-    alone = trial_of(FakeTestbed({}), joining=1)
-    for placement in placed("single", "towers"):
-        alone.enter(placement)
+    alone, _ = entered("single", "towers", joining=1)
     time_in_rounds(alone, ROUNDS, lambda _: None)
     assert trial.competitors == alone.competitors == 2
     assert trial.fewest_rounds == alone.fewest_rounds == ROUNDS
@@ -382,7 +341,7 @@ def test_what_runs_briefly_weakens_no_interval_of_others_and_nothing_is_chosen_b
     assert (found["alternating"].rounds, found["alternating"].ratio.low) == (BRIEF_ROUNDS, 2.0)
 
 
-def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone() -> None:
+def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone():
     # One to warm up, those before, and the third of its own.
     trial, _ = briefly({("run_steps", "alternating", 1 + 2): LOST})
     assert trial.ended is not None
@@ -391,20 +350,16 @@ def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone() -> None:
     assert all(entry.failure is None for entry in trial.entries.values())
 
 
-def apart(
-    cues: dict[tuple[str, str, int], Any] | None = None, budget_s: float = 1.0
-) -> tuple[Benchmark, FakeTestbed, dict[str, tuple[tuple[int, ...], ...]]]:
+def apart(cues=None, budget_s=1.0):
     """Time two more placements apart from a trial of two; return it, its testbed, their rounds."""
-    testbed = FakeTestbed(cues or {})
-    trial = trial_of(testbed)
+    trial, testbed = entered("single", cues=cues)
     ran, other = placed("single", "towers")
-    trial.enter(ran)
     time_in_rounds(trial, ROUNDS, lambda _: None)
     found = trial.time_apart([other, ran], budget_s)
     return trial, testbed, {each.placement.label: each.rounds for each in found}
 
 
-def test_what_is_no_candidate_is_timed_apart_from_rounds_and_is_gone_then() -> None:
+def test_what_is_no_candidate_is_timed_apart_if_there_is_time_and_is_gone_then():
     trial, testbed, found = apart()
     rounds = len(found["towers"])
     assert rounds > defaults.ROUNDS
@@ -413,10 +368,6 @@ def test_what_is_no_candidate_is_timed_apart_from_rounds_and_is_gone_then() -> N
     assert trial.entries["single"].rounds == [(1_000, 1_000)] * ROUNDS
     assert ("verify", "towers") in testbed.calls
     assert testbed.discarded == ["towers"]
-
-
-def test_what_would_take_too_long_is_not_timed_apart() -> None:
-    # A round of both: three steps of 700 and 1,000 ns.
     assert apart(budget_s=(least_samples() - 0.5) * 5.1e-6)[2] == {}
     rounds = apart(budget_s=(least_samples() + 0.5) * 5.1e-6)[2]["towers"]
     assert len(rounds) == least_samples()
@@ -431,23 +382,21 @@ def test_what_would_take_too_long_is_not_timed_apart() -> None:
         (("verify", "towers", 0), wrong(0.5)),
     ],
 )
-def test_what_fails_apart_leaves_nothing_timed_and_costs_no_candidate(
-    cue: tuple[str, str, int], answer: object
-) -> None:
+def test_what_fails_apart_leaves_nothing_timed_and_costs_no_candidate(cue, answer):
     trial, _, found = apart({cue: answer})
     assert found == {}
     trial.profile_all()
     assert trial.entries["single"].failure is None
 
 
-def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(run: Run) -> None:
+def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(run):
     entries, _ = run({("profile", "towers", 0): DOWN})
     assert entries["towers"].failure is not None
     assert entries["towers"].files is None
     assert entries["alternating"].files is not None
 
 
-def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost() -> None:
+def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost():
     testbed = FakeTestbed({})
     trial = trial_of(testbed)
     for placement in placed("single", "towers"):
@@ -460,24 +409,17 @@ def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_
     assert testbed.starts_left == 99 - 3
 
 
-def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run: Run) -> None:
-    # After one turn to warm up it is the fifth round.
+def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run):
     entries, testbed = run({("run_steps", "towers", 5): LOST})
     assert {label: len(entry.rounds) for label, entry in entries.items()} == dict.fromkeys(
         STEP_NS, 4
     )
     assert all(entry.failure is None and entry.files is None for entry in entries.values())
     assert testbed.starts_left == 99
-
-
-def test_candidates_without_a_round_fail_by_the_loss_of_a_host(run: Run) -> None:
     entries, testbed = run({("verify", "towers", 0): LOST})
     assert {entry.failure and entry.failure.message for entry in entries.values()} == {LOST.message}
     assert ("prepare", "towers") in testbed.calls
     assert ("run_steps", "towers") not in testbed.calls
-
-
-def test_a_host_that_is_lost_under_the_profiler_costs_no_rounds(run: Run) -> None:
     entries, testbed = run({("profile", "single", 0): LOST})
     assert [len(entry.rounds) for entry in entries.values()] == [ROUNDS] * len(STEP_NS)
     assert all(entry.failure is None for entry in entries.values())
@@ -485,10 +427,8 @@ def test_a_host_that_is_lost_under_the_profiler_costs_no_rounds(run: Run) -> Non
 
 
 @pytest.mark.parametrize(("slots", "on_gpus"), [(gpu_slots(1), True), (core_slots((0,)), False)])
-def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(
-    monkeypatch: pytest.MonkeyPatch, slots: tuple[Slot, ...], on_gpus: bool
-) -> None:
-    read: list[bool] = []
+def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(monkeypatch, slots, on_gpus):
+    read = []
     monkeypatch.setattr(benchmark, "read_worker_steps", lambda *_, on_gpus: read.append(on_gpus))
     hosts = tuple(
         HostShare(name=name, address="", slots=slots, fingerprint="", is_here=False)
@@ -504,26 +444,24 @@ def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(
 class OwnBench:
     """Runs one candidate apart from the testbed; it is gone after its first failure."""
 
-    def __init__(self, cues: dict[str, Any]) -> None:
+    def __init__(self, cues):
         self.cues, self.prepared = cues, 0
 
-    def prepare(self, label: str, device_of: object, program: str) -> Any:
+    def prepare(self, label, device_of, program):
         self.prepared += 1
         return self.cues.get("prepare", Prepared(moved_ops=(), crossings=()))
 
-    def verify(self, label: str, steps: int) -> Any:
+    def verify(self, label, steps):
         return self.cues.get("verify", RIGHT)
 
-    def run_steps(self, label: str, batch: int, steps: int) -> Any:
+    def run_steps(self, label, batch, steps):
         return self.cues.get("run_steps", [600] * steps)
 
-    def profile(self, label: str, steps: int) -> Any:
+    def profile(self, label, steps):
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
 
-def run_beside(
-    bench: OwnBench, cues: dict[tuple[str, str, int], Any] | None = None
-) -> tuple[dict[str, BenchmarkEntry], FakeTestbed]:
+def run_beside(bench, cues=None):
     testbed = FakeTestbed(cues or {})
     trial = trial_of(testbed)
     for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
@@ -533,37 +471,28 @@ def run_beside(
     return trial.entries, testbed
 
 
-def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_with_the_others() -> None:
+def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_and_neither_takes_the_other_down():
     entries, testbed = run_beside(OwnBench({}))
     assert entries["mirrored"].rounds == [(600, 600)] * ROUNDS
     assert entries["mirrored"].files is not None
     assert ("run_steps", "mirrored") not in testbed.calls
-
-
-def test_the_death_of_its_bench_takes_nothing_else_down() -> None:
     entries, testbed = run_beside(OwnBench({"run_steps": DOWN}))
     assert entries["mirrored"].failure is not None
     assert len(entries["towers"].rounds) == ROUNDS
     assert testbed.starts_left == 99
-
-
-def test_a_testbed_that_is_built_anew_leaves_it_alone() -> None:
     bench = OwnBench({})
     entries, _ = run_beside(bench, {("run_steps", "towers", 3): DOWN})
     assert entries["towers"].failure is not None
     assert entries["mirrored"].failure is None
     assert len(entries["mirrored"].rounds) == ROUNDS
     assert bench.prepared == 1
-
-
-def test_its_wrong_results_come_with_what_may_be_the_reason() -> None:
     entries, _ = run_beside(OwnBench({"verify": wrong(0.5)}))
     assert entries["mirrored"].failure is not None
     assert entries["mirrored"].failure.kind is FailureKind.WRONG_RESULT
     assert entries["mirrored"].failure.message.endswith("rounding explains); as said")
 
 
-def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_remedy() -> None:
+def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_remedy():
     alone = Prepared(moved_ops=(), crossings=(), unexchanged=("w", "v"))
     testbed = FakeTestbed({})
     lines = {"w": SourceLine(file="model.py", line=12)}
@@ -571,7 +500,6 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
     for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
         trial.enter(*placed(label), bench=bench)
     failure = trial.entries["mirrored"].failure
-    assert failure is not None
     assert failure.kind is FailureKind.WRONG_RESULT
     assert failure.message == (
         "each device updates 'w', 'v' from its own samples alone: nothing is exchanged, every "
@@ -582,9 +510,7 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
     assert trial.entries["mirrored"].rounds == []
 
 
-def in_sessions(
-    lengths: tuple[int, ...], cues: dict[tuple[str, str, int], Any] | None = None
-) -> Benchmark:
+def in_sessions(lengths, cues=None):
     """Run candidates in trials of so many rounds, each going on from the one before.
 
     One joins after a round of the first, one more might.
@@ -608,9 +534,7 @@ def in_sessions(
     return trial
 
 
-def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(monkeypatch):
     monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     at_once, resumed = in_sessions((20,)), in_sessions((7, 4, 9))
     assert resumed.rounds == at_once.rounds == 21
@@ -621,31 +545,25 @@ def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(
     assert resumed.competitors == at_once.competitors == 3
     assert resumed.joining == at_once.joining == 1
     assert resumed.comparisons() == at_once.comparisons()
-
-
-def test_each_round_has_an_order_of_its_own_in_whatever_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     trial = in_sessions((3, 5))
-    numbers: list[int] = []
+    numbers = []
     time_in_rounds(trial, 2, numbers.append)
     assert numbers == [9, 10]
 
 
-def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch):
     monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
     # After the warm-up and two rounds, in the first session alone.
     trial = in_sessions((9, 5), {("run_steps", "towers", 3): REFUSED})
     towers = trial.entries["towers"]
-    assert towers.failure is not None
     assert towers.failure.message == REFUSED.message
     assert towers.rounds[:2] == [(700, 700)] * 2
     assert not any(towers.rounds[2:])
     assert trial.competitors == 3
 
 
-def test_what_ran_briefly_stays_so_in_the_next_session() -> None:
+def test_what_ran_briefly_stays_so_in_the_next_session():
     before, _ = briefly()
     earlier = {label: entry.so_far() for label, entry in before.entries.items()}
     trial = trial_of(FakeTestbed({}))

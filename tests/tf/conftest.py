@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traced_models import MODELS, TracedModel, trace
+from traced_models import MODELS, trace
 
 from placement_advisor.processes import children
 
@@ -22,7 +22,7 @@ def traced(tmp_path_factory):
     """Return a function that traces one of the models beside these tests, or of the samples."""
 
     @cache
-    def traced_model(name: str) -> TracedModel:
+    def traced_model(name):
         path = MODELS / f"{name}.py"
         if not path.exists():
             path = Path(__file__).parents[2] / "sample_models" / f"{name}.py"
@@ -35,7 +35,7 @@ def traced(tmp_path_factory):
 def trace_source(tmp_path):
     """Return a function that traces a model file of that text."""
 
-    def traced_source(source: str, *, run: bool = False) -> TracedModel:
+    def traced_source(source, *, run=False):
         path = tmp_path / "model_file.py"
         path.write_text(source)
         return trace(path, tmp_path, run=run)

@@ -1,7 +1,5 @@
 """What loops and conditionals cost, and the shapes behind loops of files that take any batch."""
 
-from __future__ import annotations
-
 import pytest
 from traced_models import trace
 
@@ -71,7 +69,7 @@ def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(child):
     assert 4 * 2 * PRODUCT_FLOPS < backward < 4 * 3 * PRODUCT_FLOPS
 
 
-def test_a_conditional_stands_on_a_gpu_whose_host_runs_what_has_no_kernel(child):
+def test_what_a_conditional_runs_on_the_host_counts_for_each_trip_of_a_known_loop(child):
     found = child.call(traced_bodies.inside, "marked_twice")
     ((inside, kinds),) = found.values()
     assert kinds == ["CPU", "GPU"]
@@ -80,8 +78,6 @@ def test_a_conditional_stands_on_a_gpu_whose_host_runs_what_has_no_kernel(child)
     assert (copies, copied_bytes) == (2, 1 + 3)
     assert 4 <= ops <= 8
 
-
-def test_what_a_loop_runs_counts_for_each_trip(child):
     once = child.call(traced_bodies.inside, "marked_twice")
     ((branch, _),) = once.values()
     ((inside, kinds),) = child.call(traced_bodies.inside, "marked_in_each_trip").values()
@@ -89,8 +85,6 @@ def test_what_a_loop_runs_counts_for_each_trip(child):
     assert inside[1:] == (4 * branch[1], 4 * branch[2])
     assert inside[0] > 4 * branch[0]
 
-
-def test_what_a_loop_without_known_trips_runs_is_not_known(child):
     found = child.call(traced_bodies.inside, "until_small")
     assert [inside for inside, _ in found.values()] == [None]
 
@@ -130,13 +124,7 @@ def test_the_lists_and_states_of_a_saved_lstm_have_the_size_of_the_batch(graph_o
     assert loop.bytes_accessed is not None
 
 
-def test_what_is_looked_up_has_a_value_for_each_key(graph_of):
-    graph = graph_of("lookup")
-    assert _only(graph, "LookupTableFindV2").output_bytes == (BATCH * 4 * 8,)
-    assert _only(graph, "ResourceGather").output_bytes == (BATCH * 4 * 5 * 4,)
-
-
-def test_a_loop_of_tf1_that_keeps_a_shape_puts_out_that_shape(graph_of):
+def test_what_loops_put_out_has_the_shape_of_what_was_put_in_unless_it_grows(graph_of):
     graph = graph_of("loop.pb")
     loop = _only(graph, "While")
     assert loop.trips == 3
@@ -144,14 +132,12 @@ def test_a_loop_of_tf1_that_keeps_a_shape_puts_out_that_shape(graph_of):
     assert 3 * 2 * BATCH * 4 * 4 < (loop.flops or 0) < 3 * 2 * BATCH * 4 * 4 + 20
     assert graph.edge_bytes_known_share == 1.0
 
-
-def test_what_grows_in_a_loop_stays_unknown(graph_of):
     loop = _only(graph_of("growing.pb"), "While")
     assert loop.output_bytes == (None,)
     assert loop.bytes_accessed is None
-
-
-def test_items_of_a_tensor_array_have_the_shape_of_what_was_put_in(graph_of):
     graph = graph_of("array.pb")
     assert _only(graph, "TensorArrayGatherV3").output_bytes == (5 * BATCH * 4 * 4,)
     assert _only(graph, "While").flops == 5 * (BATCH * 4 + 2)
+    graph = graph_of("lookup")
+    assert _only(graph, "LookupTableFindV2").output_bytes == (BATCH * 4 * 8,)
+    assert _only(graph, "ResourceGather").output_bytes == (BATCH * 4 * 5 * 4,)

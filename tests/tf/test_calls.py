@@ -1,7 +1,5 @@
 """Calls to children: their types hold, and errors of TensorFlow are told in one line."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How results of steps are stored, compared, and merged from shares of the batch."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import zipfile
@@ -20,8 +18,10 @@ from placement_advisor.tf.verifier import read_results, save_results
 from placement_advisor.tf.watched_step import unexchanged
 
 
-def test_difference_is_relative_to_the_largest_value_by_hand():
+def test_difference_is_relative_to_the_largest_value_also_of_small_floats():
     assert relative_difference(np.array([1.0, -4.5]), np.array([1.0, -4.0])) == 0.5 / 4.0
+    ours, theirs = (np.array([value], dtype=ml_dtypes.bfloat16) for value in (1.0, 1.0078125))
+    assert relative_difference(ours, theirs) == pytest.approx(0.0078125 / 1.0078125)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,6 @@ def test_difference_is_relative_to_the_largest_value_by_hand():
 )
 def test_difference_of_exact_values_of_nan_and_of_noise(ours, theirs, expected):
     assert relative_difference(ours, theirs) == pytest.approx(expected)
-
-
-def test_small_floats_can_be_nearly_equal():
-    ours, theirs = (np.array([value], dtype=ml_dtypes.bfloat16) for value in (1.0, 1.0078125))
-    assert relative_difference(ours, theirs) == pytest.approx(0.0078125 / 1.0078125)
 
 
 def test_rounded_values_differ_in_the_last_digit_only():
@@ -98,13 +93,11 @@ def test_where_statistics_of_the_batch_move_a_sum_a_share_over_and_over_tells():
     assert told.difference == pytest.approx(3.2 / 6.0, rel=1e-3)
 
 
-def test_what_is_clearly_nearer_decides_for_itself():
+def test_what_is_clearly_nearer_decides_and_rounding_gives_way_to_what_fits():
     wholes = {"plain": 6.0, "statistic": 2.0}
     parts = {"plain": (4.0, 2.0), "statistic": (1.9, 2.2)}
     assert chosen(wholes, parts, {"plain", "statistic"})["statistic"] is Merge.MEAN
 
-
-def test_what_rounding_has_to_explain_gives_way_to_what_fits():
     # A loss that has nearly vanished: the last digit of a variable moves it by as much as itself.
     of_shares = [[np.float32([9.319726e-13])], [np.float32([3.107609e-16])]]
     whole, rounded = [np.float32([9.322834e-13])], [np.float32([9.9e-13])]

@@ -1,7 +1,5 @@
 """Where ops can run, by hand from TensorFlow's registry of kernels."""
 
-from __future__ import annotations
-
 import pytest
 
 from placement_advisor.processes.calls import RemoteModule

@@ -1,7 +1,5 @@
 """The heart of it: wherever the ops of a step stand, it computes what the user's step computes."""
 
-from __future__ import annotations
-
 import pytest
 from pairs import pairs
 from real_runs import needs_workers

@@ -1,7 +1,5 @@
 """What in a Python file is taken, what it is run on, and what is said where nothing is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from traced_models import MODELS
@@ -55,7 +53,7 @@ def test_a_workload_comes_before_a_step_and_a_model(trace):
     np.testing.assert_array_equal(found["returned"][0], np.full((5, 2), 2.0))
 
 
-def test_a_workload_can_be_made_of_specs_at_a_batch_of_its_own(trace):
+def test_a_workload_is_made_of_specs_at_a_batch_of_its_own_or_of_a_dataset_of_arguments(trace):
     source = WORKLOAD.replace(
         "np.ones((5, 2)),)", "{'rows': tf.TensorSpec([None, 2])},), batch_size=7"
     ).replace("2.0 * rows", "2.0 * rows['rows']")
@@ -64,8 +62,6 @@ def test_a_workload_can_be_made_of_specs_at_a_batch_of_its_own(trace):
     assert found["chosen"].endswith("batches made up for the specs in the inputs of workload()")
     assert trace(source, batch_size=9)["shapes"] == [[(9, 2)]]
 
-
-def test_a_workload_can_bring_a_dataset_of_arguments(trace):
     found = trace(
         "def workload():\n"
         "    pairs = tf.data.Dataset.from_tensor_slices((tf.range(6), tf.range(6))).batch(2)\n"
@@ -75,7 +71,7 @@ def test_a_workload_can_bring_a_dataset_of_arguments(trace):
     np.testing.assert_array_equal(found["returned"][0], [8, 10])
 
 
-def test_a_training_step_comes_before_a_model_and_is_traced_at_a_known_batch(trace):
+def test_a_training_step_comes_before_a_model_and_examples_before_a_signature(trace):
     found = trace(MODEL + STEP)
     assert (found["name"], found["mode"], found["batch_size"]) == ("train_step", "train", 32)
     assert found["chosen"] == (
@@ -84,21 +80,17 @@ def test_a_training_step_comes_before_a_model_and_is_traced_at_a_known_batch(tra
     assert found["shapes"] == [[(32, 3), (32, 1)]]
     assert "AssignSubVariableOp" in found["kinds"]
 
-
-def test_examples_in_the_file_come_before_a_signature(trace):
     found = trace(STEP + "inputs = (np.ones((4, 3), 'float32'), np.ones((4, 1), 'float32'))\n")
     assert found["chosen"] == "train_step (tf.function), one batch from `inputs`"
     assert found["shapes"] == [[(4, 3), (4, 1)]]
 
 
-def test_the_only_function_of_a_file_comes_before_a_model_that_is_not_compiled(trace):
+def test_the_only_function_or_the_only_one_that_trains_comes_before_a_model_not_compiled(trace):
     source = MODEL + STEP.replace("train_step", "fit_line")
     assert trace(source)["chosen"].startswith("fit_line (tf.function)")
     compiled = trace(source + "model.compile('sgd', 'mse')\n")
     assert compiled["chosen"].startswith("model (compiled Sequential)")
 
-
-def test_of_several_functions_the_only_one_that_trains_by_its_name_is_taken(trace):
     other = (
         "\n@tf.function\ndef evaluate(x, y):\n    return tf.reduce_mean((x @ weights - y) ** 2)\n"
     )
@@ -110,12 +102,10 @@ def test_of_several_functions_the_only_one_that_trains_by_its_name_is_taken(trac
 ROWS = "inputs = (np.ones((4, 3), 'float32'), np.ones((4, 1), 'float32'))\n"
 
 
-def test_a_step_that_is_a_plain_function_is_traced(trace):
+def test_a_plain_function_and_a_step_of_an_object_are_found(trace):
     plain = STEP.replace("@tf.function", "#")
     assert trace(MODEL + plain + ROWS)["chosen"].startswith("train_step (function), one batch")
 
-
-def test_a_step_of_an_object_of_the_files_own_is_found(trace):
     source = """
 class Trainer:
     def __init__(self):
@@ -136,13 +126,11 @@ trainer = Trainer()
 PLAIN = "@tf.function\ndef infer(x, y):\n    return x - y\n"
 
 
-def test_a_dict_holds_arguments_by_name(trace):
+def test_arguments_come_by_name_in_a_tuple_or_not_at_all(trace):
     found = trace(PLAIN + "inputs = {'y': np.full(2, 3.0), 'x': np.full(2, 5.0)}\n")
     assert found["input_names"] == ("x", "y")
     np.testing.assert_array_equal(found["returned"][0], [2.0, 2.0])
 
-
-def test_a_named_tuple_is_one_argument_of_a_function_that_takes_one(trace):
     batch = """
 import collections
 Batch = collections.namedtuple("Batch", "x y")
@@ -152,8 +140,6 @@ inputs = Batch(np.full(2, 5.0), np.full(2, 3.0))
     for source in (one, PLAIN):
         np.testing.assert_array_equal(trace(source + batch)["returned"][0], [2.0, 2.0])
 
-
-def test_a_step_can_take_nothing(trace):
     source = (
         "weights = tf.Variable([1.0, 2.0])\n@tf.function\ndef step():\n    return weights * 2.0\n"
     )
@@ -183,24 +169,21 @@ model.compile("sgd", "mse")
         trace(source, batch_size=8)
 
 
-def test_a_name_comes_before_everything(trace):
+def test_a_name_comes_before_everything_also_that_of_a_function_or_method(trace):
     source = MODEL + STEP + WORKLOAD + "other = tf.function(double)\n"
     assert trace(source, name="model")["name"] == "dense"
     assert trace(source, name="train_step")["mode"] == "train"
     assert trace(source, name="workload")["mode"] == "infer"
 
-
-def test_a_name_can_be_that_of_a_function_that_makes_a_model(trace):
     found = trace("def network(units=2):\n    " + MODEL + "    return model\n", name="network")
     assert found["chosen"] == (
         "network() (not compiled Sequential), batches made up for its inputs, batch 32 assumed"
     )
 
-
-def test_a_model_without_data_is_used_at_the_batch_that_is_asked_for(trace):
-    found = trace(MODEL, batch_size=5)
-    assert (found["mode"], found["shapes"]) == ("infer", [[(5, 3)]])
-    assert found["chosen"] == "model (not compiled Sequential), batches made up for its inputs"
+    found = trace(WORKLOAD + "inputs = np.ones((3, 2))\n", name="double")
+    assert found["chosen"] == "double (function), one batch from `inputs`"
+    found = trace(MODULE, name="scaler.half", batch_size=2)
+    assert (found["name"], found["shapes"]) == ("scaler.half", [[(2, 3)]])
 
 
 @pytest.mark.parametrize("name", ["build_model", "make_model", "create_model", "get_model"])
@@ -214,7 +197,7 @@ def test_a_function_that_builds_a_model_is_found(trace, name):
     assert found["shapes"] == [[(32, 3), (32, 1)]]
 
 
-def test_symbolic_inputs_of_a_model_are_no_data(trace):
+def test_a_model_says_its_shapes_by_symbolic_inputs_or_a_call(trace):
     found = trace(
         "inputs = keras.Input((None, 3))\n"
         "outputs = keras.layers.LSTM(2)(inputs)\n"
@@ -222,6 +205,19 @@ def test_symbolic_inputs_of_a_model_are_no_data(trace):
     )
     assert found["shapes"] == [[(32, 128, 3)]]
     assert "batch 32 assumed, unknown sizes taken as 128" in found["chosen"]
+
+    found = trace(
+        "class Net(keras.Model):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.dense = keras.layers.Dense(2)\n"
+        "    def call(self, rows):\n"
+        "        return self.dense(rows)\n"
+        "net = Net()\n"
+        "net(np.ones((6, 4)))\n"
+    )
+    assert found["shapes"] == [[(32, 4)]]
+    assert "batches made up for the shapes it was built for" in found["chosen"]
 
 
 TWO_HEADS = """
@@ -239,7 +235,7 @@ model.compile("sgd", {
 """
 
 
-def test_each_output_gets_the_targets_that_its_loss_wants(trace):
+def test_outputs_get_the_targets_that_their_losses_want_said_or_not(trace):
     found = trace(TWO_HEADS)
     # In the order of the names: one, two; choice, number.
     assert found["shapes"] == [[(32, 3), (32, 4), (32,), (32, 1)]]
@@ -247,8 +243,6 @@ def test_each_output_gets_the_targets_that_its_loss_wants(trace):
     assert classes.min() >= 0
     assert 2 <= classes.max() < 6
 
-
-def test_a_loss_that_does_not_say_that_it_wants_classes_gets_them(trace):
     found = trace(
         "sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)\n"
         "def own_loss(classes, logits):\n"
@@ -261,15 +255,13 @@ def test_a_loss_that_does_not_say_that_it_wants_classes_gets_them(trace):
     assert found["shapes"] == [[(32, 5), (32, 5)]]
 
 
-def test_examples_without_targets_are_completed(trace):
+def test_examples_without_targets_are_completed_for_training_alone(trace):
     found = trace(MODEL + "model.compile('sgd', 'mse')\ninputs = np.ones((4, 3))\n")
     assert found["shapes"] == [[(4, 3), (4, 1)]]
     assert found["chosen"].endswith(
         "one batch from `inputs`, which has no targets, so all values made up"
     )
 
-
-def test_a_tuple_of_as_many_tensors_as_a_model_takes_has_no_targets(trace):
     found = trace(
         "one, two = keras.Input((3,)), keras.Input((3,))\n"
         "model = keras.Model([one, two], keras.layers.Add()([one, two]))\n"
@@ -298,13 +290,11 @@ inputs = np.ones((4, 3), np.float32)
 """
 
 
-def test_a_train_step_of_the_users_own_needs_neither_call_nor_loss_nor_targets(trace):
+def test_a_train_step_of_the_users_own_needs_no_loss_and_gets_targets_if_it_takes_some(trace):
     found = trace(OWN_STEP)
     assert (found["name"], found["mode"], found["shapes"]) == ("duel", "train", [[(4, 3)]])
     assert "AssignSubVariableOp" in found["kinds"]
 
-
-def test_a_train_step_that_takes_targets_without_a_loss_gets_some(trace):
     source = (
         "class Fitted(keras.Model):\n"
         "    def train_step(self, data):\n"
@@ -323,28 +313,20 @@ def test_a_train_step_that_takes_targets_without_a_loss_gets_some(trace):
     assert trace(alone)["shapes"] == [[(32, 3)]]
 
 
-def test_a_model_that_was_called_once_has_told_its_shapes(trace):
-    found = trace(
-        "class Net(keras.Model):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.dense = keras.layers.Dense(2)\n"
-        "    def call(self, rows):\n"
-        "        return self.dense(rows)\n"
-        "net = Net()\n"
-        "net(np.ones((6, 4)))\n"
-    )
-    assert found["shapes"] == [[(32, 4)]]
-    assert "batches made up for the shapes it was built for" in found["chosen"]
-
-
-def test_of_several_models_the_only_compiled_one_is_taken(trace):
+def test_a_module_and_the_only_compiled_of_several_models_are_found(trace):
     found = trace(
         MODEL.replace("model", "encoder")
         + "whole = keras.Sequential([encoder, keras.layers.Dense(3)])\n"
         + "whole.compile('sgd', 'mse')\n"
     )
     assert found["chosen"].startswith("whole (compiled Sequential)")
+
+    found = trace(MODULE)
+    assert (found["name"], found["mode"], found["batch_size"]) == ("scaler", "infer", 32)
+    np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
+    found = trace(MODEL, batch_size=5)
+    assert (found["mode"], found["shapes"]) == ("infer", [[(5, 3)]])
+    assert found["chosen"] == "model (not compiled Sequential), batches made up for its inputs"
 
 
 MODULE = """
@@ -362,22 +344,6 @@ class Scaler(tf.Module):
 
 scaler = Scaler()
 """
-
-
-def test_a_module_is_called(trace):
-    found = trace(MODULE)
-    assert (found["name"], found["mode"], found["batch_size"]) == ("scaler", "infer", 32)
-    np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
-
-
-def test_a_method_of_a_module_is_named(trace):
-    found = trace(MODULE, name="scaler.half", batch_size=2)
-    assert (found["name"], found["shapes"]) == ("scaler.half", [[(2, 3)]])
-
-
-def test_any_function_can_be_named_if_there_are_inputs(trace):
-    found = trace(WORKLOAD + "inputs = np.ones((3, 2))\n", name="double")
-    assert found["chosen"] == "double (function), one batch from `inputs`"
 
 
 def test_what_the_file_prints_stays_in_the_child(trace, capfd):
@@ -457,16 +423,29 @@ def test_a_compiled_model_is_trained_on_its_dataset(load):
     }
 
 
-def test_weights_of_examples_are_part_of_the_batch(load):
+def test_weights_dictionaries_and_methods_are_parts_of_what_is_loaded(load):
     found = load("norm_dropout")
     assert found["shapes"] == [[(8, 6), (8, 1), (8, 1)]] * 4
     assert found["input_names"][1:] == ("target_0", "target_1")
-
-
-def test_a_subclassed_model_is_built_from_a_batch_of_dictionaries(load):
     found = load("nested")
     assert (found["name"], found["mode"], found["batch_size"]) == ("ranker", "train", 4)
     assert found["shapes"][0] == [(4, 5), (4, 5), (4, 1)]
+
+    script = """
+import tensorflow as tf
+class Trainer:
+    @tf.function
+    def step(self, batch):
+        return batch
+trainer = Trainer()
+step = trainer.step
+inputs = tf.ones((2,))
+"""
+    found = load(script)
+    assert found["input_names"] == ("batch",)
+
+    found = load(ECHO + "dataset = tf.data.Dataset.range(7).batch(3)\n")
+    assert found["shapes"] == [[(3,)], [(3,)]]
 
 
 def test_a_compiled_model_is_used_if_asked(load):
@@ -496,21 +475,6 @@ def train_step(batch, more):
     }
 
 
-def test_a_method_can_be_the_step(load):
-    script = """
-import tensorflow as tf
-class Trainer:
-    @tf.function
-    def step(self, batch):
-        return batch
-trainer = Trainer()
-step = trainer.step
-inputs = tf.ones((2,))
-"""
-    found = load(script)
-    assert found["input_names"] == ("batch",)
-
-
 UNCOMPILED = """
 import keras, numpy as np
 class Net(keras.Model):
@@ -524,13 +488,10 @@ inputs = np.ones((3, 4), np.float32)
 """
 
 
-def test_an_uncompiled_model_is_used(load):
+def test_an_uncompiled_model_is_used_and_cannot_be_trained(load):
     found = load(UNCOMPILED)
     assert (found["name"], found["mode"], found["shapes"]) == ("net", "infer", [[(3, 4)]])
     assert found["chosen"] == "net (not compiled Net), one batch from `inputs`"
-
-
-def test_an_uncompiled_model_cannot_be_trained(load):
     with pytest.raises(ModelError, match="net is not compiled") as caught:
         load(UNCOMPILED, mode="train")
     assert "--mode infer" in str(caught.value.hint)
@@ -541,22 +502,18 @@ def test_a_step_cannot_be_used_for_inference(load):
         load("tf_gradients_step", mode="infer")
 
 
-def test_a_dataset_is_batched_anew(load):
+def test_a_dataset_is_batched_anew_its_samples_several_times_and_one_batch_is_not(load):
     found = load("norm_dropout", batch_size=5)
     assert found["batch_size"] == 5
     assert found["shapes"] == [[(5, 6), (5, 1), (5, 1)]] * 4
 
-
-def test_one_batch_cannot_be_batched_anew(load):
-    with pytest.raises(ModelError, match="--batch-size needs a `dataset`"):
-        load("tf_gradients_step", batch_size=5)
-
-
-def test_a_batch_larger_than_the_dataset_has_its_samples_several_times(load):
     found = load("norm_dropout", batch_size=1000)
     assert found["batch_size"] == 1000
     assert found["shapes"] == [[(1000, 6), (1000, 1), (1000, 1)]] * 4
     assert "its samples several times" in found["chosen"]
+
+    with pytest.raises(ModelError, match="--batch-size needs a `dataset`"):
+        load("tf_gradients_step", batch_size=5)
 
 
 ECHO = """
@@ -567,11 +524,6 @@ def step(batch):
 """
 
 
-def test_a_last_batch_that_is_shorter_is_left_out(load):
-    found = load(ECHO + "dataset = tf.data.Dataset.range(7).batch(3)\n")
-    assert found["shapes"] == [[(3,)], [(3,)]]
-
-
 TWO_MODELS = """
 import keras, numpy as np
 first = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
@@ -580,8 +532,10 @@ inputs = np.ones((2, 3), np.float32)
 """
 
 
-def test_of_two_models_one_is_named(load):
+def test_of_two_models_one_is_named_or_called_model_or_both_are_one(load):
     assert load(TWO_MODELS, name="second")["chosen"].startswith("second (not compiled")
+    found = load(TWO_MODELS + "first = second\n")
+    assert found["chosen"].startswith("first (not compiled")
 
 
 def test_of_two_models_that_called_model_is_chosen(load):
@@ -590,32 +544,16 @@ def test_of_two_models_that_called_model_is_chosen(load):
     assert found["name"] == "sequential_1"
 
 
-def test_one_model_under_two_names_is_one_model(load):
-    found = load(TWO_MODELS + "first = second\n")
-    assert found["chosen"].startswith("first (not compiled")
-
-
+_DATA = ECHO + "dataset = tf.data.Dataset."
 NOT_LOADED = {
     "two models": (TWO_MODELS, {}, "several models: first, second"),
     "an unknown name": (TWO_MODELS, {"name": "third"}, "nothing is called 'third'"),
     "a name of something else": (TWO_MODELS, {"name": "inputs"}, "'inputs' is a ndarray"),
     "no model": ("import numpy as np\ninputs = np.ones(3)\n", {}, "no model found"),
     "no batches": (ECHO, {}, "no example batches"),
-    "an empty dataset": (
-        ECHO + "dataset = tf.data.Dataset.range(0).batch(3)\n",
-        {},
-        "`dataset` is empty",
-    ),
-    "a dataset that fails": (
-        ECHO + "dataset = tf.data.Dataset.range(3).map(lambda i: 7 // i)\n",
-        {},
-        "`dataset` fails",
-    ),
-    "ragged batches": (
-        ECHO + "inputs = tf.ragged.constant([[1], [2, 3]])\n",
-        {},
-        "hold a RaggedTensor",
-    ),
+    "an empty dataset": (_DATA + "range(0).batch(3)\n", {}, "`dataset` is empty"),
+    "a dataset that fails": (_DATA + "range(3).map(lambda i: 7 // i)\n", {}, "`dataset` fails"),
+    "ragged": (ECHO + "inputs = tf.ragged.constant([[1], [2, 3]])\n", {}, "hold a RaggedTensor"),
     "batches that the model does not take": (
         TWO_MODELS.replace("np.ones((2, 3)", "np.ones((2, 5)")
         + "class Net(keras.Model):\n"
@@ -636,7 +574,7 @@ def test_the_loader_says_what_is_wrong_with(load, what):
     assert "model_file.py" in caught.value.message
 
 
-def test_a_file_may_be_called_like_a_module(child, tmp_path):
+def test_a_file_may_be_called_like_a_module_and_imports_what_lies_beside_it(child, tmp_path):
     path = tmp_path / "queue.py"
     path.write_text(ECHO + "inputs = tf.ones((2,))\n")
     before = child.call(loaded_workload.file_of_module, "queue")
@@ -645,8 +583,6 @@ def test_a_file_may_be_called_like_a_module(child, tmp_path):
     after = child.call(loaded_workload.file_of_module, "queue")
     assert after == before
 
-
-def test_a_file_imports_what_lies_beside_it(child, tmp_path):
     (tmp_path / "beside_it.py").write_text(ECHO)
     path = tmp_path / "model_file.py"
     path.write_text("from beside_it import step, tf\ninputs = tf.ones((2,))\n")
@@ -668,11 +604,7 @@ ERRORS = {
     "a value while tracing": ("x.numpy()", "no attribute 'numpy'", "use TensorFlow ops"),
     "NumPy on a tensor": ("np.sum(x)", "to a numpy array", "use TensorFlow ops"),
     "counting by a value": ("[x for _ in range(tf.size(x))]", "symbolic", "tf.range"),
-    "a variable made in the step": (
-        "tf.Variable(1.0) * x",
-        "singleton tf.Variables",
-        "outside the step",
-    ),
+    "a variable made in it": ("tf.Variable(1.0) * x", "singleton tf.Variables", "outside the step"),
 }
 
 

@@ -1,10 +1,7 @@
 """Each rule fires on one traced step, and not on another that differs in what it judges."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 from finding_evidence import told
@@ -163,7 +160,7 @@ def evidence(tmp_path_factory):
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(source, cluster=None, left_out=None, **more: Any):
+    def gathered(source, cluster=None, left_out=None, **more):
         step = traced(source).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
@@ -251,12 +248,16 @@ def test_a_rule_finds_one_thing_in_one_step_and_none_in_another(evidence, code, 
     assert found(code, evidence(good)) == []
 
 
-def test_pa101_names_the_line_and_saves_what_the_copies_of_the_activations_cost(evidence):
+def test_pa201_and_pa101_say_where_and_what_they_cost(evidence):
     source = branches("0011", width=512, follows=False)
     (finding,) = found("PA101", evidence(source))
     assert str(finding.where["file"]).endswith("model_file.py")
     assert "@ kernels[i]" in source.splitlines()[int(finding.where["line"]) - 1]
     assert finding.saving is not None
+
+    (finding,) = found("PA201", evidence(branches("0101", in_chain=True, batch=512)))
+    assert finding.saving is not None
+    assert finding.finding.count("step waits") <= 5
 
 
 def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence):
@@ -265,19 +266,11 @@ def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence):
     assert found("PA102", evidence(_TEXTS.format(device="CPU:0"))) == []
 
 
-def test_pa201_counts_few_of_many_waits_and_says_what_they_cost(evidence):
-    (finding,) = found("PA201", evidence(branches("0101", in_chain=True, batch=512)))
-    assert finding.saving is not None
-    assert finding.finding.count("step waits") <= 5
-
-
-def test_pa301_small_ops_keep_a_gpu_waiting_for_launches(evidence):
+def test_pa301_and_pa303_tell_of_launches_and_of_slow_input(evidence):
     (finding,) = found("PA301", evidence(branches("00"), read_hardware("2xV100-NVLink")))
     assert "GPU:0 computes for" in finding.finding
     assert found("PA301", evidence(SPLIT_EVENLY)) == []
 
-
-def test_pa301_and_pa303_tell_of_slow_input(evidence):
     alone = evidence(SPLIT_EVENLY).alone
     assert alone is not None
     assert alone.predicted is not None
@@ -375,14 +368,14 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence):
     assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action
 
 
-def test_pa401_a_small_device_does_not_hold_the_step(evidence):
+def test_pa401_and_pa402_a_small_device_does_not_hold_the_step_or_a_backward_pass_left_behind(
+    evidence,
+):
     source = branches("0011", width=512)
     findings = found("PA401", evidence(source, with_memory(1_000_000)))
     assert {finding.where["candidate"] for finding in findings} >= {"single"}
     assert found("PA401", evidence(source, with_memory(10**10))) == []
 
-
-def test_pa402_a_backward_pass_left_behind_fills_the_first_device(evidence):
     source = branches("0001", width=512, follows=False)
     (finding,) = found("PA402", evidence(source, with_memory(12_000_000)))
     assert finding.where == {"device": "worker:0"}

@@ -1,7 +1,5 @@
 """A model or step of one process is loaded by another, with its batch and its values."""
 
-from __future__ import annotations
-
 import pytest
 from traced_models import trace
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import sys
 from contextlib import nullcontext
@@ -33,8 +31,11 @@ def batches(count, size=4):
     return tf.data.Dataset.from_tensor_slices(tf.zeros((count * size, 3))).batch(size)
 
 
-def test_an_infinite_dataset_ends_with_the_most_batches():
+def test_a_dataset_ends_with_the_most_batches_or_the_time():
     assert time_dataset(batches(3).repeat(), 4, clock(MS)).batch_ns == (MS,) * MAX_BATCHES
+    taken = time_dataset(batches(50), 4, clock(MAX_TIMED_NS // 3)).batch_ns
+    # A third, two thirds, all, and more than all.
+    assert len(taken) == 4
 
 
 def test_a_short_dataset_is_read_again_and_its_first_pass_is_warm_up():
@@ -46,12 +47,6 @@ def test_a_short_dataset_is_read_again_and_its_first_pass_is_warm_up():
     assert len(read) >= 1 + 3 + MAX_BATCHES
 
 
-def test_a_slow_dataset_ends_with_the_time_and_not_with_the_batches():
-    taken = time_dataset(batches(50), 4, clock(MAX_TIMED_NS // 3)).batch_ns
-    # A third, two thirds, all, and more than all.
-    assert len(taken) == 4
-
-
 def test_the_first_batches_of_a_long_dataset_are_warm_up():
     # Two looks at the clock for the beginning, two for each batch; the first batch that is timed
     # takes all the time that there is.
@@ -61,30 +56,25 @@ def test_the_first_batches_of_a_long_dataset_are_warm_up():
     assert time_dataset(endless, 4, lambda: next(looks)).batch_ns == (MAX_TIMED_NS + 1,)
 
 
-def test_a_cached_dataset_is_warm_when_its_cache_is_full():
+def test_a_cached_dataset_is_timed_when_its_cache_is_full_if_that_is_soon():
     seen = []
     dataset = batches(40).map(lambda x: tf.py_function(lambda y: seen.append(1) or y, [x], x.dtype))
     time_dataset(dataset.cache(), 4, clock(MS))
     # One batch to see its size, and one pass: all timed batches came from the cache.
     assert len(seen) == 41
 
-
-def test_a_cache_that_takes_too_long_to_fill_is_not_timed():
     with pytest.raises(ModelError, match=r"^its first pass did not end within 20 s$"):
         time_dataset(batches(40).cache(), 4, clock(MAX_FIRST_PASS_NS))
 
 
-def test_batches_of_another_size_than_the_step_are_not_compared_with_it():
+def test_batches_may_be_nested_but_not_of_another_size_than_the_step():
     with pytest.raises(ModelError, match=r"^its batches have 8 samples, the step has 4$"):
         time_dataset(batches(3, size=8), 4, clock(MS))
-
-
-def test_a_batch_may_be_nested():
     nested = batches(3).map(lambda x: ({"a": x, "b": tf.zeros((4, 2))}, tf.zeros(4)))
     assert time_dataset(nested, 4, clock(MS)).batch_ns
 
 
-def test_transformations_stand_source_first_without_versions():
+def test_transformations_stand_source_first_of_all_sources_or_are_not_known():
     dataset = (
         tf.data.Dataset.from_tensor_slices(tf.zeros((8, 3)))
         .shuffle(8)
@@ -102,13 +92,8 @@ def test_transformations_stand_source_first_without_versions():
         "PrefetchDataset",
     )
 
-
-def test_all_sources_of_a_dataset_count():
     both = tf.data.Dataset.zip((tf.data.Dataset.range(3), tf.data.Dataset.range(3).repeat()))
     assert transformations(both) == ("RangeDataset", "RangeDataset", "RepeatDataset", "ZipDataset")
-
-
-def test_a_dataset_that_does_not_tell_has_no_known_transformations():
     assert transformations(object()) == ()
 
 

@@ -1,7 +1,5 @@
 """Made-up batches hold what the step can take: ids of their tables, classes, words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -84,13 +82,15 @@ def test_ids_lie_in_what_they_are_looked_up_in(made_up, where):
     assert bound // 2 <= values.max() < bound
 
 
-def test_ids_may_come_as_floats(made_up):
+def test_ids_may_come_as_floats_and_a_type_without_values_is_refused_by_its_name(made_up):
     values = made_up("return tf.gather(table, tf.cast(value, tf.int32))", "[None], tf.float32")
     assert values.dtype == np.float32
     assert set(values.ravel()) <= set(range(11))
+    with pytest.raises(ModelError, match="input 'value' has type variant"):
+        made_up("return value", "[None], tf.variant")
 
 
-def test_words_come_from_the_lookup_table_that_reads_them(made_up):
+def test_words_come_from_the_lookup_table_that_reads_them_and_are_short_otherwise(made_up):
     values = made_up(
         "return words.lookup(value)",
         "[None], tf.string",
@@ -99,42 +99,30 @@ def test_words_come_from_the_lookup_table_that_reads_them(made_up):
     )
     assert set(values.ravel()) == {b"red", b"blue"}
 
-
-def test_other_words_are_short(made_up):
     values = made_up("return tf.strings.length(value)", "[None], tf.string")
     assert all(value.startswith(b"word") for value in values.ravel())
 
 
-def test_numbers_are_normal_and_differ_from_batch_to_batch(made_up):
+def test_numbers_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time(made_up):
     values = made_up("return 2.0 * value", "[None, 3], tf.float32")
     assert abs(values.mean()) < 0.2
     assert 0.8 < values.std() < 1.2
     assert not np.array_equal(values[0], values[1])
 
-
-def test_values_are_the_same_each_time(made_up):
     body = ("return 2.0 * value", "[None, 3], tf.float32")
     np.testing.assert_array_equal(made_up(*body), made_up(*body))
 
 
-def test_scalars_steer_so_they_are_a_rate_or_off(made_up):
+def test_scalars_steer_so_they_are_a_rate_or_off_and_truths_are_mixed(made_up):
     assert made_up("return 2.0 * value", "[], tf.float32").tolist() == [0.5] * 4
     switch = "return tf.cond(value, lambda: 1, lambda: 2)"
     assert made_up(switch, "[], tf.bool").tolist() == [False] * 4
-
-
-def test_truth_values_are_mixed(made_up):
     assert 0 < made_up("return tf.logical_not(value)", "[None], tf.bool").mean() < 1
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float16", "bfloat16", "complex64"])
 def test_any_type_of_numbers_has_values(made_up, dtype):
     assert made_up("return value + value", f"[None], tf.{dtype}").dtype == dtype
-
-
-def test_a_type_without_values_is_refused_by_the_name_of_the_input(made_up):
-    with pytest.raises(ModelError, match="input 'value' has type variant"):
-        made_up("return value", "[None], tf.variant")
 
 
 ONE_BATCH = """
@@ -165,8 +153,6 @@ def test_to_one_batch_another_of_its_samples_is_added(second):
     assert numbers.tolist() != [5, 3, 8, 1]
     assert sorted(numbers, key=[5, 3, 8, 1].index) == numbers.tolist()  # Sorted rows stay so.
 
-
-def test_what_holds_no_sample_stays_whole(second):
     numbers, word = second("tf.constant([5, 3, 8, 1]), tf.constant('a')")
     assert numbers.tolist() != [5, 3, 8, 1]
     assert word == b"a"

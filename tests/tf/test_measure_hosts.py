@@ -1,7 +1,5 @@
 """How hosts are measured: on known networks, and two local workers that stand for hosts."""
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -23,18 +21,12 @@ def ask(child):
     return child.call
 
 
-def test_a_fast_network_is_measured_at_all_sizes(ask):
+def test_sizes_are_measured_until_they_take_too_long_but_two_at_least(ask):
     sizes = [size for size, _ in ask(measured_hosts.sizes_measured, 300_000, _TEN_GBIT)]
     assert sizes == [1 << 10, 1 << 16, 1 << 19, 1 << 22, 1 << 24, 1 << 26]
-
-
-def test_sizes_that_take_too_long_are_left_out(ask):
     # At a gigabit 64 MB would take 0.56 s, at ten megabits 4 MB would take 3.5 s.
     assert ask(measured_hosts.sizes_measured, 300_000, _GBIT)[-1][0] == 1 << 24
     assert ask(measured_hosts.sizes_measured, 300_000, _TEN_MBIT)[-1][0] == 1 << 19
-
-
-def test_a_line_needs_two_sizes_however_slow_the_network_is(ask):
     sizes = [size for size, _ in ask(measured_hosts.sizes_measured, 300_000_000, _MODEM)]
     assert sizes == [1 << 10, 1 << 16]
 

@@ -1,7 +1,5 @@
 """Models that were saved: Keras files, SavedModels, frozen graphs; and what a path is taken for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -61,13 +59,10 @@ def test_a_saved_model_is_called_through_its_default_signature_at_a_known_batch(
     assert [value.shape for value in found["returned"]] == [(32, 3)]
 
 
-def test_the_only_signature_is_taken(trace):
+def test_signatures_are_the_only_one_or_chosen_by_name(trace):
     found = trace("one_signature", batch_size=2)
     assert found["name"] == "double"
     np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
-
-
-def test_a_signature_is_chosen_by_its_name(trace):
     found = trace("two_signatures", name="total")
     assert found["shapes"] == [[(4, 128)]]
     assert found["chosen"].endswith("unknown sizes taken as 128")
@@ -159,36 +154,25 @@ def test_a_name_alone_is_refused(words):
         split_name(words)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
+def test_a_file_is_known_by_its_suffix_and_a_saved_model_by_what_is_in_it(here):
+    for name, kind in (
         ("model.py", SourceKind.PYTHON),
         ("model.keras", SourceKind.KERAS),
         ("frozen.pb", SourceKind.FROZEN_GRAPH),
-    ],
-)
-def test_a_file_is_known_by_its_suffix(here, name, kind):
-    (here / name).touch()
-    assert source_kind(here / name) is kind
-
-
-def test_a_directory_with_a_saved_model_in_it_is_one(here):
+    ):
+        (here / name).touch()
+        assert source_kind(here / name) is kind
     (here / "saved_model.pb").touch()
     assert source_kind(here) is SourceKind.SAVED_MODEL
 
 
-def test_the_file_in_a_saved_model_is_answered_with_its_directory(here):
-    (here / "exported").mkdir()
-    (here / "exported" / "saved_model.pb").touch()
-    with pytest.raises(ModelError, match="part of a SavedModel") as caught:
-        source_kind(here / "exported" / "saved_model.pb")
-    assert str(here / "exported") in str(caught.value.hint)
-
-
-def test_a_directory_of_versions_is_answered_with_the_last(here):
+def test_a_part_of_a_saved_model_and_its_versions_are_answered_with_their_directory(here):
     for version in ("1", "2"):
         (here / version).mkdir()
         (here / version / "saved_model.pb").touch()
+    with pytest.raises(ModelError, match="part of a SavedModel") as caught:
+        source_kind(here / "1" / "saved_model.pb")
+    assert str(here / "1") in str(caught.value.hint)
     with pytest.raises(ModelError, match="holds several SavedModels") as caught:
         source_kind(here)
     assert str(here / "2") in str(caught.value.hint)

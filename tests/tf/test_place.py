@@ -1,7 +1,5 @@
 """`placement_advisor.place`: ops run where they should, results are equal."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -132,7 +130,7 @@ def test_a_step_traced_under_the_listing_asks_for_the_devices_of_the_placement(c
     assert np.isfinite(found["loss"])
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "place.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "place.md"
 _FILE = re.compile(r"<!-- (\w+\.py) -->\n\n```python\n(.*?)```", re.DOTALL)
 _ADVISOR = "from placement_advisor.cli.app import main; main()"
 _LIMIT_S = 600

@@ -1,7 +1,5 @@
 """A network of one's own, seen from inside and from outside."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest
@@ -24,11 +22,15 @@ def owner():
         yield child
 
 
-def test_a_private_network_has_loopback_and_nothing_else(owner):
+def test_a_private_network_has_loopback_and_ports_of_its_own(owner, child):
     names = [name for _, name in owner.call(socket.if_nameindex)]
     assert names == ["lo"]
     port = owner.call(listeners.listen)
     assert owner.call(listeners.can_connect, port)
+
+    port = owner.call(listeners.listen)
+    child.call(private_network.create)
+    assert child.call(listeners.listen, port) == port
 
 
 def test_who_joins_reaches_it_and_others_do_not(owner, child):
@@ -40,12 +42,6 @@ def test_who_joins_reaches_it_and_others_do_not(owner, child):
         pass
     child.call(private_network.join, owner.pid)
     assert child.call(listeners.can_connect, port)
-
-
-def test_two_private_networks_use_the_same_port(owner, child):
-    port = owner.call(listeners.listen)
-    child.call(private_network.create)
-    assert child.call(listeners.listen, port) == port
 
 
 @pytest.mark.parametrize("step", [private_network.create, private_network.join])

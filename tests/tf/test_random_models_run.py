@@ -1,7 +1,5 @@
 """Models drawn at random load, trace and run; placed and split, they learn the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from random_models import random_model

@@ -1,7 +1,5 @@
 """The runner's calls, on logical CPUs, workers, and pretended GPUs."""
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -51,14 +49,12 @@ def _everything_on(model, device):
     return {op.name: device for op in placed_ops(model.graph)}
 
 
-def test_steps_are_timed_one_by_one(call, model):
+def test_steps_are_timed_one_by_one_and_results_start_from_the_initial_state(call, model, child):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     samples = call(runner.run_steps, "single", 0, 7)
     assert len(samples) == 7
     assert all(isinstance(sample, int) and sample > 0 for sample in samples)
 
-
-def test_results_start_from_the_initial_state_whatever_ran_before(call, child, model):
     call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
     first = call(runner.results, "single", 2)
     call(runner.run_steps, "single", 1, 3)
@@ -70,16 +66,27 @@ def test_results_start_from_the_initial_state_whatever_ran_before(call, child, m
     for name in ("steps_done", "label"):
         assert again.state[name] == first.state[name]
 
+    call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
+    state = call(runner.results, "single", 2).state
+    assert state["label"] == b"2"
+    assert state["seen_large"].dtype == np.bool_
 
-def test_two_candidates_do_not_share_state(call, child, model):
+
+def test_a_candidate_has_state_of_its_own_and_is_gone_when_discarded(call, child, model):
     for label in ("one", "other"):
         call(runner.prepare, label, _everything_on(model, "cpu:0"), STEP)
         call(runner.results, label, 1)
     call(runner.run_steps, "one", 0, 5)
     assert child.call(runner_access.variable, "other", "steps_done") == 0
 
+    call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
+    call(runner.discard, "single")
+    call(runner.discard, "single")
+    call(runner.prepare, "single", _everything_on(model, "cpu:1"), STEP)
+    assert len(call(runner.run_steps, "single", 0, 1)) == 1
 
-def test_verify_compares_with_the_first_candidate(call, model):
+
+def test_verify_compares_with_the_first_candidate_and_finds_a_wrong_result(call, model, child):
     for label, device in (("single", "cpu:0"), ("elsewhere", "cpu:1")):
         call(runner.prepare, label, _everything_on(model, device), STEP)
     assert call(runner.verify, "single", 3) is None
@@ -87,10 +94,6 @@ def test_verify_compares_with_the_first_candidate(call, model):
     assert (found.wrong, found.unverified, found.held_equal) == ("", (), False)
     assert found.relative_difference <= 1e-6
 
-
-def test_verify_finds_a_wrong_result(call, child, model):
-    call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
-    assert call(runner.verify, "single", 3) is None
     child.call(runner_access.start_from_other_values, "head/kernel")
     call(runner.prepare, "wrong", _everything_on(model, "cpu:0"), STEP)
     found = call(runner.verify, "wrong", 3)
@@ -118,14 +121,6 @@ def test_a_device_that_is_not_there_is_a_failure(child, model):
     answer = child.call(runner.prepare, "lost", _everything_on(model, "cpu:0"), STEP)
     assert isinstance(answer, CallFailure)
     assert "CPU:7" in answer.message
-
-
-def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(call, model):
-    call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
-    call(runner.discard, "single")
-    call(runner.discard, "single")
-    call(runner.prepare, "single", _everything_on(model, "cpu:1"), STEP)
-    assert len(call(runner.run_steps, "single", 0, 1)) == 1
 
 
 def test_a_bundle_that_is_saved_loads_equal(child, traced, tmp_path):
@@ -195,13 +190,6 @@ def test_values_are_sent_in_few_messages(call, sizes, messages):
     assert call(placed_step.in_messages, values, 8) == messages
 
 
-def test_texts_and_truths_come_out_as_arrays(call, model):
-    call(runner.prepare, "single", _everything_on(model, "cpu:0"), STEP)
-    state = call(runner.results, "single", 2).state
-    assert state["label"] == b"2"
-    assert state["seen_large"].dtype == np.bool_
-
-
 def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child):
     def calibrated(*failures):
         return child.call(runner_access.calibrate, *failures)
@@ -230,7 +218,7 @@ def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(child, function):
     assert child.failure() is None
 
 
-def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child):
+def test_each_device_has_its_own_copy_of_constants_and_inputs_and_no_op_without_a_kernel(child):
     ops = child.call(
         graph_defs.placed,
         {
@@ -252,8 +240,6 @@ def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child):
         "c": ("AddV2", ["a", "b"], "d1"),
     }
 
-
-def test_an_input_is_read_from_a_variable_on_its_device(child):
     ops = child.call(
         graph_defs.placed,
         {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
@@ -266,8 +252,6 @@ def test_an_input_is_read_from_a_variable_on_its_device(child):
         "y": ("Neg", ["x"], "d0"),
     }
 
-
-def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child):
     gpu = "/job:worker/replica:0/task:1/device:GPU:0"
     ops = child.call(
         graph_defs.placed,

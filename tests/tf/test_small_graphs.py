@@ -1,7 +1,5 @@
 """What the tracer makes of small graphs, by hand: rewrites, layers, loops and lists."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np
@@ -13,7 +11,7 @@ from placement_advisor.graph.op_work.signature import TensorSpec
 from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.trace.constant_values import ListContent, after_trips, note_list
 from placement_advisor.tf.trace.loops import Induction, Loop, folded, frames, trips_of
-from placement_advisor.tf.trace.nodes import Node, in_order, needed
+from placement_advisor.tf.trace.nodes import Node
 from placement_advisor.tf.trace.op_layers import Part, parts_of
 
 SCALAR = TensorSpec((), "int32", 4)
@@ -71,7 +69,7 @@ def ops_of(nodes):
     }
 
 
-def test_what_constants_wait_for_is_waited_for_by_their_readers():
+def test_constants_wait_for_nothing_but_in_a_loop_and_their_readers_wait_instead():
     nodes = nodes_of(
         {
             "write": ("AssignVariableOp", []),
@@ -88,8 +86,6 @@ def test_what_constants_wait_for_is_waited_for_by_their_readers():
     assert ops["sum"] == ("AddV2", ["second", "free", "^write"])
     assert ops["after"] == ("NoOp", ["^write"])
 
-
-def test_a_constant_that_is_held_in_a_loop_keeps_what_it_waits_for():
     nodes = nodes_of(
         {"enter": ("Enter", []), "one": ("Const", ["^enter"]), "sum": ("AddV2", ["enter", "one"])}
     )
@@ -147,28 +143,6 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given():
     assert targets == ("write", "after")
 
 
-def test_summaries_go_with_their_writer_and_with_what_only_they_read():
-    nodes = nodes_of(
-        {
-            "writer": ("Placeholder", []),
-            "loss": ("Mean", []),
-            "tag": ("Const", []),
-            "passed": ("Identity", ["loss"]),
-            "write": ("WriteSummary", ["writer", "passed", "tag"]),
-            "flush": ("FlushSummaryWriter", ["writer", "^write"]),
-            "all": ("NoOp", ["^write", "^flush", "^loss"]),
-            "output": ("Identity", ["loss"]),
-        }
-    )
-    found = flat_step.find_summaries(nodes)
-    assert found == {"writer", "tag", "passed", "write", "flush"}
-    assert ops_of(flat_step.without_nodes(nodes, found)) == {
-        "loss": ("Mean", []),
-        "all": ("NoOp", ["^loss"]),
-        "output": ("Identity", ["loss"]),
-    }
-
-
 def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays():
     nodes = nodes_of(
         {
@@ -192,89 +166,60 @@ def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays():
     }
 
 
-def test_what_no_end_needs_is_left_out():
-    nodes = nodes_of(
-        {
-            "handle": ("VarHandleOp", []),
-            "read": ("ReadVariableOp", ["handle"]),
-            "before": ("NoOp", []),
-            "loss": ("Mean", ["read", "^before"]),
-            "gradient_for_nobody": ("Mul", ["loss", "read"]),
-        }
-    )
-    assert set(ops_of(needed(nodes, {"loss"}))) == {"handle", "read", "loss", "before"}
+_RESIDUAL = {
+    "x": ("Placeholder", []),
+    "m/a/MatMul": ("MatMul", ["x"]),
+    "m/b/MatMul": ("MatMul", ["m/a/MatMul"]),
+    "m/add": ("AddV2", ["m/a/MatMul", "m/b/MatMul"]),
+    "m/c/MatMul": ("MatMul", ["m/add"]),
+    "m/add_1": ("AddV2", ["m/add", "m/c/MatMul"]),
+}
+_EXPERTS = {
+    "x": ("Placeholder", []),
+    "m/gate/MatMul": ("MatMul", ["x"]),
+    "m/Softmax": ("Softmax", ["m/gate/MatMul"]),
+    "m/TopKV2": ("TopKV2", ["m/Softmax"]),
+    "m/dispatch": ("Einsum", ["m/TopKV2", "x"]),
+    "m/expert/MatMul": ("MatMul", ["m/dispatch"]),
+    "m/combine": ("Einsum", ["m/expert/MatMul", "m/TopKV2:1"]),
+}
+_CASTS = {
+    "user": ("Placeholder", []),
+    "item": ("Placeholder", []),
+    "m/Cast": ("Cast", ["user"]),
+    "m/Cast_1": ("Cast", ["item"]),
+    "m/users/Gather": ("GatherV2", ["m/Cast"]),
+    "m/items/Gather": ("GatherV2", ["m/Cast_1"]),
+    "m/mul": ("Mul", ["m/users/Gather", "m/items/Gather"]),
+}
+_READING = {
+    "x": ("Placeholder", []),
+    "read": ("ReadVariableOp", []),
+    "m/MatMul": ("MatMul", ["x", "read"]),
+    "m/dense/MatMul": ("MatMul", ["m/MatMul"]),
+}
 
 
-def test_producers_come_first_and_otherwise_the_order_stays():
-    nodes = nodes_of(
-        {
-            "sum": ("AddV2", ["b", "a"]),
-            "a": ("Const", []),
-            "b": ("Neg", ["c"]),
-            "c": ("Const", []),
-            "d": ("NoOp", ["^sum"]),
-        }
-    )
-    assert [node.name for node in in_order(nodes)] == ["a", "c", "b", "sum", "d"]
-
-
-def _parts(ops, own):
-    found = parts_of(nodes_of(ops), own, variables={"weights": "v", "read": "v"})
-    return [[op.name for op in part.ops] for part in found]
-
-
-def test_each_residual_addition_of_a_model_is_a_part():
-    ops = {
-        "x": ("Placeholder", []),
-        "m/a/MatMul": ("MatMul", ["x"]),
-        "m/b/MatMul": ("MatMul", ["m/a/MatMul"]),
-        "m/add": ("AddV2", ["m/a/MatMul", "m/b/MatMul"]),
-        "m/c/MatMul": ("MatMul", ["m/add"]),
-        "m/add_1": ("AddV2", ["m/add", "m/c/MatMul"]),
-    }
-    assert _parts(ops, {"m/add": "m", "m/add_1": "m"}) == [["m/add"], ["m/add_1"]]
-
-
-def test_what_is_connected_without_leaving_is_one_part():
-    ops = {
-        "x": ("Placeholder", []),
-        "m/gate/MatMul": ("MatMul", ["x"]),
-        "m/Softmax": ("Softmax", ["m/gate/MatMul"]),
-        "m/TopKV2": ("TopKV2", ["m/Softmax"]),
-        "m/dispatch": ("Einsum", ["m/TopKV2", "x"]),
-        "m/expert/MatMul": ("MatMul", ["m/dispatch"]),
-        "m/combine": ("Einsum", ["m/expert/MatMul", "m/TopKV2:1"]),
-    }
-    own = dict.fromkeys(["m/Softmax", "m/TopKV2", "m/dispatch", "m/combine"], "m")
-    assert _parts(ops, own) == [["m/Softmax", "m/TopKV2", "m/dispatch"], ["m/combine"]]
-
-
-def test_casts_of_inputs_are_no_parts_and_do_not_tie_towers():
-    ops = {
-        "user": ("Placeholder", []),
-        "item": ("Placeholder", []),
-        "m/Cast": ("Cast", ["user"]),
-        "m/Cast_1": ("Cast", ["item"]),
-        "m/users/Gather": ("GatherV2", ["m/Cast"]),
-        "m/items/Gather": ("GatherV2", ["m/Cast_1"]),
-        "m/mul": ("Mul", ["m/users/Gather", "m/items/Gather"]),
-    }
-    placeholders = {"m/Cast": "m", "m/Cast_1": "m", "m/mul": "m"}
+@pytest.mark.parametrize(
+    ("ops", "own", "parts"),
+    [
+        # Each residual addition is a part; what is connected without leaving is one.
+        (_RESIDUAL, ["m/add", "m/add_1"], [["m/add"], ["m/add_1"]]),
+        (
+            _EXPERTS,
+            ["m/Softmax", "m/TopKV2", "m/dispatch", "m/combine"],
+            [["m/Softmax", "m/TopKV2", "m/dispatch"], ["m/combine"]],
+        ),
+        # Casts of inputs are no parts; what reads inputs and a variable is a layer.
+        (_CASTS, ["m/Cast", "m/Cast_1", "m/mul"], [["m/mul"]]),
+        (_READING, ["m/MatMul"], [["m/MatMul"]]),
+    ],
+    ids=["residual", "experts", "casts", "reading"],
+)
+def test_ops_of_a_model_itself_are_parts(ops, own, parts):
     nodes = [node for node in nodes_of(ops) if node.kind != "Placeholder"]
-    parts = parts_of(nodes, placeholders, variables={})
-    assert [[op.name for op in part.ops] for part in parts] == [["m/mul"]]
-
-
-def test_a_part_that_reads_inputs_and_a_variable_is_a_layer():
-    ops = {
-        "x": ("Placeholder", []),
-        "read": ("ReadVariableOp", []),
-        "m/MatMul": ("MatMul", ["x", "read"]),
-        "m/dense/MatMul": ("MatMul", ["m/MatMul"]),
-    }
-    nodes = [node for node in nodes_of(ops) if node.kind != "Placeholder"]
-    parts = parts_of(nodes, {"m/MatMul": "m"}, variables={"read": "v"})
-    assert [[op.name for op in part.ops] for part in parts] == [["m/MatMul"]]
+    found = parts_of(nodes, dict.fromkeys(own, "m"), variables={"read": "v"})
+    assert [[op.name for op in part.ops] for part in found] == parts
 
 
 def test_a_part_is_named_after_its_first_op_and_known_by_scopes_of_its_own():
@@ -306,7 +251,7 @@ def _leaves(*names):
     return {name: ("Placeholder", []) for name in names}
 
 
-def test_trips_end_with_the_first_condition_that_fails():
+def test_trips_end_with_the_first_condition_that_fails_and_are_unknown_without_one():
     # i = 0, 1, … is below 10 ten times; j = 4, 7, 10 is not above 10 three times.
     ops = {
         **_leaves("i", "j", "ten"),
@@ -319,6 +264,8 @@ def test_trips_end_with_the_first_condition_that_fails():
     assert _trips(ops, {"i": (0, 1), "ten": (10, 0)}) is None
     # What fails at once ends the loop whatever the other says.
     assert _trips(ops, {"i": (12, 1), "ten": (10, 0)}) == 0
+
+    assert _trips({**_leaves("data"), "go": ("Any", ["data"])}, {}) is None
 
 
 @pytest.mark.parametrize(("start", "step", "limit", "trips"), [(0, 1, 5, 5), (9, -2, 0, 5)])
@@ -335,10 +282,6 @@ def test_a_range_of_autograph_tests_the_sign_of_its_step(start, step, limit, tri
     }
     known = {"i": (start, step), "limit": (limit, 0), "delta": (step, 0), "zero": (0, 0)}
     assert _trips(ops, known) == trips
-
-
-def test_a_loop_with_an_unknown_condition_has_unknown_trips():
-    assert _trips({**_leaves("data"), "go": ("Any", ["data"])}, {}) is None
 
 
 @given(
@@ -392,7 +335,10 @@ def _attributes(limit):
 
 
 def test_a_loop_is_one_op_that_takes_what_enters_and_gives_what_leaves():
-    found = folded(nodes_of(_LOOP, _attributes(10)))
+    nodes = nodes_of(_LOOP, _attributes(10))
+    before = ops_of(nodes)
+    found = folded(nodes)
+    assert ops_of(nodes) == before
     assert ops_of(found.nodes) == {
         "x": ("Placeholder", []),
         "start": ("Const", []),
@@ -404,15 +350,13 @@ def test_a_loop_is_one_op_that_takes_what_enters_and_gives_what_leaves():
     assert found.loops == {"rnn": Loop(members=inside, outputs=(("exit_x", 0),))}
     assert [node.name for node in found.bodies["rnn"]] == list(inside)
 
+    ops = {**_LOOP, "limit": ("ReadVariableOp", ["^i"])}
+    assert folded(nodes_of(ops, _attributes(10))).trips == {}
+
 
 @pytest.mark.parametrize(("limit", "trips"), [(10, 4), (9, 3), (1, 1), (0, 0)])
 def test_trips_are_counted_from_start_step_and_limit(limit, trips):
     assert folded(nodes_of(_LOOP, _attributes(limit))).trips == {"rnn": trips}
-
-
-def test_a_loop_whose_limit_is_computed_from_data_has_unknown_trips():
-    ops = {**_LOOP, "limit": ("ReadVariableOp", ["^i"])}
-    assert folded(nodes_of(ops, _attributes(10))).trips == {}
 
 
 def test_a_loop_within_a_loop_belongs_to_the_outer_one():
@@ -435,20 +379,6 @@ def test_a_loop_within_a_loop_belongs_to_the_outer_one():
     assert set(inner) <= set(found.loops["rnn"].members)
 
 
-def test_the_nodes_given_stay_as_they_are():
-    nodes = nodes_of(_LOOP, _attributes(10))
-    before = ops_of(nodes)
-    folded(nodes)
-    assert ops_of(nodes) == before
-
-
-def test_a_graph_without_loops_is_only_put_in_order():
-    nodes = nodes_of({"b": ("Neg", ["a"]), "a": ("Const", [])})
-    found = folded(nodes)
-    assert [node.name for node in found.nodes] == ["a", "b"]
-    assert (found.loops, found.trips) == ({}, {})
-
-
 ROW = TensorSpec((2, 3), "float32", 4)
 _FLOATS = {"element_dtype": "float32"}
 _SHAPE = {"value": np.array([2, 3], np.int32)}
@@ -465,12 +395,22 @@ def _noted(ops, shape):
     return {n: c for (n, _), c in lists.items()}, {n.name: n.outputs[0] for n in nodes}
 
 
-def test_a_list_that_is_made_has_the_length_and_shape_that_it_is_made_with():
+def test_a_list_has_the_length_and_shape_that_it_is_made_with_and_of_others_of_its_sum():
     ops = {"shape": ("Const", []), "five": ("Const", [])}
     ops["reserved"] = ("TensorListReserve", ["shape", "five"])
     found, specs = _noted(ops, _SHAPE)
     assert found == {"reserved": ListContent((2, 3), "float32", 5)}
     assert specs["reserved"] == TensorSpec((5, 2, 3), "variant", 4)
+    assert specs["reserved"].size_bytes == 5 * 2 * 3 * 4
+
+    ops = {"shape": ("Const", []), "unknown": ("Placeholder", []), "rows": ("Placeholder", [])}
+    ops |= {
+        "given": ("TensorListFromTensor", ["rows", "shape"]),
+        "reserved": ("TensorListReserve", ["shape", "unknown"]),
+        "sum": ("AddN", ["reserved", "given"]),
+    }
+    found, specs = _noted(ops, _ANY_SHAPE)
+    assert found["sum"] == found["reserved"] == found["given"] == ListContent((2, 3), "float32", 5)
     assert specs["reserved"].size_bytes == 5 * 2 * 3 * 4
 
 
@@ -503,18 +443,6 @@ def test_items_of_different_shapes_have_no_shape():
     }
     found, _ = _noted(ops, _ANY_SHAPE)
     assert found["mixed"] == ListContent(None, "float32", 2)
-
-
-def test_lists_that_are_added_up_are_alike():
-    ops = {"shape": ("Const", []), "unknown": ("Placeholder", []), "rows": ("Placeholder", [])}
-    ops |= {
-        "given": ("TensorListFromTensor", ["rows", "shape"]),
-        "reserved": ("TensorListReserve", ["shape", "unknown"]),
-        "sum": ("AddN", ["reserved", "given"]),
-    }
-    found, specs = _noted(ops, _ANY_SHAPE)
-    assert found["sum"] == found["reserved"] == found["given"] == ListContent((2, 3), "float32", 5)
-    assert specs["reserved"].size_bytes == 5 * 2 * 3 * 4
 
 
 @given(length=st.integers(0, 9), added=st.integers(-3, 3), trips=st.integers(0, 9))

@@ -1,7 +1,5 @@
 """Scripts drawn at random are captured, and their scopes make a split of their own."""
 
-from __future__ import annotations
-
 import pytest
 from split_scripts import split_script
 

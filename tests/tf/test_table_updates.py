@@ -1,7 +1,5 @@
 """PA307 on traced recommenders, and the code that its page gives to copy."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -49,19 +47,16 @@ def test_optimizers_with_averages_update_the_whole_table(tmp_path, optimizer):
     assert finding.saving.basis == "simulated"
 
 
-def test_clipping_by_keras_makes_slices_dense_and_another_optimizer_is_no_cure(tmp_path):
+def test_clipping_makes_slices_dense_and_a_table_small_beside_a_batch_is_left_alone(tmp_path):
     (finding,) = _found(tmp_path, "keras.optimizers.SGD(0.1, global_clipnorm=1.0)")
     assert "tf.clip_by_global_norm" in finding.action
+    # 256 of 2,000 rows.
+    assert _found(tmp_path, "keras.optimizers.Adam()", vocabulary=2_000) == ()
 
 
 @pytest.mark.parametrize("optimizer", ["keras.optimizers.SGD(0.1)", "LazyAdam()"])
 def test_an_optimizer_that_updates_rows_is_left_alone(tmp_path, optimizer):
     assert _found(tmp_path, optimizer, layer="RowEmbedding") == ()
-
-
-def test_a_table_that_is_small_beside_a_batch_is_left_alone(tmp_path):
-    # 256 of 2,000 rows.
-    assert _found(tmp_path, "keras.optimizers.Adam()", vocabulary=2_000) == ()
 
 
 def test_the_pages_code_is_adam_on_the_rows_that_are_read():

@@ -3,8 +3,6 @@
 Trainings run in children. What a profile of GPUs says is not tried here: none has been recorded.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -13,7 +11,7 @@ import placement_advisor
 from placement_advisor.processes.calls import RemoteModule
 
 training_live = RemoteModule("training_live")
-# What docs/training.md promises.
+# What docs/how-to/training.md promises.
 MOST_NS_PER_STEP = 20_000
 
 
@@ -58,15 +56,11 @@ def test_the_callback_records_a_replica_of_a_mirrored_fit(fit, count):
     assert sum("gradient_tape" in name and "MatMul" in name for name in found["known"]) >= 4
 
 
-def test_training_learns_the_same_with_the_callback(fit, child):
-    found = fit({"epochs": 3})
-    alone = child.call(training_live.losses_without, 3)
-    assert found["loss"] == alone
+def test_training_learns_the_same_with_the_callback_on_the_batch_that_is_given(fit, child):
+    found = fit({"epochs": 3, "batch_size": 24})
+    assert found["loss"] == child.call(training_live.losses_without, 3)
     assert found["printed"].count("next  ") == 1
-
-
-def test_a_batch_that_is_given_needs_no_look_at_the_model(fit):
-    found = fit({"batch_size": 24})
+    # It needs no look at the model.
     assert found["first product bytes"] == (24 * 256 * 4,)
 
 
@@ -75,8 +69,7 @@ def test_a_training_that_ends_early_says_so(fit):
     assert found["printed"] == (
         "\nplacement-advisor recorded nothing: training ended after step 16, before step 40\n"
     )
-    found = fit({"steps": (15, 50)})
-    assert "(steps 15 to 16)" in found["printed"]
+    assert "(steps 15 to 16)" in fit({"steps": (15, 50)})["printed"]
 
 
 def test_what_cannot_be_told_apart_is_refused(child, tmp_path):

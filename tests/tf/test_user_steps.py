@@ -1,7 +1,5 @@
 """The user's own step in the child that has loaded it: timed, recorded, at other batches."""
 
-from __future__ import annotations
-
 import pytest
 from finding_evidence import graph_of, growing_of, op
 
@@ -93,14 +91,12 @@ def _growing(batch):
     )
 
 
-def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child, load):
+def test_the_batch_is_cut_what_is_none_stays_whole_and_turns_are_alike(child, load):
     load(_STEP.format(shape="(-1,)"))
     points = batch_points(child, _growing(8), [1_000_000])[:3]
     assert [point.batch for point in points] == [8, 4, 2]
     assert all(point.samples_per_s > 0 for point in points)
 
-
-def test_each_turn_times_the_same_number_of_steps(child, load):
     load(_STEP.format(shape="(-1,)"))
     times = child.call(native_step.run_at_batches, (8, 4), 2, 3)
     assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
@@ -147,7 +143,9 @@ def repeat(child, load):
     return repeated
 
 
-def test_samples_are_more_and_all_else_is_as_before(repeat):
+def test_samples_are_more_and_all_else_is_as_before_and_none_are_made_of_which_shapes_suffice(
+    repeat,
+):
     graph = repeat()
     assert isinstance(graph, OpGraph)
     sizes = {op.layer or op.name: op.output_bytes for op in graph.ops}
@@ -156,9 +154,6 @@ def test_samples_are_more_and_all_else_is_as_before(repeat):
     assert sizes["words"] == (4 * 8 * 4,)
     assert graph.op("total").output_bytes == (4 * 8 * 4,)
 
-
-def test_samples_are_not_made_that_only_shapes_are_wanted_of(repeat):
-    """They would take 3.2 TB."""
     graph = repeat(step=_LARGE, times=100_000)
     assert isinstance(graph, OpGraph), graph
     assert graph.op("x").output_bytes == (100_000 * 8 * 1_000_000 * 4,)
@@ -270,15 +265,11 @@ def test_the_op_that_calls_python_is_told_by_its_kind_and_the_users_line(trace, 
     assert trace(text).python_call == f"`{kind}` at train.py:{_line(text)}"
 
 
-def test_python_stands_on_the_host(trace):
-    (op,) = [op for op in trace(_LOOP).graph.ops if op.kind == "EagerPyFunc"]
-    assert op.device_kinds == {"CPU"}
-
-
-def test_it_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
+def test_python_on_the_host_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
     trace, child, tmp_path
 ):
-    trace(_LOOP)
+    (op,) = [op for op in trace(_LOOP).graph.ops if op.kind == "EagerPyFunc"]
+    assert op.device_kinds == {"CPU"}
     counted = tmp_path / "counted"
     before = len(counted.read_text())
     folder = tmp_path / "profile"

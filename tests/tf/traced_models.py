@@ -52,7 +52,9 @@ def largest_difference(ours: StepResults, theirs: StepResults) -> float:
     return max(relative_difference(one, other) for one, other in pairs)
 
 
-def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
+def trace(
+    path: Path, bundle: Path, *, run: bool = True, outputs: tuple[str, ...] = ()
+) -> TracedModel:
     """Load and trace a model file in a child, then run its own step there if asked.
 
     Raises:
@@ -60,7 +62,8 @@ def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
     """
     reference = None
     with Child("loader") as loader:
-        loader.call(tracer.load_workload, ModelSource(path=str(path)), time_limit_s=_TIME_LIMIT_S)
+        source = ModelSource(path=str(path), outputs=outputs)
+        loader.call(tracer.load_workload, source, time_limit_s=_TIME_LIMIT_S)
         traced = loader.call(
             tracer.trace_workload, str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
         )

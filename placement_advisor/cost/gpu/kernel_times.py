@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 ALL_CHIPS = "all chips"
 HBM_SINCE_VOLTA, OTHER_MEMORY = "HBM since Volta", "other memory"
 SINCE_VOLTA, BEFORE_VOLTA = "since Volta", "before Volta"
-# The compute capability of the first chip of that generation.
-VOLTA = 7.0
 # Columns that the record has of a convolution.
 RECORDED_DIMENSIONS = 7
 
@@ -135,7 +133,7 @@ def memory_group(gpu: GpuFacts) -> str:
     The memory controller that came with Volta draws more of its HBM2 than Pascal's; NVIDIA says so
     in its whitepaper on Volta.
     """
-    is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= VOLTA
+    is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= kernels.VOLTA
     return HBM_SINCE_VOLTA if is_hbm else OTHER_MEMORY
 
 
@@ -144,11 +142,11 @@ def generation(gpu: GpuFacts) -> str:
 
     A K40 was as fast with rows of 4,000 as with those of 2,000, as chips since Volta are (`clock`).
     """
-    return BEFORE_VOLTA if tiles.MAXWELL <= gpu.capability < VOLTA else SINCE_VOLTA
+    return BEFORE_VOLTA if tiles.MAXWELL <= gpu.capability < kernels.VOLTA else SINCE_VOLTA
 
 
 def _products(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+    has_weights: bool, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
 ) -> tiles.Figures:
     """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
     count, m, k, n = dims.T
@@ -161,6 +159,7 @@ def _products(
         tiles.with_fed_cores(gpu),
         kernels.ProductConstants(**{**constants, **parts}),
         bandwidth,
+        has_weights=has_weights,
     )
 
 
@@ -208,10 +207,12 @@ def _elementwise(
     return kernels.elementwise_s(rows * length, inputs, gpu, kernels.StreamConstants(**constants))
 
 
-def _softmax(dims: tiles.Figures, gpu: GpuFacts, constants: Constants, _: float) -> tiles.Figures:
+def _softmax(
+    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> tiles.Figures:
     """Time softmax over rows, of (rows, length)."""
     rows, length = dims.T
-    return kernels.softmax_s(rows, length, gpu, kernels.SoftmaxConstants(**constants))
+    return kernels.softmax_s(rows, length, gpu, kernels.SoftmaxConstants(**constants), bandwidth)
 
 
 def _layer_norm(
@@ -226,8 +227,8 @@ def _layer_norm(
 
 # By name in the record. `bmm` is a product of many, with its own kernels.
 OPS: Mapping[str, Rule] = {
-    "linear": _products,
-    "bmm": _products,
+    "linear": partial(_products, True),
+    "bmm": partial(_products, False),
     "conv": _convolution,
     "add": partial(_elementwise, 2),
     "mul": partial(_elementwise, 2),

@@ -29,61 +29,84 @@ PADDED_TO = 64
 # off the record of P100 and P4 by eye.
 MANY_ROWS = 150
 MANY_STEPS = 400
+# Elements of a sector, which is what caches load at least, and of a piece along k.
+SECTOR = 8
+# How well computing and reading hide each other: 1 if not at all. Of 2, 3 and 4, this one tells the
+# record best.
+HIDING = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductConstants:
     """What the record says of the products of one library on one chip.
 
-    ``scattered``: how much longer the bytes of operands take than those of a copy, as tiles read
-    short pieces of many rows. ``writing``: how often the result's bytes cost their time beside the
-    tiles. ``far_rows``: how often the bytes that tiles read of an operand cost their time, for each
+    ``scattered``: how much longer operands take whose rows lie along k than a copy of them, as
+    tiles read short pieces of many rows. ``straddling``: how often the bytes that tiles read of
+    them cost their time again, where each piece lies in two sectors. ``writing``: how often the
+    result's bytes cost their time beside the tiles. ``far_rows``: as ``straddling``, for each
     doubling of k beyond ``far_rows_k``, if the elements of weights times those of the result are
     above ``far_rows_size``. ``half_tiles``: the same for an odd number of half tiles along m, if n
-    is above ``half_tiles_n``. ``record_launch_s``: what launching took in the record; no part of
-    the kernel's time.
+    is above ``half_tiles_n``. Products of many have neither. ``record_launch_s``: what launching
+    took in the record; no part of the kernel's time.
     """
 
     tiling: Tiling
     clock: Clock
     scattered: float
+    straddling: float
     writing: float
-    far_rows: float
-    far_rows_k: float
-    far_rows_size: float
-    half_tiles: float
-    half_tiles_n: float
     record_launch_s: float
+    far_rows: float = 0
+    far_rows_k: float = 1
+    far_rows_size: float = 1
+    half_tiles: float = 0
+    half_tiles_n: float = 1
 
 
 def product_s(
-    products: Products, gpu: GpuFacts, constants: ProductConstants, bandwidth: float
+    products: Products,
+    gpu: GpuFacts,
+    constants: ProductConstants,
+    bandwidth: float,
+    *,
+    has_weights: bool,
 ) -> Figures:
-    """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
-    result_bytes = FLOAT32_BYTES * products.count * products.m * products.n
+    """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s.
+
+    Weights lie with their rows along k (`[n, k]`), as the left operand does; other right operands
+    lie across, and tiles read long pieces of them.
+    """
+    left_bytes = FLOAT32_BYTES * products.count * products.m * products.k
+    right_bytes = FLOAT32_BYTES * products.count * products.k * products.n
+    result_bytes = products.size_bytes - left_bytes - right_bytes
     computing_s = (
         tiled_s(products, gpu, constants.tiling, bandwidth)
         + _reading_again(products, constants) / bandwidth
         + constants.writing * result_bytes / bandwidth
     )
-    operand_bytes = products.size_bytes - result_bytes
-    memory_s = (result_bytes + (1 + constants.scattered) * operand_bytes) / bandwidth
-    # Both at once, and neither hides all of the other.
-    time_s = (computing_s**4 + memory_s**4) ** 0.25
-    slowed_s = at_clock_s(time_s, gpu, constants.clock)
-    found: Figures = np.maximum(slowed_s, products.flops / gpu.peak_flops_per_s)
+    scattered_bytes = left_bytes + right_bytes * has_weights
+    memory_s = (products.size_bytes + constants.scattered * scattered_bytes) / bandwidth
+    # Both at once, and neither hides all of the other. Memory has a clock of its own.
+    slowed_s = at_clock_s(computing_s, gpu, constants.clock)
+    time_s = (slowed_s**HIDING + memory_s**HIDING) ** (1 / HIDING)
+    found: Figures = np.maximum(time_s, products.flops / gpu.peak_flops_per_s)
     return found
 
 
 def _reading_again(products: Products, constants: ProductConstants) -> Figures:
-    """Return the bytes that far rows and half tiles cost the time of."""
+    """Return the bytes that far rows, half tiles and pieces in two sectors cost the time of."""
     m, n, k = products.m, products.n, products.k
     doublings = np.log2(1 + (k / constants.far_rows_k) ** 2) / 2
     size = (n * k) * (m * n)
     far_rows = doublings * m / (m + MANY_ROWS) * _above(size, constants.far_rows_size)
     is_odd = np.ceil(m / PADDED_TO) % 2
     half_tiles = is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
-    times = constants.far_rows * far_rows + constants.half_tiles * half_tiles
+    straddling = 1 - np.gcd(k.astype(np.int64), SECTOR) / SECTOR
+    times = (
+        constants.far_rows * far_rows
+        + constants.half_tiles * half_tiles
+        + constants.straddling * straddling
+    )
     return times * _read_by_tiles(products)
 
 
@@ -322,6 +345,8 @@ NORMALISING_THREADS = 128
 WARP = 32
 # Threads that a multiprocessor holds.
 RESIDENT_THREADS = 2048
+# The compute capability of the first chip with units of their own for integers (its whitepaper).
+VOLTA = 7.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,12 +362,10 @@ class StreamConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftmaxConstants:
-    """How many times as long softmax takes as its tensor, read and written at nominal bandwidth.
+    """What softmax takes beside a copy of its tensor.
 
-    Chips differ less in that than in how it compares to plain copies.
-
-    ``held``: with rows of up to `HELD_ROW` elements. ``again``: what reading longer ones again
-    adds. ``idle``: what threads without an element in a row's last step add to these, for the
+    ``held``: instructions for an element of rows of up to `HELD_ROW`. ``again``: further ones for
+    longer rows. ``idle``: further ones for threads without an element in a row's last step, for the
     square of their share of those with one. ``row_elements``: elements that a row costs on its own.
     ``record_launch_s``: what launching took in the record; no part of the kernel's time.
     """
@@ -382,16 +405,19 @@ def elementwise_s(
 
 
 def softmax_s(
-    rows: Figures, length: Figures, gpu: GpuFacts, constants: SoftmaxConstants
+    rows: Figures, length: Figures, gpu: GpuFacts, constants: SoftmaxConstants, bandwidth: float
 ) -> Figures:
-    """Return the seconds of softmax over rows."""
+    """Return the seconds of softmax over rows; ``bandwidth`` is what copies reach, in bytes/s."""
     # A power of two, such that half of a row or more is read in vectors.
     threads = 2 ** np.ceil(np.log2(np.maximum(np.floor(length / VECTOR) / 2, WARP)))
     steps = np.ceil(length / (VECTOR * threads))
     idle = constants.idle * (steps * VECTOR * threads / length - 1) ** 2
-    held = constants.held + constants.row_elements / length
-    passes = np.where(length <= HELD_ROW, held, held + constants.again + idle)
-    return _copies_s(rows, length, gpu.memory_bandwidth_bytes_per_s) * np.maximum(passes, 1)
+    instructions = constants.held + np.where(length <= HELD_ROW, 0, constants.again + idle)
+    # Two flop an instruction. Cores share their time with addresses and loops before Volta.
+    per_s = gpu.peak_flops_per_s / (2 if gpu.capability >= VOLTA else 4)
+    copies_s = _copies_s(rows, length + constants.row_elements, bandwidth)
+    found: Figures = copies_s + rows * length * instructions / per_s
+    return found
 
 
 def layer_norm_s(

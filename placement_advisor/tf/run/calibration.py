@@ -359,8 +359,9 @@ def _added_ns(
 
 # Judgement: a pass over two devices takes about 7 s, and three are the fewest of which one can be
 # wrong while the middle one is right. Before there were three, a calibration that other work
-# disturbed for some seconds priced small copies four times too high (docs/cost-model.md). How far
-# passes are apart on a machine is seen by `advisor calibrate`, run twice.
+# disturbed for some seconds priced small copies four times too high
+# (docs/explanation/cost-model.md). How far passes are apart on a machine is seen by `advisor
+# calibrate`, run twice.
 PASSES = 3
 
 

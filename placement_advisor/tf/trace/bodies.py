@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
-from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS, Inside, WorkBasis
+from placement_advisor.graph.op import (
+    BRANCH_KINDS,
+    CALL_KINDS,
+    COUNTING_KINDS,
+    LOOP_KINDS,
+    Inside,
+    WorkBasis,
+)
 from placement_advisor.graph.op_work.signature import NO_WORK, Work
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.answers import UPDATES
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 
 
 NOTHING_INSIDE = Inside(ops=0, copies=0, copied_bytes=0)
+_COUNT_BYTES = 4
 _STANDING_KINDS = frozenset({"Const", "NoOp"})
 _ARGUMENT_KINDS = frozenset({"Placeholder", "_Arg"})
 
@@ -79,10 +87,15 @@ def inside_of(
         for producer, port in returned
         if crosses(producer, port, to_host=False)
     }
+    counts = [
+        _COUNT_BYTES
+        for node in computing
+        if node.kind in COUNTING_KINDS and node.name not in on_host
+    ]
     return Inside(
         ops=len(computing),
-        copies=len(crossing),
-        copied_bytes=_total(list(crossing.values())),
+        copies=len(crossing) + len(counts),
+        copied_bytes=_total([*crossing.values(), *counts]),
     )
 
 

@@ -6,14 +6,12 @@ No profile of TensorFlow with copies between GPUs is public, and none was record
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from recorded_profiles import crossing, event, gpu, host, write
 
 from placement_advisor.analysis.acceptance import (
     Acceptance,
     Cards,
-    DevicePair,
     judge_placement,
     judge_profile,
     judge_values,
@@ -27,12 +25,6 @@ from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.known_step import COPIES, LARGE_SIDE, OPS, outputs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from placement_advisor.profile.xplane import Event, Plane
 
 STEPS = 3
 STEP_US, EVERY_US = 900, 1_000
@@ -103,7 +95,7 @@ PLAN = replace(
 )
 
 
-def _ends(producer: str) -> tuple[str, str]:
+def _ends(producer):
     """Return from which GPU to which a tensor goes."""
     return ("GPU:0", "GPU:1") if producer.startswith("near") else ("GPU:1", "GPU:0")
 
@@ -118,8 +110,8 @@ PREPARED = Prepared(
 GRAPH = OpGraph(
     (
         Op(
-            name=name,
-            kind="MatMul",
+            name,
+            "MatMul",
             kernel=Kernel(KernelFamily.LINEAR, (1, LARGE_SIDE, LARGE_SIDE, LARGE_SIDE)),
         )
         for name in OPS
@@ -128,7 +120,7 @@ GRAPH = OpGraph(
 )
 
 
-def over_host(copies: Sequence[Copy]) -> tuple[Copy, ...]:
+def over_host(copies):
     """Return each copy in two parts, as without access to a peer's memory."""
     found: list[Copy] = []
     for copy in copies:
@@ -142,15 +134,15 @@ def over_host(copies: Sequence[Copy]) -> tuple[Copy, ...]:
 
 
 def run(
-    folder: Path,
+    folder,
     *,
-    kernels: Sequence[GpuOp] = KERNELS,
-    copies: Sequence[Copy] = COPIED,
-    cards: Cards = CARDS,
-    step_us: int = STEP_US,
-    steps: int = STEPS,
-    prepared: Prepared = PREPARED,
-) -> DevicePair:
+    kernels=KERNELS,
+    copies=COPIED,
+    cards=CARDS,
+    step_us=STEP_US,
+    steps=STEPS,
+    prepared=PREPARED,
+):
     """Return what would be found of steps with these events."""
     path = folder / "gpus.xplane.pb"
     write(path, *_planes(kernels, (INPUT, *copies), step_us))
@@ -163,12 +155,12 @@ def run(
     return replace(pair, findings=findings, files=ProfileFiles(client=path, devices={}))
 
 
-def acceptance(*pairs: DevicePair) -> Acceptance:
+def acceptance(*pairs):
     """Return what would be found of these."""
     return Acceptance(PLAN, GRAPH, pairs, {"ann": "user", "gpu-box": "machine"})
 
 
-def _planes(kernels: Sequence[GpuOp], copies: Sequence[Copy], step_us: int) -> list[Plane]:
+def _planes(kernels, copies, step_us):
     starts = [EVERY_US * step for step in range(STEPS)]
     marks = [_event("train", at, at + step_us, step_num=i) for i, at in enumerate(starts)]
     gpus = [
@@ -200,5 +192,5 @@ def _planes(kernels: Sequence[GpuOp], copies: Sequence[Copy], step_us: int) -> l
     return [*gpus, host(marks)]
 
 
-def _event(name: str, start_us: int, end_us: int, **stats: str | int) -> Event:
+def _event(name, start_us, end_us, **stats):
     return event(name, 1_000 * start_us, 1_000 * end_us, **stats)

@@ -1,9 +1,10 @@
-"""What is said of GPUs, on profiles that were built by hand: right ones, and ones that lie."""
-
 from __future__ import annotations
 
+import gzip
+import json
+import zipfile
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -15,11 +16,10 @@ from gpu_runs import (
     GRAPH,
     KERNELS,
     NO_ACCESS,
+    NUMBERS,
     PLAN,
     PREPARED,
     STEPS,
-    Copy,
-    GpuOp,
     acceptance,
     over_host,
     run,
@@ -35,42 +35,40 @@ from placement_advisor.analysis.acceptance import (
 )
 from placement_advisor.files.contract import plain
 from placement_advisor.machine.devices import Device
+from placement_advisor.machine.machine_facts import examine
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.machine.this_machine import gpu_slots
-from placement_advisor.report.machine_texts import render_acceptance
+from placement_advisor.profile.gpu_planes import read_gpu_steps
+from placement_advisor.profile.xplane_schema import new_space
+from placement_advisor.report.machine_texts import render_acceptance, write_bundle
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.machine import Acceptance
-from placement_advisor.tf.known_step import outputs
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from placement_advisor.analysis.acceptance import DevicePair
+from placement_advisor.tf.known_step import COPIES, LARGE_SIDE, OPS, SIDE, numbers, outputs, shift
 
 
-def named(pair: DevicePair, outcome: CheckOutcome) -> set[str]:
+def named(pair, outcome):
     return {each.name for each in pair.findings if each.outcome is outcome}
 
 
-def words(pair: DevicePair, name: str) -> str:
+def words(pair, name):
     (found,) = (each.finding for each in pair.findings if each.name == name)
     return found
 
 
-def published(tmp_path: Path, *pairs: DevicePair) -> Acceptance:
+def published(tmp_path, *pairs):
     return Acceptance.of(acceptance(*pairs), tmp_path / "it.zip")
 
 
-def ops(**changes: dict[str, Any]) -> tuple[GpuOp, ...]:
+def ops(**changes):
     """Return the kernels with changes to some, by the last part of their names."""
     return tuple(replace(each, **changes.get(each.op.replace("/", "_"), {})) for each in KERNELS)
 
 
-def copied(producer: str, **changes: Any) -> tuple[Copy, ...]:
+def copied(producer, **changes):
     return tuple(replace(each, **changes) if each.producer == producer else each for each in COPIED)
 
 
-def test_a_right_profile_is_trusted(tmp_path: Path) -> None:
+def test_a_right_profile_is_trusted(tmp_path):
     pair = run(tmp_path)
     assert named(pair, CheckOutcome.OK) == {each.name for each in pair.findings}
     assert words(pair, "copies") == "there 3 of 3, back 3 of 3"
@@ -80,7 +78,7 @@ def test_a_right_profile_is_trusted(tmp_path: Path) -> None:
     assert published(tmp_path, pair).trusted
 
 
-def test_copies_over_the_host_are_right_where_the_driver_gives_no_access(tmp_path: Path) -> None:
+def test_copies_over_the_host_are_right_where_the_driver_gives_no_access(tmp_path):
     pair = run(tmp_path, copies=over_host(COPIED), cards=NO_ACCESS)
     assert named(pair, CheckOutcome.OFF) == set()
     assert words(pair, "copies") == "there 3 of 3, back 3 of 3"
@@ -99,10 +97,7 @@ LIES: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"copies": copied("far/product_3", gpu=0, dest=1)},
         {"copies", "bytes"},
     ),
-    "an op is on the other device": (
-        {"kernels": ops(far_sums_added={"gpu": 0})},
-        {"ops"},
-    ),
+    "an op is on the other device": ({"kernels": ops(far_sums_added={"gpu": 0})}, {"ops"}),
     "an op is missing": (
         {"kernels": [each for each in KERNELS if each.op != "far/product_2"]},
         {"ops"},
@@ -131,20 +126,20 @@ LIES: dict[str, tuple[dict[str, Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_profile_that_lies_is_found_out(tmp_path: Path, lie: str) -> None:
+def test_a_profile_that_lies_is_found_out(tmp_path, lie):
     changes, off = LIES[lie]
     pair = run(tmp_path, **changes)
     assert named(pair, CheckOutcome.OFF) == off
     assert not published(tmp_path, pair).trusted
 
 
-def test_marks_that_leave_out_most_of_a_step_are_found_out(tmp_path: Path) -> None:
+def test_marks_that_leave_out_most_of_a_step_are_found_out(tmp_path):
     pair = run(tmp_path, step_us=340)
     assert "the profile does not cover the steps" in words(pair, "steps")
     assert {"steps", "ops", "copies"} <= named(pair, CheckOutcome.OFF)
 
 
-def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
+def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path):
     more = crossing("near/product_2", "GPU:0", "GPU:1", size_bytes=8)
     prepared = replace(
         PREPARED,
@@ -160,7 +155,7 @@ def test_what_tensorflow_moved_or_sends_besides_is_off(tmp_path: Path) -> None:
     )
 
 
-def test_an_output_with_one_wrong_element_is_off() -> None:
+def test_an_output_with_one_wrong_element_is_off():
     total, other = outputs().values()
     wrong = np.array(total)
     wrong[3, 4] += 1
@@ -168,13 +163,13 @@ def test_an_output_with_one_wrong_element_is_off() -> None:
     assert judge_values([wrong, other]) == AcceptanceCheck("values", CheckOutcome.OFF, told)
 
 
-def test_what_nothing_is_known_of_is_unknown(tmp_path: Path) -> None:
+def test_what_nothing_is_known_of_is_unknown(tmp_path):
     pair = run(tmp_path, cards=Cards("NVIDIA GeForce GT 710"))
     assert named(pair, CheckOutcome.UNKNOWN) == {"op times", "peer access"}
     assert named(pair, CheckOutcome.OFF) == set()
 
 
-def test_each_two_gpus_have_what_datasheet_and_driver_say() -> None:
+def test_two_gpus_have_what_is_known_cores_what_a_product_takes_and_hosts_nothing():
     devices = tuple(Device(name=f"GPU:{number}", kind="GPU") for number in range(3))
     pairs = planned_pairs(replace(PLAN, devices=devices), GRAPH, CARDS, {})
     assert [(pair.title, pair.peer_access) for pair in pairs] == [
@@ -183,29 +178,20 @@ def test_each_two_gpus_have_what_datasheet_and_driver_say() -> None:
         ("GPU:1 and GPU:2", None),
     ]
     assert all(pair.expected.keys() == {"GPU:0", "GPU:1", "GPU:2"} for pair in pairs)
-
-
-def test_cores_must_take_what_a_product_takes_without_the_profiler() -> None:
     (pair,) = planned_pairs(PLAN, GRAPH, Cards(), {"GPU:0": 300_000, "GPU:1": 400_000})
     assert [time.time_ns for time in pair.expected.values()] == [300_000, 400_000]
-
-
-def test_of_gpus_of_hosts_nothing_is_known() -> None:
     hosts = (replace(host, slots=gpu_slots(1)) for host in sample_hosts.TWO_HOSTS.hosts)
     (pair,) = planned_pairs(plan_hosts(tuple(hosts), HostLink.TLS), GRAPH, Cards(), {})
     assert (pair.expected, pair.peer_access) == ({}, None)
 
 
-def test_the_text_says_that_gpus_are_untried_and_ends_with_trust(tmp_path: Path) -> None:
+def test_the_text_ends_with_trust_or_with_what_is_off_and_on_which_devices(tmp_path):
     text = render_acceptance(published(tmp_path, run(tmp_path)))
     assert "\nuntried on GPUs: " in text
     assert text.endswith(
         f"\nbundle: {tmp_path / 'it.zip'}\ntrust: all that can be known here is as it must be\n"
     )
     assert max(map(len, text.splitlines()[:-3])) <= 100
-
-
-def test_the_text_ends_with_what_is_off_and_on_which_devices(tmp_path: Path) -> None:
     text = render_acceptance(published(tmp_path, run(tmp_path, copies=COPIED[1:])))
     assert text.splitlines()[-2:] == [
         "off: copies, bytes (GPU:0 and GPU:1)",
@@ -213,10 +199,112 @@ def test_the_text_ends_with_what_is_off_and_on_which_devices(tmp_path: Path) -> 
     ]
 
 
-def test_the_json_keeps_its_contract(tmp_path: Path) -> None:
+def test_the_json_keeps_its_contract(tmp_path):
     pair = run(tmp_path)
     failed = replace(pair, findings=(AcceptanceCheck("run", CheckOutcome.OFF, "no"),), files=None)
     content = plain(published(tmp_path, pair, failed))
     jsonschema.Draft202012Validator(load_schema("acceptance")).validate(content)
     assert (content["trusted"], content["untried_on_gpus"]) == (False, True)
     assert [len(each["findings"]) for each in content["pairs"]] == [9, 1]
+
+
+def test_results_are_those_of_real_products():
+    small, large = numbers(SIDE), numbers(LARGE_SIDE)
+    moved = {count: small @ np.linalg.matrix_power(shift(SIDE), count) for count in (3, 6, 7)}
+    large_once = large @ shift(LARGE_SIDE)
+    large_total = large_once + large_once + large_once @ shift(LARGE_SIDE)
+    expected = {
+        "near/total": moved[7] + moved[6] + moved[3].sum(axis=1, keepdims=True),
+        "near/large_sum": large_total + large_total,
+    }
+    assert outputs().keys() == expected.keys()
+    for name, right in outputs().items():
+        np.testing.assert_array_equal(right, expected[name])
+
+
+def test_every_element_that_is_lost_or_misplaced_would_show():
+    values = numbers(SIDE)
+    for axis in (0, 1):
+        assert (values != np.roll(values, 1, axis)).all()
+    assert values.max() < 64  # Eight binary digits, as bfloat16 has them, hold it.
+
+
+def test_sizes_differ_by_direction_and_every_copy_has_ends_in_the_step():
+    ends = [(copy.producer.partition("/")[0], copy.size_bytes) for copy in COPIES]
+    assert sum(size for end, size in ends if end == "near") == 4_457_472
+    assert sum(size for end, size in ends if end == "far") == 4_718_592
+    assert {copy.producer for copy in COPIES} | {r for c in COPIES for r in c.readers} <= set(OPS)
+    assert all(
+        not r.startswith(end) for (end, _), c in zip(ends, COPIES, strict=True) for r in c.readers
+    )
+
+
+PROFILE = "profiles/GPU-0-and-GPU-1/client.xplane.pb"
+# What a profiler may write down of a machine.
+PRIVATE = (
+    *("ann", "gpu-box", "/home/ann/model.py", "10.1.2.3", "fe80::1ff:fe23:4567:890a"),
+    "/var/folders/x7/tmp",
+)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A run on GPUs whose profile holds private texts wherever there is room for one."""
+    found = run(tmp_path)
+    path, space = found.files.client, new_space()
+    space.ParseFromString(path.read_bytes())
+    for field in (space.hostnames, space.errors, space.warnings):
+        field.extend(PRIVATE)
+    for plane in space.planes:
+        for text in PRIVATE:
+            number = max(plane.event_metadata, default=0) + 1
+            plane.event_metadata[number].name = f"open {text}"
+            plane.event_metadata[number].metadata = text.encode()
+            plane.event_metadata[number].display_name = text
+            plane.stat_metadata[900].name = text
+            plane.stats.add(metadata_id=900, str_value=f"at {text}")
+            plane.stats.add(metadata_id=900, bytes_value=text.encode())
+            plane.lines.add(name=text, display_name=text)
+    # A field of a later TensorFlow, which the schema here lacks: number 99, a text.
+    path.write_bytes(space.SerializeToString() + b"\x9a\x06\x07gpu-box")
+    return found
+
+
+def contents(path):
+    with zipfile.ZipFile(path) as bundle:
+        return {name: bundle.read(name) for name in bundle.namelist()}
+
+
+def bundle_of(pair, folder):
+    path = folder / "it.zip"
+    seen = acceptance(pair)
+    write_bundle(path, Acceptance.of(seen, folder / "gpu-box" / "it.zip"), seen, examine())
+    return contents(path)
+
+
+def test_it_holds_what_it_says_and_its_profile_says_the_same_as_the_raw_one(pair, tmp_path):
+    found = bundle_of(pair, tmp_path)
+    assert set(found) == {"README.txt", "findings.json", "machine.json", "graph.json.gz", PROFILE}
+    for name, schema in (("findings.json", "acceptance"), ("machine.json", "doctor")):
+        jsonschema.Draft202012Validator(load_schema(schema)).validate(json.loads(found[name]))
+    path = tmp_path / "scrubbed.xplane.pb"
+    path.write_bytes(bundle_of(pair, tmp_path)[PROFILE])
+    profile = read_gpu_steps(path, NUMBERS)
+    assert profile == read_gpu_steps(pair.files.client, NUMBERS)
+    assert PROFILE not in bundle_of(replace(pair, files=None), tmp_path)
+
+
+def test_no_private_text_is_in_any_file_of_it(pair, tmp_path):
+    raw = pair.files.client.read_bytes()
+    assert all(text.encode() in raw for text in PRIVATE)
+    problem = f"{tmp_path}/p.xplane.pb of ann on gpu-box at 10.1.2.3 cannot be read"
+    findings = (AcceptanceCheck("run", CheckOutcome.OFF, problem),)
+    found = bundle_of(replace(pair, findings=findings), tmp_path)
+    found["graph.json.gz"] = gzip.decompress(found["graph.json.gz"])
+    for name, content in found.items():
+        left = [text for text in (*PRIVATE, str(tmp_path)) if text.encode() in content]
+        # Three letters stand in other words too: only the names are private.
+        left = [text for text in left if text != "ann" or b" ann " in content]
+        assert left == [], name
+    findings = json.loads(found["findings.json"])["pairs"][0]["findings"]
+    assert findings[0]["finding"] == "PATH of user on machine at ADDRESS cannot be read"

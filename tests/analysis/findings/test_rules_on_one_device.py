@@ -1,7 +1,3 @@
-"""PA301 to PA303 and PA308, on the step on one device, its loop and its input."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -38,16 +34,18 @@ def _input(batch_ns, transformations=GOOD_INPUT):
     return InputTiming(batch_ns=(batch_ns,) * 3, transformations=tuple(transformations))
 
 
-def test_a_device_that_mostly_launches_by_hand():
+def test_a_device_that_mostly_launches_is_told_what_it_can_do():
     (finding,) = _waits(launch_ns=15)
     assert "a computes for 75 % of a step (90 ns of 120 ns, simulated)" in finding.finding
     # What launches take is more than any of the advice saves.
     assert finding.saving is None
-
-
-def test_xla_is_not_advised_for_a_step_that_calls_python():
     (finding,) = _waits(launch_ns=15, calls_python=True)
     assert "jit_compile" not in finding.action
+    (finding,) = _waits(launch_ns=15)
+    assert "steps_per_execution" in finding.action
+    left_out = LeftOut(steps_per_call=4)
+    (finding,) = _waits(launch_ns=15, left_out=left_out)
+    assert finding.action.endswith("jit_compile=True on one device")
 
 
 @pytest.mark.parametrize(
@@ -65,14 +63,6 @@ def test_a_device_that_mostly_computes_does_not_wait(step):
     assert _waits(**step) == ()
 
 
-def test_several_steps_for_each_call_are_not_advised_where_there_are_several():
-    (finding,) = _waits(launch_ns=15)
-    assert "steps_per_execution" in finding.action
-    left_out = LeftOut(steps_per_call=4)
-    (finding,) = _waits(launch_ns=15, left_out=left_out)
-    assert finding.action.endswith("jit_compile=True on one device")
-
-
 @pytest.mark.parametrize(
     ("transformations", "advised"),
     [
@@ -88,16 +78,13 @@ def test_what_the_input_has_is_not_advised(transformations, advised):
     assert finding.action == f"make the input faster first: {advised}, less work per sample"
 
 
-def test_input_slower_than_the_step_by_hand():
+def test_input_slower_than_the_step_saves_as_measured_or_as_simulated():
     run = {"single": measured_as(20 * MS)}
     (finding,) = _waits(measured=run, input_timing=_input(50 * MS), batch_size=32)
     # 32 samples in 50 ms are 640 in a second; the device works for 20 of 50 ms.
     assert "a batch in 50.0 ms (640 samples/s) (measured, alone)" in finding.finding
     assert "busy for at most 40 % of the time" in finding.finding
     assert (finding.saving.saving_ns, finding.saving.basis) == (30 * MS, "measured")
-
-
-def test_a_step_that_was_only_simulated_makes_no_measured_saving():
     (finding,) = _waits(input_timing=_input(900))
     assert (finding.saving.saving_ns, finding.saving.basis) == (900 - 90, "simulated")
 
@@ -189,12 +176,6 @@ def test_a_batch_that_did_not_run_saves_what_all_lines_agree_on():
     assert finding.saving is None
 
 
-def test_the_batch_that_is_advised_is_a_multiple_of_eight():
-    # 9 · 150 / 10 = 135.
-    (finding,) = _small((10, 250), (5, 200))
-    assert finding.batch_size == 136
-
-
 def test_of_pairs_of_samples_the_best_batch_is_where_the_rate_is_highest_by_hand():
     # t(n) = 400 + n²: of multiples of 8 the rate n / t(n) is highest at 24, where it is 24 / 976.
     # A line through the first and the last point, 350 + 15 n, would promise 1 / 15 without end.
@@ -207,12 +188,18 @@ def test_of_pairs_of_samples_the_best_batch_is_where_the_rate_is_highest_by_hand
     assert (finding.saving.saving_ns, finding.saving.basis) == (500 - 410, "extrapolated")
 
 
-def test_no_batch_is_named_far_from_where_the_line_was_fitted():
+def test_no_batch_is_named_that_is_far_off_not_known_or_not_taken():
     # 9 · 1000 / 1 = 9000 is 900 times the batch.
     (finding,) = _small((10, 1_010), (5, 1_005))
     assert "more than 64 times as large" in finding.action
     assert "9000" not in finding.action
     assert (finding.saving, finding.batch_size) == (None, None)
+    assert told(step_rules.find_batch_too_small, _evidence(batch_size=10)) == ()
+    (finding,) = _small((10, 500), (5, 450), takes_batch_size=False)
+    assert finding.batch_size is None
+    # 9 · 150 / 10 = 135.
+    (finding,) = _small((10, 250), (5, 200))
+    assert finding.batch_size == 136
 
 
 @pytest.mark.parametrize(
@@ -244,15 +231,6 @@ def test_a_step_that_did_not_run_is_simulated_at_each_batch(assumed, basis):
     assert "(simulated)" in finding.finding
     # 48 samples take 318.
     assert (finding.saving.saving_ns, finding.saving.basis) == (round(90 - 318 / 4.8), basis)
-
-
-def test_a_step_that_is_not_known_at_other_batches_is_not_told_to_take_one():
-    assert told(step_rules.find_batch_too_small, _evidence(batch_size=10)) == ()
-
-
-def test_a_step_that_takes_its_own_batch_alone_has_no_command_with_another():
-    (finding,) = _small((10, 500), (5, 450), takes_batch_size=False)
-    assert finding.batch_size is None
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,8 @@
-"""PA101, PA102 and PA104, on what the user's `tf.device` scopes ask for and on candidates."""
-
-from __future__ import annotations
-
 import pytest
 from finding_evidence import evidence_of, graph_of, measured_as, on, op, told
 
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
-from placement_advisor.candidates.references import as_written
 from placement_advisor.graph.op import Role
 
 
@@ -35,7 +30,7 @@ COST_NS = {"first": 50, "second": 60, "second/grad": 120, "first/grad": 100}
 HALVES = {"first": "GPU:0", "second": "GPU:1"}
 
 
-def test_a_backward_pass_without_devices_by_hand():
+def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     evidence = evidence_of(
         CHAIN, COST_NS, requested_device_of=HALVES, line_of={"second": ("model.py", 7)}
     )
@@ -56,6 +51,11 @@ def test_a_backward_pass_without_devices_by_hand():
         "make the step shorter (simulated)"
     )
     assert finding.saving.saving_ns == 490 - 330
+    asked = {"first": "GPU:1", "second": "GPU:2"}
+    evidence = evidence_of(CHAIN, COST_NS, requested_device_of=asked)
+    assert evidence.splits == ()
+    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
+    assert finding.saving is None
 
 
 def _kept_activation(*gradients):
@@ -77,7 +77,7 @@ def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
     assert finding.action.startswith("in your own split, compute gradients with tf.gradients(")
 
 
-def test_gradients_in_a_scope_have_its_device_and_its_line():
+def test_gradients_in_a_scope_have_its_line_unless_a_library_asked():
     (finding,) = _astray(
         *_kept_activation("second/grad", "second/grad_1"),
         requested_device_of=HALVES | {"beside": "GPU:0", "second/grad": "GPU:0"},
@@ -94,9 +94,6 @@ def test_gradients_in_a_scope_have_its_device_and_its_line():
     }  # fmt: skip
     # Outside of that scope, and beside their forward op, as in the test above.
     assert finding.saving.saving_ns == 410
-
-
-def test_gradients_of_a_library_that_ask_for_a_device_are_not_the_users_scope():
     asked = HALVES | {"second/grad": "CPU:0"}
     (finding,) = _astray(CHAIN, COST_NS, requested_device_of=asked)
     assert "1 ops of their backward pass ask for CPU:0: every" in finding.finding
@@ -141,38 +138,6 @@ def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
     assert _astray(CHAIN, COST_NS, *swapped) == ()
     (finding,) = _astray(CHAIN, COST_NS | {"second/grad": 20}, *swapped)
     assert (finding.where, finding.saving.saving_ns) == ({"candidate": "by hand"}, 60)
-
-
-def test_more_devices_than_there_are_leave_the_saving_unknown():
-    asked = {"first": "GPU:1", "second": "GPU:2"}
-    evidence = evidence_of(CHAIN, COST_NS, requested_device_of=asked)
-    assert evidence.splits == ()
-    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
-    assert finding.saving is None
-
-
-def test_the_placement_that_scopes_make():
-    variable = op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="second")
-    read = op("read", 16, kind="ReadVariableOp", variable="w", layer="second")
-    graph = graph_of(
-        [op("first", 100), variable, read, op("second", 40),
-         op("second/grad", 4, Role.BACKWARD, layer="second")],
-        ("w", "read"), ("read", "second"), ("first", "second"), ("second", "second/grad"),
-    )  # fmt: skip
-    cluster = evidence_of(CHAIN, COST_NS).cluster
-    asked = {"first": "/job:worker/task:0/GPU:0", "second": "/job:worker/task:1/GPU:0"}
-    assert as_written(graph, {"second": "GPU:0"}, cluster) is None
-    assert as_written(graph, asked, cluster) is None  # With the default device they are three.
-    # Of GPUs and their host only the GPUs are devices.
-    assert as_written(graph, {"first": "CPU:0", "second": "GPU:0"}, cluster) is None
-    scopes = {"first": "CPU:0", "second": "GPU:3"}
-    placement = as_written(graph, scopes, cluster)
-    # The variable was created outside of all scopes: on the default device, whoever reads it.
-    assert placement.device_of == {
-        "first": "a", "w": "a", "read": "a", "second": "b", "second/grad": "a",
-    }  # fmt: skip
-    within = as_written(graph, scopes | {"w": "GPU:3"}, cluster)
-    assert within.device_of == placement.device_of | {"w": "b", "read": "b"}
 
 
 def _text_step(**asked):

@@ -1,7 +1,3 @@
-"""PA103, PA201, PA202, PA203, PA304, PA401 and PA402, on splits by hand."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -136,16 +132,13 @@ def test_moves_in_a_split_are_timed_one_after_the_other():
     assert split_placements_to_time(evidence, [replace(each, moves=()) for each in found]) == []
 
 
-def test_what_moves_save_is_what_they_have_saved_where_they_were_timed():
+def test_moves_that_were_timed_save_what_they_have_saved_and_else_are_not_told():
     evidence, found = _two_moves()
     plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 800))
     told = combined(replace(evidence, timed=timed), found)
     savings = [(each.code, each.saving.saving_ns, each.saving.basis) for each in told]
     assert savings == [("PA1", 100, "measured"), ("PA2", 100, "measured")]
-
-
-def test_a_move_that_has_saved_nothing_is_not_told_nor_is_what_builds_on_it():
     evidence, found = _two_moves()
     plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 1_000), _timed(second, 850))
@@ -221,13 +214,10 @@ def test_no_move_has_a_device_run_out_of_memory():
         assert len(combined(evidence, [_about("PA1", evidence.splits[0], move)])) == found
 
 
-def test_a_variable_on_its_readers_device_is_not_found():
+def test_variables_crossing_behind_work_or_to_their_own_device_are_not_found():
     graph, costs = _with_variable(500)
     there = dict.fromkeys(("w", "read", "low", "high", "rest"), "b")
     assert _told_of(scope_rules.find_variable_read_across, graph, costs, there) == ()
-
-
-def test_a_variable_whose_crossing_hides_behind_work_is_not_found():
     graph, costs = _with_variable(1)
     evidence = evidence_of(graph, costs | {"low": 9_000}, on(graph, "halves", {"high": "b"}))
     assert evidence.splits[0].schedule.transfers
@@ -257,7 +247,7 @@ def test_a_step_that_waits_for_a_tensor_by_hand():
     assert finding.where == {"layer": "right", "op": "right", "tensor": "right:0", "device": "a"}
 
 
-def test_a_tensor_of_unknown_size_that_a_step_waits_for_is_not_called_empty():
+def test_a_tensor_of_unknown_size_is_not_called_empty_and_a_hidden_copy_not_waited_for():
     graph, costs = _wide(None)
     # At this latency the step waits for a tensor that is priced as nothing.
     (finding,) = _told_of(
@@ -266,6 +256,19 @@ def test_a_tensor_of_unknown_size_that_a_step_waits_for_is_not_called_empty():
         cluster=two_devices(latency_ns=200),
     )
     assert "costliest: right:0 (b → a, ?, step waits 200 ns" in finding.finding
+    graph, costs = _wide(20)
+    evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
+    assert evidence.splits[0].schedule.step_ns == 110
+    assert told(split_rules.find_step_waits_for_transfers, evidence) == ()
+    names = [f"part{i}" for i in range(8)]
+    graph = graph_of(
+        [*(op(name, 100) for name in names), op("meet")], *((n, "meet") for n in names)
+    )
+    costs = dict.fromkeys([*names, "meet"], 10)
+    (finding,) = _told_of(
+        split_rules.find_step_waits_for_transfers, graph, costs, {"meet": "b"}, "cut"
+    )
+    assert finding.finding.count("step waits") == 5
 
 
 def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
@@ -280,13 +283,6 @@ def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
     evidence = evidence_of(graph, dict.fromkeys(halves, 10), halves, cluster=cluster)
     (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert "made:0 (GPU:0 → CPU:0, 100 MB" in finding.finding
-
-
-def test_a_step_whose_copy_hides_behind_work_does_not_wait():
-    graph, costs = _wide(20)
-    evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
-    assert evidence.splits[0].schedule.step_ns == 110
-    assert told(split_rules.find_step_waits_for_transfers, evidence) == ()
 
 
 def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
@@ -304,18 +300,6 @@ def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
     assert finding.saving.saving_ns == 330 - 40
 
 
-def test_at_most_five_tensors_are_listed():
-    names = [f"part{i}" for i in range(8)]
-    graph = graph_of(
-        [*(op(name, 100) for name in names), op("meet")], *((n, "meet") for n in names)
-    )
-    costs = dict.fromkeys([*names, "meet"], 10)
-    (finding,) = _told_of(
-        split_rules.find_step_waits_for_transfers, graph, costs, {"meet": "b"}, "cut"
-    )
-    assert finding.finding.count("step waits") == 5
-
-
 def _layers(*costs_ns):
     names = [f"layer{i}" for i in range(len(costs_ns))]
     return graph_of([op(name, 1) for name in names]), dict(zip(names, costs_ns, strict=True))
@@ -326,22 +310,25 @@ def _told_of_layers(find, costs_ns, *on_b):
     return _told_of(find, *_layers(*costs_ns), {f"layer{i}": "b" for i in on_b}, "split")
 
 
-def test_an_uneven_load_by_hand():
+def test_an_uneven_load_and_an_idle_device_by_hand():
     # a 500, b 100: 1.67 times the mean. With layer1 on b both take 300.
     (finding,) = _told_of_layers(split_rules.find_uneven_load, (300, 200, 100), 2)
     assert "compute per step a 500 ns, b 100 ns" in finding.finding
     assert finding.action == "in split, put layer layer1 with its gradients and variables on b"
     assert finding.where == {"layer": "layer1", "device": "a"}
     assert finding.saving.saving_ns == 500 - 300
-
-
-def test_an_idle_device_by_hand():
     # b works for 10 of 500, then has nothing left.
     (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200, 10), 2)
     assert "b computes 10 ns of the 500 ns" in finding.finding
     assert "it has nothing left to do for 98 % of the step" in finding.finding
     # With layer1 there a keeps 300, and b has 210.
     assert (finding.saving.saving_ns, finding.where) == (500 - 300, {"device": "b"})
+    (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200))
+    assert finding.finding.endswith("no op that takes time is placed there")
+    (finding,) = _told_of_layers(split_rules.find_idle_device, (300,))
+    assert finding.action == (
+        "in split, try several layers of a on b: no single one is surely better off there"
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,15 +344,6 @@ def test_an_idle_device_by_hand():
 )
 def test_a_load_that_is_even_or_cannot_be_or_is_told_otherwise_is_not_found(find, costs_ns, on_b):
     assert _told_of_layers(find, costs_ns, *on_b) == ()
-
-
-def test_a_device_without_an_op_is_idle_and_several_layers_may_help_where_no_single_one_does():
-    (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200))
-    assert finding.finding.endswith("no op that takes time is placed there")
-    (finding,) = _told_of_layers(split_rules.find_idle_device, (300,))
-    assert finding.action == (
-        "in split, try several layers of a on b: no single one is surely better off there"
-    )
 
 
 def _holding(activation_bytes, parameter_bytes):
@@ -449,12 +427,6 @@ def test_memory_piles_up_on_the_first_device():
     assert piled_up(100, 800, 2_000) == piled_up(100, 800, None) == ()
 
 
-def test_a_move_takes_along_all_that_touches_a_variable():
-    graph, _ = _with_variable(500)
-    assert with_variables(graph, ["read"], "b") == {"w": "b", "read": "b"}
-    assert with_variables(graph, ["low"], "b") == {"low": "b"}
-
-
 def test_the_fastest_split_is_judged_as_measured_where_any_was_and_none_that_failed():
     graph, costs = _layers(300, 200)
     even, lazy = on(graph, "even", {"layer1": "b"}), on(graph, "lazy", {})
@@ -483,8 +455,5 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
     )
     assert finding.where == {"layer": "drop_0", "op": "drop_0", "file": "model.py", "line": 3}
     assert finding.saving is None
-
-
-def test_without_a_split_of_the_batch_nothing_is_said_of_replicas():
     graph = graph_of([op("drop", 8, kind="RandomUniform")])
     assert told(step_rules.find_replicas_differ, evidence_of(graph, {"drop": 10})) == ()

@@ -1,35 +1,37 @@
-"""The op graph of a mirrored step: variables everywhere, and what replicas exchange."""
-
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from split_steps import op, split_updates, training, wired, wiring_of_training
+import pytest
+from split_steps import split_updates, step, training, wiring_of_training
 
-from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
+from placement_advisor.candidates.batch_split.mirrored_graph import (
+    RingTensor,
+    all_gather,
+    all_reduce,
+    mirrored_graph,
+)
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 
-if TYPE_CHECKING:
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.graph.op_graph import OpGraph
 
-
-def mirrored(*shares: int, wiring: Wiring | None = None) -> SplitGraph:
+def mirrored(*shares, wiring=None):
     graphs = [training(share) for share in shares]
     whole = training(sum(shares))
     found = wiring or wiring_of_training(*shares)
     return mirrored_graph(whole, graphs, found, [("loss", 0)], ["update"])
 
 
-def crossing(found: SplitGraph) -> set[tuple[str, str]]:
+def crossing(found):
     return {
         (edge.producer, edge.consumer)
         for edge in found.graph.edges
@@ -37,7 +39,7 @@ def crossing(found: SplitGraph) -> set[tuple[str, str]]:
     }
 
 
-def test_every_replica_has_the_variables_and_makes_the_update() -> None:
+def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradients_cross():
     found = mirrored(2, 2)
     updates = {op.name: op.variable for op in found.graph.ops if op.role is Role.UPDATE}
     assert updates == {
@@ -45,17 +47,11 @@ def test_every_replica_has_the_variables_and_makes_the_update() -> None:
         "replica_1/update": "replica_1/weights",
     }
     assert found.graph.parameter_bytes == 2 * training(1).parameter_bytes
-
-
-def test_updates_read_what_was_added_up_among_all() -> None:
     graph = mirrored(2, 2).graph
     for replica in (0, 1):
         read = {edge.producer for edge in graph.inputs_of(f"replica_{replica}/update")}
         assert f"replica_{replica}/all_reduce/done" in read
         assert f"replica_{replica}/gradient" not in read
-
-
-def test_gradients_cross_in_chunks_and_nothing_else_does() -> None:
     found = mirrored(2, 2, 2, 2)
     assert {producer.split("/")[1] for producer, _ in crossing(found)} == {"all_reduce"}
     sizes = {
@@ -64,45 +60,34 @@ def test_gradients_cross_in_chunks_and_nothing_else_does() -> None:
         if (edge.producer, edge.consumer) in crossing(found)
     }
     assert sizes == {16 // 4}
-
-
-def test_each_replica_computes_its_share_and_updates_cost_what_those_of_the_batch_do() -> None:
     found = mirrored(2, 2)
     assert found.graph.op("replica_1/product").output_bytes == (16,)
     assert found.source["replica_1/product"] == (1, "product")
     assert found.source["replica_1/update"] == (None, "update")
-
-
-def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch() -> None:
-    def swapping(samples: int) -> OpGraph:
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state"),
-                op("swap", 8 * samples, kind="Exchange")._replace(variable="state"),
-                op("product", 8 * samples),
-            ],
-            {"swap": ["state", "x"], "product": ["swap"]},
-        )
-
-    plan = plan_split(swapping(4), swapping(2), [("product", 0)])
-    merges = dict.fromkeys(plan.merged, Merge.CONCAT)
-    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={("swap", 0): 0})
-    found = mirrored_graph(swapping(4), [swapping(2)] * 2, wiring, [("product", 0)], [])
-    assert found.graph.op("replica_1/swap").output_bytes == (32,)
-    assert found.graph.op("replica_1/product").output_bytes == (16,)
-
-
-def test_replicas_stand_on_a_device_each() -> None:
     found = mirrored(2, 2)
     placement = found.placed(["a", "b"], label="mirrored", rationale="")
     placement.check(found.graph, ("a", "b"))
     assert placement.family == "mirrored"
     for name, device in placement.device_of.items():
         assert device == {"replica_0": "a", "replica_1": "b"}[name.split("/")[0]]
+    plain = wiring_of_training(2, 2)
+    wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.SAME})
+    assert not crossing(mirrored(2, 2, wiring=wiring))
 
 
-def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
+def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch():
+    text = "x 8n - input; state 0 VarHandleOp variable state; "
+    text += "swap 8n Exchange - state < state x; product 8n < swap"
+    whole, share = step(4, text), step(2, text)
+    plan = plan_split(whole, share, [("product", 0)])
+    merges = dict.fromkeys(plan.merged, Merge.CONCAT)
+    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={("swap", 0): 0})
+    found = mirrored_graph(whole, [share] * 2, wiring, [("product", 0)], [])
+    assert found.graph.op("replica_1/swap").output_bytes == (32,)
+    assert found.graph.op("replica_1/product").output_bytes == (16,)
+
+
+def test_rows_of_a_table_are_gathered_in_turn_after_their_number():
     plain = wiring_of_training(2, 2)
     wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.WEIGHTED_CONCAT})
     graph = mirrored(2, 2, wiring=wiring).graph
@@ -114,16 +99,13 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
     assert graph.op(f"replica_1/{rows}/done").output_bytes == (32,)
 
 
-def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums() -> None:
+def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums_and_holds_them_thrice():
     graph = mirrored(2, 2).graph
     for replica in ("replica_0", "replica_1"):
         reads = [edge.producer for edge in graph.inputs_of(f"{replica}/all_reduce/done")]
         assert f"{replica}/gradient" in reads
     # It does not touch them: of 16 bytes it moves the sums alone, in and out.
     assert graph.op("replica_0/all_reduce/done").bytes_accessed == 16 + 16
-
-
-def test_a_replica_holds_gradients_thrice_when_it_takes_the_sums_apart() -> None:
     found = mirrored(2, 2)
     cluster = assumed_cluster(2)
     names = cluster.device_names()
@@ -135,16 +117,13 @@ def test_a_replica_holds_gradients_thrice_when_it_takes_the_sums_apart() -> None
     peaks = peak_memory(found.graph, schedule.runs, schedule.transfers, names)
     # Weights, inputs and a rate stay; of 16 bytes each its own gradient, the sums and their parts.
     assert {peak.size_bytes for peak in peaks.values()} == {16 + 2 * 8 + 4 + 3 * 16}
-
-
-def test_gradients_beside_rows_of_a_table_are_not_kept() -> None:
     graph = mirrored_lookups("Mul", first=Merge.SUM).graph
     assert "replica_0/all_gather/second/done" in graph
     reads = [edge.producer for edge in graph.inputs_of("replica_0/all_reduce/done")]
     assert reads == [f"replica_0/all_reduce/hop_{hop}" for hop in range(2)]
 
 
-def test_gradients_that_follow_from_an_update_are_exchanged_after_it() -> None:
+def test_gradients_that_follow_from_an_update_are_exchanged_after_it():
     """As those of a generator, which learns from the discriminator that was just updated."""
     traces = split_updates()
     parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
@@ -159,40 +138,18 @@ def test_gradients_that_follow_from_an_update_are_exchanged_after_it() -> None:
     assert exchanges == {"all_reduce", "all_reduce_1"}
 
 
-def test_without_gradients_replicas_have_nothing_to_exchange() -> None:
-    plain = wiring_of_training(2, 2)
-    wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.SAME})
-    assert not crossing(mirrored(2, 2, wiring=wiring))
-
-
-def looking_up_twice(samples: int, joining: str = "ConcatV2") -> OpGraph:
+def looking_up_twice(samples, joining="ConcatV2"):
     """Return a step that adds the rows of two lookups up in one table: 8 bytes a row."""
-    rows = 8 * samples
-    ops = [
-        op("x", rows, kind="Placeholder", role=Role.INPUT),
-        op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(
-            variable="table", parameter_bytes=64
-        ),
-        op("axis", 4, kind="Const", role=Role.CONSTANT),
-        op("first", rows, kind="Reshape", role=Role.BACKWARD),
-        op("second", rows, kind="Reshape", role=Role.BACKWARD),
-        op("joined", 2 * rows, kind=joining, role=Role.UPDATE),
-        op("update", None, kind="ResourceScatterAdd", role=Role.UPDATE)._replace(
-            variable="table", output_bytes=()
-        ),
-    ]
-    reads = {
-        "first": ["x"],
-        "second": ["x"],
-        "joined": ["first", "second", "axis"],
-        "update": ["table", "joined"],
-    }
-    return wired(ops, reads)
+    return step(
+        samples,
+        "x 8n Placeholder input; table 64 VarHandleOp variable table; axis 4 Const constant; "
+        "first 8n Reshape backward < x; second 8n Reshape backward < x; "
+        f"joined 16n {joining} update < first second axis; "
+        "update - ResourceScatterAdd update table < table joined",
+    )
 
 
-def mirrored_lookups(
-    joining: str = "ConcatV2", first: Merge = Merge.CONCAT, second: Merge = Merge.CONCAT
-) -> SplitGraph:
+def mirrored_lookups(joining="ConcatV2", first=Merge.CONCAT, second=Merge.CONCAT):
     whole, share = looking_up_twice(4, joining), looking_up_twice(2, joining)
     plan = plan_split(whole, share, [])
     assert set(plan.merged) == {("first", 0), ("second", 0)}
@@ -201,7 +158,7 @@ def mirrored_lookups(
     return mirrored_graph(whole, [share, share], wiring, [], ["update"])
 
 
-def test_rows_of_several_lookups_in_one_table_are_exchanged_once() -> None:
+def test_rows_of_several_lookups_are_exchanged_once_unless_more_is_done_with_them():
     found = mirrored_lookups()
     assert set(found.collective_of.values()) == {"all_gather/joined"}
     # Each replica joins its own rows, and the update has those of both.
@@ -209,16 +166,13 @@ def test_rows_of_several_lookups_in_one_table_are_exchanged_once() -> None:
     assert found.graph.op("replica_0/all_gather/joined/done").output_bytes == (2 * 2 * 16,)
     read = {edge.producer for edge in found.graph.inputs_of("replica_1/update")}
     assert read == {"replica_1/table", "replica_1/all_gather/joined/done"}
-
-
-def test_rows_are_exchanged_one_by_one_where_more_is_done_with_them_than_joining() -> None:
     found = mirrored_lookups("Mul")
     assert set(found.collective_of.values()) == {"all_gather/first", "all_gather/second"}
     read = {edge.producer for edge in found.graph.inputs_of("replica_1/joined")}
     assert {f"replica_1/all_gather/{rows}/done" for rows in ("first", "second")} < read
 
 
-def test_gradients_of_several_uses_of_one_variable_are_exchanged_once() -> None:
+def test_gradients_of_several_uses_are_exchanged_once_unless_merged_in_two_ways():
     """As those of a recurrent kernel, which each time step of an unrolled layer reads."""
     graph = mirrored_lookups("AddN", Merge.SUM, Merge.SUM).graph
     for replica in ("replica_0", "replica_1"):
@@ -228,9 +182,125 @@ def test_gradients_of_several_uses_of_one_variable_are_exchanged_once() -> None:
         assert {f"{replica}/first", f"{replica}/second"} < added
         read = {edge.producer for edge in graph.inputs_of(f"{replica}/update")}
         assert read == {f"{replica}/table", f"{replica}/all_reduce/done"}
-
-
-def test_gradients_that_are_merged_in_two_ways_are_exchanged_one_by_one() -> None:
     graph = mirrored_lookups("AddN", Merge.SUM, Merge.MEAN).graph
     packed = {edge.producer for edge in graph.inputs_of("replica_0/all_reduce/pack")}
     assert packed == {"replica_0/first", "replica_0/second"}
+
+
+LATENCY_NS, BYTES_PER_NS = 7_000, 2
+replicas = pytest.mark.parametrize("count", [2, 3, 4, 8])
+
+
+def sent(ops):
+    """Return the bytes that cross from one replica to another."""
+    found: Counter[tuple[int, int]] = Counter()
+    for each in ops:
+        for tensor in each.inputs:
+            if tensor.replica != each.replica:
+                found[tensor.replica, each.replica] += tensor.size_bytes
+    return found
+
+
+def reached(ops, end):
+    """Return all that an op was computed from."""
+    made = {(each.replica, each.name): each for each in ops}
+    found: set[tuple[int, str]] = set()
+    waiting = [end]
+    while waiting:
+        here = waiting.pop()
+        if here not in found:
+            found.add(here)
+            inputs = made[here].inputs if here in made else ()
+            waiting += [(tensor.replica, tensor.op) for tensor in inputs]
+    return found
+
+
+def simulated_ns(ops, count):
+    """Return how long a collective takes on a ring of links where its ops take no time."""
+    names = [f"d{replica}" for replica in range(count)]
+    links = tuple(
+        Link(
+            source=source,
+            target=target,
+            latency_ns=LATENCY_NS,
+            bandwidth_bytes_per_s=BYTES_PER_NS * 1e9,
+            basis=Basis.ASSUMED,
+        )
+        for source in names
+        for target in names
+        if source != target
+    )
+    cluster = Cluster(devices=tuple(Device(name=n, kind="CPU") for n in names), links=links)
+    starts = {(t.replica, t.op, t.size_bytes) for each in ops for t in each.inputs if t.op == "own"}
+    all_ops = [Op(f"{r}/{n}", "MatMul", output_bytes=(size,)) for r, n, size in sorted(starts)]
+    all_ops += [
+        Op(f"{each.replica}/{each.name}", each.kind, output_bytes=each.made_bytes) for each in ops
+    ]
+    edges = [
+        Edge(f"{t.replica}/{t.op}", f"{each.replica}/{each.name}", t.port, t.size_bytes)
+        for each in ops
+        for t in each.inputs
+    ]
+    costs = CostTable(
+        costs={each.name: OpCost(time_ns=0, basis=CostBasis.MEASURED) for each in all_ops}
+    )
+    device_of = {each.name: names[int(each.name.split("/")[0])] for each in all_ops}
+    placement = Placement(label="ring", family="ring", device_of=device_of, rationale="")
+    simulator = Simulator(OpGraph(all_ops, edges), dict.fromkeys(names, costs), cluster)
+    return simulator.schedule(placement).step_ns
+
+
+@replicas
+def test_an_all_reduce_sends_two_parts_of_k_less_one_over_each_link(count):
+    size = 840  # Chunks are equal for all these counts.
+    parts = [[RingTensor(r, "own", 0, 800), RingTensor(r, "own", 1, 40)] for r in range(count)]
+    ops = list(all_reduce("sum", parts, None))
+    around = {(r, (r + 1) % count) for r in range(count)}
+    assert sent(ops) == dict.fromkeys(around, 2 * (count - 1) * size // count)
+
+
+@replicas
+def test_every_replica_ends_with_what_all_of_them_had(count):
+    parts = [RingTensor(r, "own", 0, 10 + r) for r in range(count)]
+    for ops in (
+        list(all_reduce("sum", [[RingTensor(r, "own", 0, 10)] for r in range(count)], None)),
+        list(all_gather("rows", parts, None)),
+    ):
+        name = ops[0].name.split("/")[0]
+        for replica in range(count):
+            assert {(r, "own") for r in range(count)} <= reached(ops, (replica, f"{name}/done"))
+
+
+def test_chunks_that_cannot_be_equal_hold_all_bytes_together():
+    ops = list(all_reduce("sum", [[RingTensor(r, "own", 0, 100)] for r in range(3)], None))
+    (pack,) = (each for each in ops if each.name == "sum/pack" and each.replica == 0)
+    assert sorted(pack.made_bytes) == [33, 33, 34]
+    for each in ops:
+        if each.name == "sum/done":
+            assert sum(tensor.size_bytes for tensor in each.inputs) == 100
+            assert each.made_bytes == (100,)
+
+
+@replicas
+def test_an_all_gather_hands_on_what_it_got(count):
+    ops = list(all_gather("rows", [RingTensor(r, "own", 0, 100) for r in range(count)], None))
+    assert set(sent(ops).values()) == {(count - 1) * 100}
+    assert {each.made_bytes for each in ops if each.name == "rows/done"} == {(100 * count,)}
+
+
+@replicas
+def test_simulated_an_all_reduce_takes_its_hops_over_the_links(count):
+    size = 840_000
+    parts = [[RingTensor(r, "own", 0, size)] for r in range(count)]
+    hops = 2 * (count - 1)
+    expected = hops * (LATENCY_NS + size / count / BYTES_PER_NS)
+    assert simulated_ns(list(all_reduce("sum", parts, None)), count) == pytest.approx(expected)
+
+
+def test_a_collective_begins_after_the_one_before():
+    ops = list(all_gather("b", [RingTensor(r, "own", 0, 4) for r in range(2)], "a/done"))
+    for each in ops:
+        waits = [tensor for tensor in each.inputs if tensor.port == CONTROL_PORT]
+        assert waits == (
+            [RingTensor(each.replica, "a/done", -1, 0)] if each.name == "b/pack" else []
+        )

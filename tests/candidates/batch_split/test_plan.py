@@ -1,9 +1,7 @@
-"""What is replicated, shared, merged and divided when a batch is split."""
-
-from __future__ import annotations
-
 import pytest
-from split_steps import op, training, wired
+from hypothesis import given
+from hypothesis import strategies as st
+from split_steps import op, step, training, wired
 
 from placement_advisor.candidates.batch_split.plan import (
     check_no_pairs,
@@ -11,39 +9,20 @@ from placement_advisor.candidates.batch_split.plan import (
     kept_statistics,
     own_of_replicas,
     plan_split,
+    shares_of,
 )
 from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.op_graph import OpGraph
 
 
-def test_what_reads_samples_is_replicated_and_the_update_is_not():
+def test_what_reads_samples_is_replicated_and_gradients_and_results_are_merged():
     plan = plan_split(training(4), training(2), [("loss", 0)])
     assert plan.replicated == {"x", "product", "loss", "gradient"}
     assert plan.local == set()
-
-
-def test_gradients_and_results_are_merged_where_shared_ops_or_the_user_read_them():
     plan = plan_split(training(4), training(2), [("loss", 0)])
     assert set(plan.merged) == {("gradient", 0), ("loss", 0)}
     assert plan.divided == ()
-
-
-def step(samples: int, text: str) -> OpGraph:
-    """Return a step of ops that semicolons part: `name bytes kind role variable < what it reads`.
-
-    `8n` are bytes for each sample; - stands for a kind, role or variable that does not matter.
-    """
-    ops, reads = [], {}
-    for each in text.split("; "):
-        words, _, read = each.partition(" < ")
-        name, size, kind, role, variable = (*words.split(), *"---")[:5]
-        size_bytes = int(size[:-1]) * samples if size.endswith("n") else int(size)
-        made = op(name, size_bytes, kind=kind, role=Role.FORWARD if role == "-" else Role(role))
-        ops.append(made._replace(variable=None if variable == "-" else variable))
-        reads[name] = read.split()
-    return wired(ops, reads)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +100,8 @@ def step(samples: int, text: str) -> OpGraph:
     ],
 )
 def test_the_plan_of_a_step_says_what_becomes_of_its_ops(
-    text: str,
-    outputs: list[str],
-    replicated: str,
-    local: str,
-    merged: list[str],
-    divided: list[str],
-) -> None:
+    text, outputs, replicated, local, merged, divided
+):
     plan = plan_split(step(4, text), step(2, text), [(name, 0) for name in outputs])
     assert plan.replicated == set(replicated.split())
     assert plan.local == set(local.split())
@@ -136,180 +110,106 @@ def test_the_plan_of_a_step_says_what_becomes_of_its_ops(
 
 
 def test_a_table_belongs_to_replicas_only_if_they_alone_look_up_in_it():
-    def looking_up(samples: int, *others: str):
-        table = op("table", 8, kind="HashTableV2", role=Role.VARIABLE)
-        ops = [
-            op("words", 8 * samples, role=Role.INPUT),
-            op("word", 8, kind="Const", role=Role.CONSTANT),
-            table._replace(variable="table"),
-            op("ids", 8 * samples, kind="LookupTableFindV2")._replace(variable="table"),
-        ]
-        ops += [op(name, 8, kind="LookupTableFindV2") for name in others]
-        reads = {"ids": ["table", "words"]} | {name: ["table", "word"] for name in others}
-        return wired(ops, reads)
-
-    alone = plan_split(looking_up(4), looking_up(2), [("ids", 0)])
-    assert "table" in alone.replicated
-    shared = plan_split(looking_up(4, "id"), looking_up(2, "id"), [("ids", 0), ("id", 0)])
+    text = (
+        "words 8n - input; word 8 Const constant; table 8 HashTableV2 variable table; "
+        "ids 8n LookupTableFindV2 - table < table words"
+    )
+    assert "table" in plan_split(step(4, text), step(2, text), [("ids", 0)]).replicated
+    text += "; id 8 LookupTableFindV2 < table word"
+    shared = plan_split(step(4, text), step(2, text), [("ids", 0), ("id", 0)])
     assert "table" not in shared.replicated
 
 
 def test_a_loop_over_samples_that_holds_a_variable_is_refused():
-    def looping(samples: int, variable: str | None = "count"):
-        loop = op("loop", 8 * samples, kind="While")._replace(variable=variable)
-        return wired([op("x", 8 * samples, role=Role.INPUT), loop], {"loop": ["x"]})
-
+    holding, plain = "x 8n - input; loop 8n While - count < x", "x 8n - input; loop 8n While < x"
     with pytest.raises(BatchSplitError, match="While 'loop' computes on samples and changes"):
-        plan_split(looping(4), looping(2), [("loop", 0)])
-    assert "loop" in plan_split(looping(4, None), looping(2, None), [("loop", 0)]).replicated
+        plan_split(step(4, holding), step(2, holding), [("loop", 0)])
+    assert "loop" in plan_split(step(4, plain), step(2, plain), [("loop", 0)]).replicated
 
 
-def test_a_step_that_is_another_graph_at_another_size_is_refused():
+def test_a_step_that_is_another_graph_or_has_no_batch_is_refused():
     one = wired([op("x", 32, role=Role.INPUT), op("y", 32)], {"y": ["x"]})
     other = wired([op("x", 16, role=Role.INPUT), op("loop", 16)], {"loop": ["x"]})
     with pytest.raises(
         BatchSplitError, match="at another batch size the step is a different graph: see op 'y'"
     ):
         plan_split(one, other, [])
-
-
-def test_a_step_wired_otherwise_at_another_size_is_refused():
     ops = [op("x", 32, role=Role.INPUT), op("y", 32), op("z", 32)]
     with pytest.raises(BatchSplitError, match="see op 'z'"):
         plan_split(wired(ops, {"y": ["x"], "z": ["y"]}), wired(ops, {"y": ["x"], "z": ["x"]}), [])
+    with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
+        plan_split(training(4), training(4), [])
 
 
-def scored(samples: int):
+def scored(samples):
     """Return a step that makes something of samples, and scores pairs of them."""
-    ops = [
-        op("x", 32 * samples, role=Role.INPUT),
-        op("y", 8 * samples),
-        op("scores", 4 * samples**2),
-    ]
-    return wired(ops, {"y": ["x"], "scores": ["y"]})
+    return step(samples, f"x 32n - input; y 8n < x; scores {4 * samples**2} < y")
 
 
-def test_what_holds_something_for_each_pair_of_samples_is_refused():
+def test_what_holds_something_for_each_pair_is_refused_and_not_what_is_rounded_up():
     with pytest.raises(BatchSplitError, match="op 'scores' makes something for each pair"):
         check_no_pairs(scored(16), scored(4), 4)
 
-
-def test_what_is_rounded_up_for_shares_holds_no_pairs():
-    def routed(samples: int):
+    def routed(samples):
         room = op("room", 4 * -(-samples // 3))
         return wired([op("x", 32 * samples, role=Role.INPUT), room], {"room": ["x"]})
 
     check_no_pairs(routed(16), routed(4), 4)
 
 
-def test_a_step_without_a_batch_is_refused():
-    with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
-        plan_split(training(4), training(4), [])
-
-
-def normalized(samples: int):
+def normalized(samples, more=""):
     """Return a layer with a mask of its own and a moving mean of its batch."""
-    return wired(
-        [
-            op("x", 8 * samples, role=Role.INPUT),
-            op("mask", 8 * samples, kind="RandomUniform"),
-            op("masked", 8 * samples, kind="Mul"),
-            op("mean", 4, kind="Mean"),
-            op("centred", 8 * samples, kind="Sub"),
-            op("moving", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="moving"),
-            op("kept", 0, kind="AssignVariableOp")._replace(variable="moving", output_bytes=()),
-            op("loss", 4, kind="Mean"),
-            op("total", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="total"),
-            op("added", 0, kind="AssignAddVariableOp")._replace(variable="total", output_bytes=()),
-        ],
-        {
-            "mask": ["x"],
-            "masked": ["x", "mask"],
-            "mean": ["masked"],
-            "centred": ["masked", "mean"],
-            "kept": ["moving", "mean"],
-            "loss": ["centred"],
-            "added": ["total", "loss"],
-        },
+    return step(
+        samples,
+        "x 8n - input; mask 8n RandomUniform < x; masked 8n Mul < x mask; mean 4 Mean < masked; "
+        "centred 8n Sub < masked mean; moving 0 VarHandleOp variable moving; "
+        "kept - AssignVariableOp - moving < moving mean; loss 4 Mean < centred; "
+        "total 0 VarHandleOp variable total; "
+        f"added - AssignAddVariableOp - total < total loss{more}",
     )
 
 
-def test_random_numbers_for_samples_are_each_replicas_own():
+def test_random_numbers_and_statistics_are_each_replicas_own_and_moving_ones_are_kept():
     graph = normalized(4)
     plan = plan_split(graph, normalized(2), [("loss", 0)])
     assert own_of_replicas(graph, plan, []) == ("mask",)
-
-
-def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_same():
     graph = normalized(4)
     plan = plan_split(graph, normalized(2), [("loss", 0)])
     assert set(plan.merged) == {("mean", 0), ("loss", 0)}
     # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert kept_statistics(graph, plan) == ("moving",)
 
 
-def scaled(samples: int, joined: str = "Mul", controls: tuple[tuple[str, str], ...] = ()):
+def scaled(samples, joined="Mul", controls=()):
     """Return the gradient of a scale: of a sum over samples and of what was computed with it."""
-    return wired(
-        [
-            op("x", 8 * samples, role=Role.INPUT),
-            op("variance", 4, kind="Mean"),
-            op("inverse", 4, kind="Rsqrt"),
-            op("centred", 8 * samples),
-            op("summed", 4, kind="Sum", role=Role.BACKWARD),
-            op("reshaped", 4, kind="Reshape", role=Role.BACKWARD),
-            op("joined", 4, kind=joined, role=Role.BACKWARD),
-            op("decayed", 4, kind="Mul", role=Role.BACKWARD),
-            op("scale", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="scale"),
-            op("decay", 4, kind="Const", role=Role.CONSTANT),
-            op("squared", 4, kind="Mul", role=Role.UPDATE),
-            op("set", 0, kind="AssignSubVariableOp", role=Role.UPDATE)._replace(variable="scale"),
-        ],
-        {
-            "variance": ["x"],
-            "inverse": ["variance"],
-            "centred": ["x", "inverse"],
-            "summed": ["centred"],
-            "reshaped": ["summed"],
-            "joined": ["reshaped", "inverse"],
-            "decayed": ["joined", "decay"],
-            "squared": ["decayed", "summed"],
-            "set": ["scale", "squared"],
-        },
+    return step(
+        samples,
+        "x 8n - input; variance 4 Mean < x; inverse 4 Rsqrt < variance; centred 8n < x inverse; "
+        "summed 4 Sum backward < centred; reshaped 4 Reshape backward < summed; "
+        f"joined 4 {joined} backward < reshaped inverse; decay 4 Const constant; "
+        "decayed 4 Mul backward < joined decay; scale 0 VarHandleOp variable scale; "
+        "squared 4 Mul update < decayed summed; "
+        "set 0 AssignSubVariableOp update scale < scale squared",
         controls,
     )
 
 
-def test_a_gradient_that_multiplies_what_replicas_computed_is_each_replicas_own():
+def test_a_gradient_that_multiplies_is_each_replicas_own_and_a_sum_is_added_up_once():
     whole, share = scaled(4), scaled(2)
     plan = plan_split(whole, share, [])
     assert {"summed", "reshaped", "joined"} <= plan.replicated
     assert not {"decayed", "squared"} & plan.replicated
     assert set(plan.merged) == {("joined", 0), ("summed", 0)}
-
-
-def test_a_gradient_that_is_a_sum_is_added_up_once():
     whole, share = scaled(4, "AddV2"), scaled(2, "AddV2")
     plan = plan_split(whole, share, [])
     assert not {"reshaped", "joined"} & plan.replicated
-
-
-@pytest.mark.parametrize("joined", ["Mul", "AddV2"])
-def test_finished_gradients_are_what_updates_read(joined: str):
-    whole, share = scaled(4, joined), scaled(2, joined)
-    plan = plan_split(whole, share, [])
-    assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
-    assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
-
-
-def test_what_an_update_only_waits_for_is_not_among_finished_gradients():
     waits = (("centred", "set"),)
     whole, share = scaled(4, controls=waits), scaled(2, controls=waits)
     plan = plan_split(whole, share, [])
     assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
-
-
-def test_a_gradient_that_replicas_go_on_with_is_no_statistic_of_their_own():
     whole = scaled(4)
     plan = plan_split(whole, scaled(2), [])
     # The scale is set to what follows from it, and each replica joins its own.
@@ -317,37 +217,27 @@ def test_a_gradient_that_replicas_go_on_with_is_no_statistic_of_their_own():
     assert own_of_replicas(whole, plan, [("summed", 0)]) == ()
 
 
-def test_moving_statistics_are_kept_and_metrics_are_not_among_them():
-    graph = normalized(4)
-    plan = plan_split(graph, normalized(2), [("loss", 0)])
-    assert kept_statistics(graph, plan) == ("moving",)
+@pytest.mark.parametrize("joined", ["Mul", "AddV2"])
+def test_finished_gradients_are_what_updates_read(joined):
+    whole, share = scaled(4, joined), scaled(2, joined)
+    plan = plan_split(whole, share, [])
+    assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
+    assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
 
 
 def test_statistics_that_replicas_compute_with_are_not_only_kept():
-    def reading(samples: int):
-        graph = normalized(samples)
-        read = op("read", 4, kind="ReadVariableOp")._replace(variable="moving")
-        more = wired(
-            [*graph.ops, read, op("shifted", 8 * samples, kind="Sub")],
-            {"read": ["moving"], "shifted": ["x", "read"]},
-        )
-        return OpGraph(more.ops, [*graph.edges, *more.edges])
-
-    plan = plan_split(reading(4), reading(2), [("shifted", 0)])
-    assert kept_statistics(reading(4), plan) == ()
+    more = "; read 4 ReadVariableOp - moving < moving; shifted 8n Sub < x read"
+    whole = normalized(4, more)
+    plan = plan_split(whole, normalized(2, more), [("shifted", 0)])
+    assert kept_statistics(whole, plan) == ()
 
 
 def test_a_key_that_replicas_share_is_changed_by_their_number():
-    def dropping(samples: int):
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                op("seed", 16, kind="Placeholder"),
-                op("key", 8, kind="StatelessRandomGetKeyCounter"),
-                op("drawn", 8 * samples, kind="StatelessRandomUniformV2"),
-                op("kept", 8 * samples, kind="Mul"),
-            ],
-            {"key": ["seed"], "drawn": ["key"], "kept": ["x", "drawn"]},
+    def dropping(samples):
+        return step(
+            samples,
+            "x 8n - input; seed 16 Placeholder; key 8 StatelessRandomGetKeyCounter < seed; "
+            "drawn 8n StatelessRandomUniformV2 < key; kept 8n Mul < x drawn",
         )
 
     plan = plan_split(dropping(4), dropping(2), [("kept", 0)])
@@ -363,3 +253,35 @@ def test_a_key_that_replicas_share_is_changed_by_their_number():
     number, own = (each for each in wiring.added() if each.replica == 1)
     assert number.value == 1
     assert own.inputs == (("key", 0), (number.name, 0))
+
+
+def test_shares_are_in_proportion_and_what_rounding_leaves_goes_to_who_lost_most():
+    assert shares_of(32, (1, 1)) == (16, 16)
+    assert shares_of(10, (3, 2)) == (6, 4)
+    # 3.75, 3.75 and 2.5: the two that lost three quarters get one more each.
+    assert shares_of(10, (3, 3, 2)) == (4, 4, 2)
+    assert shares_of(7, (1, 1)) == (4, 3)
+    assert shares_of(32, (1, 1)) == (16, 16)
+    assert shares_of(7, (1, 1, 1)) == (3, 2, 2)
+    with pytest.raises(BatchSplitError, match="share of device 1 in a batch of 8 rounds to no"):
+        shares_of(8, (100, 1))
+    with pytest.raises(BatchSplitError, match="a batch of 2 has less than one sample for"):
+        shares_of(2, (1, 1, 1))
+
+
+@given(st.integers(1, 5000), st.lists(st.floats(0.05, 20), min_size=1, max_size=6))
+def test_shares_make_up_the_batch_and_are_within_one_sample_of_their_part(batch, ratios):
+    try:
+        shares = shares_of(batch, ratios)
+    except BatchSplitError:
+        assert batch * min(ratios) / sum(ratios) < 1
+        return
+    assert sum(shares) == batch
+    for share, ratio in zip(shares, ratios, strict=True):
+        assert abs(share - batch * ratio / sum(ratios)) < 1
+
+
+@pytest.mark.parametrize("ratio", [0, -1, float("nan"), float("inf")])
+def test_a_ratio_that_is_no_positive_number_is_refused(ratio):
+    with pytest.raises(BatchSplitError, match=f"{ratio:g} of 1:{ratio:g} is not a positive number"):
+        shares_of(8, (1, ratio))

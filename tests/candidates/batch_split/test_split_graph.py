@@ -1,40 +1,40 @@
-"""The op graph of a split step: copies, merges, where they run and what crosses."""
+import pytest
+from split_steps import split_training, split_updates, step, training, wiring_of_training
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from split_steps import op, training, wired, wiring_of_training
-
+from placement_advisor.candidates.batch_split.data_parallel import (
+    BY_COPIES,
+    FAMILIES,
+    ONE_BY_ONE,
+    DataParallelSteps,
+)
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import (
+    ON_HOST,
+    SPREAD,
     Merge,
-    SplitGraph,
+    SplitTraces,
     Wiring,
     split_graph,
 )
-from placement_advisor.graph.op import Role
+from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.graph.op import Edge, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
-
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.devices import Device
 
 
-def split(*shares: int) -> SplitGraph:
+def split(*shares):
     graphs = [training(share) for share in shares]
     wiring = wiring_of_training(*shares)
     return split_graph(training(sum(shares)), graphs, wiring, [("loss", 0)], ["update"])
 
 
-def test_each_replica_computes_its_share_and_the_update_runs_once():
+def test_each_replica_computes_its_share_and_the_update_reads_the_weighted_mean():
     graph = split(3, 1).graph
     assert graph.op("replica_0/product").output_bytes == (24,)
     assert graph.op("replica_1/product").output_bytes == (8,)
     assert "product" not in graph
     assert [each.name for each in graph.ops if each.role is Role.UPDATE] == ["update"]
-
-
-def test_the_update_reads_the_weighted_mean_of_the_gradients():
     graph = split(3, 1).graph
     assert {e.producer for e in graph.inputs_of("update")} == {
         "weights",
@@ -47,6 +47,12 @@ def test_the_update_reads_the_weighted_mean_of_the_gradients():
         "replica_1/gradient/weighted",
     }
     assert {e.size_bytes for e in merged} == {16}
+    joined = split(3, 1).graph.op("replicas/gradient/merged")
+    assert (joined.kind, joined.bytes_accessed, joined.role) == ("AddN", 48, Role.BACKWARD)
+    found = split(3, 1)
+    assert found.source["replica_1/product"] == (1, "product")
+    assert found.source["update"] == (None, "update")
+    assert "replicas/loss/merged" not in found.source
 
 
 def test_replicas_stand_on_their_devices_and_what_is_shared_on_the_first():
@@ -79,19 +85,11 @@ def test_the_weights_cross_to_each_other_replica_and_its_gradient_and_loss_come_
 
 
 def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
-    def rows(samples: int) -> OpGraph:
-        return wired(
-            [
-                op("ids", 4 * samples, kind="Placeholder", role=Role.INPUT),
-                op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="table"),
-                op("read", 4_000, kind="ReadVariableOp")._replace(variable="table"),
-                op("rows", 32 * samples, kind="GatherV2"),
-                op("product", 8 * samples),
-            ],
-            {"read": ["table"], "rows": ["read", "ids"], "product": ["rows"]},
-        )
-
-    whole, shares = rows(4), [rows(2), rows(2)]
+    text = (
+        "ids 4n Placeholder input; table 0 VarHandleOp variable table; "
+        "read 4000 ReadVariableOp - table < table; rows 32n GatherV2 < read ids; product 8n < rows"
+    )
+    whole, shares = step(4, text), [step(2, text)] * 2
     plan = plan_split(whole, shares[0], [("product", 0)])
     axes = {(name, 0): 0 for name in ("ids", "product")}
     wiring = Wiring(plan=plan, merges={("product", 0): Merge.CONCAT}, shares=(2, 2), axes=axes)
@@ -132,46 +130,26 @@ def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
     assert {device_of[n] for n in ("read", "update", "replicas/loss/merged")} == {"a"}
 
 
-def test_every_op_says_where_it_was_copied_from():
-    found = split(3, 1)
-    assert found.source["replica_1/product"] == (1, "product")
-    assert found.source["update"] == (None, "update")
-    assert "replicas/loss/merged" not in found.source
-
-
-def test_a_shared_op_that_waits_for_a_replicated_one_waits_for_all():
+def test_what_is_shared_waits_for_all_replicas_and_what_is_the_same_comes_from_the_first():
     wiring = wiring_of_training(2, 2)
     assert wiring.befores("product", None) == ("replica_0/product", "replica_1/product")
     assert wiring.befores("product", 1) == ("replica_1/product",)
     assert wiring.befores("read", 1) == ("read",)
-
-
-def test_joining_ops_move_what_they_read_and_write():
-    joined = split(3, 1).graph.op("replicas/gradient/merged")
-    assert (joined.kind, joined.bytes_accessed, joined.role) == ("AddN", 48, Role.BACKWARD)
-
-
-def test_what_is_the_same_for_all_comes_from_the_first_replica():
     wiring = wiring_of_training(2, 2)
     merges = {**wiring.merges, ("loss", 0): Merge.SAME}
     same = type(wiring)(plan=wiring.plan, shares=(2, 2), merges=merges, axes={})
     assert same.tensor(("loss", 0), None) == ("replica_0/loss", 0)
 
 
-def divided(size_bytes: int | None) -> OpGraph:
+def divided(size_bytes):
     """Return a step of four samples in shares of 2, 1 and 1 that divides what a shared op makes."""
 
-    def swapping(samples: int) -> OpGraph:
-        each = None if size_bytes is None else size_bytes * samples // 4
-        state = op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state")
-        return wired(
-            [
-                op("x", 8 * samples, role=Role.INPUT),
-                state,
-                op("swap", each, kind="Exchange")._replace(variable="state"),
-                op("product", 8 * samples),
-            ],
-            {"swap": ["state", "x"], "product": ["swap"]},
+    def swapping(samples):
+        each = "?" if size_bytes is None else size_bytes * samples // 4
+        return step(
+            samples,
+            f"x 8n - input; state 0 VarHandleOp variable state; swap {each} Exchange - state < "
+            "state x; product 8n < swap",
         )
 
     whole, shares = swapping(4), (2, 1, 1)
@@ -183,15 +161,124 @@ def divided(size_bytes: int | None) -> OpGraph:
     return split_graph(whole, traces, wiring, [("product", 0)], []).graph
 
 
-def test_what_is_divided_has_the_bytes_of_each_share():
+def test_what_is_divided_has_the_bytes_of_each_share_or_none():
     graph = divided(400)
     assert graph.op("replicas/swap/divided").output_bytes == (200, 100, 100)
     # Numbers of four bytes: the samples of three shares, and one axis.
     assert graph.op("replicas/swap/sizes").output_bytes == (12,)
     assert graph.op("replicas/swap/axis").output_bytes == (4,)
-
-
-def test_parts_of_what_has_no_known_size_have_none():
     apart = divided(None).op("replicas/swap/divided")
     assert apart.output_bytes == (None, None, None)
     assert apart.bytes_accessed is None
+
+
+DEVICES = [Device(name=f"GPU:{i}", kind="GPU", host="CPU:0") for i in range(2)]
+EVEN = split_training()
+
+
+def found(family, traces=EVEN, devices=DEVICES):
+    proposed = DataParallelSteps(traces).propose(family, devices, "all")
+    assert not isinstance(proposed, NotApplicable)
+    split, placement = proposed
+    assert placement.label == family
+    placement.check(split.graph, ("GPU:0", "GPU:1", "CPU:0", "all"))
+    return split, placement
+
+
+def places(family, kind, traces=EVEN):
+    split, placement = found(family, traces)
+    return {placement.device_of[op.name] for op in split.graph.ops if op.kind == kind}
+
+
+UPDATE = "ResourceApplyGradientDescent"
+
+
+def test_variables_updates_and_sums_stand_where_the_family_says():
+    stand = {family: places(family, UPDATE) for family in FAMILIES}
+    both = {"GPU:0", "GPU:1"}
+    assert stand == {
+        "batch": {"GPU:0"},
+        "variables-on-host": {"CPU:0"},
+        "variables-spread": {"GPU:0"},
+        "mirrored": both,
+        "mirrored-one-by-one": both,
+        "mirrored-by-copies": both,
+    }
+    assert {family: places(family, "VarHandleOp") for family in FAMILIES} == stand
+    assert places(ON_HOST, "AddN") == {"CPU:0"}
+    for family in ("mirrored", ONE_BY_ONE):
+        assert places(family, "AddN") == set()
+        assert places(family, "NcclAllReduce") == {"all"}
+    assert places(BY_COPIES, "AddN") == {"GPU:0"}
+    assert places(BY_COPIES, "NcclAllReduce") == set()
+    for family in FAMILIES:
+        assert places(family, "MatMul") == {"GPU:0", "GPU:1"}
+    _, placement = found(SPREAD, split_updates())
+    assert placement.device_of["weights"] == placement.device_of["update"] == "GPU:0"
+    assert placement.device_of["weights 2"] == placement.device_of["update 2"] == "GPU:1"
+    assert placement.device_of["replicas/gradient 2/merged"] == "GPU:1"
+    split, _ = found("mirrored", EVEN.weak(2))
+    assert split.graph.op("replica_1/product").output_bytes == (32,)
+    alone = [Device(name="GPU:0", kind="GPU"), Device(name="GPU:1", kind="GPU")]
+    answer = DataParallelSteps(EVEN).propose(ON_HOST, alone, "all")
+    assert isinstance(answer, NotApplicable)
+
+
+def test_collectives_read_gradients_one_by_one_packed_or_copied_to_one_device():
+    one_by_one = found(ONE_BY_ONE)[0].graph
+    (collective,) = (op.name for op in one_by_one.ops if op.kind == "NcclAllReduce")
+    producers = [edge.producer for edge in one_by_one.inputs_of(collective)]
+    assert producers == ["replica_0/gradient", "replica_1/gradient"]
+    readers = {edge.consumer for edge in one_by_one.edges if edge.producer == collective}
+    assert readers == {"replica_0/update", "replica_1/update"}
+    packed = found("mirrored")[0].graph
+    producers = [edge.producer for edge in packed.inputs_of("replicas/all_reduce/sum")]
+    assert producers == ["replica_0/all_reduce/pack", "replica_1/all_reduce/pack"]
+    split, placement = found(BY_COPIES)
+    (added,) = (op.name for op in split.graph.ops if op.kind == "AddN")
+    producers = [edge.producer for edge in split.graph.inputs_of(added)]
+    assert producers == ["replica_0/gradient", "replica_1/gradient"]
+    readers = {edge.consumer for edge in split.graph.edges if edge.producer == added}
+    assert readers == {"replica_0/update", "replica_1/update"}
+    assert split.collective_of == {}
+    assert placement.device_of[added] == "GPU:0"
+
+
+def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
+    def reshaping(samples):
+        plain = training(samples)
+        reshape = plain.op("product")._replace(name="shaped", kind="Reshape", output_bytes=(16,))
+        edges = [e for e in plain.edges if (e.producer, e.consumer) != ("read", "product")]
+        edges += [Edge("read", "shaped", 0, 16), Edge("shaped", "product", 0, 16)]
+        return OpGraph([*plain.ops, reshape], edges)
+
+    plan = plan_split(reshaping(4), reshaping(2), [("loss", 0)])
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )
+    ends = {"outputs": (("loss", 0),), "targets": ("update",)}
+    traces = SplitTraces(whole=reshaping(4), shares={2: reshaping(2)}, wiring=wiring, **ends)
+    assert places("batch", "Reshape", traces) == {"GPU:0"}
+    for family in (ON_HOST, SPREAD):
+        split, _ = found(family, traces)
+        assert "shaped" not in split.graph
+        read = [edge.producer for edge in split.graph.inputs_of("replica_1/product")]
+        assert "replica_1/shaped" in read
+        assert places(family, "Reshape", traces) == {"GPU:0", "GPU:1"}
+
+
+@pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE, BY_COPIES])
+def test_collectives_want_even_shares(family):
+    shares = {2: training(2), 1: training(1)}
+    uneven = SplitTraces(
+        whole=training(3),
+        shares=shares,
+        wiring=wiring_of_training(2, 1),
+        outputs=(("loss", 0),),
+        targets=("update",),
+    )
+    answer = DataParallelSteps(uneven).propose(family, DEVICES, "all")
+    assert answer == NotApplicable(family=family, reason="wants the same samples on each device")

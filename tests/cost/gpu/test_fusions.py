@@ -1,22 +1,20 @@
 """What Grappler fuses on a GPU by default: by hand from its source."""
 
-from __future__ import annotations
-
 import pytest
 from placed_steps import control, edge
 
 from placement_advisor.cost.roofline import fused_into_convolutions, roofline_by_place
-from placement_advisor.graph.op import Edge, Kernel, KernelFamily, Op
+from placement_advisor.graph.op import Kernel, KernelFamily, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 
 
-def convolution(*, filter_size: tuple[int, int] = (3, 3)) -> Op:
+def convolution(*, filter_size=(3, 3)):
     dims = (8, 16, 16, *filter_size, 32, 32, 32, 32, 1)
     return Op(name="conv", kind="Conv2D", kernel=Kernel(KernelFamily.CONV, dims))
 
 
-def layer(conv: Op, *more: Edge, activation: str = "Relu") -> OpGraph:
+def layer(conv, *more, activation="Relu"):
     ops = [
         conv,
         Op(name="bias", kind="BiasAdd", bytes_accessed=10**6),
@@ -27,7 +25,7 @@ def layer(conv: Op, *more: Edge, activation: str = "Relu") -> OpGraph:
     return OpGraph(ops, [*edges, *more])
 
 
-def test_a_convolution_takes_its_bias_and_relu_along_and_only_on_gpus() -> None:
+def test_a_convolution_takes_its_bias_and_relu_along_and_only_on_gpus():
     graph = layer(convolution())
     assert fused_into_convolutions(graph) == {"bias", "act"}
     costs = roofline_by_place(graph, read_hardware("V100"))
@@ -48,5 +46,5 @@ def test_a_convolution_takes_its_bias_and_relu_along_and_only_on_gpus() -> None:
     ],
     ids=["1x1", "1x3", "tanh", "bias read twice", "conv read twice", "ordered", "no float32"],
 )
-def test_nothing_else_is_fused(graph: OpGraph) -> None:
+def test_nothing_else_is_fused(graph):
     assert fused_into_convolutions(graph) == frozenset()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from op_graphs import edge
 
@@ -18,7 +16,7 @@ from placement_advisor.machine.gpu_facts import gpu_facts
 PRODUCT = Kernel(KernelFamily.LINEAR, (1, 64, 64, 64))
 
 
-def step(kernel: Kernel | None) -> OpGraph:
+def step(kernel):
     """Return a step with a variable of 4 kB and one that only an update reads."""
     return OpGraph(
         [
@@ -33,11 +31,14 @@ def step(kernel: Kernel | None) -> OpGraph:
     )
 
 
-def test_both_passes_take_half_the_bytes_and_the_update_what_it_took():
+def test_both_passes_take_half_the_bytes_but_for_updates_and_what_is_in_halves_already():
     mixed = with_policy(step(PRODUCT), Arithmetic.FLOAT16)
     found = {op.name: op.bytes_accessed for op in mixed.ops if op.role is not Role.VARIABLE}
     assert found == {"read": 4_000, "product": 150, "gradient": None, "update": 100}
     assert mixed.op("product").kernel == PRODUCT._replace(arithmetic=Arithmetic.FLOAT16)
+
+    halves = PRODUCT._replace(arithmetic=Arithmetic.BFLOAT16)
+    assert with_policy(step(halves), Arithmetic.FLOAT16).op("product").kernel == halves
 
 
 @pytest.mark.parametrize(
@@ -52,11 +53,6 @@ def test_both_passes_take_half_the_bytes_and_the_update_what_it_took():
 )
 def test_only_products_in_float32_ask_for_units(kernel, expected):
     assert computes_in_float32(step(kernel)) is expected
-
-
-def test_what_is_in_halves_already_stays():
-    halves = PRODUCT._replace(arithmetic=Arithmetic.BFLOAT16)
-    assert with_policy(step(halves), Arithmetic.FLOAT16).op("product").kernel == halves
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,20 @@
 """Signatures for tests of formulas; tensors are 32-bit floats unless said otherwise."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from placement_advisor.graph.op_work.signature import Signature, TensorSpec, Work
+from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 from placement_advisor.graph.op_work.work import work_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 ITEM_BYTES = {"float32": 4, "int32": 4, "int64": 8, "bool": 1, "uint8": 1, "complex64": 8}
 
 
-def tensor(*shape: int, dtype: str = "float32") -> TensorSpec:
+def tensor(*shape, dtype="float32"):
     return TensorSpec(shape=shape, dtype=dtype, item_bytes=ITEM_BYTES.get(dtype))
 
 
-def ints(*shape: int) -> TensorSpec:
+def ints(*shape):
     return tensor(*shape, dtype="int32")
 
 
-def variable(*shape: int) -> TensorSpec:
+def variable(*shape):
     return TensorSpec(shape=shape, dtype="float32", item_bytes=4, is_handle=True)
 
 
@@ -30,13 +23,7 @@ TABLE = TensorSpec(shape=None, dtype="resource", item_bytes=None, is_handle=True
 VARIANT = TensorSpec(shape=(), dtype="variant", item_bytes=None)
 
 
-def signature(
-    kind: str,
-    inputs: Iterable[TensorSpec],
-    outputs: Iterable[TensorSpec] = (),
-    constants: Mapping[int, Any] | None = None,
-    **attributes: Any,
-) -> Signature:
+def signature(kind, inputs, outputs=(), constants=None, **attributes):
     return Signature(
         kind=kind,
         inputs=tuple(inputs),
@@ -46,23 +33,11 @@ def signature(
     )
 
 
-def work(
-    kind: str,
-    inputs: Iterable[TensorSpec],
-    outputs: Iterable[TensorSpec] = (),
-    constants: Mapping[int, Any] | None = None,
-    **attributes: Any,
-) -> Work:
+def work(kind, inputs, outputs=(), constants=None, **attributes):
     return work_of(signature(kind, inputs, outputs, constants, **attributes))
 
 
-def counts(
-    kind: str,
-    inputs: Iterable[TensorSpec],
-    outputs: Iterable[TensorSpec] = (),
-    constants: Mapping[int, Any] | None = None,
-    **attributes: Any,
-) -> tuple[int | None, int | None]:
+def counts(kind, inputs, outputs=(), constants=None, **attributes):
     """Return flops and bytes accessed."""
     found = work(kind, inputs, outputs, constants, **attributes)
     return found.flops, found.bytes_accessed

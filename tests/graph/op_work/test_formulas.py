@@ -1,19 +1,15 @@
-"""Flops and bytes of kinds, counted by hand: a multiply-add is two flops, a number four bytes."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from signatures import TABLE, UNKNOWN, VARIANT, counts, ints, tensor, variable, work
+from drawn_cases import cases
+from hypothesis import given
+from hypothesis import strategies as st
+from signatures import TABLE, UNKNOWN, VARIANT, counts, ints, signature, tensor, variable, work
 
-from placement_advisor.graph.op import WorkBasis
+from placement_advisor.graph.op import DIMENSIONS, Arithmetic, Kernel, KernelFamily, WorkBasis
 from placement_advisor.graph.op_work.elementwise import DIVIDE, ERF, EXP, SIGMOID, SQRT, TANH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from placement_advisor.graph.op_work.signature import TensorSpec
+from placement_advisor.graph.op_work.kernels import kernel_of
+from placement_advisor.graph.op_work.signature import FREE as FREE_FORMULA
+from placement_advisor.graph.op_work.signature import Signature, TensorSpec
+from placement_advisor.graph.op_work.work import FORMULAS, work_of
 
 # What a row of a table does not say.
 ANY = object()
@@ -46,14 +42,7 @@ StopGradient _Arg _Send
 SEEDS = [ints(2), tensor(1, dtype="int64"), tensor(2, dtype="int64"), ints()]
 
 
-def row(
-    kind: str,
-    inputs: Iterable[TensorSpec],
-    outputs: Iterable[TensorSpec],
-    flops: object,
-    size_bytes: object = ANY,
-    **more: Any,
-) -> Any:
+def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
     return pytest.param(kind, inputs, outputs, flops, size_bytes, more, id=kind)
 
 
@@ -290,13 +279,8 @@ def row(
     ],
 )
 def test_a_kind_does_and_moves_what_is_counted_by_hand(
-    kind: str,
-    inputs: list[TensorSpec],
-    outputs: list[TensorSpec],
-    flops: object,
-    size_bytes: object,
-    more: dict[str, Any],
-) -> None:
+    kind, inputs, outputs, flops, size_bytes, more
+):
     found = counts(kind, inputs, outputs, **more)
     assert flops in (ANY, found[0])
     assert size_bytes in (ANY, found[1])
@@ -315,14 +299,12 @@ def test_a_kind_does_and_moves_what_is_counted_by_hand(
         ("ijk->i", [(3, 5)], (3,), None),
     ],
 )
-def test_an_einsum_multiplies_and_adds_as_its_equation_says(
-    equation: str, shapes: list[tuple[int, ...]], result: tuple[int, ...], flops: int | None
-) -> None:
+def test_an_einsum_multiplies_and_adds_as_its_equation_says(equation, shapes, result, flops):
     inputs = [tensor(*shape) for shape in shapes]
     assert counts("Einsum", inputs, [tensor(*result)], equation=equation)[0] == flops
 
 
-def test_an_einsum_passes_again_over_what_it_must_reorder() -> None:
+def test_an_einsum_passes_again_over_what_it_must_reorder():
     # Both operands are out of order, as c stands behind e and b; the product comes out as a c e b.
     keys, queries, scores = tensor(2, 7, 3, 5), tensor(2, 11, 3, 5), tensor(2, 3, 11, 7)
     found = counts("Einsum", [keys, queries], [scores], equation="aecd,abcd->acbe")
@@ -331,10 +313,175 @@ def test_an_einsum_passes_again_over_what_it_must_reorder() -> None:
 
 
 @pytest.mark.parametrize("kind", FREE.split())
-def test_bookkeeping_costs_nothing_even_where_sizes_are_unknown(kind: str) -> None:
+def test_bookkeeping_costs_nothing_even_where_sizes_are_unknown(kind):
     assert counts(kind, [TABLE, UNKNOWN], [UNKNOWN]) == (0, 0)
 
 
-def test_a_kind_without_a_formula_has_the_bytes_of_its_tensors_and_unknown_flops() -> None:
+def test_a_kind_without_a_formula_has_the_bytes_of_its_tensors_and_unknown_flops():
     found = work("SomebodysOwnOp", [X, X], [X])
     assert (found.flops, found.bytes_accessed, found.basis) == (None, 12_000, WorkBasis.SIZES)
+
+
+FREE_KINDS = {kind for kind, formula in FORMULAS.items() if formula is FREE_FORMULA}
+SHAPES = st.none() | st.lists(st.integers(0, 9), max_size=5).map(tuple)
+SPECS = st.builds(
+    TensorSpec,
+    shape=SHAPES,
+    dtype=st.sampled_from(["float32", "int32", "string", "variant", "resource"]),
+    item_bytes=st.none() | st.sampled_from([1, 4, 8]),
+    is_handle=st.booleans(),
+)
+VALUES = st.none() | st.one_of(
+    st.booleans(),
+    st.integers(-5, 9),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(-5, 9) | st.text(max_size=3), max_size=4),
+    st.sampled_from(["ij,jk->ik", "...a,ab", "abc->", "lstm", "bidirectional", ",->", "->"]),
+)
+
+
+@st.composite
+def signatures(draw):
+    """Signatures that mostly contradict their kind, with any attributes and constants."""
+    attributes = draw(st.dictionaries(st.just("equation") | st.just("ksize") | st.text(), VALUES))
+    anything = draw(VALUES)
+    return Signature(
+        kind="",
+        inputs=tuple(draw(st.lists(SPECS, max_size=6))),
+        outputs=tuple(draw(st.lists(SPECS, max_size=4))),
+        attribute=lambda name: attributes.get(name, anything),
+        constant_input=lambda _: anything,
+    )
+
+
+@cases(60)
+@given(signatures())
+def test_any_signature_gives_counts_that_are_not_negative_or_unknown(drawn):
+    for kind in (*FORMULAS, "SomebodysOwnOp"):
+        found = work_of(drawn._replace(kind=kind))
+        for count in (found.flops, found.bytes_accessed):
+            assert count is None or (isinstance(count, int) and count >= 0), kind
+
+
+def test_unknown_shapes_give_unknown_bytes_and_the_basis_says_whether_a_formula_was_there():
+    for kind in FORMULAS.keys() - FREE_KINDS:
+        found = work_of(signature(kind, [UNKNOWN] * 8, [UNKNOWN] * 4))
+        assert found.bytes_accessed is None, kind
+        assert found.flops in (None, 0), kind
+    assert work_of(signature("Relu", [UNKNOWN], [UNKNOWN])).basis is WorkBasis.FORMULA
+    assert work_of(signature("Unheard", [tensor(3)])).basis is WorkBasis.SIZES
+    known = work_of(signature("AssignAddVariableOp", [variable(5), tensor(5)]))
+    handle = TensorSpec(shape=None, dtype="resource", item_bytes=None, is_handle=True)
+    assert work_of(signature("AssignAddVariableOp", [handle, tensor(5)])) == known
+
+
+BATCH_LINEAR = {
+    "Relu": lambda n: ([tensor(n, 6)], [tensor(n, 6)], {}),
+    "Softmax": lambda n: ([tensor(n, 6)], [tensor(n, 6)], {}),
+    "MatMul": lambda n: ([tensor(n, 6), tensor(6, 3)], [tensor(n, 3)], {}),
+    "Conv2D": lambda n: ([tensor(n, 8, 8, 3), tensor(3, 3, 3, 5)], [tensor(n, 8, 8, 5)], {}),
+    "MaxPool": lambda n: ([tensor(n, 8, 8, 3)], [tensor(n, 4, 4, 3)], {"ksize": [1, 2, 2, 1]}),
+    "FusedBatchNormV3": lambda n: ([tensor(n, 8, 3)], [tensor(n, 8, 3)], {}),
+    "Einsum": lambda n: (
+        [tensor(n, 6, 4), tensor(4, 5)],
+        [tensor(n, 6, 5)],
+        {"equation": "abc,cd->abd"},
+    ),
+    "UnsortedSegmentSum": lambda n: ([tensor(n, 6), tensor(n, dtype="int32")], [tensor(9, 6)], {}),
+    "Cholesky": lambda n: ([tensor(n, 6, 6)], [tensor(n, 6, 6)], {}),
+}
+
+
+@pytest.mark.parametrize("kind", BATCH_LINEAR)
+@given(batch=st.integers(1, 64))
+def test_twice_the_batch_takes_twice_the_flops(kind, batch):
+    def flops(n):
+        inputs, outputs, attributes = BATCH_LINEAR[kind](n)
+        return work_of(signature(kind, inputs, outputs, **attributes)).flops
+
+    once, twice = flops(batch), flops(2 * batch)
+    assert once
+    assert twice == 2 * once
+
+
+def test_products_and_their_gradients_are_kernels_by_hand():
+    forward = signature("MatMul", [tensor(4, 5), tensor(5, 6)], [tensor(4, 6)])
+    assert kernel_of(forward) == Kernel(KernelFamily.LINEAR, (1, 4, 5, 6))
+    by_weights = signature("MatMul", [tensor(4, 5), tensor(4, 6)], [tensor(5, 6)], transpose_a=True)
+    assert kernel_of(by_weights) == Kernel(KernelFamily.LINEAR, (1, 5, 4, 6))
+    by_input = signature("MatMul", [tensor(4, 6), tensor(5, 6)], [tensor(4, 5)], transpose_b=True)
+    assert kernel_of(by_input) == Kernel(KernelFamily.LINEAR, (1, 4, 6, 5))
+    sides = [tensor(2, 3, 5, 4), tensor(3, 5, 6)]
+    found = kernel_of(signature("BatchMatMulV2", sides, [tensor(2, 3, 4, 6)], adj_x=True))
+    assert found == Kernel(KernelFamily.BMM, (6, 4, 5, 6))
+    x = tensor(4, 5, 6)
+    assert kernel_of(signature("AddV2", [x, x], [x])) == Kernel(KernelFamily.ADD, (1, 120))
+    assert kernel_of(signature("Relu", [x], [x])) == Kernel(KernelFamily.RELU, (1, 120))
+    assert kernel_of(signature("Softmax", [x], [x])) == Kernel(KernelFamily.SOFTMAX, (20, 6))
+
+
+SMALL_IMAGE, SMALL_FILTER, SMALL_RESULT = (
+    tensor(8, 30, 20, 3),
+    tensor(1, 7, 3, 16),
+    tensor(8, 15, 10, 16),
+)
+DIMS = (8, 3, 16, 1, 7, 30, 20, 15, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "output"),
+    [
+        ("Conv2D", [SMALL_IMAGE, SMALL_FILTER], SMALL_RESULT),
+        ("Conv2DBackpropInput", [ints(4), SMALL_FILTER, SMALL_RESULT], SMALL_IMAGE),
+        ("Conv2DBackpropFilter", [SMALL_IMAGE, ints(4), SMALL_RESULT], SMALL_FILTER),
+    ],
+)
+def test_a_convolution_and_its_gradients_have_the_same_dimensions(kind, inputs, output):
+    found = kernel_of(signature(kind, inputs, [output], strides=[1, 2, 2, 1]))
+    assert found.dims == DIMS
+    assert len(DIMS) == len(DIMENSIONS[found.family])
+
+
+def test_dimensions_do_not_depend_on_the_layout():
+    found = kernel_of(
+        signature(
+            "Conv2D",
+            [tensor(8, 3, 30, 20), SMALL_FILTER],
+            [tensor(8, 16, 15, 10)],
+            strides=[1, 1, 2, 2],
+            data_format="NCHW",
+        )
+    )
+    assert found == Kernel(KernelFamily.CONV, DIMS)
+
+
+def test_what_no_single_kernel_of_the_record_does_is_not_covered():
+    grouped = [tensor(8, 30, 20, 6), SMALL_FILTER]
+    assert kernel_of(signature("Conv2D", grouped, [SMALL_RESULT], strides=[1, 2, 2, 1])) is None
+    dilated = signature(
+        "Conv2D",
+        [SMALL_IMAGE, SMALL_FILTER],
+        [SMALL_RESULT],
+        strides=[1, 1, 1, 1],
+        dilations=[1, 2, 2, 1],
+    )
+    assert kernel_of(dilated) is None
+    x = tensor(4, 5)
+    assert kernel_of(signature("Mul", [x, tensor(5)], [x])) is None
+    assert kernel_of(signature("Mul", [ints(4, 5), ints(4, 5)], [ints(4, 5)])) is None
+    assert kernel_of(signature("Relu", [UNKNOWN], [UNKNOWN])) is None
+    assert kernel_of(signature("MatMul", [tensor(0, 5), x], [tensor(0, 5)])) is None
+    assert kernel_of(signature("MatMul", [tensor(2, 4, 5), x], [x])) is None
+    assert kernel_of(signature("ReluGrad", [x, x], [x])) is None
+
+
+def test_kernels_say_in_which_numbers_they_compute():
+    x = tensor(4, 4)
+    product, activation = signature("MatMul", [x, x], [x]), signature("Relu", [x], [x])
+    plain = kernel_of(product, is_tf32_allowed=False)
+    assert plain == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.FLOAT32)
+    assert kernel_of(activation, is_tf32_allowed=False) == kernel_of(activation)
+    half = x._replace(dtype="bfloat16", item_bytes=2)
+    found = kernel_of(signature("MatMul", [half, half], [half]), is_tf32_allowed=False)
+    assert found == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.BFLOAT16)

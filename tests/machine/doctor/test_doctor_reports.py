@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import pytest
@@ -16,14 +16,11 @@ from placement_advisor.report.document import text_lines
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.doctor import Doctor
 
-if TYPE_CHECKING:
-    from placement_advisor.machine.machine_facts import Facts
-
 GOLDEN = Path(__file__).parent / "golden"
 VALIDATOR = jsonschema.Draft202012Validator(load_schema("doctor"))
 
 
-def told(facts: Facts) -> dict[str, Any]:
+def told(facts):
     content = plain(Doctor.of(facts))
     read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
     assert read == content
@@ -32,15 +29,12 @@ def told(facts: Facts) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "facts"), [("laptop", LAPTOP), ("server", SERVER)])
-def test_the_text_is_the_golden_one(name: str, facts: Facts) -> None:
+def test_the_text_is_the_golden_one_and_fits_a_terminal(name, facts):
+    assert max(map(len, render_doctor(facts).splitlines())) <= 100
     assert render_doctor(facts) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
-def test_no_line_is_wider_than_a_terminal() -> None:
-    assert max(map(len, render_doctor(SERVER).splitlines())) <= 100
-
-
-def test_findings_stand_under_one_another_however_long_their_names_are() -> None:
+def test_findings_stand_under_one_another_however_long_their_names_are():
     names = ("cores", "localhost → another-host")
     checks = [Check(name=name, state=State.OK, finding="found") for name in names]
     assert text_lines(check_facts(checks)) == [
@@ -49,7 +43,7 @@ def test_findings_stand_under_one_another_however_long_their_names_are() -> None
     ]
 
 
-def test_a_machine_in_order_can_analyse() -> None:
+def test_the_document_says_whether_to_analyse_what_is_next_and_null_where_nothing_is_known():
     content = told(LAPTOP)
     assert content["can_analyze"] is True
     assert content["next"] == "advisor analyze MODEL.py"
@@ -59,8 +53,6 @@ def test_a_machine_in_order_can_analyse() -> None:
         "copy_ns": 3_100_000,
     }
 
-
-def test_what_blocks_is_to_be_done_next() -> None:
     content = told(SERVER)
     assert content["can_analyze"] is False
     assert content["next"] == "pip install 'tensorflow<2.22,>=2.21'"
@@ -69,8 +61,6 @@ def test_what_blocks_is_to_be_done_next() -> None:
     assert pairs[0] == {"first": 0, "second": 1, "code": "NV12", "connection": "nvlink"}
     assert pairs[4]["connection"] is None
 
-
-def test_what_is_not_known_is_null() -> None:
     kept = replace(LAPTOP.calibrations[0], small=None, large=None)
     content = told(replace(LAPTOP, wanted_python=None, has_sys_admin=None, calibrations=(kept,)))
     assert content["python"]["wanted"] is content["gpus"]["sys_admin"] is None

@@ -1,9 +1,6 @@
 """What NVIDIA's tools print, from samples written by hand: no GPU was here to record them on."""
 
-from __future__ import annotations
-
 import stat
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +17,6 @@ from placement_advisor.machine.nvidia import (
     parse_params,
     parse_topology,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LIST = """\
 0, Tesla V100-SXM2-16GB, 535.104.05, 16384
@@ -62,45 +56,37 @@ RegistryDwords: ""
 """
 
 
-def test_two_cards_by_hand() -> None:
+def test_cards_by_hand_with_commas_in_names_and_memory_that_is_not_known():
     gpus, driver = parse_gpus(LIST)
     assert driver == "535.104.05"
     assert gpus == tuple(
         Gpu(index=i, name="Tesla V100-SXM2-16GB", memory_bytes=16 * 1024**3) for i in range(2)
     )
 
-
-def test_a_name_may_hold_a_comma_and_memory_may_be_unknown() -> None:
     gpus, driver = parse_gpus("3, Some Card, Special Edition, 550.54, [N/A]\n")
     assert gpus == (Gpu(index=3, name="Some Card, Special Edition", memory_bytes=None),)
     assert driver == "550.54"
-
-
-def test_no_cards_are_none() -> None:
     assert parse_gpus("\n") == ((), None)
 
 
 @pytest.mark.parametrize("answer", ["No devices were found\n", "x, Card, 5, 1\n", "0, Card\n"])
-def test_an_answer_that_is_no_list_is_refused(answer: str) -> None:
+def test_an_answer_that_is_no_list_is_refused(answer):
     with pytest.raises(ValueError, match="it answered"):
         parse_gpus(answer)
 
 
-def test_pairs_of_four_cards_on_two_sockets() -> None:
+def test_pairs_of_four_cards_on_two_sockets_also_of_a_matrix_that_is_cut_off():
     found = {(pair.first, pair.second): pair.connection for pair in parse_topology(FOUR)}
-    assert found == {
-        (0, 1): Connection.NVLINK,
-        (0, 2): Connection.SOCKETS,
-        (0, 3): Connection.SOCKETS,
-        (1, 2): Connection.SOCKETS,
-        (1, 3): Connection.SOCKETS,
-        (2, 3): Connection.NVLINK,
-    }
+    across = dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], Connection.SOCKETS)
+    assert found == {(0, 1): Connection.NVLINK, **across, (2, 3): Connection.NVLINK}
+    cut = parse_topology(FOUR.split("SYS\tSYS\t X")[0])
+    assert {(pair.first, pair.second) for pair in cut} == {(0, 1), *across}
 
 
-def test_the_code_of_a_pair_is_kept() -> None:
-    (pair,) = parse_topology(TWO)
-    assert (pair.code, pair.connection) == ("PHB", Connection.PCIE)
+def test_one_card_has_no_pairs_and_a_text_without_a_matrix_is_refused():
+    assert parse_topology("\tGPU0\tCPU Affinity\nGPU0\t X \t0-7\n") == ()
+    with pytest.raises(ValueError, match="no matrix"):
+        parse_topology("Failed to initialize NVML\n")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +94,7 @@ def test_the_code_of_a_pair_is_kept() -> None:
     [
         ("NV1", Connection.NVLINK),
         ("NV18", Connection.NVLINK),
+        ("PHB", Connection.PCIE),
         ("PIX", Connection.PCIE),
         ("PXB", Connection.PCIE),
         ("NODE", Connection.PCIE),
@@ -115,92 +102,68 @@ def test_the_code_of_a_pair_is_kept() -> None:
         ("C2C", None),
     ],
 )
-def test_every_code_has_its_meaning_and_an_unknown_one_none(
-    code: str, connection: Connection | None
-) -> None:
+def test_every_code_has_its_meaning_and_an_unknown_one_none(code, connection):
     (pair,) = parse_topology(TWO.replace("PHB", code))
-    assert pair.connection is connection
+    assert (pair.code, pair.connection) == (code, connection)
 
 
-def test_one_card_has_no_pairs() -> None:
-    assert parse_topology("\tGPU0\tCPU Affinity\nGPU0\t X \t0-7\n") == ()
-
-
-def test_a_text_without_a_matrix_is_refused() -> None:
-    with pytest.raises(ValueError, match="no matrix"):
-        parse_topology("Failed to initialize NVML\n")
-
-
-def test_a_matrix_that_is_cut_off_gives_the_pairs_that_are_there() -> None:
-    cut = FOUR.split("SYS\tSYS\t X")[0]
-    assert {(pair.first, pair.second) for pair in parse_topology(cut)} == {
-        (0, 1),
-        (0, 2),
-        (0, 3),
-        (1, 2),
-        (1, 3),
-    }
-
-
-def test_who_may_profile_is_a_line_of_the_parameters() -> None:
+def test_who_may_profile_is_a_line_of_the_parameters():
     assert parse_params(PARAMS) is True
     assert parse_params(PARAMS.replace("Only: 1", "Only: 0")) is False
     assert parse_params("ResmanDebugLevel: 1\n") is None
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tool(tmp_path, monkeypatch):
     """A place for an nvidia-smi; nothing else is on the path but a shell's own commands."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(nvidia, "_PARAMS", tmp_path / "params")
     return tmp_path / "nvidia-smi"
 
 
-def written(tool: Path, script: str) -> None:
+def written(tool, script):
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
 
 
-def test_without_the_tool_nothing_is_known_and_nothing_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_tool_nothing_is_known_and_nothing_is_wrong(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_gpus() == Gpus()
+    assert find_peer_access() is None
 
 
-def test_the_tool_is_asked_for_cards_and_pairs(tool: Path, tmp_path: Path) -> None:
+def test_the_tool_is_asked_for_cards_and_for_pairs_that_it_may_not_know(tool, tmp_path):
     (tmp_path / "list").write_text(LIST)
+    # Cards without a matrix are cards all the same.
+    written(tool, f'case "$1" in topo) exit 3;; *) cat {tmp_path}/list;; esac')
+    found = find_gpus()
+    assert (len(found.devices), found.pairs, found.admins_profile) == (2, None, None)
+
     (tmp_path / "topo").write_text(TWO)
     (tmp_path / "params").write_text(PARAMS)
     written(tool, f'case "$1" in topo) cat {tmp_path}/topo;; *) cat {tmp_path}/list;; esac')
     found = find_gpus()
     assert [gpu.index for gpu in found.devices] == [0, 1]
-    assert found.pairs is not None
     assert [pair.connection for pair in found.pairs] == [Connection.PCIE]
-    assert found.admins_profile is True
-    assert found.problem is None
+    assert (found.admins_profile, found.problem) == (True, None)
 
 
-def test_cards_without_a_matrix_are_cards_all_the_same(tool: Path, tmp_path: Path) -> None:
-    (tmp_path / "list").write_text(LIST)
-    written(tool, f'case "$1" in topo) exit 3;; *) cat {tmp_path}/list;; esac')
-    found = find_gpus()
-    assert len(found.devices) == 2
-    assert found.pairs is None
-    assert found.admins_profile is None
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        (
+            'printf "NVIDIA-SMI has failed\\n\\033[1mno driver\\n"; exit 9',
+            "NVIDIA-SMI has failed \ufffd[1mno driver",
+        ),
+        ("exit 9", "it ended with status 9"),
+    ],
+)
+def test_what_the_tool_complains_of_is_the_problem_on_one_line(tool, script, problem):
+    written(tool, script)
+    assert find_gpus() == Gpus(problem=problem)
 
 
-def test_what_the_tool_complains_of_is_the_problem_on_one_line(tool: Path) -> None:
-    written(tool, 'printf "NVIDIA-SMI has failed\\n\\033[1mno driver\\n"; exit 9')
-    assert find_gpus() == Gpus(problem="NVIDIA-SMI has failed �[1mno driver")
-
-
-def test_a_tool_that_fails_without_a_word_is_told_by_its_status(tool: Path) -> None:
-    written(tool, "exit 9")
-    assert find_gpus() == Gpus(problem="it ended with status 9")
-
-
-def test_a_tool_that_hangs_is_given_up(tool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_hangs_is_given_up(tool, monkeypatch):
     monkeypatch.setattr(nvidia, "_LIMIT_S", 0.2)
     written(tool, "exec sleep 5")
     problem = find_gpus().problem
@@ -208,7 +171,7 @@ def test_a_tool_that_hangs_is_given_up(tool: Path, monkeypatch: pytest.MonkeyPat
     assert "gave no answer within" in problem
 
 
-def test_memory_is_that_of_each_card_only_where_all_have_as_much() -> None:
+def test_memory_is_that_of_each_card_only_where_all_have_as_much():
     two, _ = parse_gpus("0, A, 550, 16384\n1, B, 550, 16384\n")
     uneven, _ = parse_gpus("0, A, 550, 16384\n1, B, 550, 8192\n")
     assert common_memory(Gpus(devices=two)) == 16384 << 20
@@ -227,7 +190,7 @@ Legend:
 """
 
 
-def test_who_reads_whose_memory_is_asked_of_the_tool(tool: Path, tmp_path: Path) -> None:
+def test_who_reads_whose_memory_is_asked_of_the_tool(tool, tmp_path):
     (tmp_path / "peers").write_text(PEERS)
     written(tool, f'[ "$*" = "topo -p2p r" ] && cat {tmp_path}/peers')
     found = find_peer_access()
@@ -236,13 +199,6 @@ def test_who_reads_whose_memory_is_asked_of_the_tool(tool: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo no such option"])
-def test_a_tool_that_does_not_say_who_reads_whose_memory(tool: Path, script: str) -> None:
+def test_a_tool_that_does_not_say_who_reads_whose_memory(tool, script):
     written(tool, script)
-    assert find_peer_access() is None
-
-
-def test_without_the_tool_nobody_says_who_reads_whose_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
     assert find_peer_access() is None

@@ -1,7 +1,5 @@
 """Versions against what is asked of them."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 import pytest
@@ -35,7 +33,7 @@ from placement_advisor.machine.machine_facts import (
         ("1.0", ""),
     ],
 )
-def test_a_version_among_those_wanted_fits(version: str, wanted: str) -> None:
+def test_a_version_among_those_wanted_fits(version, wanted):
     assert fits(version, wanted)
 
 
@@ -53,12 +51,12 @@ def test_a_version_among_those_wanted_fits(version: str, wanted: str) -> None:
         ("10.0", "<9"),
     ],
 )
-def test_a_version_outside_does_not_fit(version: str, wanted: str) -> None:
+def test_a_version_outside_does_not_fit(version, wanted):
     assert not fits(version, wanted)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=4), st.integers(1, 50))
-def test_any_version_lies_between_itself_and_the_next(numbers: list[int], step: int) -> None:
+def test_any_version_lies_between_itself_and_the_next(numbers, step):
     version = ".".join(map(str, numbers))
     following = ".".join(map(str, [*numbers[:-1], numbers[-1] + step]))
     assert fits(version, f">={version},<{following},=={version}.0")
@@ -66,7 +64,7 @@ def test_any_version_lies_between_itself_and_the_next(numbers: list[int], step: 
     assert not fits(version, f">{version}")
 
 
-def test_what_is_asked_of_a_package_is_gathered_from_all() -> None:
+def test_what_is_asked_of_a_package_is_gathered_from_all():
     found = packages(
         {"tensorflow": "2.21.0", "protobuf": "8.1.0", "xprof": None},
         {
@@ -86,13 +84,11 @@ def test_what_is_asked_of_a_package_is_gathered_from_all() -> None:
         Package(name="xprof", version=None, wanted=None),
     )
 
-
-def test_a_package_that_is_missing_has_nothing_unmet() -> None:
     (found,) = packages({"keras": None}, {"placement-advisor": ["keras>=3.12"]})
     assert found == Package(name="keras", version=None, wanted=">=3.12")
 
 
-def test_this_environment_has_what_it_wants() -> None:
+def test_this_environment_has_what_it_wants():
     found = {package.name: package for package in installed_packages()}
     assert set(found) == {*NEEDED, *VIEWERS}
     assert all(package.version and not package.unmet for package in found.values())

@@ -1,9 +1,6 @@
-"""A real browser before a `report.html` on the disk."""
-
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from browsers import Opened, new_page
@@ -15,22 +12,14 @@ from placement_advisor.files.output import LOG_FOLDER
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.tensorboard.tab import Tab
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser
-
-    from placement_advisor.analysis.analysis_result import Analysis
-
 
 @pytest.fixture
-def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+def show(browser, tmp_path):
     """Opens the report of an analysis folder; it may ask for nothing and complain of nothing."""
     file = tmp_path / "report.html"
     shown: list[Opened] = []
 
-    def show_folder(folder: Path = tmp_path, *, dark: bool = False) -> Opened:
+    def show_folder(folder=tmp_path, *, dark=False):
         file.write_text(report_html(folder), encoding="utf-8")
         opened = new_page(browser, Opened, dark=dark)
         shown.append(opened)
@@ -46,16 +35,16 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
 
 
 @pytest.fixture
-def full() -> Analysis:
+def full():
     """An analysis with something in every section."""
     return replace(with_batch(), break_even=FOUND, input_timing=TIMING)
 
 
 @pytest.fixture
-def report(show: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
+def report(show, tmp_path):
     """Opens the report of an analysis."""
 
-    def of(analysis: Analysis, *, dark: bool = False) -> Opened:
+    def of(analysis, *, dark=False):
         Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
         return show(dark=dark)
 
@@ -63,6 +52,6 @@ def report(show: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]
 
 
 @pytest.fixture
-def page(report: Callable[..., Opened], full: Analysis) -> Opened:
+def page(report, full):
     """The report of the full analysis."""
     return report(full)

@@ -1,5 +1,3 @@
-"""The file itself, unopened: what it holds, what it lets a browser do, how large it gets."""
-
 from __future__ import annotations
 
 import base64
@@ -7,49 +5,52 @@ import gzip
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 from command_runs import run_here
+from damaged_files import LIMIT_S, Reader, examined
+from damaged_files import MOST_BYTES as MOST_GROWN_BYTES
 from tab_samples import write_sample
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html_file import bundle, report_html
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from placement_advisor.report.tensorboard.tab import compact, read_details, read_overview
 
 MOST_BYTES = 2_000_000
 NAME = "</script><!--<script>alert(1)</script>'\"&\u202e"
 
 
-def written(folder: Path, layers: list[str], name: str = "stack", splits: int = 1) -> Path:
+def written(folder, layers, name="stack", splits=1):
     write_sample(folder / LOG_FOLDER, layers, name=name, splits=splits)
     return folder
 
 
-def answers(page: str) -> dict[str, Any]:
+def answers(page):
     """Return what the scripts of a page are told."""
     (found,) = re.findall(r'<script type="application/json" id="answers">(.*)</script>', page)
     told: dict[str, Any] = json.loads(found)
     return told
 
 
-def unpacked(text: str) -> Any:
+def unpacked(text):
     return json.loads(gzip.decompress(base64.b64decode(text)))
 
 
-def test_the_file_holds_what_tensorboard_would_answer(tmp_path: Path) -> None:
+def test_the_file_holds_what_tensorboard_would_answer_and_is_the_same_again(tmp_path):
     told = answers(report_html(written(tmp_path, ["a", "b"])))
     log = tmp_path / LOG_FOLDER
     assert unpacked(told["overview"]) == json.loads((log / OVERVIEW).read_text())
     assert [name for name, _ in told["details"]] == ["alternating", "single"]
     for name, details in told["details"]:
         assert unpacked(details) == json.loads((log / DETAILS / f"{name}.json").read_text())
+    one, other = (report_html(written(tmp_path / name, ["a", "b"])) for name in ("one", "other"))
+    assert one == other
 
 
-def test_the_browser_may_load_nothing_and_run_nothing_but_what_stands_in_it(tmp_path: Path) -> None:
+def test_the_browser_may_load_nothing_and_run_nothing_but_what_stands_in_it(tmp_path):
     page = report_html(written(tmp_path, ["a", "b"]))
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     digests = {}
@@ -64,7 +65,7 @@ def test_the_browser_may_load_nothing_and_run_nothing_but_what_stands_in_it(tmp_
     assert not re.search(r"\b(?:src|href)=", page)
 
 
-def test_names_end_no_element(tmp_path: Path) -> None:
+def test_names_end_no_element(tmp_path):
     page = report_html(written(tmp_path, [NAME, "b"], name=NAME))
     assert len(re.findall("</script>", page)) == 2
     assert "<!--" not in page
@@ -72,12 +73,7 @@ def test_names_end_no_element(tmp_path: Path) -> None:
     assert answers(page)["runs"] == [{"name": NAME, "changed": "", "running": False}]
 
 
-def test_equal_analyses_have_equal_files(tmp_path: Path) -> None:
-    one, other = (report_html(written(tmp_path / name, ["a", "b"])) for name in ("one", "other"))
-    assert one == other
-
-
-def test_a_thousand_layers_and_twelve_candidates_stay_small_and_whole(tmp_path: Path) -> None:
+def test_a_thousand_layers_and_twelve_candidates_stay_small_and_whole(tmp_path):
     layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(1_000)]
     page = report_html(written(tmp_path, layers, splits=11))
     print(f"{len(page.encode()):,} bytes")
@@ -87,9 +83,7 @@ def test_a_thousand_layers_and_twelve_candidates_stay_small_and_whole(tmp_path: 
     assert not any("left_out" in unpacked(each) for _, each in details)
 
 
-def test_of_what_does_not_fit_the_candidate_of_the_verdict_stays_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_what_does_not_fit_the_candidate_of_the_verdict_stays_whole(tmp_path, monkeypatch):
     written(tmp_path, [f"layer_{i}" for i in range(50)], splits=3)
     told = answers(report_html(tmp_path))
     whole = dict(told["details"])
@@ -105,7 +99,7 @@ def test_of_what_does_not_fit_the_candidate_of_the_verdict_stays_whole(
         assert shown["copies"] == all_of_it["copies"]
 
 
-def test_the_command_makes_it_anew_in_the_folder_or_where_it_is_told_to(tmp_path: Path) -> None:
+def test_the_command_makes_it_anew_in_the_folder_or_where_it_is_told_to(tmp_path):
     written(tmp_path / "mine", ["a", "b"])
     ran = run_here("report", str(tmp_path / "mine"))
     assert (ran.code, ran.err) == (0, "")
@@ -116,9 +110,7 @@ def test_the_command_makes_it_anew_in_the_folder_or_where_it_is_told_to(tmp_path
     assert (tmp_path / "x.html").read_text() == made
 
 
-def test_a_folder_without_an_analysis_and_a_damaged_one_are_told_in_one_message(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_without_an_analysis_and_a_damaged_one_are_told_in_one_message(tmp_path):
     ran = run_here("report", str(tmp_path))
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
@@ -148,7 +140,7 @@ export function twice(of) {
 """
 
 
-def test_each_module_is_a_function_and_those_that_it_imports_stand_above_it() -> None:
+def test_each_module_is_a_function_and_those_that_it_imports_stand_above_it():
     assert bundle({"one.js": ONE, "other.js": OTHER, "unused.js": "x"}, "one.js") == (
         """'use strict';
 const modules = {};
@@ -184,6 +176,36 @@ return { shown };
         "const other = await import('./other.js');",
     ],
 )
-def test_what_it_does_not_know_is_refused(line: str) -> None:
+def test_what_it_does_not_know_is_refused(line):
     with pytest.raises(ValueError, match=r"one\.js: cannot be bundled"):
         bundle({"one.js": f"{line}\n", "other.js": OTHER}, "one.js")
+
+
+def readers():
+    """Return what reads each file of the tab, and makes JSON of it again."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_sample(Path(folder), [f"layer_{i}" for i in range(6)])
+        file = Path(folder) / OVERVIEW
+        overview = read_overview(file)
+        of_all = file.read_bytes()
+        of_one = (Path(folder) / DETAILS / "alternating.json").read_bytes()
+    return {
+        "overview": Reader(
+            suffix=".json", sound=of_all, read=lambda path: compact(read_overview(path))
+        ),
+        "details": Reader(
+            suffix=".json", sound=of_one, read=lambda path: compact(read_details(path, overview))
+        ),
+    }
+
+
+READERS = readers()
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_damaged_files_of_the_tab_are_refused_in_one_message_or_read(kind):
+    found = examined(READERS[kind], range(300))
+    assert found["refused"] > 100
+    assert found["read"] > 0
+    assert found["grown_bytes"] < MOST_GROWN_BYTES
+    assert found["slowest_s"] < LIMIT_S

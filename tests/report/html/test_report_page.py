@@ -1,29 +1,34 @@
-"""The file in a real browser, opened from the disk."""
-
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from browsers import Opened, computed_ms, new_page, open_report
 from playwright.sync_api import expect
-from sample_analysis import joined
+from sample_analysis import (
+    elsewhere,
+    four_devices,
+    hostile,
+    joined,
+    not_applicable,
+    published,
+    sample,
+    unmeasured,
+)
+from sample_break_even import with_break_even
 from tab_samples import write_sample
 
+from placement_advisor.analysis.analysis_result import GRAPH
+from placement_advisor.cli.results import shown
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.report.document import one_line
+from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.html_file import report_html
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.sync_api import Browser
-
-    from placement_advisor.analysis.analysis_result import Analysis
+from placement_advisor.report.screen import screen
+from placement_advisor.results.analysis import ANALYSIS
 
 DEMO_LIMIT_MS = 1_000
 LARGE_LIMIT_MS = 3_000
@@ -55,7 +60,7 @@ DRAWN_TEXT = """async (key) => {
 HOSTILE = [MARKUP, QUOTES, REORDERED, LONG, "javascript:window.pwned='link'", "plain"]
 
 
-def test_all_sections_of_an_analysis_are_there(page: Opened, full: Analysis) -> None:
+def test_sections_figures_and_tensors_of_an_analysis_are_there(page, full):
     expect(page.page).to_have_title("deepconn: placement report")
     for text in (*full.recommendation.reasons, *full.warnings):
         expect(page.page.locator("main")).to_contain_text(text)
@@ -75,27 +80,12 @@ def test_all_sections_of_an_analysis_are_there(page: Opened, full: Analysis) -> 
     points = page.section("Break-even").locator("details[open] tbody tr")
     expect(points.nth(2)).to_have_text("1.50 GB/stowers0.77×here")
     expect(points.nth(3)).to_have_text("150 GB/stowers1.67×wins")
-
-
-def test_what_runs_of_others_changed_stands_below_what_was_predicted_before(
-    report: Callable[..., Opened],
-) -> None:
-    towers = report(joined()).section("Candidates").locator("tbody tr").nth(1)
-    cell = towers.locator("td").nth(3)
-    expect(cell).to_contain_text("(1.25–2.00)")
-    expect(cell.locator("div.predicted")).to_have_text("after 2 runs: 1.56× (1.00–1.60)")
-
-
-def test_the_users_own_step_memory_and_input_stand_beside_the_candidates(page: Opened) -> None:
     candidates = page.section("Candidates")
     expect(candidates.locator("tfoot tr")).to_have_text("as-is– | 29.4 ms––––")
     expect(candidates).to_contain_text("as-is: your own step, unmodified, with all of the machine.")
     expect(candidates).to_contain_text("input: 12,800 samples/s alone; the step (as-is) takes")
     towers = candidates.locator("tbody tr").nth(1).locator("td").last
     expect(towers.locator("div")).to_have_text(["worker:0 12.1 MB", "worker:1 8.20 MB"])
-
-
-def test_what_took_the_time_is_told_of_each_candidate(page: Opened) -> None:
     section = page.section("Activities")
     expect(section).to_contain_text("Compute 96 %, copies 4 % of all activity in 10 profiled steps")
     expect(section.locator("tbody tr").first).to_have_text(
@@ -104,10 +94,27 @@ def test_what_took_the_time_is_told_of_each_candidate(page: Opened) -> None:
     expect(section.locator("td b").last).to_have_text("[gRPC copy worker:0 → worker:1]")
     page.choose("alternating")
     expect(section).to_have_text("ActivitiesNo profile of it is kept here.")
+    for candidate in full.candidates:
+        page.choose(candidate.name)
+        for copy in candidate.predicted.transfers if candidate.predicted else ():
+            cell = page.section("Copies").get_by_text(copy.tensor, exact=True)
+            expect(cell.first).to_be_visible()
+
+
+def test_later_predictions_and_hosts_stand_where_there_are_any(report, full):
+    towers = report(joined()).section("Candidates").locator("tbody tr").nth(1)
+    cell = towers.locator("td").nth(3)
+    expect(cell).to_contain_text("(1.25–2.00)")
+    expect(cell.locator("div.predicted")).to_have_text("after 2 runs: 1.56× (1.00–1.60)")
+    assert full.testbed is not None
+    host_of = {"worker:0": "a", "worker:1": "b"}
+    page = report(replace(full, testbed=replace(full.testbed, host_of=host_of)))
+    page.choose("alternating")
+    expect(page.page.locator(".legend .host")).to_have_text(["aworker:0", "bworker:1"])
 
 
 @pytest.mark.parametrize("width", [390, 700, 1_280])
-def test_no_label_on_the_axis_of_time_is_cut(page: Opened, width: int) -> None:
+def test_no_label_on_the_axis_of_time_is_cut(page, width):
     page.page.set_viewport_size({"width": width, "height": 900})
     canvas = page.page.get_by_role("application", name="Timeline of a step")
     for key in ("0", "+", "ArrowRight", "+", "ArrowRight"):
@@ -119,33 +126,12 @@ def test_no_label_on_the_axis_of_time_is_cut(page: Opened, width: int) -> None:
         assert ends[-1] <= canvas.evaluate("(canvas) => canvas.clientWidth")
 
 
-def test_tensors_of_each_candidate_are_found(page: Opened, full: Analysis) -> None:
-    for candidate in full.candidates:
-        page.choose(candidate.name)
-        for copy in candidate.predicted.transfers if candidate.predicted else ():
-            cell = page.section("Copies").get_by_text(copy.tensor, exact=True)
-            expect(cell.first).to_be_visible()
-
-
-def test_devices_stand_by_host_where_there_are_several(
-    report: Callable[..., Opened], full: Analysis
-) -> None:
-    assert full.testbed is not None
-    host_of = {"worker:0": "a", "worker:1": "b"}
-    page = report(replace(full, testbed=replace(full.testbed, host_of=host_of)))
-    page.choose("alternating")
-    expect(page.page.locator(".legend .host")).to_have_text(["aworker:0", "bworker:1"])
-
-
-def test_code_is_copied_by_its_button_or_chosen_where_no_page_may_copy(
-    page: Opened, full: Analysis
-) -> None:
+def test_code_is_copied_by_its_button_or_chosen_where_no_page_may_copy(page, full):
     page.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     how = page.section("How to split")
     copy = how.get_by_role("button", name="Copy").first
     copy.click()
     expect(how.get_by_text("Copied.")).to_be_visible()
-    assert full.how is not None
     assert page.page.evaluate("navigator.clipboard.readText()") == full.how.call
     how.get_by_text("The same by hand").click()
     expect(how.locator("pre").last).to_have_text((full.how.listing or "").strip())
@@ -155,9 +141,7 @@ def test_code_is_copied_by_its_button_or_chosen_where_no_page_may_copy(
     assert "placement_advisor.place" in page.page.evaluate("getSelection().toString()")
 
 
-def test_hostile_names_are_shown_whole_and_do_nothing(
-    show: Callable[..., Opened], tmp_path: Path
-) -> None:
+def test_hostile_names_are_shown_whole_and_do_nothing(show, tmp_path):
     write_sample(tmp_path / LOG_FOLDER, HOSTILE, name=MARKUP)
     page = show()
     expect(page.page.locator(".headline")).to_have_text(f"stay single: {MARKUP}")
@@ -176,13 +160,10 @@ def test_hostile_names_are_shown_whole_and_do_nothing(
         page.picture(f"report-hostile-{width}", width=width)
         assert page.page.evaluate(FITS)
         box, inner = told.bounding_box(), page.page.evaluate("() => window.innerWidth")
-        assert box is not None
         assert box["x"] + box["width"] <= inner
 
 
-def test_layers_are_found_by_the_names_that_reports_shorten(
-    show: Callable[..., Opened], tmp_path: Path
-) -> None:
+def test_layers_and_candidates_are_found_under_any_name(show, tmp_path):
     layers = ["user_conv", "user_dense", "item_conv", "dense_1", "dense_2", "dense_3"]
     write_sample(tmp_path / LOG_FOLDER, layers)
     page = show()
@@ -202,11 +183,6 @@ def test_layers_are_found_by_the_names_that_reports_shorten(
     search.fill("")
     expect(missing).to_have_count(0)
     assert "No layer" not in told.inner_text()
-
-
-def test_candidates_of_a_stranger_are_found_under_any_name(
-    show: Callable[..., Opened], tmp_path: Path
-) -> None:
     write_sample(tmp_path / LOG_FOLDER, ["a", "b"])
     name = f"__proto__ {REORDERED} <b>"
     overview = tmp_path / LOG_FOLDER / OVERVIEW
@@ -221,9 +197,7 @@ def test_candidates_of_a_stranger_are_found_under_any_name(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_is_light_or_dark_as_the_system_and_never_scrolls_sideways(
-    report: Callable[..., Opened], full: Analysis, dark: bool
-) -> None:
+def test_it_is_light_or_dark_as_the_system_and_never_scrolls_sideways(report, full, dark):
     page = report(full, dark=dark)
     color = page.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert color == ("rgb(32, 33, 36)" if dark else "rgb(255, 255, 255)")
@@ -234,9 +208,7 @@ def test_it_is_light_or_dark_as_the_system_and_never_scrolls_sideways(
     expect(page.page.locator("html")).to_have_class("" if dark else "dark")
 
 
-def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(
-    report: Callable[..., Opened], full: Analysis
-) -> None:
+def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(report, full):
     page = report(full, dark=True)
     root, folded = page.page.locator("html"), page.page.locator("details:not([open])")
     expect(root).to_have_class("dark")
@@ -255,23 +227,8 @@ def test_on_paper_it_is_light_and_unfolded_and_afterwards_as_before(
     expect(folded).to_have_count(count)
 
 
-def test_a_candidate_that_was_left_out_says_so(
-    show: Callable[..., Opened], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("placement_advisor.report.html_file._MOST_PACKED_CHARS", 8_000)
-    write_sample(tmp_path / LOG_FOLDER, [f"layer_{i}" for i in range(50)])
-    page = show()
-    page.choose("single")
-    expect(
-        page.section("Timeline").get_by_text("Left out, to keep this file small")
-    ).to_be_visible()
-    expect(page.page.locator(".legend")).to_have_text("worker:0")
-
-
 @pytest.mark.slow
-def test_a_thousand_layers_are_drawn_in_time(
-    show: Callable[..., Opened], browser: Browser, tmp_path: Path
-) -> None:
+def test_a_thousand_layers_are_drawn_in_time(show, browser, tmp_path):
     layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(1_000)]
     write_sample(tmp_path / LOG_FOLDER, layers, splits=11)
     assert drawn_ms(browser, tmp_path) <= LARGE_LIMIT_MS
@@ -282,13 +239,13 @@ def test_a_thousand_layers_are_drawn_in_time(
 
 
 @pytest.mark.slow
-def test_the_report_of_the_demo_is_drawn_in_time(browser: Browser, demo: Path) -> None:
+def test_the_report_of_the_demo_is_drawn_in_time(browser, demo):
     folder = demo.parent
     assert (folder / "report.html").read_text(encoding="utf-8") == report_html(folder)
     assert drawn_ms(browser, folder) <= DEMO_LIMIT_MS
 
 
-def drawn_ms(browser: Browser, folder: Path) -> float:
+def drawn_ms(browser, folder):
     """Return for how long the page of a report computes until all of it is drawn."""
     file = folder / "report.html"
     file.write_text(report_html(folder), encoding="utf-8")
@@ -296,3 +253,72 @@ def drawn_ms(browser: Browser, folder: Path) -> float:
     times = [computed_ms(page, partial(open_report, page, file)) for _ in range(3)]
     print(f"{folder.name}: {json.dumps(times)} ms, {file.stat().st_size:,} bytes")
     return sorted(times)[1]
+
+
+WIDTHS = (80, 120)
+MADE_UP = (sample, unmeasured, elsewhere, hostile, four_devices, not_applicable, with_break_even)
+
+
+def assert_found(page, told, names):
+    """Check that the browser finds those of the names that a text has."""
+    on_screen, searched = (" ".join(text.split()) for text in (told, page.text()))
+    named = {name for name in map(one_line, names) if name in on_screen}
+    assert named
+    assert {name for name in named if name not in searched} == set()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("made_up", MADE_UP)
+def test_every_name_of_an_analysis_that_is_on_the_terminal(report, tmp_path, made_up, width):
+    analysis = made_up()
+    predicted = [each.predicted for each in analysis.candidates if each.predicted]
+    names = {
+        *(each.name for each in analysis.candidates),
+        *(layer for each in analysis.candidates for layer in each.by_layer or ()),
+        *(copy.tensor for step in predicted for copy in step.transfers),
+        *(run.op for step in predicted for run in step.runs),
+        *analysis.testbed.cluster.place_names(),
+    }
+    told = shown(screen(published(analysis), tmp_path, width), color=False)
+    assert_found(report(analysis), told, names)
+
+
+def assert_real_names_found(page, folder):
+    """Check the names of a real analysis: those of its graph, and of its candidates."""
+    analysis = json.loads((folder / ANALYSIS).read_text())
+    graph = OpGraph.load(folder / GRAPH)
+    names = {
+        *(each["name"] for each in analysis["candidates"]),
+        *(device["name"] for device in analysis["testbed"]["devices"]),
+        *(op.layer for op in graph.ops if op.layer),
+        *(op.name for op in graph.ops),
+    }
+    for width in WIDTHS:
+        told = shown(screen(read_analysis(folder / ANALYSIS), folder, width), color=False)
+        assert_found(page, told, names)
+
+
+@pytest.mark.slow
+def test_every_name_of_the_demo(show, demo):
+    assert_real_names_found(show(demo.parent), demo.parent)
+
+
+@pytest.mark.slow
+def test_every_name_where_one_device_is_too_small(show, advisor, tmp_path):
+    model = str(Path(__file__).parents[3] / "sample_models" / "deepconn.py")
+    folder, cluster = tmp_path / "out", tmp_path / "small.toml"
+    # On one device the step holds 25 MB, of the towers none holds more than 20 MB.
+    device = 'preset = "V100"\nmemory_bytes = 22_000_000\n'
+    cluster.write_text(
+        "".join(f'[[devices]]\nname = "{name}"\n{device}' for name in ("a", "b"))
+        + '[[links]]\nbetween = ["a", "b"]\npreset = "PCIe3"\n'
+    )
+    words = ("--hardware", str(cluster), "--quiet", "--effort", "0.05")
+    ran = advisor("analyze", model, "-o", str(folder), *words)
+    assert ran.code == 0, ran.err
+    page = show(folder)
+    assert_real_names_found(page, folder)
+    expect(page.page.locator(".headline")).to_contain_text("cannot fit")
+    failed = page.page.locator(".candidates .failure").first
+    expect(failed).to_contain_text("on a the step holds")
+    page.picture("report-cannot-fit")

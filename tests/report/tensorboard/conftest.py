@@ -1,22 +1,14 @@
-"""A real browser before a real TensorBoard."""
-
 from __future__ import annotations
 
 import contextlib
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 from browsers import Opened, computed_ms, new_page
 
 from placement_advisor.report.tensorboard.server import tensorboard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser, FrameLocator
 
 _FRAME = 'iframe[src*="name=placement"]'
 # What is shown last of an analysis.
@@ -34,32 +26,30 @@ class Tab(Opened):
     height: ClassVar = 2_300  # So tall that the frame does not scroll.
 
     @property
-    def outside(self) -> set[str]:
+    def outside(self):
         """The addresses that were asked for elsewhere, all of them in vain."""
         here = (self.address, "data:", "blob:")
         return {url for url in self.asked if not url.startswith(here)}
 
     @property
-    def frame(self) -> FrameLocator:
+    def frame(self):
         return self.page.frame_locator(_FRAME)
 
-    def open(self) -> None:
+    def open(self):
         self.page.goto(f"{self.address}#placement", wait_until="domcontentloaded")
         self.frame.locator("section[aria-label=Copies] > div > *").first.wait_for()
 
-    def run(self, script: str, argument: object = None) -> object:
+    def run(self, script, argument=None):
         """Run a script inside the tab's frame."""
         frame = self.page.query_selector(_FRAME)
-        assert frame is not None
         content = frame.content_frame()
-        assert content is not None
         return content.evaluate(script, argument)
 
-    def computed_ms(self, act: Callable[[], object]) -> float:
+    def computed_ms(self, act):
         """Do something; return for how long the page's main thread then computed."""
         return computed_ms(self.page, act)
 
-    def choose_run(self, name: str) -> None:
+    def choose_run(self, name):
         """Open an analysis, unless it is open, and wait until all of it is there."""
         select = self.frame.get_by_label("Analysis")
         if select.input_value() != name:
@@ -69,16 +59,16 @@ class Tab(Opened):
 
 
 @pytest.fixture(scope="module")
-def open_tab(browser: Browser) -> Iterator[Callable[[Path], Tab]]:
+def open_tab(browser):
     """Serves a log directory, once however often it is asked for, and opens it in a new page."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
-        def served(logdir: Path) -> str:
+        def served(logdir):
             address, _ = stack.enter_context(tensorboard(logdir, "127.0.0.1", 0))
             return address
 
-        def opened(logdir: Path) -> Tab:
+        def opened(logdir):
             tab = new_page(browser, Tab, errors_alone=True)
             stack.callback(tab.page.close)
             tab.address = served(logdir)

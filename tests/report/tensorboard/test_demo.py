@@ -1,27 +1,16 @@
-"""What TensorBoard shows of a real analysis, in a real browser and over HTTP."""
-
-from __future__ import annotations
-
 import gzip
 import json
 import re
 import shutil
 import urllib.request
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_runs import wait_until
-from playwright.sync_api import FrameLocator, Locator, expect
+from playwright.sync_api import expect
 
 from placement_advisor.files.output import MEASURED, profile_run
 from placement_advisor.profile.xplane import read_planes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from conftest import Tab
 
 RAN = ("single", "towers", "batch")
 KINDS = ("measured", "simulated", "both")
@@ -41,16 +30,13 @@ XPROF = 'iframe[src*="name=profile"]'
 
 
 @pytest.fixture(scope="module")
-def tab(open_tab: Callable[[Path], Tab], demo: Path) -> Tab:
+def tab(open_tab, demo):
     return open_tab(demo.parent)
 
 
 @pytest.fixture
-def profile(open_tab: Callable[[Path], Tab], demo: Path) -> Iterator[Tab]:
-    """TensorBoard in a page of its own, where XProf alone complains.
-
-    It asks for something elsewhere, which it does not get.
-    """
+def profile(open_tab, demo):
+    """TensorBoard in a page of its own, where XProf alone complains."""
     board = open_tab(demo.parent)
     yield board
     expected = ("/data/plugin/profile/", "(https://www.gstatic.", "(https://fonts.googleapis.")
@@ -58,17 +44,17 @@ def profile(open_tab: Callable[[Path], Tab], demo: Path) -> Iterator[Tab]:
     assert {url.split("?")[0] for url in board.outside} <= XPROF_ASKS
 
 
-def read(tab: Tab, route: str) -> Any:
+def read(tab, route):
     with urllib.request.urlopen(f"{tab.address}data/{route}") as answer:
         content = answer.read()
     return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
 
 
-def go_to(tab: Tab, place: str) -> None:
+def go_to(tab, place):
     tab.page.goto(f"{tab.address}{place}", wait_until="domcontentloaded")
 
 
-def xprof(tab: Tab, query: str = "") -> FrameLocator:
+def xprof(tab, query=""):
     """Open the tab Profile; without a query it chooses itself what it shows."""
     go_to(tab, f"{query}#profile")
     frame = tab.page.frame_locator(XPROF)
@@ -76,19 +62,19 @@ def xprof(tab: Tab, query: str = "") -> FrameLocator:
     return frame
 
 
-def trace_of(tab: Tab, query: str) -> FrameLocator:
+def trace_of(tab, query):
     """Open XProf's trace viewer, which is a frame in its frame, and wait until it has lanes."""
     trace = xprof(tab, query).frame_locator('iframe[src*="trace_viewer"]')
     lanes(trace).first.wait_for()
     return trace
 
 
-def lanes(trace: FrameLocator) -> Locator:
+def lanes(trace):
     """Return the heads of its lanes; each of them is also in a menu that is closed."""
     return trace.get_by_text("(pid ").locator("visible=true")
 
 
-def test_the_tab_shows_what_the_analysis_found(tab: Tab, demo: Path) -> None:
+def test_the_tab_shows_what_the_analysis_found_also_in_the_dark(tab, demo):
     tab.open()
     analysis = json.loads((demo.parent / "analysis.json").read_text())
     frame = tab.frame
@@ -110,9 +96,6 @@ def test_the_tab_shows_what_the_analysis_found(tab: Tab, demo: Path) -> None:
     frame.get_by_role("button", name="All layers").click()
     tab.picture("placement-tab")
     assert tab.complaints == []
-
-
-def test_the_tab_follows_tensorboard_into_the_dark(tab: Tab) -> None:
     tab.open()
     tab.frame.get_by_label("towers", exact=True).check()
     light = tab.run("() => getComputedStyle(document.body).backgroundColor")
@@ -123,7 +106,7 @@ def test_the_tab_follows_tensorboard_into_the_dark(tab: Tab) -> None:
     assert tab.complaints == []
 
 
-def test_the_other_tabs_have_scalars_text_and_pictures(tab: Tab, demo: Path) -> None:
+def test_the_other_tabs_have_scalars_text_and_pictures(tab, demo):
     # TensorBoard reads event files in the background.
     runs = {f"runs/{name}" for name in RAN}
     assert wait_until(lambda: runs <= set(read(tab, "plugin/scalars/tags")))
@@ -144,7 +127,7 @@ def test_the_other_tabs_have_scalars_text_and_pictures(tab: Tab, demo: Path) -> 
     assert "<h1>" in text["text"]
 
 
-def test_the_profile_tab_has_runs_measured_simulated_and_both(tab: Tab) -> None:
+def test_xprof_has_every_run_and_finds_measured_and_simulated_steps(tab, demo):
     assert set(read(tab, "plugin/profile/runs")) == RUNS
     hosts = read(tab, "plugin/profile/hosts?run=runs/towers/measured&tag=trace_viewer@")
     assert {host["hostname"] for host in hosts} == {"client", "worker-0", "worker-1"}
@@ -152,9 +135,6 @@ def test_the_profile_tab_has_runs_measured_simulated_and_both(tab: Tab) -> None:
         tab, "plugin/profile/data?run=runs/towers/measured&tag=trace_viewer&host=worker-1"
     )
     assert any("Conv2D" in event.get("name", "") for event in measured["traceEvents"])
-
-
-def test_xprof_counts_the_steps_of_all_hosts_of_a_measured_candidate(tab: Tab, demo: Path) -> None:
     for candidate in RAN:
         folder = demo.parent / profile_run(candidate, MEASURED)
         marked_ms = [
@@ -172,9 +152,6 @@ def test_xprof_counts_the_steps_of_all_hosts_of_a_measured_candidate(tab: Tab, d
         shown = marked_ms[1 : 1 + len(found)]
         assert found == pytest.approx(shown), candidate
         assert len(found) >= len(marked_ms) - 2
-
-
-def test_xprof_finds_the_step_of_a_simulated_schedule(tab: Tab, demo: Path) -> None:
     predicted = json.loads((demo.parent / "predictions" / "towers.json").read_text())
     query = "run=runs/towers/simulated&tag=overview_page&host=simulated"
     table = step_table(read(tab, f"plugin/profile/data?{query}"))
@@ -182,15 +159,13 @@ def test_xprof_finds_the_step_of_a_simulated_schedule(tab: Tab, demo: Path) -> N
     assert found_ms == pytest.approx(predicted["step_ns"] / 1e6, abs=0.06)
 
 
-def step_table(overview: Any) -> Any:
+def step_table(overview):
     """Return the table of steps of the overview page."""
     return next(t for t in overview if t["cols"] and t["cols"][0]["label"] == "Step number")
 
 
 @pytest.mark.slow
-def test_four_analyses_are_four_groups_in_the_list_of_profiles(
-    open_tab: Callable[[Path], Tab], demo: Path, tmp_path: Path
-) -> None:
+def test_four_analyses_are_four_groups_in_the_list_of_profiles(open_tab, demo, tmp_path):
     names = ("deepconn", "dlrm", "resnet50", "transformer")
     for name in names:
         shutil.copytree(demo.parent, tmp_path / name)
@@ -219,13 +194,10 @@ def test_four_analyses_are_four_groups_in_the_list_of_profiles(
     tab.picture("profile-four-analyses", height=1_300)
 
 
-def test_profile_shows_the_trace_of_a_measured_worker(profile: Tab) -> None:
+def test_profile_shows_the_trace_of_a_measured_worker_and_both_steps_lane_by_lane(profile):
     trace = trace_of(profile, "?run=runs/towers/measured&tag=trace_viewer@&hosts=worker-1")
     expect(lanes(trace)).to_contain_text(["worker-1 /host:CPU"])
     profile.picture("profile-measured", height=900)
-
-
-def test_profile_shows_both_steps_lane_by_lane(profile: Tab) -> None:
     trace = trace_of(profile, "?run=runs/towers/both&tag=trace_viewer@")
     names = re.findall(r"/device:CUSTOM:(.*) \(pid", trace.locator("body").inner_text())
     for lane in ("worker:0", "worker:1", "worker:0 → worker:1"):

@@ -1,13 +1,8 @@
-"""What other tabs of TensorBoard are given: event files and profiles, read back."""
-
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_analysis import US, sample, unmeasured
@@ -16,19 +11,16 @@ from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.files.output import profile_run
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.profile.xplane import Plane, read_planes
+from placement_advisor.profile.xplane import read_planes
 from placement_advisor.report.tensorboard.logs import (
     planes_side_by_side,
     write_events,
     write_profile_runs,
 )
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
-
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def written(tmp_path):
     reports = tmp_path / "reports"
     reports.mkdir()
     (reports / "report.md").write_text("# <b>split</b>\n![Timeline: lanes](timeline.png)\n")
@@ -39,7 +31,7 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def values(folder: Path) -> list[tuple[int, Any]]:
+def values(folder):
     """Return step and value of each event."""
     (file,) = folder.iterdir()
     assert "tfevents" in file.name
@@ -52,7 +44,7 @@ def values(folder: Path) -> list[tuple[int, Any]]:
     return [(event.step, value) for event in events[1:] for value in event.summary.value]
 
 
-def test_each_candidate_that_ran_is_a_run_with_its_step_over_the_rounds(written: Path) -> None:
+def test_runs_have_a_curve_of_steps_and_the_report_its_text_and_pictures(written):
     assert {path.name for path in written.iterdir()} == {"single", "towers", "report"}
     found = values(written / "towers")
     assert {value.tag for _, value in found} == {"step_ms"}
@@ -62,20 +54,6 @@ def test_each_candidate_that_ran_is_a_run_with_its_step_over_the_rounds(written:
     assert [value.tensor.float_val[0] for _, value in found] == pytest.approx(
         2 * [30.8, 29.9, 31.3, 30.4, 29.6, 30.6]
     )
-
-
-def test_a_round_that_a_candidate_did_not_complete_is_missing_in_its_curve(tmp_path: Path) -> None:
-    single = sample().candidates[0]
-    assert single.measured is not None
-    measured = replace(single.measured, rounds=((5_000_000,), (), (7_000_000, 9_000_000)))
-    (tmp_path / "report.md").write_text("")
-    analysis = replace(sample(), candidates=(replace(single, measured=measured),))
-    write_events(analysis, tmp_path, tmp_path / "log")
-    curve = [(step, each.tensor.float_val[0]) for step, each in values(tmp_path / "log/single")]
-    assert curve == [(0, 5.0), (2, 8.0)]
-
-
-def test_the_report_is_text_and_its_pictures_are_images(written: Path) -> None:
     (_, report), (_, picture) = values(written / "report")
     assert report.metadata.plugin_data.plugin_name == "text"
     assert report.tensor.string_val[0] == (
@@ -86,7 +64,18 @@ def test_the_report_is_text_and_its_pictures_are_images(written: Path) -> None:
     assert list(picture.tensor.string_val[:2]) == [b"640", b"480"]
 
 
-def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
+def test_a_round_that_a_candidate_did_not_complete_is_missing_in_its_curve(tmp_path):
+    single = sample().candidates[0]
+    assert single.measured is not None
+    measured = replace(single.measured, rounds=((5_000_000,), (), (7_000_000, 9_000_000)))
+    (tmp_path / "report.md").write_text("")
+    analysis = replace(sample(), candidates=(replace(single, measured=measured),))
+    write_events(analysis, tmp_path, tmp_path / "log")
+    curve = [(step, each.tensor.float_val[0]) for step, each in values(tmp_path / "log/single")]
+    assert curve == [(0, 5.0), (2, 8.0)]
+
+
+def test_writing_them_imports_no_tensorflow(tmp_path):
     (tmp_path / "report.md").write_text("report")
     code = (
         "import sys; from pathlib import Path; from sample_analysis import sample;"
@@ -97,12 +86,14 @@ def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
 
 
-def planes_of(log: Path, candidate: str, which: str) -> dict[str, Plane]:
+def planes_of(log, candidate, which):
     path = log / profile_run(candidate, which) / f"{which}.xplane.pb"
     return {plane.name: plane for plane in read_planes(path)}
 
 
-def test_a_simulated_step_has_a_plane_per_device_with_ops_and_copies(tmp_path: Path) -> None:
+def test_a_simulated_step_has_planes_with_ops_and_copies_and_stands_above_the_measured_one(
+    tmp_path,
+):
     write_profile_runs(sample(), tmp_path)
     planes = planes_of(tmp_path, "towers", "simulated")
     assert planes.keys() == {"/device:GPU:0 worker:0", "/device:GPU:1 worker:1"}
@@ -114,23 +105,20 @@ def test_a_simulated_step_has_a_plane_per_device_with_ops_and_copies(tmp_path: P
     assert copies.events[0].stats["memcpy_details"] == "size:160000 dest:1 async:1"
     (step,) = steps.events
     assert (step.name, step.start_ns, step.duration_ns) == ("0", 0, 30_100 * US)
-
-
-def test_a_copy_of_unknown_size_states_none(tmp_path: Path) -> None:
-    candidate = replace(sample().candidates[1], predicted=towers().schedule)
-    write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
-    plane = planes_of(tmp_path, "towers", "simulated")["/device:GPU:1 GPU:1"]
-    (event,) = plane.lines[2].events
-    assert (event.name, event.stats["memcpy_details"]) == ("MEMCPYDtoD item", "dest:0 async:1")
-
-
-def test_both_steps_stand_under_one_another_lane_by_lane(tmp_path: Path) -> None:
     write_profile_runs(sample(), tmp_path)
     assert list(planes_of(tmp_path, "towers", "both")) == [
         f"/device:CUSTOM:{which} {lane}"
         for lane in ("worker:0", "worker:1", "worker:0 → worker:1", "worker:1 → worker:0")
         for which in ("simulated", "measured")
     ]
+
+
+def test_a_copy_of_unknown_size_states_none(tmp_path):
+    candidate = replace(sample().candidates[1], predicted=towers().schedule)
+    write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
+    plane = planes_of(tmp_path, "towers", "simulated")["/device:GPU:1 GPU:1"]
+    (event,) = plane.lines[2].events
+    assert (event.name, event.stats["memcpy_details"]) == ("MEMCPYDtoD item", "dest:0 async:1")
 
 
 @pytest.mark.parametrize(
@@ -141,14 +129,14 @@ def test_both_steps_stand_under_one_another_lane_by_lane(tmp_path: Path) -> None
     ],
 )
 def test_a_candidate_that_ran_has_both_steps_and_where_nothing_ran_each_has_one(
-    tmp_path: Path, analysis: Analysis, names: tuple[str, ...], steps: tuple[str, ...]
-) -> None:
+    tmp_path, analysis, names, steps
+):
     write_profile_runs(analysis, tmp_path)
     runs = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("runs/*/plugins/profile/*")}
     assert runs == {f"runs/{name}/plugins/profile/{step}" for name in names for step in steps}
 
 
-def test_what_overlaps_stands_on_lines_of_its_own() -> None:
+def test_what_overlaps_stands_on_lines_of_its_own():
     spans = [
         Span(lane="a", name=name, start_ns=start, end_ns=end, is_copy=False)
         for name, start, end in (("one", 0, 10), ("two", 5, 15), ("three", 10, 20))

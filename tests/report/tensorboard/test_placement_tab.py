@@ -1,5 +1,3 @@
-"""The tab in a real browser, on made-up analyses: large ones, hostile ones, one that runs."""
-
 from __future__ import annotations
 
 import contextlib
@@ -8,7 +6,6 @@ import json
 import re
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,12 +13,6 @@ from playwright.sync_api import expect
 from tab_samples import write_sample
 
 from placement_advisor.files.output import OVERVIEW, output_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from conftest import Tab
 
 MANY = 1_000
 # Of the page's own computing: other work on the machine makes no answer late.
@@ -52,7 +43,7 @@ TIMELINE, LAYERS = "Timeline of a step", "Layers by device"
 
 
 @pytest.fixture(scope="module")
-def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def logdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made-up") / "log"
     write_sample(folder.parent / "outside" / "tensorboard", ["secret"], name="outside")
     (folder.parent / "outside.json").write_text("secret")
@@ -62,7 +53,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tab(open_tab: Callable[[Path], Tab], logdir: Path) -> Tab:
+def tab(open_tab, logdir):
     layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(MANY)]
     write_sample(logdir / "hostile" / "tensorboard", HOSTILE, name=HOSTILE[0])
     write_sample(logdir / "large" / "tensorboard", layers, name="large")
@@ -72,28 +63,25 @@ def tab(open_tab: Callable[[Path], Tab], logdir: Path) -> Tab:
 
 
 @pytest.fixture(autouse=True)
-def _no_complaints(tab: Tab) -> Iterator[None]:
+def _no_complaints(tab):
     yield
     assert tab.complaints == []
 
 
-def key(tab: Tab, canvas: str, *names: str) -> None:
+def key(tab, canvas, *names):
     canvases = tab.frame.get_by_role("application", name=canvas)
     canvases.focus()
     for name in names:
         canvases.press(name)
 
 
-def test_the_selector_opens_any_analysis_under_the_log_directory(tab: Tab) -> None:
+def test_the_selector_opens_any_analysis_and_hostile_names_are_shown_and_not_run(tab):
     options = tab.frame.locator("#run option")
     expect(options).to_have_text(["hostile", "large"])
     tab.choose_run("large")
     expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
     tab.choose_run("hostile")
     expect(tab.frame.locator(".headline")).to_have_text(f"stay single: {HOSTILE[0]}")
-
-
-def test_hostile_names_are_shown_and_not_run(tab: Tab) -> None:
     tab.choose_run("hostile")
     frame = tab.frame
     expect(frame.get_by_text(f"stay single: {HOSTILE[0]}")).to_be_visible()
@@ -108,10 +96,10 @@ def test_hostile_names_are_shown_and_not_run(tab: Tab) -> None:
     tab.picture("hostile-names", height=1_700)
 
 
-def answer_ms(tab: Tab, event: str, act: Callable[[], None], *, loads: bool = False) -> float:
+def answer_ms(tab, event, act, *, loads=False):
     """Do something with mouse or keyboard; return how long the tab computed to show it."""
 
-    def until_shown() -> None:
+    def until_shown():
         tab.run(WATCH, [event, loads])
         act()
         tab.run("() => window.shown")
@@ -119,20 +107,19 @@ def answer_ms(tab: Tab, event: str, act: Callable[[], None], *, loads: bool = Fa
     return tab.computed_ms(until_shown)
 
 
-def assert_at_once(what: str, times_ms: list[float]) -> None:
+def assert_at_once(what, times_ms):
     print(f"{what}: {json.dumps(times_ms)} ms")
     assert sorted(times_ms[1:])[1] <= INTERACTION_LIMIT_MS  # Just-in-time compiled once.
 
 
 @pytest.mark.parametrize("name", [TIMELINE, LAYERS])
-def test_a_thousand_layers_follow_the_mouse(tab: Tab, name: str) -> None:
+def test_a_thousand_layers_follow_the_mouse(tab, name):
     tab.choose_run("large")
     expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
     key(tab, name, "0", "+", "+", "+")
     canvas, mouse = tab.frame.get_by_role("application", name=name), tab.page.mouse
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
-    assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     pictures = [canvas.evaluate(PICTURE)]
     mouse.move(x, y)
@@ -162,9 +149,7 @@ def test_a_thousand_layers_follow_the_mouse(tab: Tab, name: str) -> None:
         ),
     ],
 )
-def test_keys_change_what_is_shown_at_once(
-    tab: Tab, where: str, keys: tuple[str, str], loads: bool
-) -> None:
+def test_keys_change_what_is_shown_at_once(tab, where, keys, loads):
     tab.choose_run("large")
     expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
     tab.frame.get_by_label("single", exact=True).check()
@@ -178,7 +163,7 @@ def test_keys_change_what_is_shown_at_once(
         assert_at_once(f"{where}, {name}", each)
 
 
-def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
+def test_everything_is_reached_by_the_keyboard_and_what_crosses_has_its_bytes(tab):
     tab.choose_run("large")
     frame = tab.frame
     frame.get_by_label("Analysis").focus()
@@ -205,9 +190,6 @@ def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
     expect(frame.locator(".candidates input:checked")).to_be_focused()
     key(tab, TIMELINE, "0", "n", "n")
     expect(frame.locator(".told").first).to_have_text(re.compile(r"simulated, worker:0: \d+/\w+, "))
-
-
-def test_what_crosses_is_told_with_its_bytes(tab: Tab) -> None:
     tab.choose_run("large")
     tab.frame.get_by_label("alternating").check()
     expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible()
@@ -221,9 +203,7 @@ def test_what_crosses_is_told_with_its_bytes(tab: Tab) -> None:
     tab.picture("thousand-layers", height=2_000)
 
 
-def test_a_running_analysis_is_followed_to_its_end(
-    open_tab: Callable[[Path], Tab], tmp_path: Path
-) -> None:
+def test_a_running_analysis_is_followed_to_its_end(open_tab, tmp_path):
     layers = [f"layer_{i}" for i in range(8)]
     with output_folder(tmp_path / "mine") as staging:
         (staging / "analysis.json").write_text("{}")
@@ -247,9 +227,7 @@ def test_a_running_analysis_is_followed_to_its_end(
     assert [text for text in live.complaints if "404" not in text] == []
 
 
-def test_of_an_analysis_of_another_version_it_is_said_what_to_do(
-    open_tab: Callable[[Path], Tab], tmp_path: Path
-) -> None:
+def test_of_an_analysis_of_another_version_it_is_said_what_to_do(open_tab, tmp_path):
     for name in ("before", "now"):
         write_sample(tmp_path / name, ["one", "two"], name=name)
     file = tmp_path / "before" / OVERVIEW
@@ -265,9 +243,7 @@ def test_of_an_analysis_of_another_version_it_is_said_what_to_do(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_loaded_is_said_and_asked_for_again(
-    open_tab: Callable[[Path], Tab], tmp_path: Path
-) -> None:
+def test_what_cannot_be_loaded_is_said_and_asked_for_again(open_tab, tmp_path):
     write_sample(tmp_path / "mine" / "tensorboard", [f"layer_{i}" for i in range(8)])
     tab = open_tab(tmp_path)
     notice, headline = tab.frame.locator(".failure[role=status]"), tab.frame.locator(".headline")
@@ -303,7 +279,7 @@ def test_what_cannot_be_loaded_is_said_and_asked_for_again(
         "details?run=large&candidate=%2e%2e/analysis",
     ],
 )
-def test_nothing_beside_the_analyses_is_served(tab: Tab, route: str) -> None:
+def test_nothing_beside_the_analyses_is_served(tab, route):
     server = urlsplit(tab.address)
     with contextlib.closing(http.client.HTTPConnection(server.netloc)) as connection:
         connection.request("GET", f"/data/plugin/placement/{route}")

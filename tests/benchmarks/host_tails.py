@@ -1,0 +1,140 @@
+"""Steps of a detector on a GPU and its host, beside published ones; samples, which gain nothing.
+
+    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/host_tails.py
+
+The detector is that of `detection_graph.py`, for an image of 1,024 x 636 pixels. It is placed on
+cards nearest to published ones, each with two hosts: the preset, which is a socket of 28 cores, and
+a PC. Of the PC four cores are assumed, with the preset's judgement of what a core reaches, and two
+channels of DDR4-2133, with its judgement of what a memory does. A K80 is the nearest to a TITAN Z,
+of the same generation.
+
+What others published of the real graph is in `PUBLISHED`; nothing is fitted to it. Printed is how
+many times as long a step takes as one with its end on the host. The card of `models#3270` is not
+named, and was of a PC of early 2018; of a Jetson TX2 no card here is an image, the least of its
+generation is a P4.
+
+Samples are placed on a V100 and its host; printed is each family that has a placement for one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.candidates import on_host, references
+from placement_advisor.candidates.families import placements_of, propose
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.processes.calls import CallFailure
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
+
+FAMILIES = (references.SINGLE, on_host.TAIL, on_host.LOOPS)
+OUTPUTS = tuple(f"detection_{name}" for name in ("boxes", "scores", "classes", "number"))
+# Milliseconds on a card: in all, of ranges the middle.
+PUBLISHED = {
+    "AastaNV/JEP#1": ("K80", {"single": 205.0, "single-cpu": 175.0, on_host.TAIL: 70.0}),
+    "AastaNV/JEP#1, op times": ("K80", {"single": 65.0, "single-cpu": 75.0, on_host.TAIL: 35.0}),
+    "tensorflow/models#3270": (
+        "GTX1080",
+        {"single": 146.0, "single-cpu": 78.0, on_host.TAIL: 28.0},
+    ),
+    "naisy#49": ("P4", {"single": 1_000 / 9, on_host.TAIL: 1_000 / 19}),
+}
+CARDS = tuple(dict.fromkeys(card for card, _ in PUBLISHED.values()))
+PC_FLOPS_PER_S = 4 * 5e10
+PC_BYTES_PER_S = 0.7 * 34.1e9
+WRITER = Path(__file__).parents[1] / "detection_graph.py"
+SAMPLES = Path(__file__).parents[2] / "sample_models"
+_TIME_LIMIT_S = 600.0
+
+
+def main() -> None:
+    """Print the predictions."""
+    preload()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "detector.pb"
+        size = ("--height", "636", "--width", "1024")
+        subprocess.run([sys.executable, str(WRITER), str(path), *size], check=True)
+        detector = traced(ModelSource(path=str(path), outputs=OUTPUTS))
+    print(f"| card | host | {' | '.join((*FAMILIES, 'single-cpu'))} |")
+    predicted: dict[str, dict[str, float]] = {}
+    for card in CARDS:
+        machine = read_hardware(card)
+        for host, cluster in (("preset", machine), ("PC", with_pc(machine))):
+            step_ms = predicted_ms(detector, cluster)
+            predicted[card] = step_ms  # The PC's stays.
+            row = [f"{step_ms[name]:.1f} ms" for name in (*FAMILIES, "single-cpu")]
+            print(f"| {card} | {host} | {' | '.join(row)} |")
+    print("| published by | placement | published | predicted | off by a factor of |")
+    for name, (card, published_ms) in PUBLISHED.items():
+        for placement in (label for label in published_ms if label != on_host.TAIL):
+            published, found = (
+                step_ms[placement] / step_ms[on_host.TAIL]
+                for step_ms in (published_ms, predicted[card])
+            )
+            off = max(published / found, found / published)
+            print(f"| {name} | {placement} | {published:.2f} | {found:.2f} | {off:.2f} |")
+    for path in sorted(SAMPLES.glob("*.py")):
+        for mode in ("train", "infer"):
+            _print_sample(path, mode)
+
+
+def traced(source: ModelSource) -> OpGraph:
+    """Return the op graph of a model."""
+    with Child("loader") as child:
+        answer: Any = child.call(tracer.load_workload, source, time_limit_s=_TIME_LIMIT_S)
+        if not isinstance(answer, CallFailure):
+            answer = child.call(
+                tracer.trace_workload, source.path, None, time_limit_s=_TIME_LIMIT_S
+            )
+    if isinstance(answer, CallFailure):
+        raise AdvisorError(f"{source.path}: {answer.message}")
+    graph: OpGraph = answer.graph
+    return graph
+
+
+def with_pc(cluster: Cluster) -> Cluster:
+    """Return the machine with a PC for its host."""
+    (host,) = cluster.hosts
+    small = replace(
+        host,
+        peak_flops_per_s=PC_FLOPS_PER_S,
+        memory_bandwidth_bytes_per_s=PC_BYTES_PER_S,
+    )
+    return replace(cluster, hosts=(small,))
+
+
+def predicted_ms(graph: OpGraph, cluster: Cluster) -> dict[str, float]:
+    """Return the simulated step of each candidate that there is."""
+    costs = roofline_by_place(graph, cluster)
+    simulator = Simulator(graph, costs, cluster)
+    placements = placements_of(propose(FAMILIES, graph, costs, cluster))
+    return {label: simulator.step_ns(p) / NS_PER_MS for label, p in placements.items()}
+
+
+def _print_sample(path: Path, mode: str) -> None:
+    try:
+        graph = traced(ModelSource(path=str(path), mode=mode))
+    except AdvisorError as error:
+        print(f"{path.stem}, {mode}: {error.message}")
+        return
+    step_ms = predicted_ms(graph, read_hardware("V100"))
+    found = [f"{n} {step_ms[n]:.3f} ms" for n in FAMILIES[1:] if n in step_ms]
+    print(f"{path.stem}, {mode}: {', '.join(found) or 'none'}; single {step_ms['single']:.3f} ms")
+
+
+if __name__ == "__main__":
+    main()

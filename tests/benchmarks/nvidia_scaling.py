@@ -1,0 +1,172 @@
+"""Weak scaling and mixed precision as simulated, beside what NVIDIA's own examples reached.
+
+    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/nvidia_scaling.py RECORD
+
+RECORD is a table of rows of their pages (model, section, row). Nothing is fitted to it. ResNet-50
+(`keras.applications`: the stride of a block stands in another convolution), and BERT of base size
+in plain Keras for BioBERT (128 words) and ELECTRA's fine-tuning (384), are simulated with the
+published batch, on up to 8 GPUs, in float32, or TF32 where the GPU has it, and float16. Gradients
+are all-reduced in one pack after the backward pass: XLA hands them over when its cluster ends.
+
+Left out are models without a batch in the record (EfficientNet), with grouped or 3-D convolutions,
+which have no times of kernels (SE-ResNeXt, VNet), that add up gradients over many steps before they
+exchange them (ELECTRA's pre-training), and those that share a batch (strong scaling: NCF, Wide &
+Deep, UNet). What XLA fuses is not simulated: one figure over another is compared, no step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+from gpu_scaling import traced
+from simulated_splits import simulated
+
+from placement_advisor.candidates.batch_split.data_parallel import DataParallel, DataParallelSteps
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.gpu.kernel_times import with_policy
+from placement_advisor.graph.op import Arithmetic
+from placement_advisor.machine.presets import read_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
+
+_EIGHT = 8
+# What to call for a batch, by the end of the model's name and the beginning of the section.
+_MODELS: dict[tuple[str, str], Callable[[int], str]] = {
+    ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50', {batch}, is_fused=True)",
+    ("biobert", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 128)",
+    ("ELECTRA", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 384)",
+}
+_MACHINES = {
+    "A100": "8xA100",
+    "V100 16G": "8xV100-NVLink",
+    "DGX-1 16G": "8xV100-NVLink",
+    "DGX-1": "8xV100-32GB-NVLink",
+    "DGX-2": "8xV100-32GB-NVLink",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Samples per second of a model on so many GPUs of a machine, as published and simulated."""
+
+    key: tuple[str, str]
+    is_half: bool
+    gpus: int
+    published_per_s: float
+    simulated_per_s: float
+
+
+def main() -> None:
+    """Print ratios of rates, published and simulated, then how far they are off."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("record", type=Path)
+    rates = list(simulated_rates(arguments.parse_args().record))
+    of = {(rate.key, rate.is_half, rate.gpus): rate for rate in rates}
+    scaling, mixed = [], []
+    for (key, is_half, gpus), rate in of.items():
+        if gpus > 1:
+            one = of[key, is_half, 1]
+            name = (*key, "float16" if is_half else "float32 or TF32", f"{gpus} GPUs")
+            scaling.append((name, *(ratio / gpus for ratio in _over(rate, one))))
+        elif is_half:
+            mixed.append(((*key, "float16 over float32 or TF32"), *_over(rate, of[key, False, 1])))
+    for title, ratios in (("Weak scaling, efficiency", scaling), ("Mixed precision", mixed)):
+        print(f"\n| {title} | published | simulated |\n|---|---|---|")
+        for name, published, found in ratios:
+            print(f"| {', '.join(name)} | {published:.3f} | {found:.3f} |")
+        _print_errors([published for _, published, _ in ratios], [found for *_, found in ratios])
+
+
+def _over(rate: Rate, one: Rate) -> tuple[float, float]:
+    return (
+        rate.published_per_s / one.published_per_s,
+        rate.simulated_per_s / one.simulated_per_s,
+    )
+
+
+def _print_errors(published: Sequence[float], found: Sequence[float]) -> None:
+    """Print errors beside those of the best constant, and whether *pays* or not was told right."""
+
+    def errors(values: Sequence[float]) -> list[float]:
+        return [abs(value / known - 1) for value, known in zip(values, published, strict=True)]
+
+    steps = [step / 1000 for step in range(300, 5000)]
+    constant = min(steps, key=lambda c: median(errors([c] * len(published))))
+    for name, values in (
+        (f"constant {constant}", [constant] * len(published)),
+        ("simulated", found),
+    ):
+        tenth = quantiles(errors(values), n=10, method="inclusive")[-1]
+        print(f"{name}: median {median(errors(values)):.1%}, 90th percentile {tenth:.1%}")
+    pays = [(value > 1) == (known > 1) for value, known in zip(found, published, strict=True)]
+    print(f"more than once as much: {sum(pays)} of {len(pays)} right")
+
+
+def simulated_rates(record: Path) -> list[Rate]:
+    """Return the rates that are published for what can be built, in the order of the record."""
+    found: list[Rate] = []
+    skipped: defaultdict[str, int] = defaultdict(int)
+    lines = record.read_text(encoding="utf-8").splitlines()
+    for line in csv.DictReader((x for x in lines if not x.startswith("#")), delimiter="\t"):
+        name, section = line["model"].rpartition("/")[2], line["section"]
+        build = _MODELS.get((name, section.partition(" ")[0]))
+        figures = dict(cell.split("=", 1) for cell in line["row"].split("; ") if "=" in cell)
+        gpus = int(figures["GPUs"])
+        if build is None or gpus > _EIGHT:
+            skipped[f"{line['model']}{'' if build is None else ', more GPUs'}"] += 1
+            continue
+        machine = next(text for word, text in _MACHINES.items() if word in section)
+        batch = next(value for key, value in figures.items() if key.lower().startswith("batch"))
+        batches = [int(number) for number in re.findall(r"\b[0-9]+\b", batch)]
+        for key, value in figures.items():
+            if key.startswith("Throughput - "):
+                is_half = "mixed" in key
+                samples = batches[-1] if is_half else batches[0]
+                found.append(
+                    Rate(
+                        key=(name, section),
+                        is_half=is_half,
+                        gpus=gpus,
+                        published_per_s=float(re.findall(r"[0-9.]+", value.replace(",", ""))[0]),
+                        simulated_per_s=_per_s(build(samples), samples, machine, gpus, is_half),
+                    )
+                )
+    for model, rows in skipped.items():
+        print(f"left out: {rows} rows of {model}")
+    return found
+
+
+@cache
+def _traces(call: str, batch: int) -> SplitTraces:
+    found = traced(call, batch)
+    assert not isinstance(found, str), found
+    return found
+
+
+@cache
+def _per_s(call: str, samples: int, machine: str, gpus: int, is_half: bool) -> float:
+    whole = read_hardware(machine)
+    cluster = whole.with_devices(whole.device_names()[:gpus])
+    traces = _traces(call, samples)
+    if is_half:
+        traces = replace(traces, whole=with_policy(traces.whole, Arithmetic.FLOAT16))
+    proposed = DataParallelSteps(traces.weak(gpus)).propose(MIRRORED, cluster.devices, ALL_DEVICES)
+    assert isinstance(proposed, DataParallel)
+    step_ns = simulated(proposed, cluster, (ring_of_devices(cluster),)).step_ns
+    return samples * gpus / step_ns * 1e9
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from op_graphs import sized
+from step_graphs import cluster_of
+
+from placement_advisor.candidates.on_host import propose_loops, propose_tail
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.graph.op import Edge, Inside, Op, Role
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.machine.devices import Device
+from placement_advisor.machine.presets import read_hardware
+
+HOST = Device(name="CPU:0", kind="CPU")
+GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")
+BOTH = frozenset({"CPU", "GPU"})
+# What each op takes on the GPU and on its host; a copy takes 10 and 1 for each byte.
+TIMES_NS = {
+    "convolve": (100, 900),
+    "flat": (5, 6),
+    "list": (1, 1),
+    "fill": (1, 1),
+    "loop": (400, 60),
+    "size": (3, 1),
+    "gather": (1, 1),
+    "end": (7, 1),
+}
+
+
+def detector(**kinds):
+    """A convolution, and a loop that fills a list with what it finds; ``size`` reads the list."""
+    ops = [
+        Op(name="image", kind="Placeholder", role=Role.INPUT, output_bytes=(50,)),
+        Op(name="weights", kind="Const", role=Role.CONSTANT, output_bytes=(1_000,)),
+        Op(name="convolve", kind="Conv2D", device_kinds=BOTH, output_bytes=(40,), layer="network"),
+        Op(name="flat", kind="Reshape", device_kinds=BOTH, output_bytes=(20,), layer="network"),
+        *(
+            Op(name=name, kind=kind, device_kinds=BOTH, output_bytes=(4,), layer="boxes",
+               variable="boxes/list" if name not in ("size", "end") else None)
+            for name, kind in {
+                "list": "TensorArrayV3", "fill": "TensorArrayScatterV3", "loop": "While",
+                "size": "Range", "gather": "TensorArrayGatherV3", "end": "Identity", **kinds,
+            }.items()
+        ),
+    ]  # fmt: skip
+    ends = [
+        *("image convolve", "weights convolve", "convolve flat", "flat fill", "list fill"),
+        *("fill loop", "loop size", "size gather", "loop gather", "gather end"),
+    ]
+    edges = [Edge(producer=a, consumer=b, port=0, size_bytes=0) for a, b in map(str.split, ends)]
+    return sized(ops, edges)
+
+
+def on_gpu(propose, graph, times_ns=TIMES_NS):
+    cluster = cluster_of(GPU, hosts=[HOST])
+    costs = {
+        place: CostTable(
+            costs={
+                name: OpCost(time_ns=time_ns[i], basis=CostBasis.MEASURED)
+                for name, time_ns in times_ns.items()
+            }
+        )
+        for i, place in enumerate(("GPU:0", "CPU:0"))
+    }
+    found = propose(graph, costs, cluster)
+    if isinstance(found, Placement):
+        found.check(graph, cluster.place_names())
+    return found
+
+
+def moved(found, host="CPU:0"):
+    return {name for name, device in found.device_of.items() if device == host}
+
+
+LISTED = {"list", "fill", "loop", "size", "gather"}
+
+
+def test_the_end_of_the_step_goes_to_the_host_by_hand():
+    found = on_gpu(propose_tail, detector())
+    assert moved(found) == LISTED | {"end"}
+    # On the GPU 1 + 1 + 400 + 3 + 1 + 7, on the host 1 + 1 + 60 + 1 + 1 + 1, and 20 bytes cross.
+    assert found.rationale == (
+        "6 ops (boxes) on CPU:0: 318 ns less for ops and copies; the rest on GPU:0"
+    )
+
+
+def test_an_end_takes_along_what_makes_less_cross():
+    dear = {**TIMES_NS, "flat": (5, 200)}
+    assert "flat" not in moved(on_gpu(propose_tail, detector(), dear))
+    large = replaced(detector(), "flat", output_bytes=(400,))
+    # 400 bytes after it, 40 before it.
+    assert moved(on_gpu(propose_tail, large)) == LISTED | {"end", "flat"}
+
+
+def replaced(graph, name, **fields):
+    return sized(
+        [op._replace(**fields) if op.name == name else op for op in graph.ops], graph.edges
+    )
+
+
+def test_an_end_that_saves_less_than_its_copies_take_stays():
+    # On the GPU 95 in all, on the host 65, and 20 bytes cross.
+    slow = {**TIMES_NS, "loop": (82, 60)}
+    found = on_gpu(propose_tail, detector(), slow)
+    assert (found.family, found.reason) == (
+        "tail-on-host",
+        "nothing of it takes less time on CPU:0",
+    )
+    assert moved(on_gpu(propose_tail, detector(), {**TIMES_NS, "loop": (83, 60)}))
+
+
+def test_of_ends_that_save_nearly_as_much_the_shorter_one_goes():
+    sooner = {**TIMES_NS, "flat": (30, 6)}
+    # With it 318 + 24 less 40 in place of 20 bytes, 322: not worth another op.
+    assert moved(on_gpu(propose_tail, detector(), sooner)) == LISTED | {"end"}
+    much_sooner = {**TIMES_NS, "flat": (130, 6)}
+    assert moved(on_gpu(propose_tail, detector(), much_sooner)) == LISTED | {"end", "flat"}
+
+
+def test_ops_of_a_list_stay_together_though_its_last_one_alone_would_gain():
+    one = {**TIMES_NS, "loop": (60, 400), "gather": (200, 1)}
+    # Alone it would save 199 of ops, for 14 of copies; all of them together lose.
+    assert "gather" in moved(on_gpu(propose_tail, apart(detector()), one))
+    assert "gather" not in moved_or_none(on_gpu(propose_tail, detector(), one))
+
+
+def apart(graph):
+    return replaced(graph, "gather", variable=None)
+
+
+def moved_or_none(found):
+    return moved(found) if isinstance(found, Placement) else set()
+
+
+def test_a_loop_goes_to_the_host_with_its_list_and_what_stands_between():
+    found = on_gpu(propose_loops, detector())
+    assert moved(found) == LISTED
+    assert found.rationale == (
+        # 1 + 1 + 400 + 3 + 1 less 1 + 1 + 60 + 1 + 1; 20 bytes cross there and 4 back.
+        "5 ops (boxes) on CPU:0: 298 ns less for ops and copies; the rest on GPU:0"
+    )
+
+
+def test_a_loop_that_is_sooner_on_the_gpu_stays():
+    found = on_gpu(propose_loops, detector(), {**TIMES_NS, "loop": (60, 60)})
+    assert found.reason == "nothing of it takes less time on CPU:0"
+
+
+def test_what_the_host_runs_in_any_case_takes_its_neighbours_along():
+    bound = replaced(detector(), "end", device_kinds=frozenset({"CPU"}))
+    level = {**TIMES_NS, "loop": (60, 60), "gather": (1, 1)}
+    # 4 bytes to the end cross if the list stays, 20 if it goes: 14 less 30.
+    assert moved_or_none(on_gpu(propose_loops, bound, level)) == set()
+    small = replaced(bound, "flat", output_bytes=(2,))
+    assert moved(on_gpu(propose_loops, small, level)) == LISTED
+
+
+def test_steps_that_train_have_no_tail_and_steps_without_loops_none_to_move():
+    update = Op(name="update", kind="AssignVariableOp", role=Role.UPDATE, variable="w")
+    trained = sized([*detector().ops, update], detector().edges)
+    assert on_gpu(propose_tail, trained).reason == "the step ends in updates of variables"
+    assert moved(on_gpu(propose_loops, trained, {**TIMES_NS, "update": (1, 1)})) == LISTED
+    assert on_gpu(propose_loops, detector(loop="Sort")).reason == "the step has no loop"
+
+
+@pytest.mark.parametrize("propose", [propose_tail, propose_loops])
+def test_a_worker_stands_for_the_host_of_a_gpu_that_is_not_there(propose):
+    cluster = cluster_of("worker:0", "worker:1")
+    costs = CostTable(costs={}).everywhere(cluster)
+    heavy = replaced(detector(), "convolve", flops=10**12)
+    busy = replaced(heavy, "loop", inside=Inside(ops=9, copies=900, copied_bytes=0), trips=1)
+    found = propose(busy, costs, cluster)
+    assert moved(found, "worker:1") >= LISTED
+    assert set(found.device_of.values()) == {"worker:0", "worker:1"}
+    assert "on worker:1, for want of a host, as if worker:0 were a V100: " in found.rationale
+    calm = replaced(busy, "loop", inside=Inside(ops=9, copies=0, copied_bytes=0))
+    assert not isinstance(propose(calm, costs, cluster), Placement)
+
+
+@pytest.mark.parametrize("propose", [propose_tail, propose_loops])
+def test_one_device_without_a_host_has_nowhere_to_move_to(propose):
+    cluster = cluster_of("d0")
+    found = propose(detector(), CostTable(costs={}).everywhere(cluster), cluster)
+    assert found.reason == "d0 has no host, and no other device"
+
+
+def test_copies_that_go_side_by_side_are_no_gain():
+    """Four inputs are summed up on the GPU: one after the other their copies take 4 times 10."""
+    inputs = [f"input{i}" for i in range(4)]
+    ops = [Op(name=n, kind="Placeholder", role=Role.INPUT, output_bytes=(0,)) for n in inputs]
+    ops.append(Op(name="sum", kind="AddN", device_kinds=BOTH, output_bytes=(0,)))
+    edges = [Edge(producer=name, consumer="sum", port=0) for name in inputs]
+    found = on_gpu(propose_tail, sized(ops, edges), {"sum": (5, 20)})
+    assert found.reason == "sum on CPU:0 would save nothing of the simulated step"
+    assert moved(on_gpu(propose_tail, sized(ops, edges), {"sum": (5, 14)})) == {"sum"}
+
+
+@st.composite
+def _steps(draw):
+    count = draw(st.integers(2, 9))
+    names = [f"op{i}" for i in range(count)]
+    kinds = st.sampled_from([BOTH, BOTH, frozenset({"CPU"})])
+    ops = [
+        Op(
+            name=name,
+            kind=draw(st.sampled_from(["While", "Relu"])),
+            device_kinds=draw(kinds),
+            variable=draw(st.sampled_from([None, None, "list"])),
+            output_bytes=(draw(st.integers(0, 99)),),
+        )
+        for name in names
+    ]
+    edges = [
+        Edge(producer=names[i], consumer=names[j], port=draw(st.sampled_from([0, -1])))
+        for j in range(1, count)
+        for i in draw(st.sets(st.integers(0, j - 1), max_size=3))
+    ]
+    time_ns = st.tuples(st.integers(0, 200), st.integers(0, 200))
+    edges = [e if not e.is_control else e._replace(size_bytes=None) for e in edges]
+    return sized(ops, edges), {name: draw(time_ns) for name in names}
+
+
+def total_ns(graph, times_ns, there):
+    """What ops and copies take, counted from scratch."""
+    there = there | graph.host_bound("GPU")
+    crossing = {
+        (e.producer, e.port): e.size_bytes or 0
+        for e in graph.edges
+        if (e.producer in there) != (e.consumer in there)
+    }
+    ops_ns = sum(times_ns[op.name][op.name in there] for op in placed_ops(graph))
+    return ops_ns + sum(10 + size for size in crossing.values())
+
+
+@given(_steps())
+def test_what_is_moved_saves_what_is_said_and_a_tail_is_an_end(step):
+    graph, times_ns = step
+    for propose in (propose_tail, propose_loops):
+        found = on_gpu(propose, graph, times_ns)
+        if not isinstance(found, Placement):
+            continue
+        there = moved(found)
+        saved = total_ns(graph, times_ns, set()) - total_ns(graph, times_ns, there)
+        assert saved > 0
+        assert f": {saved} ns less" in found.rationale
+        if propose is propose_tail:
+            bound = graph.host_bound("GPU")
+            readers = {e.consumer for e in graph.edges if e.producer in there}
+            assert readers <= there | bound
+
+
+def test_a_v100_and_its_host_move_a_loop_whose_host_reads_much():
+    cluster = read_hardware("V100")
+    busy = replaced(detector(), "loop", inside=Inside(ops=9, copies=900, copied_bytes=0), trips=1)
+    found = propose_tail(busy, roofline_by_place(busy, cluster), cluster)
+    assert moved(found) >= LISTED

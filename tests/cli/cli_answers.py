@@ -1,0 +1,77 @@
+"""What the command answers: JSON that keeps its contract, an analysis, or one error."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import jsonschema
+from command_runs import _ROOT, LAUNCH, Ran
+
+from placement_advisor.results.contracts import load_schema
+
+
+def told(ran, schema):
+    """Return the JSON that a run printed."""
+    assert ran.code == 0, ran.err
+    content = json.loads(ran.out)
+    jsonschema.Draft202012Validator(load_schema(schema)).validate(content)
+    return content
+
+
+def refusal(ran):
+    """Return the error of a run that did nothing else."""
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert "Traceback" not in ran.err
+    return ran.err
+
+
+def apart(*words, within=(), launch=LAUNCH, cwd=None, **variables):
+    """Run the command as its installed script does, within another one, in a process of its own."""
+    ran = subprocess.run(
+        [*within, sys.executable, "-P", "-c", launch, *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysed:
+    """A run of `advisor analyze`, its output folder, and what the testbed saw."""
+
+    ran: Ran
+    folder: Path
+    calls: list
+
+    @cached_property
+    def analysis(self):
+        found = json.loads(self.text("analysis.json"))
+        jsonschema.validate(found, load_schema("analysis"))
+        return found
+
+    def text(self, name):
+        return (self.folder / name).read_text()
+
+    def candidate(self, name):
+        (found,) = (each for each in self.analysis["candidates"] if each["name"] == name)
+        return found
+
+    def texts(self):
+        """Return all that was shown or written."""
+        files = (path for path in self.folder.rglob("*") if path.is_file())
+        written = (path.read_bytes().decode(errors="replace") for path in files)
+        return [self.ran.out, self.ran.err, *written]
+
+
+def analysed(run, model, folder, *words, code=0, calls=()):
+    """Run `advisor analyze` in one of the ways to run the command."""
+    ran = run("analyze", str(model), "-o", str(folder), *words)
+    assert ran.code == code, ran.err
+    return Analysed(ran=ran, folder=folder, calls=calls)

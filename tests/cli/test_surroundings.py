@@ -1,0 +1,277 @@
+"""The command where output goes nowhere, strangers filled a folder, or a system lacks things."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from cli_answers import apart, refusal
+from command_runs import _ROOT, LAUNCH, Command, Ran
+from layer_models import model
+
+from placement_advisor.cli.app import READER_GONE
+from placement_advisor.report.progress import harmless
+from placement_advisor.report.tensorboard.server import tensorboard
+
+GRAPH = "m.graph.json.gz"
+NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
+    return tmp_path
+
+
+def in_shell(folder, line, **variables):
+    """Run a line of shell in which `$ADVISOR` is the command."""
+    launch = f"'{sys.executable}' -P -c \"{LAUNCH}\""
+    return subprocess.run(
+        ["bash", "-c", line.replace("$ADVISOR", launch)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_output_that_goes_nowhere_is_one_error_or_none(folder):
+    ran = in_shell(folder, f"$ADVISOR graph {GRAPH} > /dev/full")
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "advisor: error: standard output cannot be written: No space left on device\n"
+        "advisor: hint: make room, or send the output elsewhere\n"
+    )
+    ran = in_shell(folder, f"$ADVISOR graph {GRAPH} >&-")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(folder):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", LAUNCH, "graph", GRAPH],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (READER_GONE, b"")
+
+
+@pytest.mark.parametrize("where", ["/dev/full", "&-"])
+def test_messages_that_go_nowhere_change_nothing_else(folder, where):
+    ran = in_shell(folder, f"$ADVISOR search {GRAPH} --json 2>{where}")
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)
+    ran = in_shell(folder, f"$ADVISOR graph gone.gz 2>{where}")
+    assert (ran.returncode, ran.stdout) == (2, "")
+
+
+def test_what_is_closed_is_no_place_for_a_file(folder):
+    code = (
+        "from placement_advisor.cli.console import open_streams; open_streams(); "
+        "file = open('written', 'w'); print(file.fileno(), file=file)"
+    )
+    ran = in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-")
+    assert ran.returncode == 0
+    assert int((folder / "written").read_text()) > 2
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_question_marks(folder):
+    plain = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ran = in_shell(folder, "$ADVISOR explain PA101", **plain)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.isascii()
+
+
+def test_names_in_errors_neither_drive_a_terminal_nor_a_ci_system():
+    error = refusal(apart("graph", "gone\x1b[2J\n::error::forged"))
+    assert "\x1b" not in error
+    assert not any(line.startswith("::") for line in error.splitlines())
+    assert "forged" in error
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("two\nlines", "two\nlines"),
+        ("  ::warning file=a::b", "  \\::warning file=a::b"),
+        ("a::b", "a::b"),
+        ("so ##[error]b", "so ##\\[error]b"),
+        ("\x9b31m\r\u202e\ud800", "�31m���"),
+    ],
+)
+def test_harmless_text_stays_readable(told, shown):
+    assert harmless(told) == shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
+def test_a_full_disk_under_temporary_files_is_one_error(folder):
+    (folder / "model.py").write_text(
+        "import tensorflow as tf\n"
+        "weights = tf.Variable(tf.zeros((300, 300)))\n"
+        "@tf.function\n"
+        "def step(x):\n"
+        "    return x @ weights\n"
+        "inputs = (tf.ones((4, 300)),)\n"
+    )
+    temp = folder / "temp"
+    temp.mkdir()
+    mount = f"mount -t tmpfs -o size=64k tmpfs {temp}"
+    line = f"unshare --mount bash -c '{mount} && \"$@\"' - $ADVISOR analyze model.py --no-run -q"
+    ran = in_shell(folder, line, TMPDIR=str(temp))
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        f"advisor: error: temporary files cannot be written in {temp}: No space left on device\n"
+        "advisor: hint: make room, or choose another folder with TMPDIR\n"
+    )
+    assert not (folder / "advisor-out").exists()
+
+
+# Names that the command, its children or TensorFlow import, and that a model's folder may have too.
+NAMES = ("json", "queue", "keras", "numpy", "yaml", "tensorboard", "placement_advisor")
+TRAP = "import pathlib; pathlib.Path({path!r}).touch()\n"
+MODEL = """
+import tensorflow as tf
+
+weights = tf.Variable([[1.0]])
+
+
+@tf.function
+def step(x):
+    return x @ weights
+
+
+inputs = (tf.ones((4, 1)),)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder whose modules leave a file beside it when they are run."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(TRAP.format(path=str(tmp_path / f"{name} ran")))
+    return folder
+
+
+@pytest.mark.slow
+def test_tracing_a_model_runs_no_module_of_the_current_folder(checkout):
+    path = checkout.parent / "models" / "model.py"
+    path.parent.mkdir()
+    path.write_text(MODEL)
+    ran = apart("trace", str(path), cwd=checkout)
+    assert ran.code == 0, ran.err
+    assert list(checkout.parent.glob("* ran")) == []
+
+
+def test_tensorboard_runs_no_module_of_the_current_folder(checkout, monkeypatch):
+    monkeypatch.chdir(checkout)
+    with tensorboard(checkout.parent, "localhost", 0) as (address, _):
+        assert address.startswith("http://")
+    assert list(checkout.parent.glob("* ran")) == []
+
+
+def test_matplotlibs_settings_in_the_current_folder_change_no_picture(checkout):
+    model("in1 -> a", "in2 -> b", "a b -> dot").save(checkout / "two.graph.json.gz")
+    for name in ("plain.png", "theirs.png"):
+        ran = apart("graph", "two.graph.json.gz", "--png", name, cwd=checkout)
+        assert ran.code == 0, ran.err
+        (checkout / "matplotlibrc").write_text("text.usetex: true\naxes.facecolor: red\n")
+    assert (checkout / "theirs.png").read_bytes() == (checkout / "plain.png").read_bytes()
+
+
+STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
+HOMES = ("HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")
+MOUNTS = ("unshare", "--mount")
+
+
+def needs(namespace):
+    ran = subprocess.run([*namespace, "true"], check=False, capture_output=True)
+    return pytest.mark.skipif(ran.returncode != 0, reason="the system refuses that namespace")
+
+
+needs_stranger, needs_mounts = needs(STRANGER), needs(MOUNTS)
+LISTEN = """
+from multiprocessing.connection import Listener
+from placement_advisor.processes.children import _temporary_folder
+folder = _temporary_folder()
+print(Listener(family="AF_UNIX").address.startswith(folder))
+"""
+
+
+def run(within, *words, cwd, **variables):
+    """Run the command within another one, without a home but for what variables say."""
+    unset = (word for name in HOMES for word in ("-u", name))
+    instead = (f"{name}={text}" for name, text in variables.items())
+    return apart(*words, within=(*within, "env", *unset, *instead), cwd=cwd)
+
+
+@needs_stranger
+@pytest.mark.parametrize(
+    "words",
+    [
+        "doctor",
+        "graph two.graph.json.gz --png two.png",
+        "search two.graph.json.gz --hardware 2xV100-NVLink --effort 0.01",
+    ],
+)
+def test_a_user_without_a_name_and_a_home_is_served(tmp_path, words):
+    model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / "two.graph.json.gz")
+    ran = run(STRANGER, *words.split(), cwd=tmp_path)
+    assert (ran.code, ran.err) == (0, "")
+    assert not (tmp_path / "~").exists()
+
+
+@needs_stranger
+def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    ran = run(STRANGER, "check", cwd=closed)
+    assert ran.code == 2
+    assert ran.err.startswith("advisor: error: no pyproject.toml in ")
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("calibrate --testbed logical-cpus", "temporary files cannot be written anywhere: "),
+        ("graph {graph} --png /dev/shm/two.png", "no picture can be drawn: "),
+    ],
+)
+def test_without_a_place_for_temporary_files_that_is_said(tmp_path, words, message):
+    graph = tmp_path / "two.graph.json.gz"
+    model("in1 -> a", "in2 -> b", "a b -> dot").save(graph)
+    read_only = 'for d in /tmp /var/tmp; do mount --bind -o ro $d $d; done; exec "$@"'
+    within = (*MOUNTS, "sh", "-c", read_only, "-")
+    nowhere = {"HOME": "/proc/none", "TMPDIR": "/proc/none"}
+    ran = run(within, *words.format(graph=graph).split(), cwd="/proc", **nowhere)
+    assert ran.code == 2
+    error, hint = ran.err.splitlines()
+    assert error.startswith(f"advisor: error: {message}")
+    assert hint.endswith("with TMPDIR")
+
+
+def test_sockets_are_made_where_their_path_is_short(tmp_path):
+    far = tmp_path / ("far" * 40)
+    far.mkdir()
+    assert apart(launch=LISTEN, TMPDIR=str(far)) == Ran(code=0, out="True\n", err="")
+
+
+@pytest.mark.slow
+def test_a_model_is_traced_with_temporary_files_far_away(tmp_path, two_towers):
+    far = tmp_path / ("far" * 40)
+    words = ("trace", str(two_towers), "-o", str(tmp_path / "two.graph.json.gz"))
+    with Command(*words, temp=far) as command:
+        ran = command.wait()
+        assert command.processes_left() == []
+    assert ran.code == 0, ran.err
+    assert list(far.iterdir()) == []

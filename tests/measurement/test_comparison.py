@@ -1,0 +1,212 @@
+"""Intervals that one may look at after every sample, and the verdicts that they give."""
+
+import random
+from itertools import pairwise
+from math import comb
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.measurement.measurement import (
+    STAKES,
+    WORTHWHILE_RATIO,
+    Comparison,
+    Interval,
+    Verdict,
+    compare,
+    is_in_doubt,
+    least_samples,
+    median_interval,
+    overall_verdict,
+)
+
+ratios = st.floats(min_value=0.01, max_value=100)
+
+
+def test_the_fewest_samples_and_those_outside_by_hand():
+    assert STAKES == 40
+    assert least_samples() == 8
+    assert median_interval([1.0] * 7) is None
+    assert median_interval([3, 1, 2, 5, 4, 8, 6, 7]) is not None
+    samples = [6.0, 7.0, 5.0, 8.0, 4.0, 9.0, 3.0, 10.0, 2.0, 11.0, 1.0, 12.0]
+    found = median_interval(samples)
+    assert (found.low, found.median, found.high) == (2.0, 6.5, 11.0)
+
+
+def test_ends_allow_for_the_choice_among_candidates_and_no_outlier_moves_them():
+    samples = [float(i % 2 * 100 + i) for i in range(60)]
+    alone, among = median_interval(samples), median_interval(samples, among=7)
+    assert among.low == alone.low
+    assert among.high > alone.high
+    samples = [1.0 + i % 7 / 100 for i in range(40)]
+    wild = [1e9 if i % 20 == 0 else sample for i, sample in enumerate(samples)]
+    found = median_interval(wild)
+    assert found.high < 1.1
+
+
+@given(st.lists(ratios, min_size=8, max_size=80), st.integers(1, 20))
+def test_ends_are_samples_around_the_median_or_there_are_too_few(samples, among):
+    found = median_interval(samples, among=among)
+    assert (found is None) == (len(samples) < least_samples(among))
+    if found is not None:
+        assert found.low in samples
+        assert found.high in samples
+        assert found.low <= found.median <= found.high
+
+
+@given(st.lists(ratios, min_size=20, max_size=60))
+def test_more_candidates_never_narrow_an_interval(samples):
+    ends = [
+        found.high
+        for among in range(1, 20)
+        if (found := median_interval(samples, among=among)) is not None
+    ]
+    assert all(fewer <= more for fewer, more in pairwise(ends))
+
+
+def most_beyond(samples, stakes):
+    """Return how many samples may lie on the wrong side of an end that is won, -1 if not even 0."""
+    tail = 0
+    for wrong in range(samples):
+        tail += comb(samples + 1, wrong)
+        if 2 ** (samples + 1) - tail < stakes * (samples + 1) * comb(samples, wrong):
+            return wrong - 1
+    return -1
+
+
+def missed(looks, stakes):
+    """Return the exact probability that an end is wrong at any of the first looks.
+
+    Samples are independent and come from no distribution in particular: only their sides count.
+    Paths on which the end has been wrong are taken out.
+    """
+    alive, gone = {0: 1.0}, 0.0
+    for n in range(1, looks + 1):
+        moved = {}
+        for wrong, share in alive.items():
+            for after in (wrong, wrong + 1):
+                moved[after] = moved.get(after, 0.0) + share / 2
+        most = most_beyond(n, stakes)
+        gone += sum(share for wrong, share in moved.items() if wrong <= most)
+        alive = {wrong: share for wrong, share in moved.items() if wrong > most}
+    return gone
+
+
+@pytest.mark.parametrize("among", [1, 7])
+def test_an_end_keeps_its_error_over_three_hundred_looks(among):
+    stakes = STAKES * among
+    assert 0.4 / stakes < missed(300, stakes) <= 1 / stakes
+    # The ends that are returned are those: as many samples lie outside.
+    for samples in (15, 16, 40, 90):
+        found = median_interval([float(i) for i in range(samples)], among=among)
+        assert found.high == samples - 1 - most_beyond(samples, stakes)
+
+
+def test_the_interval_that_is_returned_keeps_that_error_at_every_look():
+    chance, missed_low, missed_high, trials = random.Random(1), 0, 0, 400
+    for _ in range(trials):
+        samples = [chance.gauss(0, 1) ** 3 for _ in range(60)]
+        looks = [median_interval(samples[:n]) for n in range(8, 61)]
+        missed_low += any(look is not None and look.low > 0 for look in looks)
+        missed_high += any(look is not None and look.high < 0 for look in looks)
+    # One in forty each is 10; four standard deviations more are 22.
+    assert missed_low <= 22
+    assert missed_high <= 22
+
+
+Rounds = list[tuple[int, ...]]
+
+
+def comparison_of(single, towers):
+    result = compare("single", single, towers, among=1)
+    assert result is not None
+    return result
+
+
+def between(low, high):
+    ratio = Interval(median=(low + high) / 2, low=low, high=high)
+    return Comparison(baseline="single", ratio=ratio, rounds=15)
+
+
+def test_ratios_are_candidate_over_baseline_of_paired_rounds_by_hand():
+    result = comparison_of([(100, 110, 500)] * 8, [(50, 55, 60)] * 8)
+    # Medians of a round: 110 and 55.
+    assert (result.ratio.low, result.ratio.median, result.ratio.high) == (0.5, 0.5, 0.5)
+    assert (result.baseline, result.rounds) == ("single", 8)
+    assert result.verdict is Verdict.FASTER
+    slow_minutes = [1, 1, 10, 10, 3, 3, 2, 1]
+    result = comparison_of(
+        [(100 * slow,) for slow in slow_minutes], [(80 * slow,) for slow in slow_minutes]
+    )
+    assert result.ratio.low == result.ratio.high == 0.8
+    single = [(100,), (), *[(100,)] * 9]
+    towers = [(50,), (1,), (), *[(50,)] * 7]
+    result = comparison_of(single, towers)
+    assert (result.rounds, result.ratio.median) == (8, 0.5)
+    single = [(100,)] * 20
+    towers = [(70,), (130,)] * 10
+    assert comparison_of(single, towers).verdict is Verdict.INCONCLUSIVE
+
+
+def test_too_few_rounds_are_not_compared_however_clear_they_are():
+    for among in (1, 7):
+        least = least_samples(among)
+        slow, fast = [(100,)] * least, [(10,)] * least
+        enough = compare("single", slow, fast, among=among)
+        assert enough.verdict is Verdict.FASTER
+        assert compare("single", slow[1:], fast[1:], among=among) is None
+
+
+@pytest.mark.parametrize(
+    ("single", "towers"), [([], []), ([(100,)], []), ([(100,)], [()]), ([()], [(100,)])]
+)
+def test_runs_that_share_no_complete_round_are_not_compared(single, towers):
+    assert compare("single", single, towers, among=1) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.5, WORTHWHILE_RATIO - 0.001, Verdict.FASTER),
+        (0.5, WORTHWHILE_RATIO, Verdict.INCONCLUSIVE),
+        (0.9, 1.1, Verdict.INCONCLUSIVE),
+        (WORTHWHILE_RATIO, 1.1, Verdict.INCONCLUSIVE),
+        (WORTHWHILE_RATIO + 0.001, 1.1, Verdict.SLOWER),
+    ],
+)
+def test_only_an_interval_on_one_side_of_the_threshold_is_a_verdict(low, high, verdict):
+    assert between(low, high).verdict is verdict
+
+
+FASTER, SLOWER, UNSURE = between(0.8, 0.9), between(1.0, 1.2), between(0.9, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "verdict"),
+    [
+        ([SLOWER, FASTER, UNSURE], Verdict.FASTER),
+        ([SLOWER, SLOWER], Verdict.SLOWER),
+        ([SLOWER, UNSURE], Verdict.INCONCLUSIVE),
+    ],
+)
+def test_one_faster_candidate_is_enough_and_one_unsure_keeps_from_rejecting_all(
+    comparisons, verdict
+):
+    assert overall_verdict(comparisons) is verdict
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "expected"),
+    [
+        ([FASTER, SLOWER, UNSURE], False),
+        ([FASTER, between(0.6, 1.0)], True),  # It may be the better one.
+        ([SLOWER, SLOWER], False),
+        ([SLOWER, UNSURE], True),
+        ([UNSURE], True),
+    ],
+)
+def test_what_to_prefer_is_in_doubt_until_the_best_is_sure_or_all_are_rejected(
+    comparisons, expected
+):
+    assert is_in_doubt(comparisons) is expected

@@ -1,0 +1,62 @@
+"""The checker of prose finds what it is for, and leaves the rest alone."""
+
+from __future__ import annotations
+
+import prose
+import pytest
+
+SHORT = "You type a command. "
+
+
+def test_sentences_leave_out_code_tables_and_headings():
+    page = (
+        "# Title anew\n\nOne `a. B` here. Two\nis [a link](x.md#anew) long.\n\n"
+        "- An item. Another.\n- A third\n\n| anew | b |\n|---|---|\n\n"
+        "```sh\nanew\n```\n\n<!-- anew -->\n\nLast?\n"
+    )
+    assert prose.sentences(page) == [
+        "One Code here.",
+        "Two is a link long.",
+        "An item.",
+        "Another.",
+        "A third",
+        "Last?",
+    ]
+    assert not list(prose.problems(page))
+
+
+def test_one_sentence_in_ten_may_be_long_and_none_very_long():
+    long = "You " + "say " * 25 + "it. "
+    assert not list(prose.problems(long + SHORT))
+    assert len(list(prose.problems(long * 2 + SHORT * 17))) == 2
+    assert not list(prose.problems(long * 2 + SHORT * 18))
+    (found,) = prose.problems("You " + "say " * 39 + "it. ")
+    assert found.startswith("41 words, 40 at any rate")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "found"),
+    [
+        ("It was measured and then it is written down.", "passives in a row"),
+        ("It was measured.", None),
+        ("The table is made anew.", "'anew'"),
+        ("Beside it stands a file.", "'Beside'"),
+        ("Nothing is said beside that.", "'beside'"),
+        ("It answers besides.", None),
+        ("What a worker prints is a line.", "begin with the subject"),
+        ("What does a worker print?", None),
+        ("That this holds is known.", "begin with the subject"),
+        ("You are told so.", "are told"),
+        ("He told us.", None),
+    ],
+)
+def test_what_is_banned_is_found(sentence, found):
+    problems = list(prose.problems(sentence))
+    if found is None:
+        assert problems == []
+    else:
+        assert found in problems[0]
+
+
+def test_pages_that_are_not_held_exist():
+    assert not [page for page in prose.NOT_YET_HELD if not (prose.ROOT / page).is_file()]
