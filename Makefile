@@ -20,7 +20,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test versions test-slow test-campaigns verdicts bench bench-fidelity bench-samples docs readme lint check lock audit build clean check-python
+.PHONY: help demo test versions test-slow test-campaigns verdicts bench bench-fidelity bench-samples docs readme lint check lock audit build release clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -93,6 +93,10 @@ check: $(INSTALLED)  ## check the sample models' placements against placements.l
 build: $(INSTALLED)  ## build the wheel and the source archive into dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
+
+release: $(INSTALLED)  ## cut a release of the version that stands here, or make release TO=0.3.0
+	rm -rf dist
+	$(BIN)/python tests/release.py $(TO)
 
 # Existing pins stay unless pyproject.toml forbids them; `make lock UV_FLAGS=--upgrade`
 # takes the newest versions.

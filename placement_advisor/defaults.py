@@ -2,6 +2,8 @@
 
 # Where analyses go, each into a folder of its own.
 OUTPUT = "advisor-out"
+# What `advisor check` holds placements to.
+LOCK_FILE = "placements.lock.json"
 DEVICES = 2
 # The candidate that others are compared with: everything on one device.
 BASELINE = "single"

@@ -7,6 +7,7 @@ from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined, 
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.machine.this_machine import OtherWork
 from placement_advisor.remote_hosts.host_facts import (
     HostFacts,
     NetworkPlace,
@@ -38,7 +39,9 @@ def host(name, number):
             relay_folder=None,
         ),
         clock=ClockRange(low_ns=150_000, high_ns=250_000),
-        place=NetworkPlace(interface="eth0", mtu_bytes=1_500, load=0.25, has_private_network=True),
+        place=NetworkPlace(
+            interface="eth0", mtu_bytes=1_500, load=OtherWork(cores=0.25), has_private_network=True
+        ),
     )
 
 

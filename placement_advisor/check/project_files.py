@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
 from placement_advisor.check.problems import Place
 from placement_advisor.check.record import MAX_CUTS, Cut, Part, Record
-from placement_advisor.defaults import AS_WRITTEN
+from placement_advisor.defaults import AS_WRITTEN, LOCK_FILE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files import contract, untrusted
 from placement_advisor.units import parse_bytes, parse_share
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 CONFIG_FILE = "pyproject.toml"
-LOCK_FILE = "placements.lock.json"
 
 # Lists of a whole project's settings have lines that are longer than any of the advisor's.
 _MAX_LINE_CHARS = 100_000

@@ -10,10 +10,13 @@ import typer
 from placement_advisor import defaults
 from placement_advisor.cli.console import print_json, progress, warn
 from placement_advisor.cli.options import (
+    CANDIDATES,
     AsJson,
     OpenPorts,
     Quiet,
     TestbedChoice,
+    complete_candidates,
+    complete_hardware,
     hosts_asked,
     model_source,
     refuse_beside_hosts,
@@ -42,6 +45,7 @@ def analyze(
         str | None,
         typer.Option(
             metavar="SPEC|FILE",
+            autocompletion=complete_hardware,
             help="Predict for devices that are not here, like 2xV100-NVLink, or for those of a "
             "cluster file (.toml). Nothing runs.",
         ),
@@ -63,10 +67,9 @@ def analyze(
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Candidates to try: towers, towers-forward-only, pipeline, parameters-on-host, "
-            "tail-on-host, loops-on-host, alternating, alternating-ops, searched, batch, "
-            "variables-on-host, variables-spread, mirrored, batch-towers. Default: all are "
-            "predicted, the best of them run. `single` always runs.",
+            autocompletion=complete_candidates,
+            help=f"Candidates to try: {CANDIDATES}. Default: all are predicted, the "
+            "best of them run. `single` always runs.",
         ),
     ] = None,
     ratios: Annotated[

@@ -209,11 +209,22 @@ def _in_repository(result: CheckResult, root: Path) -> CheckResult:
     return result.within(folder.relative_to(repository))
 
 
+def _codes() -> list[str]:
+    """Return all codes, without the rules of findings, which import NumPy."""
+    from importlib import resources
+
+    from placement_advisor.check.problems import EXPLANATIONS
+
+    pages = (resources.files("placement_advisor.analysis.findings") / "pages").iterdir()
+    return sorted({*EXPLANATIONS, *(page.name.removesuffix(".md") for page in pages)})
+
+
 def explain(
     code: Annotated[
         str | None,
         typer.Argument(
             metavar="[CODE]",
+            autocompletion=_codes,
             help="A finding or a check's problem, by code or name, such as PA101, batch-too-small "
             "or slower-step.",
         ),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor.cli.console import print_json, progress
-from placement_advisor.cli.options import AsJson, Quiet, model_source, takes
+from placement_advisor.cli.options import AsJson, Quiet, complete_hardware, model_source, takes
 from placement_advisor.defaults import DEVICES
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import holding, output_file
@@ -170,6 +170,7 @@ def simulate(
         str | None,
         typer.Option(
             metavar="SPEC|FILE",
+            autocompletion=complete_hardware,
             help="Devices like 2xV100-NVLink, or those of a cluster file (.toml). Default: as many "
             "CPU workers as the placement has devices.",
         ),
@@ -250,6 +251,7 @@ def search(
         str | None,
         typer.Option(
             metavar="SPEC|FILE",
+            autocompletion=complete_hardware,
             help="Devices like 2xV100-NVLink, or those of a cluster file (.toml).",
         ),
     ] = None,

@@ -262,6 +262,7 @@ def compare_hardware(
         list[str],
         typer.Argument(
             metavar="SPEC|FILE...",
+            autocompletion=options.complete_hardware,
             help="Machines like 8xV100-NVLink, hosts like 16x(8xH100-NVLink4)-8xInfiniBand400, "
             "also in levels, or cluster files (.toml), which may have levels.",
         ),

@@ -65,6 +65,30 @@ class Mode(StrEnum):
     INFER = "infer"
 
 
+# As `families.NAMES` has them, whose import takes NumPy's.
+CANDIDATES = (
+    "towers, towers-forward-only, pipeline, parameters-on-host, tail-on-host, loops-on-host, "
+    "alternating, alternating-ops, searched, batch, variables-on-host, variables-spread, mirrored, "
+    "batch-towers"
+)
+
+
+def complete_candidates(incomplete: str) -> list[str]:
+    """Return what a list of names, with commas between them, can become; Typer takes what fits."""
+    before, comma, _ = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in CANDIDATES.split(", ")]
+
+
+def complete_hardware(incomplete: str) -> list[str]:
+    """Return the machines that presets make of two devices, or as many as the word says."""
+    from placement_advisor.machine.presets import hardware_figures
+
+    count = incomplete.partition("x")[0] or "2"
+    devices = hardware_figures()["devices"].items()
+    links = [(name, link) for name, table in devices for link in ("", *table["links"])]
+    return [f"{count}x{name}{link and '-'}{link}" for name, link in links]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Model = Annotated[
     str,

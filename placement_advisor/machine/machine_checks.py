@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.machine_facts import Facts, KeptFigures
     from placement_advisor.machine.nvidia import GpuPair
+    from placement_advisor.machine.this_machine import OtherWork
 
 
 # A split needs two.
@@ -258,16 +259,16 @@ def _load(facts: Facts) -> Iterator[Check]:
     yield load_check(facts.load, facts.cores.usable, DEVICES)
 
 
-def load_check(load: float, usable_cores: int, devices: int) -> Check:
-    """Judge how many processes want to run where so many cores are to be devices."""
+def load_check(load: OtherWork, usable_cores: int, devices: int) -> Check:
+    """Judge what other processes do where so many cores are to be devices."""
     cores = max(usable_cores, 1)
-    finding = f"{load:.2f} on average in the last minute, for {counted(cores, 'core')}"
-    if not is_busy(load, cores, devices):
+    finding = f"other work uses {load}; {counted(cores, 'core')} here"
+    if not is_busy(load.cores, cores, devices):
         return Check(name="load", state=State.OK, finding=finding)
     return Check(
         name="load",
         state=State.NOTE,
-        finding=f"{finding}: other work keeps them busy, times will waver",
+        finding=f"{finding}: times will waver",
         action="wait, or close it, before calibrating and analysing",
     )
 

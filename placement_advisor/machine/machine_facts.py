@@ -25,7 +25,7 @@ from placement_advisor.machine.this_machine import (
     can_have_private_network,
     find_cores,
     gpu_count,
-    load_average,
+    other_work,
     parse_sys_admin,
 )
 from placement_advisor.processes.children import available_memory_bytes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.calibration import Calibration, CopyTiming, KeptCalibration
     from placement_advisor.machine.nvidia import Gpus
-    from placement_advisor.machine.this_machine import Cores
+    from placement_advisor.machine.this_machine import Cores, OtherWork
 
 
 ADVISOR = "placement-advisor"
@@ -83,8 +83,8 @@ class KeptFigures:
 class Facts:
     """This machine, as far as the advisor depends on it.
 
-    ``visible_gpus`` is how many TensorFlow may see, ``load`` how many processes wanted to run on
-    average in the last minute. What is not known is None.
+    ``visible_gpus`` is how many TensorFlow may see, ``load`` what other processes do now. What is
+    not known is None.
     """
 
     advisor_version: str
@@ -97,7 +97,7 @@ class Facts:
     gpus: Gpus
     has_sys_admin: bool | None
     cores: Cores
-    load: float
+    load: OtherWork
     available_memory_bytes: int
     has_private_network: bool
     calibrations: tuple[KeptFigures, ...]
@@ -117,7 +117,7 @@ def examine() -> Facts:
         gpus=find_gpus(),
         has_sys_admin=parse_sys_admin(Path("/proc/self/status").read_text()),
         cores=find_cores(),
-        load=load_average(),
+        load=other_work(),
         available_memory_bytes=available_memory_bytes(),
         has_private_network=can_have_private_network(),
         calibrations=tuple(

@@ -25,8 +25,8 @@ _PORTS_ARE_OPEN = (
 )
 
 _BUSY = (
-    "other work keeps this machine busy: {load:.1f} processes wanted to run on average in the last "
-    "minute, before this one; all takes longer, times waver, and a verdict may stay open"
+    "other work keeps this machine busy: it uses {load}; all takes longer, times waver, and a "
+    "verdict may stay open"
 )
 
 
@@ -97,7 +97,7 @@ class TestbedPlan:
 
     ``is_declined``: something could run, and is not to.
 
-    ``load`` is how many processes of others wanted to run, if that is too many for the devices.
+    ``load`` is what other processes do, if that is too much for the devices.
 
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
     reaches this machine by network reaches them. ``hosts`` are empty for devices of one machine;
@@ -120,7 +120,7 @@ class TestbedPlan:
     hosts: tuple[HostShare, ...] = ()
     link: HostLink | None = None
     away_ns: int | None = None
-    load: float | None = None
+    load: this_machine.OtherWork | None = None
 
     @property
     def on_gpus(self) -> bool:
@@ -294,9 +294,11 @@ def with_load(plan: TestbedPlan, note: Callable[[str], None]) -> TestbedPlan:
 
     ``note`` is told so, for the user to know before anything starts.
     """
-    load, cores = this_machine.load_average(), this_machine.find_cores().usable
+    if plan.not_run is not None:
+        return plan
+    load, cores = this_machine.other_work(), this_machine.find_cores().usable
     here = [host.slots for host in plan.hosts if host.is_here] if plan.hosts else [plan.devices]
-    if plan.not_run is not None or not this_machine.is_busy(load, cores, sum(map(len, here))):
+    if not this_machine.is_busy(load.cores, cores, sum(map(len, here))):
         return plan
     plan = replace(plan, load=load)
     note(f"warning: {plan.warnings[-1]}")

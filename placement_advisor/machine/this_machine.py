@@ -10,9 +10,10 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +27,9 @@ _SYS_ADMIN_BIT = 21
 _PROBE = "from placement_advisor.tf.run.private_network import create\ncreate()"
 # A step that has half a core less than it should is timed wrong, whichever candidate it is of.
 _BUSY_LOAD = 0.5
+# The kernel counts CPU time in steps of 10 ms.
+_SAMPLE_S = 0.3
+_PROC = Path("/proc")
 CPU, GPU = "CPU", "GPU"
 
 
@@ -95,9 +99,77 @@ def quota_cores() -> int | None:
     return max(int(quota) // int(period), 1)
 
 
-def load_average() -> float:
-    """Return how many processes wanted to run on average in the last minute."""
-    return os.getloadavg()[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWork:
+    """How many cores other processes use now, and which of them uses most, None if none is seen."""
+
+    cores: float
+    busiest: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.cores:.1f} cores" + (f", most by {self.busiest}" if self.busiest else "")
+
+
+class _Process(NamedTuple):
+    name: str
+    parent: int
+    ticks: int
+    cpu: int
+
+
+def other_work() -> OtherWork:
+    """Watch for 0.3 s what runs on the CPUs of this process, besides it and its descendants.
+
+    Under a quota only processes that are seen count: what others do elsewhere takes none of it.
+    """
+    busy_before, before, begun_s = _busy_ticks(), _processes(), time.monotonic()
+    time.sleep(_SAMPLE_S)
+    busy, after, ended_s = _busy_ticks(), _processes(), time.monotonic()
+    per_core = (ended_s - begun_s) * os.sysconf("SC_CLK_TCK")
+    allowed, ours, others = os.sched_getaffinity(0), 0, {}
+    for pid, process in after.items():
+        ticks = process.ticks - (before[pid].ticks if pid in before else 0)
+        if _descends(pid, after):
+            ours += ticks
+        elif ticks > 0 and process.cpu in allowed:
+            others[pid] = ticks
+    total = busy - busy_before - ours if quota_cores() is None else sum(others.values())
+    top = max(others, key=others.__getitem__, default=None)
+    return OtherWork(
+        cores=max(total, 0) / per_core,
+        busiest=None
+        if top is None
+        else f"{after[top].name} (process {top}, {others[top] / per_core:.0%} of a core)",
+    )
+
+
+def _busy_ticks() -> int:
+    """Return the time that the CPUs of this process were busy. Source: proc_stat(5)."""
+    allowed = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    lines = map(str.split, (_PROC / "stat").read_text().splitlines())
+    counters = [[int(word) for word in words[1:9]] for words in lines if words[0] in allowed]
+    return sum(sum(each) - each[3] - each[4] for each in counters)  # without idle and iowait
+
+
+def _processes() -> dict[int, _Process]:
+    """Return the processes that can be seen. Source: proc_pid_stat(5)."""
+    found = {}
+    for folder in _PROC.glob("[0-9]*"):
+        try:
+            start, _, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
+        except OSError:  # It has ended, or is hidden.
+            continue
+        words = rest.split()
+        ticks = int(words[11]) + int(words[12])
+        name = start.partition("(")[2]
+        found[int(folder.name)] = _Process(name, int(words[1]), ticks, int(words[36]))
+    return found
+
+
+def _descends(pid: int, processes: dict[int, _Process]) -> bool:
+    while pid in processes and pid != os.getpid():
+        pid = processes[pid].parent
+    return pid == os.getpid()
 
 
 def is_busy(load: float, cores: int, devices: int) -> bool:

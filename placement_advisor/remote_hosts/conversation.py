@@ -22,7 +22,7 @@ from placement_advisor import errors
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.machine import nvidia
-from placement_advisor.machine.this_machine import Slot
+from placement_advisor.machine.this_machine import OtherWork, Slot
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.remote_hosts.host_facts import HostFacts, NetworkPlace, WayTried
@@ -182,6 +182,7 @@ _RECORDS = (
     HostFacts,
     ModelSource,
     NetworkPlace,
+    OtherWork,
     Prepared,
     Slot,
     WayTried,

@@ -23,12 +23,14 @@ from placement_advisor.machine.this_machine import (
     can_have_private_network,
     fingerprint,
     gpu_count,
+    other_work,
     usable_cores,
 )
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
     from placement_advisor.machine.nvidia import Gpus
+    from placement_advisor.machine.this_machine import OtherWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,13 +147,12 @@ class NetworkPlace:
     """Where a host is in the network, and whether it is free to work.
 
     ``interface`` has the address that was asked for, with frames of ``mtu_bytes`` at most; None
-    where the host has no such address itself. ``load`` is how many processes wanted to run on
-    average in the last minute.
+    where the host has no such address itself. ``load`` is what other processes do there now.
     """
 
     interface: str | None
     mtu_bytes: int | None
-    load: float
+    load: OtherWork
     has_private_network: bool
 
 
@@ -173,7 +174,7 @@ def network_place(address: str) -> NetworkPlace:
     return NetworkPlace(
         interface=interface,
         mtu_bytes=None if interface is None else _mtu_bytes(interface),
-        load=os.getloadavg()[0],
+        load=other_work(),
         has_private_network=can_have_private_network(),
     )
 

@@ -97,7 +97,7 @@ class Cores:
     quota: contract.Count | None
     """Limit of the container."""
     load: contract.NotNegative
-    """Mean over a minute."""
+    """Cores that other processes use now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class Doctor:
                 cuda_packages=facts.has_cuda_libraries,
                 sys_admin=facts.has_sys_admin,
             ),
-            cores=contract.like(Cores, facts.cores, load=facts.load),
+            cores=contract.like(Cores, facts.cores, load=facts.load.cores),
             private_network=facts.has_private_network,
             calibrations=map(_calibration, facts.calibrations),
         )
@@ -232,7 +232,7 @@ class Host:
     """Enough for so many devices."""
     available_memory_bytes: contract.Count | None
     load: contract.NotNegative | None
-    """Mean over a minute."""
+    """Cores that other processes use now."""
     clock: Clock | None
     interface: contract.Text | None
     """Network interface with that address."""
@@ -310,7 +310,7 @@ def _host(host: host_doctor.HostExamined, checks: Sequence[machine_checks.Check]
         versions=_versions(host.versions),
         cores=None if facts is None else len(facts.cores),
         available_memory_bytes=None if facts is None else facts.available_memory_bytes,
-        load=None if place is None else place.load,
+        load=None if place is None else place.load.cores,
         interface=None if place is None else place.interface,
         mtu_bytes=None if place is None else place.mtu_bytes,
         private_network=None if place is None else place.has_private_network,

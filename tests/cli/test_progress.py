@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from rich.console import Console
 
 from placement_advisor.analysis.progress import TimeAhead
 from placement_advisor.cli.console import progress
@@ -64,6 +65,8 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes_and_notes_stay(ter
     assert "model.py: layers [3], batch 32 assumed\n" in terminal.getvalue()
     assert "loading [bold]model.py[/none]" in terminal.getvalue()
     # Two of six took 4 s.
+    # A bar of 20, two sixths of it full.
+    assert f"{'━' * 6}\x1b[0m\x1b[91m╸" in terminal.getvalue()
     assert "timing 3/6, towers, about 8 s left" in terminal.getvalue()
 
 
@@ -87,13 +90,17 @@ def test_a_terminal_counts_down_what_is_expected(terminal, now):
     with watching(terminal) as watcher:
 
         def line():
-            return watcher.__rich__().plain
+            console = Console(width=80, color_system=None)
+            with console.capture() as shown:
+                console.print(watcher)
+            return shown.get().strip()
 
         watcher.expect(TimeAhead(stage_s=50, later_s=30))
         watcher.working("searching placements", 0, 1)
         assert line() == "searching placements, about 80 s left"
         now[0] = 41.0
-        assert line() == "searching placements, about 40 s left"
+        # 41 s of 81 have passed.
+        assert line() == f"{'━' * 10:20} searching placements, about 40 s left"
         # What is counted beside it has its own place no longer.
         watcher.working("profiling", 2, 6, "towers")
-        assert line() == "profiling 3/6, towers, about 40 s left"
+        assert line() == f"{'━' * 10:20} profiling 3/6, towers, about 40 s left"

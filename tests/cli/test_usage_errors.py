@@ -1,13 +1,9 @@
 """Words that ask for what cannot be meant: one error, before anything starts."""
 
-from typing import get_type_hints
-
 import pytest
 from cli_answers import refusal
 from command_runs import run_here
 
-from placement_advisor.candidates.families import NAMES
-from placement_advisor.cli.analyze import analyze
 from placement_advisor.remote_hosts.tls import new_secret
 
 
@@ -73,10 +69,7 @@ def test_what_cannot_be_done_is_refused_before_any_work(refused, words, messages
     assert all(message in error for message in messages), error
 
 
-def test_the_help_names_every_family_and_the_table_of_settings(advisor):
-    option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
-    listed = option.help.partition("try: ")[2].partition(".")[0].split(", ")
-    assert listed == [name for name in NAMES if name not in ("single", "as-written")]
+def test_the_help_of_check_names_the_table_of_its_settings(advisor):
     assert "[tool.advisor]" in advisor("check", "--help").out
 
 

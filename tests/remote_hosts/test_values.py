@@ -11,7 +11,7 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.machine.this_machine import Slot
+from placement_advisor.machine.this_machine import OtherWork, Slot
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.remote_hosts import conversation
@@ -113,7 +113,9 @@ def test_half_characters_views_and_errors_come_back():
         ),
         Prepared(moved_ops=("a",), crossings=(CROSSING,), exchanged_bytes={"reduce": None}),
         CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.5),
-        NetworkPlace(interface=None, mtu_bytes=1_500, load=0.25, has_private_network=True),
+        NetworkPlace(
+            interface=None, mtu_bytes=1_500, load=OtherWork(cores=0.25), has_private_network=True
+        ),
         WayTried(small_ns=None, large_passes=False),
         Slot(kind="GPU", number=1),
         Gpus(

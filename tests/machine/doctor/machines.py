@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from placement_advisor.machine.machine_facts import Facts, KeptFigures, Package
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
-from placement_advisor.machine.this_machine import Cores
+from placement_advisor.machine.this_machine import Cores, OtherWork
 
 HOUR_NS = 3_600 * 10**9
 
@@ -37,7 +37,7 @@ LAPTOP = Facts(
     gpus=Gpus(),
     has_sys_admin=False,
     cores=Cores(machine=2, allowed=2, physical=2, quota=None),
-    load=0.2,
+    load=OtherWork(cores=0.2),
     available_memory_bytes=20_000_000_000,
     has_private_network=True,
     calibrations=(KEPT,),
@@ -80,7 +80,7 @@ SERVER = replace(
         admins_profile=True,
     ),
     cores=Cores(machine=64, allowed=16, physical=8, quota=1),
-    load=7.5,
+    load=OtherWork(cores=7.5, busiest="make (process 4711, 98% of a core)"),
     available_memory_bytes=300_000_000,
     has_private_network=False,
     calibrations=(replace(KEPT, holds=False), replace(KEPT, holds=False, age_ns=9 * 24 * HOUR_NS)),

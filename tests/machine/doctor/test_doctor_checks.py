@@ -8,7 +8,7 @@ from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 from placement_advisor.machine.machine_checks import State, check_all, next_command
 from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.nvidia import Gpus
-from placement_advisor.machine.this_machine import Cores
+from placement_advisor.machine.this_machine import Cores, OtherWork
 
 
 def found(facts, name):
@@ -152,9 +152,8 @@ def test_cores_say_why_there_are_no_more_and_one_is_a_problem_unless_there_are_t
     [(2, 0.49, State.OK), (2, 0.5, State.NOTE), (8, 6.0, State.OK), (8, 6.5, State.NOTE)],
 )
 def test_only_work_that_takes_a_device_s_core_is_noted(cores, load, state):
-    facts = replace(
-        LAPTOP, load=load, cores=Cores(machine=cores, allowed=cores, physical=cores, quota=None)
-    )
+    here = Cores(machine=cores, allowed=cores, physical=cores, quota=None)
+    facts = replace(LAPTOP, load=OtherWork(cores=load), cores=here)
     assert one(facts, "load").state is state
 
 
