@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from functools import cache, partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_advisor.errors import AdvisorError
@@ -23,7 +24,6 @@ from placement_advisor.units import format_ns, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -139,19 +139,15 @@ def _longest_start(text: str, fits: Callable[[str], bool]) -> str:
     return text[: bisect_left(range(1, len(text) + 1), True, key=lambda n: not fits(text[:n]))]
 
 
-# A colour has one meaning in all pictures, and in `style.css`. What goes on in a step has colours
-# of Okabe & Ito (jfly.uni-koeln.de/color); others keep away from these. Candidates and machines
-# have signs in place of colours.
-COMPUTE_COLOR = "#0072B2"
-COPY_COLOR = "#E69F00"
-EXPOSED_COLOR = "#D55E00"
-IDLE_COLOR = "#B9BEC5"
-NO_PROFILE_COLOR = "#6B6B6B"
-LAUNCH_COLOR = "#CDB5E8"
-# Light enough for dark text.
-DEVICE_COLORS = (
-    "#90F285", "#D94CAE", "#D9C621", "#24F2DE", "#F28590", "#7A8C31", "#F224F2",
-)  # fmt: skip
+# A colour has one meaning in all pictures and in the page: `style.css` is the one place of both.
+_STYLE = Path(__file__).parents[1] / "tensorboard" / "static" / "style.css"
+_LIGHT = _STYLE.read_text(encoding="utf-8").partition("}")[0]
+_COLORS = dict(re.findall(r"--([\w-]+): (#\w{6});", _LIGHT))
+COMPUTE_COLOR, COPY_COLOR, LAUNCH_COLOR, IDLE_COLOR, NO_PROFILE_COLOR = map(
+    _COLORS.__getitem__, ("compute", "copy", "launch", "idle", "no-profile")
+)
+DEVICE_COLORS = tuple(color for name, color in _COLORS.items() if name.startswith("device-"))
+INK, FAINT, BAND_COLOR = map(_COLORS.__getitem__, ("ink", "faint", "band"))
 # What layers do.
 KIND_COLORS = ("#5D158C", "#0F664C", "#8A1538", "#4D4A12")
 # A sign and the dashes of its line; with more than these, they begin again.
@@ -159,9 +155,6 @@ SIGNS = (
     ("o", "-"), ("s", (0, (5, 2))), ("^", (0, (1, 1.5))), ("D", (0, (5, 2, 1, 2))),
     ("v", (0, (8, 3))), ("P", (0, (3, 1, 1, 1, 1, 1))),
 )  # fmt: skip
-INK = "#222222"
-FAINT = "#767676"
-BAND_COLOR = "#F3F4F6"
 
 FONT_SIZE = 9
 SMALL_FONT_SIZE = 8
