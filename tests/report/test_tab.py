@@ -13,12 +13,14 @@ from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
 from tab_samples import write_sample
 
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.pictures.layer_layout import layer_map
 from placement_advisor.report.tensorboard.tab import (
@@ -79,7 +81,7 @@ def test_of_very_many_layers_those_that_hold_them_are_shown_and_of_none_none() -
 
 def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing() -> None:
     row = unreliable().candidates[1]
-    step, copies, exposed, _ = Candidate.of(row).figures
+    step, copies, exposed, _ = Candidate.of(row, DEVICES).figures
     assert step == ("30.1 ms", "30.5 ms")
     assert (copies[1], exposed[1]) == ("–", "–")
     assert details(row).activities == ()
@@ -87,13 +89,13 @@ def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing() -> None:
 
 
 def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_not_apply() -> None:
-    alone, row, _ = map(Candidate.of, ranged().candidates)
+    alone, row, _ = (Candidate.of(each, DEVICES) for each in ranged().candidates)
     assert (alone.figures[3], alone.after_runs) == (("–", "–"), None)
     assert (row.figures[3][0].split()[1], row.after_runs) == ("(1.25–2.00)", None)
-    _, row, _ = map(Candidate.of, joined().candidates)
+    _, row, _ = (Candidate.of(each, DEVICES) for each in joined().candidates)
     assert row.figures[3][0].split()[1] == "(1.25–2.00)"
     assert row.after_runs == "after 2 runs: 1.56× (1.00–1.60)"
-    _, row = map(Candidate.of, not_applicable().candidates)
+    _, row = (Candidate.of(each, DEVICES) for each in not_applicable().candidates)
     assert row.failure == "not applicable: the model has one tower"
     assert (row.is_applicable, row.figures) == (False, ())
 
@@ -107,6 +109,34 @@ def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_no
 )
 def test_what_the_tab_is_given_is_the_golden_one(name: str, content: Overview | Details) -> None:
     assert json_text(content) == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+
+
+def test_the_verdict_is_told_in_a_sentence_with_what_to_do_and_candidates_are_sorted() -> None:
+    shown = Overview.of(sample(), MAP)
+    assert shown.answer == "Split: towers is 1.69× as fast as one device"
+    assert shown.actions[0].startswith("Place towers: layers item_conv on worker:1")
+    assert shown.actions[1].startswith("PA201: keep the item tower's part")
+    assert [each.name for each in shown.candidates] == ["towers", "single", "alternating"]
+    plain = sample()
+    slower = Interval(median=1 / 1.07, low=0.9, high=0.95)
+    stays = replace(
+        plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, speedup=slower, next_run=None
+    )
+    shown = Overview.of(replace(plain, recommendation=stays), MAP)
+    assert shown.answer == "Don't split: the best split, towers, is 7 % slower"
+    assert shown.actions[0] == "Keep the step on one device."
+    doubt = replace(stays, verdict=AdviceVerdict.CANNOT_TELL, candidate=None)
+    shown = Overview.of(replace(plain, recommendation=replace(doubt, answer="cannot tell")), MAP)
+    assert shown.answer == "Cannot tell"
+
+
+def test_bars_have_the_parts_of_the_device_that_computes_longest() -> None:
+    bars = Candidate.of(sample().candidates[1], DEVICES).bars
+    us = {part: time_ns / 1_000 for part, time_ns in bars["simulated"].items()}
+    assert us == {"compute": 28_000, "waits for copies": 1_500, "idle": 600}
+    assert sum(bars["measured"].values()) == pytest.approx(30_500_000, rel=0.01)
+    bars = Candidate.of(unreliable().candidates[1], DEVICES).bars
+    assert [*bars["measured"]] == ["no profile to rely on"]
 
 
 def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so() -> None:
@@ -123,7 +153,7 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so() -> 
 
 def test_bytes_that_are_not_known_are_none_and_others_a_floor() -> None:
     split = replace(sample().candidates[1], predicted=towers().schedule, measured=None)
-    assert Candidate.of(split).figures[1][0].endswith(", ≥ 3.20 kB")
+    assert Candidate.of(split, DEVICES).figures[1][0].endswith(", ≥ 3.20 kB")
     shown = details(split, ("GPU:0", "GPU:1"))
     assert [(name, size) for name, _, size, _ in table(shown.tensors).rows] == [
         ("lookup:0", "1.60 kB"),
@@ -203,8 +233,8 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
 @pytest.mark.parametrize(
     ("candidate", "change", "told"),
     [
-        (None, lambda o: o.update(schema_version=1), "1 is older than the 2 that this advisor"),
-        (None, lambda o: o.update(schema_version=3), "3 is newer than the 2 that this advisor"),
+        (None, lambda o: o.update(schema_version=2), "2 is older than the 3 that this advisor"),
+        (None, lambda o: o.update(schema_version=4), "4 is newer than the 3 that this advisor"),
         (None, lambda o: o.update(graph=None), "graph: None is not an object"),
         (None, lambda o: o["candidates"][1].update(name="../a"), r"\[1\].name: .* no name of a"),
         (None, lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same"),

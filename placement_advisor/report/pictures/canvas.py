@@ -17,9 +17,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
+from placement_advisor.report import statements
 from placement_advisor.report.document import one_line
-from placement_advisor.report.statements import as_is_interval
 from placement_advisor.units import format_ns, time_unit
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate
 
     Page: TypeAlias = Callable[[float], Figure]
 
@@ -159,6 +160,8 @@ SIGNS = (
 FONT_SIZE = 9
 SMALL_FONT_SIZE = 8
 _TITLE_SIZE = FONT_SIZE + 3
+# Room for the name of a candidate in a title.
+_NAME_IN = 2.5
 
 # 1,200 pixels across: shown as it is on any screen, in a report and in TensorBoard.
 DPI = 100
@@ -240,12 +243,19 @@ def add_time_axis(
     return ax
 
 
-def headline(analysis: Analysis, what: str) -> str:
-    """Return what the picture is of, and the user's own step where it was measured."""
-    as_is = as_is_interval(analysis)
-    if as_is is None:
-        return what
-    return f"{what} (as-is, with all of the machine: {format_ns(as_is.median)} measured)"
+def headline(analysis: Analysis, candidates: Sequence[Candidate]) -> str:
+    """Return what a picture of candidates shows: how the first split came out, and what it loses.
+
+    The user's own step stands behind, where it was measured.
+    """
+    shown = [each for each in candidates if each.name != BASELINE] or [*candidates]
+    told = statements.outcome_text(analysis, shown[0]) if shown else "nothing was simulated"
+    if shown:
+        name = told_apart([shown[0].name], _TITLE_SIZE, _NAME_IN)[shown[0].name]
+        told = f"{name} {told}"
+    if (as_is := statements.as_is_interval(analysis)) is not None:
+        told += f" (as-is, with all of the machine: {format_ns(as_is.median)})"
+    return told if statements.any_ran(analysis) else f"{told}, simulated"
 
 
 def add_head(figure: Figure, name: str, what: str, handles: Sequence[Artist]) -> None:

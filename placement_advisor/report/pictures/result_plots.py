@@ -18,7 +18,7 @@ from placement_advisor.analysis.machine_scaling import Scaling
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report import statements
-from placement_advisor.report.analysis_report import value_text
+from placement_advisor.report.analysis_report import sweep_outcome, value_text
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.timeline_plot import MEASURED, SIMULATED
@@ -77,7 +77,8 @@ def draw_comparison(analysis: Analysis, page: canvas.Page = canvas.new_page) -> 
     from matplotlib.patches import Patch
 
     measured = any_ran(analysis)
-    rows = [_row(analysis, candidate, measured) for candidate in fastest_first(analysis)]
+    shown = fastest_first(analysis)
+    rows = [_row(analysis, candidate, measured) for candidate in shown]
     top_in = canvas.HEAD_IN + _ABOVE_ROWS_IN
     figure = page(top_in + _ROW_IN * max(1, len(rows)) + canvas.AXIS_IN)
     left_in, right_in = _write_columns(figure, rows, measured)
@@ -88,13 +89,12 @@ def draw_comparison(analysis: Analysis, page: canvas.Page = canvas.new_page) -> 
     for place, row in enumerate(rows):
         _draw_row(ax, row, top_in + (place + 0.5) * _ROW_IN)
     found = {part for row in rows for parts in (row.simulated, row.measured) for part in parts}
-    what = "what a step is made of" if measured else "what a step is made of, simulated"
     handles = [
         Patch(label=part, color=color if measured else canvas.tint(color, _PALE))
         for part, color in _COLORS.items()
         if part in found
     ]
-    canvas.add_head(figure, analysis.title, canvas.headline(analysis, what), handles)
+    canvas.add_head(figure, analysis.title, canvas.headline(analysis, shown), handles)
     note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
     canvas.write(
         figure,
@@ -300,8 +300,8 @@ def draw_break_even(
         )
         for split, sign in signs.items()
     ]
-    what = canvas.headline(analysis, "break-even of splits that leave the batch whole, simulated")
-    canvas.add_head(figure, analysis.title, what, handles)
+    what = ", ".join(map(sweep_outcome, sweeps[:1])) or "what a split's speed-up depends on"
+    canvas.add_head(figure, analysis.title, canvas.drawable(f"{what}, simulated"), handles)
     return figure
 
 

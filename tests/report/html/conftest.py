@@ -24,18 +24,27 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
 
 
+UNFOLD = """() => {
+  for (const each of document.querySelectorAll('details:has(> summary > h2)')) each.open = true;
+}"""
+
+
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     """Opens the report of an analysis folder; it may ask for nothing and complain of nothing."""
     file = tmp_path / "report.html"
     shown: list[Opened] = []
 
-    def show_folder(folder: Path = tmp_path, *, dark: bool = False) -> Opened:
+    def show_folder(
+        folder: Path = tmp_path, *, dark: bool = False, unfolded: bool = True
+    ) -> Opened:
         file.write_text(report_html(folder), encoding="utf-8")
         opened = new_page(browser, Opened, dark=dark)
         shown.append(opened)
         opened.page.goto(file.as_uri())
-        opened.section("Copies").locator("> div > *").first.wait_for()
+        opened.section("Copies").locator(".copies > *").first.wait_for(state="attached")
+        if unfolded:
+            opened.page.evaluate(UNFOLD)
         return opened
 
     yield show_folder
@@ -55,9 +64,9 @@ def full() -> Analysis:
 def report(show: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
     """Opens the report of an analysis."""
 
-    def of(analysis: Analysis, *, dark: bool = False) -> Opened:
+    def of(analysis: Analysis, *, dark: bool = False, unfolded: bool = True) -> Opened:
         Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
-        return show(dark=dark)
+        return show(dark=dark, unfolded=unfolded)
 
     return of
 

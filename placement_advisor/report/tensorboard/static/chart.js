@@ -17,7 +17,7 @@ export function chart({ title, level, points, here, wins }) {
     const isRight = x(value) > WIDTH / 2;
     return [
       svg('line', { x1: x(value), x2: x(value), y1: TOP, y2: floor }),
-      svg('text', { x: x(value) + (isRight ? -4 : 4), y: at, class: 'told', 'text-anchor': isRight ? 'end' : 'start' }, text),
+      svg('text', { x: x(value) + (isRight ? -4 : 4), y: at, class: 'mark', 'text-anchor': isRight ? 'end' : 'start' }, text),
     ];
   };
   const ends = [points[0], points.at(-1)];
