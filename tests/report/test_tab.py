@@ -125,6 +125,9 @@ def test_the_verdict_is_told_in_a_sentence_with_what_to_do_and_candidates_are_so
     shown = Overview.of(replace(plain, recommendation=stays), MAP)
     assert shown.answer == "Don't split: the best split, towers, is 7 % slower"
     assert shown.actions[0] == "Keep the step on one device."
+    simulated = replace(plain.recommendation, basis="simulated")
+    shown = Overview.of(replace(plain, recommendation=simulated), MAP)
+    assert shown.answer == "Split: towers is 1.69× as fast as one device, simulated"
     doubt = replace(stays, verdict=AdviceVerdict.CANNOT_TELL, candidate=None)
     shown = Overview.of(replace(plain, recommendation=replace(doubt, answer="cannot tell")), MAP)
     assert shown.answer == "Cannot tell"

@@ -402,13 +402,15 @@ def _answer(answer: found.Recommendation) -> str:
     name, speedup = answer.candidate, answer.speedup
     if name is None or speedup is None:
         return answer.answer[:1].upper() + answer.answer[1:]
-    longer = statements.longer_text(1 / speedup.median)
-    slower = longer.replace("longer", "slower").replace("shorter", "faster")
     if answer.verdict is found.AdviceVerdict.STAY_SINGLE:
-        return f"Don't split: the best split, {name}, is {slower.replace('as long', 'as fast')}"
-    if answer.verdict is found.AdviceVerdict.SPLIT:
-        return f"Split: {name} is {statements.times_text(speedup.median)} as fast as one device"
-    return f"Cannot tell yet: {name} is {statements.with_range(speedup.median, speedup)}"
+        longer = statements.longer_text(1 / speedup.median).replace("longer", "slower")
+        slower = longer.replace("shorter", "faster").replace("as long", "as fast")
+        told = f"Don't split: the best split, {name}, is {slower}"
+    elif answer.verdict is found.AdviceVerdict.SPLIT:
+        told = f"Split: {name} is {statements.times_text(speedup.median)} as fast as one device"
+    else:
+        told = f"Cannot tell yet: {name} is {statements.with_range(speedup.median, speedup)}"
+    return told if answer.basis == "measured" else f"{told}, {answer.basis}"
 
 
 def _actions(analysis: found.Analysis) -> Iterator[str]:

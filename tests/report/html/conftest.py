@@ -43,6 +43,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         shown.append(opened)
         opened.page.goto(file.as_uri())
         opened.section("Copies").locator(".copies > *").first.wait_for(state="attached")
+        assert "undefined" not in opened.text()
         if unfolded:
             opened.page.evaluate(UNFOLD)
         return opened

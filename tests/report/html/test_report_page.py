@@ -284,7 +284,7 @@ def test_what_does_not_apply_is_one_folded_line(report: Callable[..., Opened]) -
     page = report(not_applicable())
     line = page.section("Candidates").locator("details")
     expect(line).not_to_have_attribute("open", "")
-    expect(line.locator("summary")).to_have_text("1 do not apply")
+    expect(line.locator("summary")).to_have_text("1 does not apply")
     expect(line).to_contain_text("not applicable: the model has one tower")
 
 

@@ -40,8 +40,9 @@ export function comparison({ candidates, as_is: asIs }, chosen, choose) {
         : el('td', {}, ...best(figures.at(-1))),
     );
   });
-  const own = asIs && el('tr', {}, el('th', { scope: 'row' }, asIs[0]), el('td'), el('td', {}, asIs[1]), el('td'));
-  const head = ['Candidate', 'Above simulated, below measured', 'Step', 'Speed-up'];
+  const own = asIs ? el('tr', {}, el('th', { scope: 'row' }, asIs[0]), el('td'), el('td', {}, asIs[1]), el('td')) : null;
+  const said = shown.some(({ bars }) => bars.measured) ? 'Above simulated, below measured' : 'Simulated';
+  const head = ['Candidate', said, 'Step', 'Speed-up'];
   return el(
     'div',
     {},
@@ -50,13 +51,13 @@ export function comparison({ candidates, as_is: asIs }, chosen, choose) {
       'table',
       { class: 'comparison' },
       el('thead', {}, el('tr', {}, ...head.map((name) => el('th', { scope: 'col' }, name)))),
-      el('tbody', {}, ...rows, own),
+      el('tbody', {}, ...rows, ...(own ? [own] : [])),
     ),
     unfit.length
       ? el(
           'details',
           { class: 'hint' },
-          el('summary', {}, `${unfit.length} do not apply`),
+          el('summary', {}, `${unfit.length} ${unfit.length === 1 ? 'does' : 'do'} not apply`),
           list(unfit.map(({ name, failure }) => `${name}: ${failure}`)),
         )
       : null,
