@@ -153,7 +153,7 @@ def test_a_thousand_layers_follow_the_mouse(tab: Tab, name: str) -> None:
     ("where", "keys", "loads"),
     [
         ("#run", ("ArrowUp", "ArrowDown"), True),
-        (".candidates input:checked", ("ArrowDown", "ArrowUp"), True),
+        (".comparison input:checked", ("ArrowDown", "ArrowUp"), True),
         ("input[type=search]", ("7", "Backspace"), False),
         *(
             (f"canvas[aria-label='{name}']", keys, False)
@@ -199,10 +199,10 @@ def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
         "Layers by device",
         "summary",
     }
-    frame.locator(".candidates input").first.focus()
+    frame.locator(".comparison input").first.focus()
     tab.page.keyboard.press("ArrowDown")
-    expect(frame.locator(".candidates tr:has(:checked)")).to_contain_text("alternating")
-    expect(frame.locator(".candidates input:checked")).to_be_focused()
+    expect(frame.locator(".comparison tr:has(:checked)")).to_contain_text("alternating")
+    expect(frame.locator(".comparison input:checked")).to_be_focused()
     key(tab, TIMELINE, "0", "n", "n")
     expect(frame.locator(".told").first).to_have_text(re.compile(r"simulated, worker:0: \d+/\w+, "))
 

@@ -76,4 +76,6 @@ def test_every_script_and_style_is_served_and_nothing_else(tmp_path: Path) -> No
 def test_scripts_make_no_markup_and_load_nothing_from_outside(script: Path) -> None:
     makes = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(")
     loads = ("http:", "https:", "//cdn")
-    assert [word for word in (*makes, *loads) if word in script.read_text()] == []
+    # The name of SVG looks like an address and is none.
+    text = script.read_text().replace("'http://www.w3.org/2000/svg'", "")
+    assert [word for word in (*makes, *loads) if word in text] == []

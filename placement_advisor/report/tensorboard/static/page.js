@@ -150,7 +150,7 @@ async function showRun() {
     return;
   }
   Object.assign(state, { overview, shown: version(run) });
-  const { candidates, verdict, warnings = [], findings = [], sections } = overview;
+  const { candidates, verdict, warnings = [], findings = [], sections, answer = '', actions = [] } = overview;
   const facts = [...overview.facts, ...(parts.date ? [['Date', parts.date]] : [])];
   if (!candidates.some((each) => each.name === state.chosen)) {
     const shown = candidates.find((each) => each.name === overview.chosen) ?? candidates[0];
@@ -161,9 +161,9 @@ async function showRun() {
   parts.facts.replaceChildren(
     ...facts.map(([label, text]) => el('div', {}, el('dt', {}, label), el('dd', {}, text))),
   );
-  parts.answer.textContent = overview.answer;
+  parts.answer.textContent = answer;
   parts.headline.textContent = overview.headline;
-  parts.actions.replaceChildren(...overview.actions.map((text) => el('li', {}, text)));
+  parts.actions.replaceChildren(...actions.map((text) => el('li', {}, text)));
   parts.verdict.replaceChildren(
     ...elements(verdict),
     warnings.length ? el('div', { class: 'warnings' }, el('b', {}, 'Warnings'), list(warnings)) : '',
