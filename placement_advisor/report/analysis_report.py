@@ -65,7 +65,7 @@ def break_even_title(found: BreakEven) -> str:
 def break_even_lines(found: BreakEven) -> Iterable[str]:
     """Yield a line for each axis, what copies that cost nothing would make of it, and its terms."""
     for sweep in found.sweeps():
-        yield f"{sweep.axis}: {_sweep_outcome(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
+        yield f"{sweep.axis}: {sweep_outcome(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
     if found.no_batch is not None:
         yield f"{Axis.BATCH}: not swept, since {found.no_batch}"
     free = found.free_copies
@@ -96,7 +96,7 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
         )
 
 
-def _sweep_outcome(sweep: Sweep) -> str:
+def sweep_outcome(sweep: Sweep) -> str:
     """Return from or up to which value a split wins; the lower a latency, the better."""
     is_latency = sweep.axis is Axis.LATENCY
     least, most = (

@@ -15,6 +15,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from datetime import date
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,7 @@ def report_html(folder: Path) -> str:
     overview = tab.read_overview(log / OVERVIEW)
     packed = _packed(tab.compact(overview))
     answers = {
+        "date": f"{date.fromtimestamp((log / OVERVIEW).stat().st_mtime):%Y-%m-%d}",
         "runs": [{"name": overview.name, "changed": "", "running": False}],
         "overview": packed,
         "details": _all_details(log / DETAILS, overview, _MOST_PACKED_CHARS - len(packed)),

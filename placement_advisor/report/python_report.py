@@ -77,7 +77,7 @@ class Report:
         return _axes(draw_timeline(self.analysis, chosen, shown_page))[0]
 
     def plot_comparison(self) -> Axes:
-        """Draw of what each candidate's step is made: compute, exposed copies, idle."""
+        """Draw of what each candidate's step is made: compute, waits for copies, idle."""
         from placement_advisor.report.pictures.canvas import shown_page
         from placement_advisor.report.pictures.result_plots import draw_comparison
 

@@ -106,6 +106,22 @@ def predicted_speedup(analysis: Analysis, candidate: Candidate) -> float | None:
     return single.predicted.step_ns / candidate.predicted.step_ns
 
 
+def outcome_text(analysis: Analysis, candidate: Candidate) -> str:
+    """Return how fast a candidate is and how long it waits for copies, measured if it ran."""
+    ran = any_ran(analysis) and did_run(candidate)
+    times, seen = speedup(candidate) if ran else None, candidate.profile if ran else None
+    factor = times.median if times else None if ran else predicted_speedup(analysis, candidate)
+    step_ns = candidate.predicted.step_ns if candidate.predicted else None
+    told = units.format_ns(timed_ns(candidate) if ran else step_ns)
+    if candidate.name != BASELINE and factor is not None:
+        told = times_text(factor)
+    step = seen if ran else candidate.predicted
+    if step is None:
+        return told
+    waits = f"waits {_exposed(step)} for copies" if step.exposed_ns else "waits for no copies"
+    return f"{told}, {waits}"
+
+
 def predicted_range(candidate: Candidate) -> Interval | None:
     """Return the speed-up as simulated, with the ends that it has if costs are wrong."""
     return _as_speedup(candidate.predicted_ratio)

@@ -96,7 +96,7 @@ def open_browser():
 def open_report(page, file):
     """Open a ``report.html``; return when all of it is drawn."""
     page.goto(file.as_uri())
-    page.locator('section[aria-label="Copies"] > div > *').first.wait_for()
+    page.locator('section[aria-label="Copies"] .copies > *').first.wait_for(state="attached")
     page.evaluate("() => new Promise((d) => requestAnimationFrame(() => setTimeout(d)))")
 
 

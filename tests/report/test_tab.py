@@ -10,12 +10,14 @@ from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
 from tab_samples import write_sample
 
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.pictures.layer_layout import layer_map
 from placement_advisor.report.tensorboard.tab import (
@@ -61,17 +63,17 @@ def test_layers_stand_in_the_order_of_the_data_and_of_very_many_those_that_hold_
 
 
 def test_the_tab_has_ranges_and_words_for_what_does_not_apply_and_no_broken_profile():
-    alone, row, _ = map(Candidate.of, ranged().candidates)
+    alone, row, _ = (Candidate.of(each, DEVICES) for each in ranged().candidates)
     assert (alone.figures[3], alone.after_runs) == (("–", "–"), None)
     assert (row.figures[3][0].split()[1], row.after_runs) == ("(1.25–2.00)", None)
-    _, row, _ = map(Candidate.of, joined().candidates)
+    _, row, _ = (Candidate.of(each, DEVICES) for each in joined().candidates)
     assert row.figures[3][0].split()[1] == "(1.25–2.00)"
     assert row.after_runs == "after 2 runs: 1.56× (1.00–1.60)"
-    _, row = map(Candidate.of, not_applicable().candidates)
+    _, row = (Candidate.of(each, DEVICES) for each in not_applicable().candidates)
     assert row.failure == "not applicable: the model has one tower"
     assert (row.is_applicable, row.figures) == (False, ())
     row = unreliable().candidates[1]
-    step, copies, exposed, _ = Candidate.of(row).figures
+    step, copies, exposed, _ = Candidate.of(row, DEVICES).figures
     assert step == ("30.1 ms", "30.5 ms")
     assert (copies[1], exposed[1]) == ("–", "–")
     assert details(row).activities == ()
@@ -89,6 +91,37 @@ def test_what_the_tab_is_given_is_the_golden_one(name, content):
     assert json_text(content) == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
 
 
+def test_the_verdict_is_told_in_a_sentence_with_what_to_do_and_candidates_are_sorted():
+    shown = Overview.of(sample(), MAP)
+    assert shown.answer == "Split: towers is 1.69× as fast as one device"
+    assert shown.actions[0].startswith("Place towers: layers item_conv on worker:1")
+    assert shown.actions[1].startswith("PA201: keep the item tower's part")
+    assert [each.name for each in shown.candidates] == ["towers", "single", "alternating"]
+    plain = sample()
+    slower = Interval(median=1 / 1.07, low=0.9, high=0.95)
+    stays = replace(
+        plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, speedup=slower, next_run=None
+    )
+    shown = Overview.of(replace(plain, recommendation=stays), MAP)
+    assert shown.answer == "Don't split: the best split, towers, is 7 % slower"
+    assert shown.actions[0] == "Keep the step on one device."
+    simulated = replace(plain.recommendation, basis="simulated")
+    shown = Overview.of(replace(plain, recommendation=simulated), MAP)
+    assert shown.answer == "Split: towers is 1.69× as fast as one device, simulated"
+    doubt = replace(stays, verdict=AdviceVerdict.CANNOT_TELL, candidate=None)
+    shown = Overview.of(replace(plain, recommendation=replace(doubt, answer="cannot tell")), MAP)
+    assert shown.answer == "Cannot tell"
+
+
+def test_bars_have_the_parts_of_the_device_that_computes_longest():
+    bars = Candidate.of(sample().candidates[1], DEVICES).bars
+    us = {part: time_ns / 1_000 for part, time_ns in bars["simulated"].items()}
+    assert us == {"compute": 28_000, "waits for copies": 1_500, "idle": 600}
+    assert sum(bars["measured"].values()) == pytest.approx(30_500_000, rel=0.01)
+    bars = Candidate.of(unreliable().candidates[1], DEVICES).bars
+    assert [*bars["measured"]] == ["no profile to rely on"]
+
+
 def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
     (finding,) = Overview.of(sample(), MAP).findings
     assert finding.parts[1].text == "layer item_conv, sample_models/deepconn.py:41"
@@ -103,7 +136,7 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
 
 def test_what_is_not_known_or_not_measured_is_none_or_left_out():
     split = replace(sample().candidates[1], predicted=towers().schedule, measured=None)
-    assert Candidate.of(split).figures[1][0].endswith(", ≥ 3.20 kB")
+    assert Candidate.of(split, DEVICES).figures[1][0].endswith(", ≥ 3.20 kB")
     shown = details(split, ("GPU:0", "GPU:1"))
     assert [(name, size) for name, _, size, _ in table(shown.tensors).rows] == [
         ("lookup:0", "1.60 kB"),
@@ -173,8 +206,8 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir):
 @pytest.mark.parametrize(
     ("candidate", "change", "told"),
     [
-        (None, lambda o: o.update(schema_version=1), "1 is older than the 2 that this advisor"),
-        (None, lambda o: o.update(schema_version=3), "3 is newer than the 2 that this advisor"),
+        (None, lambda o: o.update(schema_version=2), "2 is older than the 3 that this advisor"),
+        (None, lambda o: o.update(schema_version=4), "4 is newer than the 3 that this advisor"),
         (None, lambda o: o.update(graph=None), "graph: None is not an object"),
         (None, lambda o: o["candidates"][1].update(name="../a"), r"\[1\].name: .* no name of a"),
         (None, lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same"),

@@ -14,22 +14,23 @@ from bisect import bisect_left
 from collections import Counter
 from functools import cache, partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
+from placement_advisor.report import statements
 from placement_advisor.report.document import one_line
-from placement_advisor.report.statements import as_is_interval
 from placement_advisor.units import format_ns, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate
 
     Page: TypeAlias = Callable[[float], Figure]
 
@@ -139,19 +140,15 @@ def _longest_start(text: str, fits: Callable[[str], bool]) -> str:
     return text[: bisect_left(range(1, len(text) + 1), True, key=lambda n: not fits(text[:n]))]
 
 
-# A colour has one meaning in all pictures, and in `style.css`. What goes on in a step has colours
-# of Okabe & Ito (jfly.uni-koeln.de/color); others keep away from these. Candidates and machines
-# have signs in place of colours.
-COMPUTE_COLOR = "#0072B2"
-COPY_COLOR = "#E69F00"
-EXPOSED_COLOR = "#D55E00"
-IDLE_COLOR = "#B9BEC5"
-NO_PROFILE_COLOR = "#6B6B6B"
-LAUNCH_COLOR = "#CDB5E8"
-# Light enough for dark text.
-DEVICE_COLORS = (
-    "#90F285", "#D94CAE", "#D9C621", "#24F2DE", "#F28590", "#7A8C31", "#F224F2",
-)  # fmt: skip
+# A colour has one meaning in all pictures and in the page: `style.css` is the one place of both.
+_STYLE = Path(__file__).parents[1] / "tensorboard" / "static" / "style.css"
+_LIGHT = _STYLE.read_text(encoding="utf-8").partition("}")[0]
+_COLORS = dict(re.findall(r"--([\w-]+): (#\w{6});", _LIGHT))
+COMPUTE_COLOR, COPY_COLOR, LAUNCH_COLOR, IDLE_COLOR, NO_PROFILE_COLOR = map(
+    _COLORS.__getitem__, ("compute", "copy", "launch", "idle", "no-profile")
+)
+DEVICE_COLORS = tuple(color for name, color in _COLORS.items() if name.startswith("device-"))
+INK, FAINT, BAND_COLOR = map(_COLORS.__getitem__, ("ink", "faint", "band"))
 # What layers do.
 KIND_COLORS = ("#5D158C", "#0F664C", "#8A1538", "#4D4A12")
 # A sign and the dashes of its line; with more than these, they begin again.
@@ -159,13 +156,12 @@ SIGNS = (
     ("o", "-"), ("s", (0, (5, 2))), ("^", (0, (1, 1.5))), ("D", (0, (5, 2, 1, 2))),
     ("v", (0, (8, 3))), ("P", (0, (3, 1, 1, 1, 1, 1))),
 )  # fmt: skip
-INK = "#222222"
-FAINT = "#767676"
-BAND_COLOR = "#F3F4F6"
 
 FONT_SIZE = 9
 SMALL_FONT_SIZE = 8
 _TITLE_SIZE = FONT_SIZE + 3
+# Room for the name of a candidate in a title.
+_NAME_IN = 2.5
 
 # 1,200 pixels across: shown as it is on any screen, in a report and in TensorBoard.
 DPI = 100
@@ -247,12 +243,19 @@ def add_time_axis(
     return ax
 
 
-def headline(analysis: Analysis, what: str) -> str:
-    """Return what the picture is of, and the user's own step where it was measured."""
-    as_is = as_is_interval(analysis)
-    if as_is is None:
-        return what
-    return f"{what} (as-is, with all of the machine: {format_ns(as_is.median)} measured)"
+def headline(analysis: Analysis, candidates: Sequence[Candidate]) -> str:
+    """Return what a picture of candidates shows: how the first split came out, and what it loses.
+
+    The user's own step stands behind, where it was measured.
+    """
+    shown = [each for each in candidates if each.name != BASELINE] or [*candidates]
+    told = statements.outcome_text(analysis, shown[0]) if shown else "nothing was simulated"
+    if shown:
+        name = told_apart([shown[0].name], _TITLE_SIZE, _NAME_IN)[shown[0].name]
+        told = f"{name} {told}"
+    if (as_is := statements.as_is_interval(analysis)) is not None:
+        told += f" (as-is, with all of the machine: {format_ns(as_is.median)})"
+    return told if statements.any_ran(analysis) else f"{told}, simulated"
 
 
 def add_head(figure: Figure, name: str, what: str, handles: Sequence[Artist]) -> None:

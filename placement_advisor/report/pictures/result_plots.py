@@ -1,7 +1,7 @@
 """Plots step times and speed-ups: ``comparison.png``, ``break-even.png``, and machines.
 
-A bar of the comparison is the step of the device that computes longest: compute, exposed
-copies, rest. The break-even picture shows the best split's simulated speed-up against
+A bar of the comparison is the step of the device that computes longest: compute, waits
+for copies, rest. The break-even picture shows the best split's simulated speed-up against
 bandwidth, latency and batch. The scaling picture shows the speed-up over one device by
 machine and scaling.
 """
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.machine_scaling import Scaling
 from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
-from placement_advisor.report.analysis_report import value_text
+from placement_advisor.report import statements
+from placement_advisor.report.analysis_report import sweep_outcome, value_text
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import canvas
+from placement_advisor.report.pictures.timeline_plot import MEASURED, SIMULATED
 from placement_advisor.report.statements import (
     NO_PROFILE,
     any_ran,
@@ -43,18 +45,17 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.machine_scaling import HardwareComparison
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.simulator.break_even import BreakEven, Sweep
-    from placement_advisor.simulator.schedule import Schedule
 
 
 _COLORS = {
     "compute": canvas.COMPUTE_COLOR,
-    "exposed copies": canvas.EXPOSED_COLOR,
+    "waits for copies": canvas.COPY_COLOR,
     "idle": canvas.IDLE_COLOR,
     NO_PROFILE: canvas.NO_PROFILE_COLOR,
 }
 # How much of its colour a simulated bar keeps.
 _PALE = 0.45
-_NOTE = "The device that computes longest. Exposed copies: it waits for them and computes nothing."
+_NOTE = "The device that computes longest. Waits for copies: it computes nothing meanwhile."
 _MEASURED_NOTE = (
     "Above, pale: simulated. Below: timed (95 % interval), cut by the shares of profiled steps."
 )
@@ -76,24 +77,24 @@ def draw_comparison(analysis: Analysis, page: canvas.Page = canvas.new_page) -> 
     from matplotlib.patches import Patch
 
     measured = any_ran(analysis)
-    rows = [_row(analysis, candidate, measured) for candidate in fastest_first(analysis)]
+    shown = fastest_first(analysis)
+    rows = [_row(analysis, candidate, measured) for candidate in shown]
     top_in = canvas.HEAD_IN + _ABOVE_ROWS_IN
     figure = page(top_in + _ROW_IN * max(1, len(rows)) + canvas.AXIS_IN)
     left_in, right_in = _write_columns(figure, rows, measured)
     end_ns = max((row.end_ns for row in rows), default=1)
     ax = canvas.add_time_axis(figure, left_in, right_in, top_in, end_ns)
-    ax.grid(axis="x", color="#E3E3E3", linewidth=0.6)
+    ax.grid(axis="x", color=canvas.BAND_COLOR, linewidth=0.6)
     ax.set_axisbelow(True)
     for place, row in enumerate(rows):
         _draw_row(ax, row, top_in + (place + 0.5) * _ROW_IN)
     found = {part for row in rows for parts in (row.simulated, row.measured) for part in parts}
-    what = "what a step is made of" if measured else "what a step is made of, simulated"
     handles = [
         Patch(label=part, color=color if measured else canvas.tint(color, _PALE))
         for part, color in _COLORS.items()
         if part in found
     ]
-    canvas.add_head(figure, analysis.title, canvas.headline(analysis, what), handles)
+    canvas.add_head(figure, analysis.title, canvas.headline(analysis, shown), handles)
     note = f"{_NOTE} {_MEASURED_NOTE if measured else _SIMULATED_NOTE}"
     canvas.write(
         figure,
@@ -126,26 +127,41 @@ class _Row:
 
 def _row(analysis: Analysis, candidate: Candidate, measured: bool) -> _Row:
     plan, run = candidate.predicted, candidate.measured
-    profile = candidate.profile
-    computing = profile.compute_ns if profile else plan.compute_ns if plan else {}
-    device = max(analysis.testbed.cluster.device_names(), key=lambda name: computing.get(name, 0))
+    devices = analysis.testbed.cluster.device_names()
+    parts = step_parts(candidate, devices)
     step_ns = bootstrap_median(run.step_ns) if measured and run else None
     cells = [format_ns(plan.step_ns) if plan else NOTHING]
     if step_ns is not None:
         cells.append(format_ns(step_ns.median))
     return _Row(
         name=candidate.name,
-        device=device,
-        simulated=_simulated_parts(plan, device) if plan else {},
-        measured=_measured_parts(step_ns.median, profile, device) if step_ns else {},
+        device=_busiest(candidate, devices),
+        simulated=parts.get(SIMULATED, {}),
+        measured=parts[MEASURED] if step_ns else {},
         interval_ns=step_ns,
         cells=(*cells, _speedup_text(analysis, candidate, measured)),
     )
 
 
-def _simulated_parts(plan: Schedule, device: str) -> dict[str, float]:
-    compute_ns, exposed_ns = plan.compute_ns.get(device, 0), plan.exposed_by_device.get(device, 0)
-    return _parts(plan.step_ns, compute_ns, exposed_ns)
+def _busiest(candidate: Candidate, devices: Sequence[str]) -> str:
+    shown = candidate.profile or candidate.predicted
+    return max(devices, key=lambda name: shown.compute_ns.get(name, 0) if shown else 0)
+
+
+def step_parts(candidate: Candidate, devices: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return what a step is made of on the device that computes longest, in ns by part.
+
+    Simulated and measured, as far as there are any.
+    """
+    plan, timed_ns = candidate.predicted, statements.timed_ns(candidate)
+    device = _busiest(candidate, devices) if devices else ""
+    found = {}
+    if plan is not None:
+        exposed_ns = plan.exposed_by_device.get(device, 0)
+        found[SIMULATED] = _parts(plan.step_ns, plan.compute_ns.get(device, 0), exposed_ns)
+    if timed_ns is not None:
+        found[MEASURED] = _measured_parts(timed_ns, candidate.profile, device)
+    return found
 
 
 def _measured_parts(step_ns: float, profile: StepProfile | None, device: str) -> dict[str, float]:
@@ -165,7 +181,7 @@ def _parts(step_ns: float, compute_ns: float, exposed_ns: float) -> dict[str, fl
     exposed_ns = min(exposed_ns, step_ns - compute_ns)
     return {
         "compute": compute_ns,
-        "exposed copies": exposed_ns,
+        "waits for copies": exposed_ns,
         "idle": step_ns - compute_ns - exposed_ns,
     }
 
@@ -244,7 +260,7 @@ _TICKS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 
 _TRAILING_ZEROS = re.compile(r"\.0+(?= )")
 # Share of a panel's width that a label takes.
 _LABEL_SHARE = 0.36
-_AXIS_TITLES = {
+AXIS_TITLES = {
     Axis.BANDWIDTH: "bandwidth of the slowest link between devices",
     Axis.LATENCY: "latency of the slowest link between devices",
     Axis.BATCH: "batch (samples)",
@@ -284,19 +300,20 @@ def draw_break_even(
         )
         for split, sign in signs.items()
     ]
-    what = canvas.headline(analysis, "break-even of splits that leave the batch whole, simulated")
-    canvas.add_head(figure, analysis.title, what, handles)
+    what = ", ".join(map(sweep_outcome, sweeps[:1])) or "what a split's speed-up depends on"
+    canvas.add_head(figure, analysis.title, canvas.drawable(f"{what}, simulated"), handles)
     return figure
 
 
-def _speedup(ratio: float) -> float:
+def drawn_speedup(ratio: float) -> float:
+    """Return the speed-up of a ratio, at most what there are ticks for."""
     return min(_TICKS[-1], 1 / ratio) if ratio else _TICKS[-1]
 
 
 def _scale_speedups(ax: Axes, sweeps: tuple[Sweep, ...]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    speedups = [_speedup(point.best.ratio) for sweep in sweeps for point in sweep.points]
+    speedups = [drawn_speedup(point.best.ratio) for sweep in sweeps for point in sweep.points]
     ax.set_yscale("log")
     # Room for a line of text above the highest point, and for two below the lowest.
     ax.set_ylim(max(_LEAST_SPEEDUP, 0.85 * min(0.9, *speedups)), 1.14 * max(1.1, *speedups))
@@ -308,7 +325,7 @@ def _scale_speedups(ax: Axes, sweeps: tuple[Sweep, ...]) -> None:
 def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[str, str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    worthwhile = _speedup(worthwhile_ratio)
+    worthwhile = drawn_speedup(worthwhile_ratio)
     values = [point.value for point in sweep.points]
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(sweep.axis, value)))
@@ -326,7 +343,7 @@ def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[
     )
     ax.plot(
         values,
-        [_speedup(point.best.ratio) for point in sweep.points],
+        [drawn_speedup(point.best.ratio) for point in sweep.points],
         color=canvas.FAINT,
         linewidth=1,
     )
@@ -334,7 +351,7 @@ def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[
         own = [point for point in sweep.points if point.best.split == split]
         ax.plot(
             [point.value for point in own],
-            [_speedup(point.best.ratio) for point in own],
+            [drawn_speedup(point.best.ratio) for point in own],
             color=canvas.INK,
             marker=sign,
             markersize=3.5,
@@ -351,13 +368,17 @@ def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[
             sweep.wins_from.value, worthwhile, sign,
             color="white", markeredgecolor=canvas.INK, markersize=8,
         )  # fmt: skip
-        reach = "up to" if sweep.axis is Axis.LATENCY else "from"
-        text = f"wins {reach} {value_text(sweep.axis, sweep.wins_from.value)}"
+        text = f"{wins_words(sweep.axis)} {value_text(sweep.axis, sweep.wins_from.value)}"
         _label(ax, sweep.wins_from.value, 0.015, text, ends, to_left=not is_left)
         ax.axvline(sweep.wins_from.value, color=canvas.INK, linewidth=0.8)
-    ax.set_xlabel(_AXIS_TITLES[sweep.axis], fontsize=canvas.FONT_SIZE)
+    ax.set_xlabel(AXIS_TITLES[sweep.axis], fontsize=canvas.FONT_SIZE)
     ax.tick_params(labelsize=canvas.SMALL_FONT_SIZE)
     ax.spines[["right", "top"]].set_visible(False)
+
+
+def wins_words(axis: Axis) -> str:
+    """Return what stands before the value where a split begins to win."""
+    return "wins up to" if axis is Axis.LATENCY else "wins from"
 
 
 def _label(

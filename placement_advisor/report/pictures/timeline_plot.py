@@ -259,13 +259,10 @@ def draw_timeline(
     )
     drawn.draw(panels)
     launches = any(step.launches for step in steps)
-    shown = (
-        "one step over time" if statements.any_ran(analysis) else "one step over time, simulated"
-    )
     canvas.add_head(
         drawn.figure,
         analysis.title,
-        canvas.headline(analysis, shown),
+        canvas.headline(analysis, candidates),
         [
             Patch(label="compute, as high as its share of the time", color=canvas.COMPUTE_COLOR),
             Patch(label="copy to the device", color=canvas.COPY_COLOR),

@@ -10,6 +10,7 @@ wrote it: a page can show it.
 from __future__ import annotations
 
 import json
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,12 +19,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from annotated_types import Ge, Le, MaxLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AfterValidator
 
+from placement_advisor.analysis import analysis_result as found
 from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.analysis.recording import AnalysisSnapshot
+from placement_advisor.defaults import BASELINE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW
@@ -31,20 +34,27 @@ from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
-from placement_advisor.report.pictures import layer_layout, timeline_plot
+from placement_advisor.report.pictures import layer_layout, result_plots, timeline_plot
 from placement_advisor.results.analysis import ScalingRow, scaling
 from placement_advisor.simulator import schedule as schedules
-from placement_advisor.units import NS_PER_S, format_bytes, format_ns, format_share
+from placement_advisor.units import (
+    NS_PER_S,
+    format_bytes,
+    format_duration,
+    format_ns,
+    format_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis import analysis_result as found
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.simulator.break_even import BreakEven, Sweep
+    from placement_advisor.simulator.break_even import BreakEven, Sweep, SweepPoint
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+# More are a list, and no advice.
+_MOST_ACTIONS = 3
 # Nobody looks through more of those that cross.
 _MOST_TENSORS = 500
 _ENDS = attrgetter("source", "target")
@@ -65,6 +75,7 @@ def _file_name(name: str) -> str:
 Text = Annotated[str, MaxLen(1_000_000)]
 FileName = Annotated[Text, AfterValidator(_file_name)]
 Point = tuple[float, float]
+Positive = Annotated[float, Gt(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +92,42 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Chart:
+    """The best split's speed-up along an axis, both logarithmic."""
+
+    title: Text
+    level: Positive
+    """The speed-up above which a split wins."""
+    points: Annotated[Rows[tuple[Positive, Positive, Text]], MinLen(1)]
+    """Values with speed-ups, and with their units."""
+    here: tuple[Positive, Text]
+    wins: tuple[Positive, Text] | None
+    """Where a split begins to win."""
+
+    @classmethod
+    def of(cls, sweep: Sweep, worthwhile_ratio: float) -> Chart:
+        """Return it as it is drawn."""
+        speedup, axis, wins = result_plots.drawn_speedup, sweep.axis, sweep.wins_from
+        points = (
+            (each.value, speedup(each.best.ratio), analysis_report.value_text(axis, each.value))
+            for each in sweep.points
+        )
+
+        def marked(point: SweepPoint, word: str) -> tuple[float, str]:
+            return point.value, f"{word} {analysis_report.value_text(axis, point.value)}"
+
+        return cls(
+            result_plots.AXIS_TITLES[axis],
+            speedup(worthwhile_ratio),
+            tuple(points),
+            marked(sweep.here, "here"),
+            marked(wins, result_plots.wins_words(axis)) if wins else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a section: text, or else items, code, a table or Markdown."""
+    """A part of a section: text, or else items, code, a table, Markdown or charts."""
 
     text: Text = ""
     is_hint: bool = False
@@ -92,6 +137,7 @@ class Part:
     code: Text | None = None
     table: Table | None = None
     markdown: Text | None = None
+    charts: Rows[Chart] | None = None
     folded: Text | None = None
     """The line that unfolds it."""
 
@@ -118,12 +164,15 @@ class Candidate:
     """Each as predicted and as measured, under its column; none where it failed."""
     after_runs: Text | None
     """The speed-up as predicted when others had run and it had not."""
-    peak_memory: Rows[Text]
+    bars: ByName[ByName[Count]]
+    """What a step is made of on the device that computes longest, simulated and measured; ns."""
+    peak_memory: Rows[tuple[Text, Count]]
+    """Bytes by device, as predicted."""
     details: Count
     """Grows with what there is to show of it; 0 for nothing."""
 
     @classmethod
-    def of(cls, candidate: found.Candidate) -> Candidate:
+    def of(cls, candidate: found.Candidate, devices: Sequence[str]) -> Candidate:
         """Return it as it is shown."""
         predicted, failure = candidate.predicted, candidate.failure
         after, later = candidate.ratio_after_runs, statements.range_after_runs(candidate)
@@ -139,7 +188,11 @@ class Candidate:
             samples=candidate.samples,
             figures=_figures(candidate),
             after_runs=after_runs,
-            peak_memory=tuple(f"{device} {format_bytes(size)}" for device, size in peaks.items()),
+            bars={
+                basis: {part: round(time_ns) for part, time_ns in parts.items()}
+                for basis, parts in result_plots.step_parts(candidate, devices).items()
+            },
+            peak_memory=tuple(peaks.items()),
             details=int(predicted is not None) + 2 * int(candidate.profile is not None),
         )
 
@@ -227,6 +280,8 @@ class Overview:
     schema_version: Annotated[int, Ge(SCHEMA_VERSION), Le(SCHEMA_VERSION)]
     name: Text
     """Of the model."""
+    facts: Rows[tuple[Text, Text]]
+    """What the analysis is of, under labels."""
     headline: Text
     verdict: Rows[Part]
     devices: Rows[Text]
@@ -239,6 +294,10 @@ class Overview:
     no_findings: Text
     """What is to be said where there are no findings."""
     sections: Rows[Section]
+    answer: Text = ""
+    """The verdict in a short sentence."""
+    actions: Rows[Text] = ()
+    """What to do now."""
     chosen: Text | None = None
     """Candidate that the verdict is about."""
     warnings: Rows[Text] = ()
@@ -261,19 +320,20 @@ class Overview:
         hosts: dict[str, tuple[str, ...]] = {}
         for device, host in (testbed.host_of if testbed else {}).items():
             hosts[host] = (*hosts.get(host, ()), device)
-        facts = (
-            _facts(snapshot.title, snapshot.model, testbed),
-            statements.left_out_text(snapshot.model.left_out),
-        )
+        devices = testbed.cluster.device_names() if testbed else ()
+        left_out = statements.left_out_text(snapshot.model.left_out)
         return cls(
             schema_version=SCHEMA_VERSION,
             name=snapshot.title,
             headline=f"Running: {snapshot.doing}",
-            verdict=tuple(Part(text, is_hint=True) for text in facts if text),
+            facts=tuple(_facts(snapshot.model, testbed)),
+            verdict=(Part(left_out, is_hint=True),) if left_out else (),
             devices=testbed.cluster.place_names() if testbed else (),
             hosts=hosts,
             columns=("Step", *(each.title for each in statements.FIGURES), "Speed-up"),
-            candidates=tuple(map(Candidate.of, snapshot.candidates)),
+            candidates=tuple(
+                Candidate.of(each, devices) for each in sorted(snapshot.candidates, key=_rank)
+            ),
             graph=Graph.of(layers),
             no_findings="Not yet known.",
             sections=(_scaling(rows, statements.speedups(snapshot.candidates)),) if rows else (),
@@ -291,7 +351,9 @@ class Overview:
         )
         before = cls.so_far(snapshot, layers)
         answer, as_is = analysis.recommendation, statements.as_is_interval(analysis)
+        reasons = Part(items=answer.reasons, folded="Why")
         others = Part(items=answer.others, folded="The other candidates")
+        versions = f"{analysis.advisor_version}, TensorFlow {analysis.tensorflow_version}"
         own = f"{statements.AS_IS}: your own step, unmodified, with all of the machine."
         notes = (
             own if as_is else None,
@@ -302,23 +364,71 @@ class Overview:
         even = [_break_even(analysis.break_even)] if analysis.break_even else []
         return replace(
             before,
+            facts=(*before.facts, ("Version", versions)),
+            answer=_answer(answer),
+            actions=tuple(_actions(analysis))[:_MOST_ACTIONS],
             headline=answer.headline,
             chosen=answer.candidate,
-            verdict=(*before.verdict, Part(items=answer.reasons), *[others] * bool(answer.others)),
+            verdict=(*before.verdict, reasons, *[others] * bool(answer.others)),
             warnings=analysis.warnings,
             as_is=(statements.AS_IS, format_ns(round(as_is.median))) if as_is else None,
             notes=tuple(filter(None, notes)),
             findings=tuple(map(_finding, analysis.findings)),
             no_findings=f"{statements.no_findings_text(analysis)}.",
-            sections=(*how, *even, *before.sections),
+            sections=(*even, *how, *before.sections),
         )
 
 
-def _facts(title: str, model: found.Model, testbed: found.TestbedSummary | None) -> str:
+def _facts(model: found.Model, testbed: found.TestbedSummary | None) -> Iterator[tuple[str, str]]:
     batch = "" if model.batch_size is None else f", batch of {model.batch_size}"
     size = f"{model.ops} ops, {format_bytes(model.parameter_bytes)} of parameters"
-    facts = f"{model.path}: {title} ({model.mode}{batch}), {size}"
-    return f"{facts}; {testbed.description}" if testbed else facts
+    yield "Model", f"{model.path}, {size}"
+    yield "Step", f"{model.mode}{batch}"
+    if testbed:
+        yield "Machine", testbed.description
+
+
+def _rank(candidate: found.Candidate) -> tuple[bool, float]:
+    """Sort the fastest first, by ratios within rounds; what was not measured stands below."""
+    if candidate.comparison is not None:
+        return False, candidate.comparison.ratio.median
+    if statements.did_run(candidate):
+        return candidate.name != BASELINE, 1.0
+    return True, candidate.predicted.step_ns if candidate.predicted else math.inf
+
+
+def _answer(answer: found.Recommendation) -> str:
+    """Return the verdict for somebody who reads nothing else."""
+    name, speedup = answer.candidate, answer.speedup
+    if name is None or speedup is None:
+        return answer.answer[:1].upper() + answer.answer[1:]
+    if answer.verdict is found.AdviceVerdict.STAY_SINGLE:
+        longer = statements.longer_text(1 / speedup.median).replace("longer", "slower")
+        slower = longer.replace("shorter", "faster").replace("as long", "as fast")
+        told = f"Don't split: the best split, {name}, is {slower}"
+    elif answer.verdict is found.AdviceVerdict.SPLIT:
+        told = f"Split: {name} is {statements.times_text(speedup.median)} as fast as one device"
+    else:
+        told = f"Cannot tell yet: {name} is {statements.with_range(speedup.median, speedup)}"
+    return told if answer.basis == "measured" else f"{told}, {answer.basis}"
+
+
+def _actions(analysis: found.Analysis) -> Iterator[str]:
+    """Yield what to do, first what the verdict asks for."""
+    how, run = analysis.how, analysis.recommendation.next_run
+    is_split = statements.verdict_is_split(analysis)
+    if is_split and how is not None:
+        yield f"Place {how.candidate}: {how.words}."
+    if is_split and (captured := analysis.model.captured) is not None:
+        yield f"Train with it: {captured.run_command}"
+    if analysis.verdict is found.AdviceVerdict.STAY_SINGLE:
+        yield "Keep the step on one device."
+    if run is not None:
+        takes = format_duration(run.takes_ns / NS_PER_S)
+        yield f"To know more, run the same command {run.change}: about {takes}."
+    for finding in sorted(analysis.findings, key=lambda finding: finding.is_hypothetical):
+        saves = f" (saves {statements.saving_text(finding.saving)})" if finding.saving else ""
+        yield f"{finding.code}: {finding.action}{saves}"
 
 
 def _finding(finding: found.Finding) -> Section:
@@ -357,8 +467,9 @@ def _break_even(break_even: BreakEven) -> Section:
         analysis_report.break_even_title(break_even),
         analysis_report.break_even_lines(break_even),
     )
-    note = Part(analysis_report.BREAK_EVEN_NOTE, is_hint=True)
-    parts = Part(f"{title}."), Part(items=tuple(lines)), note, *map(sweep, break_even.sweeps())
+    charts = tuple(Chart.of(each, break_even.worthwhile_ratio) for each in break_even.sweeps())
+    told = Part(items=(*lines, analysis_report.BREAK_EVEN_NOTE), folded="In words")
+    parts = Part(charts=charts), Part(f"{title}."), told, *map(sweep, break_even.sweeps())
     return Section("Break-even", parts)
 
 

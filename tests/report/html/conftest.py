@@ -12,6 +12,10 @@ from placement_advisor.files.output import LOG_FOLDER
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.tensorboard.tab import Tab
 
+UNFOLD = """() => {
+  for (const each of document.querySelectorAll('details:has(> summary > h2)')) each.open = true;
+}"""
+
 
 @pytest.fixture
 def show(browser, tmp_path):
@@ -19,12 +23,15 @@ def show(browser, tmp_path):
     file = tmp_path / "report.html"
     shown: list[Opened] = []
 
-    def show_folder(folder=tmp_path, *, dark=False):
+    def show_folder(folder=tmp_path, *, dark=False, unfolded=True):
         file.write_text(report_html(folder), encoding="utf-8")
         opened = new_page(browser, Opened, dark=dark)
         shown.append(opened)
         opened.page.goto(file.as_uri())
-        opened.section("Copies").locator("> div > *").first.wait_for()
+        opened.section("Copies").locator(".copies > *").first.wait_for(state="attached")
+        assert "undefined" not in opened.text()
+        if unfolded:
+            opened.page.evaluate(UNFOLD)
         return opened
 
     yield show_folder
@@ -44,9 +51,9 @@ def full():
 def report(show, tmp_path):
     """Opens the report of an analysis."""
 
-    def of(analysis, *, dark=False):
+    def of(analysis, *, dark=False, unfolded=True):
         Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
-        return show(dark=dark)
+        return show(dark=dark, unfolded=unfolded)
 
     return of
 

@@ -14,7 +14,7 @@ _FRAME = 'iframe[src*="name=placement"]'
 # What is shown last of an analysis.
 _AWAIT_COPIES = """() => {
   window.copiesShown = new Promise((shown) => new MutationObserver(() => shown()).observe(
-    document.querySelector('section[aria-label=Copies] > div'), { childList: true }));
+    document.querySelector('section[aria-label=Copies] .copies'), { childList: true }));
 }"""
 
 
@@ -37,7 +37,7 @@ class Tab(Opened):
 
     def open(self):
         self.page.goto(f"{self.address}#placement", wait_until="domcontentloaded")
-        self.frame.locator("section[aria-label=Copies] > div > *").first.wait_for()
+        self.frame.locator("section[aria-label=Copies] .copies > *").first.wait_for()
 
     def run(self, script, argument=None):
         """Run a script inside the tab's frame."""

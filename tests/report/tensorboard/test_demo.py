@@ -81,7 +81,7 @@ def test_the_tab_shows_what_the_analysis_found_also_in_the_dark(tab, demo):
     verdict = analysis["recommendation"]["verdict"].replace("-", " ")
     expect(frame.locator(".headline")).to_contain_text(verdict)
     expect(frame.locator(".candidates tbody tr")).to_have_count(len(analysis["candidates"]))
-    towers = frame.locator(".candidates tbody tr").filter(
+    towers = frame.locator(".comparison tbody tr").filter(
         has=tab.page.get_by_label("towers", exact=True)
     )
     expect(towers).to_contain_text("ms")

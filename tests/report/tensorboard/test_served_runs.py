@@ -79,7 +79,9 @@ def test_routes_answer_with_analyses_scripts_and_styles_and_nothing_else(tmp_pat
 def test_scripts_make_no_markup_and_load_nothing_from_outside(script):
     makes = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(")
     loads = ("http:", "https:", "//cdn")
-    assert [word for word in (*makes, *loads) if word in script.read_text()] == []
+    # The name of SVG looks like an address and is none.
+    text = script.read_text().replace("'http://www.w3.org/2000/svg'", "")
+    assert [word for word in (*makes, *loads) if word in text] == []
 
 
 _KILLED = """

@@ -1,4 +1,5 @@
 // Sections as elements: their parts are text, lists, code, tables and our own Markdown.
+import { chart } from './chart.js';
 import { button, el, list } from './dom.js';
 
 const FEW = 15;
@@ -19,8 +20,9 @@ function part({ folded, ...content }) {
   return folded ? [el('details', {}, el('summary', {}, folded), ...inner)] : inner;
 }
 
-function inside({ text = '', lead, is_hint: isHint, items, code, table, markdown }) {
+function inside({ text = '', lead, is_hint: isHint, items, code, table, markdown, charts }) {
   if (items) return [list(items)];
+  if (charts) return [el('div', { class: 'charts' }, ...charts.map(chart))];
   if (code) return [toCopy(code)];
   if (table) return [el('div', { class: 'wide' }, ...tableOf(table))];
   if (markdown) return page(markdown);
@@ -32,7 +34,12 @@ function tableOf({ caption, head, rows, bold = [], count }) {
   const row = (cells, number) => {
     const [first, ...others] = bold.includes(number) ? cells.map((cell) => el('b', {}, cell)) : cells;
     const name = count ? el('code', {}, first) : first;
-    return el('tr', {}, el('th', { scope: 'row' }, name), ...others.map((cell) => el('td', {}, cell)));
+    return el(
+      'tr',
+      {},
+      el('th', { scope: 'row' }, name),
+      ...others.map((cell, i) => el('td', { 'data-title': head[i + 1] || null }, cell)),
+    );
   };
   const columns = head.map((cell) => el('th', { scope: 'col' }, cell));
   const title = el('caption', {});
@@ -86,17 +93,24 @@ function block(text) {
     const items = text.trim().split(/\n(?=[-*] )/);
     return el('ul', {}, ...items.map((item) => el('li', {}, ...inline(item.slice(2)))));
   }
-  if (/^\|/.test(text.trim())) return el('pre', {}, text.trim());
+  if (/^\|/.test(text.trim())) {
+    const [, , ...rows] = text.trim().split('\n').map((line) => line.split('|').slice(1, -1));
+    const cells = (row) => row.map((cell) => el('td', {}, ...inline(cell.trim())));
+    return el('table', {}, ...rows.map((row) => el('tr', {}, ...cells(row))));
+  }
   return el('p', {}, ...inline(text.trim()));
 }
 
 const inline = (text) =>
   text
-    .split(/(`[^`]+`|\*\*[^*]+\*\*)/)
+    .replaceAll(/\[([^\]]+)\]\([^)]*\)/g, '$1')
+    .split(/(`[^`]+`|\*\*[^*]+\*\*|\*[^*]+\*)/)
     .map((part) =>
       part.startsWith('`')
         ? el('code', {}, part.slice(1, -1))
         : part.startsWith('**')
           ? el('b', {}, part.slice(2, -2))
-          : part,
+          : part.startsWith('*') && part.length > 2
+            ? el('i', {}, part.slice(1, -1))
+            : part,
     );

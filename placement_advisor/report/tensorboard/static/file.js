@@ -7,7 +7,7 @@ const answers = parse(document.getElementById('answers').textContent);
 const details = new Map(answers.details);
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
 
-addPage(ask, { hasOneRun: true });
+addPage(ask, { hasOneRun: true, date: answers.date });
 systemIsDark.addEventListener('change', followSystem);
 followSystem();
 addEventListener('beforeprint', readyForPaper);
@@ -32,19 +32,14 @@ function unpacked(packed) {
   return new Response(text).text();
 }
 
-/** Paper is white and narrow, and nothing on it unfolds. Afterwards the page is as it was. */
+/** Paper is white and narrow. Afterwards the page is as it was. */
 function readyForPaper() {
-  const root = document.documentElement;
-  const folded = [...document.querySelectorAll('details:not([open])')];
-  const turn = (isPaper) => {
-    root.classList.toggle('paper', isPaper);
-    folded.forEach((each) => each.toggleAttribute('open', isPaper));
-  };
-  turn(true);
+  const { classList } = document.documentElement;
+  classList.add('paper');
   setDark(false);
   drawForPaper();
   const back = () => {
-    turn(false);
+    classList.remove('paper');
     followSystem();
   };
   addEventListener('afterprint', back, { once: true });

@@ -73,7 +73,7 @@ export class Layers extends Panel {
     const named = (names) =>
       devices.flatMap((name, number) =>
         used.has(number) && names.includes(name)
-          ? [el('span', {}, el('i', { class: `swatch ${deviceColorName(number)}` }), name)]
+          ? [el('span', {}, el('i', { class: `swatch ${deviceColorName(number)}`, 'data-number': number }), name)]
           : [],
       );
     this.legend.replaceChildren(
@@ -266,7 +266,10 @@ export class Layers extends Panel {
       }
       if (hasNames) {
         context.fillStyle = color('on-device');
-        context.fillText(fittedPath(context, layer.name, boxWidth - 10), left + 5, y);
+        const device = this.deviceOf[number] ?? null;
+        const mark = device === null ? '' : `${device} · `;
+        const room = boxWidth - 10 - context.measureText(mark).width;
+        context.fillText(mark + fittedPath(context, layer.name, room), left + 5, y);
       }
     });
   }

@@ -1,5 +1,5 @@
 // What is shown of an analysis, whoever is asked for it: TensorBoard, or the file that it stands in.
-import { candidateTable } from './candidates.js';
+import { comparison, figureTable } from './candidates.js';
 import { elements, findingList } from './document.js';
 import { el, list } from './dom.js';
 import { NOTHING_OF_IT } from './format.js';
@@ -9,7 +9,7 @@ import { Timeline } from './timeline.js';
 // Pixels for each of the page, on paper.
 const PAPER_RATIO = 3;
 // Version of the files that are shown.
-const SCHEMA_VERSION = 2;
+const SCHEMA_VERSION = 3;
 // Of a candidate of which nothing is known.
 const NO_DETAILS = {
   layers: null,
@@ -26,34 +26,46 @@ const state = { runs: [], run: null, shown: null, overview: null, chosen: null, 
 const parts = {};
 const kept = new Map();
 let source = null;
+let isFile = false;
 
 /**
  * Adds the page, still empty. `ask` is called with a route and a query; it returns what that
  * answers, null if there is nothing, and what is to be said of it.
  */
-export function addPage(ask, { hasOneRun = false } = {}) {
+export function addPage(ask, { hasOneRun = false, date = null } = {}) {
   source = ask;
+  isFile = hasOneRun;
+  parts.date = date;
   parts.timeline = new Timeline();
   parts.layers = new Layers();
   parts.select = el('select', { id: 'run', onchange: (event) => openRun(event.target.value) });
   parts.notice = el('p', { class: 'failure', role: 'status' });
+  parts.name = el('h1');
+  parts.facts = el('dl', { class: 'facts' });
+  parts.answer = el('p', { class: 'answer' });
   parts.headline = el('p', { class: 'headline', role: 'status' });
-  for (const name of ['verdict', 'some', 'findings']) parts[name] = el('div');
+  parts.actions = el('ol', { class: 'actions' });
+  for (const name of ['verdict', 'some', 'findings', 'candidates', 'figures']) parts[name] = el('div');
   for (const name of ['copies', 'activities']) parts[name] = el('div', { class: name });
-  parts.candidates = el('div', { class: 'wide' });
   parts.rationale = el('p', { class: 'hint' });
   parts.content = el(
     'div',
     { hidden: true },
-    parts.verdict,
-    section('Candidates', parts.candidates, parts.rationale),
-    section('Timeline', parts.timeline.element),
-    section('Layers', parts.layers.element),
-    section('Copies', parts.copies),
-    section('Activities', parts.activities),
-    section('Findings', parts.findings),
+    el(
+      'div',
+      { class: 'sides' },
+      section('Candidates', parts.candidates, parts.rationale),
+      section('Timeline', parts.timeline.element),
+    ),
     parts.some,
+    folded('Findings', parts.findings),
+    folded('Figures', parts.figures),
+    folded('Layers', parts.layers.element),
+    folded('Copies', parts.copies),
+    folded('Activities', parts.activities),
   );
+  const title = el('div', { class: 'title' }, parts.name, parts.facts);
+  const card = el('div', { class: 'card' }, parts.answer, parts.headline, parts.actions, parts.verdict);
   const header = el(
     'header',
     { hidden: hasOneRun },
@@ -61,7 +73,7 @@ export function addPage(ask, { hasOneRun = false } = {}) {
     parts.select,
   );
   document.documentElement.lang = 'en';
-  document.body.append(el('main', {}, header, parts.notice, parts.headline, parts.content));
+  document.body.append(el('main', {}, header, parts.notice, title, card, parts.content));
 }
 
 /** Draws the canvases anew, with the colours and the width that they have now. */
@@ -77,6 +89,14 @@ export const isRunning = () => Boolean(state.run?.running);
 
 const section = (name, ...content) =>
   el('section', { 'aria-label': name }, el('h2', {}, name), ...content);
+
+/** Returns a section of which the file shows the title alone until it is asked for more. */
+const folded = (name, ...content) =>
+  el(
+    'section',
+    { 'aria-label': name },
+    el('details', { open: !isFile }, el('summary', {}, el('h2', {}, name)), ...content),
+  );
 
 /** Shows what is new. */
 export async function refresh() {
@@ -95,6 +115,7 @@ const version = (run) => `${run.name} ${run.changed}`;
 function showNothing(why) {
   Object.assign(state, { shown: null, overview: null, chosen: null, details: null });
   parts.content.hidden = true;
+  for (const name of ['name', 'facts', 'answer', 'actions', 'verdict']) parts[name].replaceChildren();
   parts.headline.textContent = why;
 }
 
@@ -129,13 +150,20 @@ async function showRun() {
     return;
   }
   Object.assign(state, { overview, shown: version(run) });
-  const { candidates, verdict, warnings = [], findings = [], sections } = overview;
+  const { candidates, verdict, warnings = [], findings = [], sections, answer = '', actions = [] } = overview;
+  const facts = [...overview.facts, ...(parts.date ? [['Date', parts.date]] : [])];
   if (!candidates.some((each) => each.name === state.chosen)) {
     const shown = candidates.find((each) => each.name === overview.chosen) ?? candidates[0];
     state.chosen = shown?.name ?? null;
   }
   parts.content.hidden = false;
+  parts.name.textContent = overview.name;
+  parts.facts.replaceChildren(
+    ...facts.map(([label, text]) => el('div', {}, el('dt', {}, label), el('dd', {}, text))),
+  );
+  parts.answer.textContent = answer;
   parts.headline.textContent = overview.headline;
+  parts.actions.replaceChildren(...actions.map((text) => el('li', {}, text)));
   parts.verdict.replaceChildren(
     ...elements(verdict),
     warnings.length ? el('div', { class: 'warnings' }, el('b', {}, 'Warnings'), list(warnings)) : '',
@@ -144,7 +172,9 @@ async function showRun() {
   parts.findings.replaceChildren(...findingList(findings, overview.no_findings));
   showCandidates();
   parts.some.replaceChildren(
-    ...sections.map(({ title, parts: inner }) => section(title, ...elements(inner))),
+    ...sections.map(({ title, parts: inner }) =>
+      (inner.some((each) => each.charts) ? section : folded)(title, ...elements(inner)),
+    ),
   );
   await showDetails();
 }
@@ -194,9 +224,10 @@ function showCandidates() {
   const hadFocus = parts.candidates.contains(document.activeElement);
   parts.candidates.replaceChildren(
     overview.candidates.length
-      ? candidateTable(overview, chosen, choose)
+      ? comparison(overview, chosen, choose)
       : el('p', {}, 'Not yet known.'),
   );
+  parts.figures.replaceChildren(figureTable(overview));
   if (hadFocus) parts.candidates.querySelector('input:checked')?.focus();
 }
 

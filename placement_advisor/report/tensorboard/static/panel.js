@@ -14,7 +14,7 @@ export class Panel {
     this.canvas = new Canvas(label, (...where) => this.draw(...where));
     this.told = el('p', { class: 'told', 'aria-live': 'polite' });
     this.chosen = null;
-    const hint = el('span', { class: 'hint', id: `${label.replaceAll(' ', '-')}-help` }, help);
+    const hint = el('span', { id: `${label.replaceAll(' ', '-')}-help` }, help);
     this.canvas.element.setAttribute('aria-describedby', hint.id);
     this.tools = el(
       'div',
@@ -22,7 +22,7 @@ export class Panel {
       button('+', () => this.zoom(ZOOM), 'Zoom in'),
       button('−', () => this.zoom(1 / ZOOM), 'Zoom out'),
       button(all, () => this.whole()),
-      hint,
+      el('details', { class: 'hint' }, el('summary', {}, 'Keys'), hint),
     );
     this.content = el('div', {}, this.tools, ...above, this.canvas.element, this.told);
     this.nothing = el('p', { hidden: true });

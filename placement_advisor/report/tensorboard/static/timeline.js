@@ -1,7 +1,7 @@
 import { fitted } from './canvas.js';
 import { NOTHING_OF_IT, formatNs, shortName } from './format.js';
 import { Panel } from './panel.js';
-import { color, deviceColor } from './theme.js';
+import { color } from './theme.js';
 
 const LANE = 24;
 const HEAD = 26;
@@ -57,10 +57,9 @@ export class Timeline extends Panel {
       }
       details.lanes.forEach((name, lane) => {
         const isCopy = timeline.copies.includes(lane);
-        const device = devices.indexOf(name);
         const bars = byLane[lane];
-        if (!bars.length && device < 0) return;
-        this.rows.push({ which, name, top, bars, isCopy, device, names: timeline.names });
+        if (!bars.length && !devices.includes(name)) return;
+        this.rows.push({ which, name, top, bars, isCopy, names: timeline.names });
         top += LANE;
       });
       this.steps.push({ at: timeline.step_ns, top: first + HEAD, bottom: top });
@@ -180,11 +179,7 @@ export class Timeline extends Panel {
     context.fillStyle = color('band');
     context.fillRect(this.left, row.top + 2, this.room, LANE - 4);
     context.fillStyle = color('ink');
-    context.fillText(fitted(context, row.name, this.left - 24), 16, row.top + LANE / 2);
-    if (row.device >= 0 && !row.isCopy) {
-      context.fillStyle = deviceColor(row.device);
-      context.fillRect(4, row.top + LANE / 2 - 4, 8, 8);
-    }
+    context.fillText(fitted(context, row.name, this.left - 16), 8, row.top + LANE / 2);
     const fill = color(row.isCopy ? 'copy' : 'compute');
     const text = color(row.isCopy ? 'on-copy' : 'on-compute');
     context.save();

@@ -1,0 +1,109 @@
+"""Colours of the page and of pictures: read by everybody, on screens and on paper."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placement_advisor.report import html_file
+from placement_advisor.report.pictures import canvas
+
+STATIC = Path(html_file.__file__).parent / "tensorboard" / "static"
+LIGHT_TEXT, DARK_TEXT = re.findall(
+    r":root(?:\.dark)? \{(.*?)\}", (STATIC / "style.css").read_text(), re.DOTALL
+)[:2]
+LIGHT = dict(re.findall(r"--([\w-]+): (#\w{6});", LIGHT_TEXT))
+MODES = {"light": LIGHT, "dark": LIGHT | dict(re.findall(r"--([\w-]+): (#\w{6});", DARK_TEXT))}
+ACTIVITIES = ("compute", "copy", "launch", "idle", "no-profile")
+# Linear RGB as the colour-blind see it, at full severity (Machado, Oliveira & Fernandes 2009).
+SEEN = {
+    "all": np.eye(3),
+    "protanopia": np.array(
+        [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367, 0.861, -0.228], [0.28, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+    ),
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(color):
+    parts = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def luminance(color):
+    return float(linear(color) @ TO_XYZ[1])
+
+
+def contrast(one, other):
+    """Ratio of WCAG 2.2."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def lab(color, seen):
+    rgb = np.clip(SEEN[seen] @ linear(color), 0, 1)
+    x, y, z = np.cbrt(np.maximum(TO_XYZ @ rgb / [0.9505, 1, 1.089], 1e-3))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_the_ratio_is_that_of_wcag():
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_text_passes_wcag_aa_and_so_does_what_is_drawn(mode):
+    colors = MODES[mode]
+    on = [(text, back) for text in ("ink", "faint", "accent") for back in ("background", "band")]
+    on += [("on-compute", "compute"), ("on-copy", "copy")]
+    on += [("on-device", name) for name in colors if name.startswith(("device-", "no-device"))]
+    assert min((contrast(colors[a], colors[b]), a, b) for a, b in on) >= (4.5,)
+    drawn = ("compute", "copy", "no-profile", "flow", "focus")
+    assert min((contrast(colors[name], colors["background"]), name) for name in drawn) >= (3,)
+
+
+@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_goes_on_is_told_apart_by_the_colour_blind(mode, seen):
+    pairs = combinations(ACTIVITIES, 2)
+    apart = {
+        (a, b): np.linalg.norm(lab(MODES[mode][a], seen) - lab(MODES[mode][b], seen))
+        for a, b in pairs
+    }
+    assert min(apart.values()) >= 15, min(apart, key=apart.__getitem__)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_goes_on_is_told_apart_in_grey(mode):
+    """What lies side by side in a bar: compute, waits for copies, idle, launches."""
+    lightness = sorted((lab(MODES[mode][name], "all")[0], name) for name in ACTIVITIES[:4])
+    steps = [(b[0] - a[0], a[1], b[1]) for a, b in pairwise(lightness)]
+    assert min(steps) >= (8,)
+
+
+def test_pictures_have_the_colours_of_the_page():
+    drawn = {
+        "compute": canvas.COMPUTE_COLOR, "copy": canvas.COPY_COLOR, "launch": canvas.LAUNCH_COLOR,
+        "idle": canvas.IDLE_COLOR, "no-profile": canvas.NO_PROFILE_COLOR, "ink": canvas.INK,
+        "faint": canvas.FAINT, "band": canvas.BAND_COLOR,
+    }  # fmt: skip
+    assert drawn == {name: LIGHT[name] for name in drawn}
+    assert list(canvas.DEVICE_COLORS) == [
+        LIGHT[f"device-{n}"] for n in range(len(canvas.DEVICE_COLORS))
+    ]
+    assert f"DEVICE_COLORS = {len(canvas.DEVICE_COLORS)};" in (STATIC / "theme.js").read_text()
+
+
+def test_one_scale_of_type():
+    css = (STATIC / "style.css").read_text()
+    sizes = re.findall(r"font(?:-size)?: (?:bold |600 )?([^;]+);", css)
+    plain = [size for size in sizes if re.match(r"\d", size)]
+    # Those of charts and of marks, which scale with what they stand in.
+    assert plain == ["10px var(--font)", "10px/12px var(--font)"]
