@@ -267,8 +267,8 @@ def load_check(load: float, usable_cores: int, devices: int) -> Check:
     return Check(
         name="load",
         state=State.NOTE,
-        finding=f"{finding}: other work keeps them busy, times will waver",
-        action="wait, or close it, before calibrating and analysing",
+        finding=f"{finding}: other programs keep them busy, so times will vary",
+        action="wait, or close them, before you calibrate or analyse",
     )
 
 
