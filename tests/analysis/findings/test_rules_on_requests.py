@@ -47,8 +47,8 @@ def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     # With gradients beside 550: second's at once 120, its result back 110, first's 100. No gain.
     assert finding.action == (
         "give your own split up: it takes 490 ns for a step, one device 330 ns (simulated); if you "
-        "keep it, leave the backward pass where it is: moving it to its forward ops does not surely "
-        "make the step shorter (simulated)"
+        "keep it, leave the backward pass where it is: moving it to its forward ops does not "
+        "surely make the step shorter (simulated)"
     )
     assert finding.saving.saving_ns == 490 - 330
     asked = {"first": "GPU:1", "second": "GPU:2"}
