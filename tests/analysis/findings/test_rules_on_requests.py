@@ -160,7 +160,7 @@ def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
     lower, hashed = _text_step(**dict.fromkeys(("texts", "lower", "hash", "dense"), "GPU:0"))
     assert lower.finding.startswith("GPU:0 has no kernel for StringLower (1 ops pinned there)")
     # Only what hash hands to dense leaves the ops that run on the host.
-    assert "at least 80 B per step" in hashed.finding
+    assert "At least 80 B per step" in hashed.finding
     assert hashed.where == {"layer": "hash", "op": "hash", "device": "GPU:0"}
     assert hashed.saving is None
     # They may stand on the host or nowhere.
