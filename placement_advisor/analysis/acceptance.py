@@ -316,7 +316,7 @@ def _ops(pair: DevicePair, profile: StepProfile) -> AcceptanceCheck:
     lacking = [name for name in OPS if name not in dict(seen)]
     wrong = [f"{name} on {lane}" for name, lane in sorted(seen) if lane != pair.device_of(name)]
     problems = [f"not seen: {first_names(lacking, _NAMED)}"] if lacking else []
-    problems += [f"not where they were put: {first_names(wrong, _NAMED)}"] if wrong else []
+    problems += [f"TensorFlow ran these elsewhere: {first_names(wrong, _NAMED)}"] if wrong else []
     told = f"{len(OPS) - len(lacking)} of {len(OPS)} seen in the profile"
     return _judged("ops", not problems, told, *problems)
 
@@ -386,7 +386,7 @@ def _order(profile: StepProfile) -> AcceptanceCheck:
         problems += [f"{name} is {what}" for what, is_so in wrong.items() if is_so]
         right += not any(wrong.values())
     if profile.clock_contradiction_ns:
-        problems.append("no offsets of the hosts' clocks fit what crossed between them")
+        problems.append("no clock offsets explain the times of the copies between the hosts")
     told = f"{right} of {len(COPIES)} tensors are made, sent, received and read in that order"
     return _judged("order", not problems, told, *problems)
 
@@ -395,7 +395,7 @@ def _op_times(pair: DevicePair, profile: StepProfile) -> AcceptanceCheck:
     told, is_right = [], True
     for end, device in ((NEAR, pair.near), (FAR, pair.far)):
         if device not in pair.expected:
-            return _judged("op times", None, "no table says what they must be here")
+            return _judged("op times", None, ("no table of expected outputs fits this machine"))
         product, time_ns, within, source = pair.expected[device]
         name = f"{end}/{product}"
         # What runs beside an op only lengthens it.

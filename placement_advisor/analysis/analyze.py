@@ -352,7 +352,7 @@ class _AnalysisRun:
         """Put everything together, and record it."""
         request, predictions, options = self._request, self._predictions, self._options
         self._progress.begin(Stage.CONCLUDE)
-        self._watcher.working("looking for what would change the verdict", 0, 1)
+        self._watcher.working("finding what would change the verdict", 0, 1)
         candidates = candidates_of(predictions, self._results)
         self._recorder.graph(request.graph)
         sweep = None

@@ -311,8 +311,8 @@ def balance(
         running.close()
     if off > batch_costs.MAX_MISFIT:
         warnings.append(
-            f"step times are {format_share(off)} off the line over the batch: nothing is said of "
-            "other batches"
+            f"step times are {format_share(off)} off a straight line over the batch, so "
+            "nothing is predicted for other batches"
         )
     return batch_costs.Balance(
         model=source.path if source.name is None else f"{source.path}:{source.name}",

@@ -121,7 +121,7 @@ def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamine
         usable = [each for each in reached if each.examined.problem is None]
         if len(usable) < _LEAST_HOSTS or not all(_has_network(found.link, each) for each in usable):
             return found
-        watcher.working("trying the ways between them", 0, 1)
+        watcher.working("testing the connections between them", 0, 1)
         try:
             found.ways = _try_routes(found.link, usable, secret, scratch, stack)
         except AdvisorError as error:
@@ -285,7 +285,7 @@ def next_step(found: HostsExamined) -> str:
     """Return what to do next."""
     blocking = [check for check in all_checks(found) if check.blocks]
     actions = [check.action for check in blocking if check.action]
-    return actions[0] if actions else "repair what is a problem" if blocking else NEXT_STEP
+    return actions[0] if actions else "fix the problems" if blocking else NEXT_STEP
 
 
 def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.Check]:
@@ -367,14 +367,14 @@ def _device_check(facts: HostFacts, devices: int) -> machine_checks.Check:
 def _clock_check(host: HostExamined, link: HostLink) -> machine_checks.Check:
     clock = host.clock
     if clock is None:
-        action = "profiles over hosts need clocks that only run: see what sets it"
+        action = "profiles over hosts need a clock that never jumps: find what sets it"
         return _note("clock", "was set while it was read", action)
     offset_ns = clock.offset_ns
-    side = "ahead of this machine's" if offset_ns >= 0 else "behind this machine's"
+    side = "ahead of this machine's clock" if offset_ns >= 0 else "behind this machine's"
     finding = f"{format_ns(abs(offset_ns))} {side}, ± {format_ns(clock.uncertainty_ns)}"
     if abs(offset_ns) < _MOST_APART_NS or link is HostLink.DIRECT:
         return _ok("clock", finding)
-    finding += ": certificates of one host are not good on the other"
+    finding += ": one host rejects the certificates of the other"
     return _problem("clock", finding, "set the time of day, as by NTP")
 
 
@@ -438,4 +438,4 @@ def _route_check(way: RouteResult, address: str) -> machine_checks.Check:
         "a smaller MTU than the interfaces have is on the way: lower theirs "
         "(`ip link set dev NAME mtu 1400`)"
     )
-    return _problem(name, f"{finding}, but large ones do not arrive", action)
+    return _problem(name, f"{finding}, but large messages do not arrive", action)

@@ -183,7 +183,7 @@ def waiting_services(requests: tuple[HostRequest, ...], secret: bytes | None) ->
     found = {}
     for request in requests:
         if request.port is not None:
-            assert request.address is not None, "a port is one of an address"
+            assert request.address is not None, "a port needs an address"
             assert secret is not None, "options without a secret have been refused"
             found[request.name] = Waiting(address=request.address, port=request.port, secret=secret)
     return found

@@ -77,9 +77,9 @@ def order_reason(candidates: Sequence[Candidate]) -> str | None:
         told = format_ns(faster_ns), format_ns(slower_ns)
         if faster_ns > slower_ns and told[0] != told[1] and f"{faster:.2f}" != f"{slower:.2f}":
             return (
-                f"medians of all steps have {name} at {told[0]} and {other} at {told[1]}, "
-                f"speed-ups have {name} ahead: these are medians of ratios within rounds, so that "
-                "what slows the machine for a while slows both sides, and they decide"
+                f"the ratios of rounds decide: they put {name} ahead. The medians of all "
+                f"steps differ ({name} {told[0]}, {other} {told[1]}), as a slow spell "
+                "may hit one side more"
             )
     return None
 
@@ -94,8 +94,8 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     profile = candidate.measured.profile
     if candidate.broken_laws:
         reasons.append(
-            f"{candidate.name}: {candidate.broken_laws[0].what}, which cannot be: nothing is "
-            "concluded from its profile"
+            f"{candidate.name}: {candidate.broken_laws[0].what}, which is impossible: its "
+            "profile counts for nothing"
         )
     elif profile is not None:
         reasons.append(_copies_against_compute(candidate.name, profile))
@@ -112,9 +112,9 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     ratio = candidate.predicted_ratio
     if ratio is not None and is_other_side(candidate):
         reasons.append(
-            f"{candidate.name}: the simulation has {speedup_of(ratio.ratio)} for it, on the other "
-            f"side of {measurements.WORTHWHILE_SPEEDUP:.2f}×: its error is larger than what "
-            "there is to gain or to lose, so the answer rests on the measurement alone"
+            f"{candidate.name}: the simulation says {speedup_of(ratio.ratio)}, on the other "
+            f"side of {measurements.WORTHWHILE_SPEEDUP:.2f}×. Its error is too large to "
+            "decide, so the answer rests on the measurement alone"
         )
     if candidate.measured.moved_ops:
         moved = candidate.measured.moved_ops
@@ -153,7 +153,7 @@ def unsure_reason(name: str, ratio: PredictedRatio) -> str:
     """Return why a candidate that is predicted to be the fastest is not the answer."""
     return (
         f"{name} is predicted faster, {speedup_of(ratio.ratio)}, but may be as slow as "
-        f"{speedup_of(ratio.high)} if costs are as wrong as they may be: it is not surely worth it"
+        f"{speedup_of(ratio.high)} with the largest errors in costs: it is not surely worth it"
     )
 
 
@@ -293,8 +293,8 @@ def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) 
     )
     if stand_in:
         line += (
-            ": stand-ins are there to compare placements with one another; "
-            "they do not say how fast this machine can be"
+            ": stand-ins compare placements with one another; they do not say how fast this "
+            "machine can be"
         )
     return line
 

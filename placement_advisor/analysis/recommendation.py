@@ -72,7 +72,7 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
     run, base = split.measured, alone.measured
     if split.broken_laws:
         what = split.broken_laws[0].what
-        yield f"{split.name}: {what}, which cannot be: its profile says nothing"
+        yield f"{split.name}: {what}, which is impossible: its profile says nothing"
     elif run is not None and run.profile is not None:
         profile = run.profile
         yield _copies_text(
@@ -255,7 +255,7 @@ def _about_own(own: Candidate | None, ruling: verdict.VerdictDecision) -> str:
     elif high < 1:
         means = "one device is faster"
     elif high < WORTHWHILE_SPEEDUP:
-        means = "one device is as fast"
+        means = "one device is just as fast"
     else:
         means = "too close to one device to tell"
     how = "" if own.comparison is not None else ", simulated"
@@ -338,9 +338,9 @@ def _as_is_caveat(as_is: Sequence[int], ruling: verdict.VerdictDecision) -> str 
         return None
     is_faster = comparison.ratio.low > 1
     return (
-        f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
-        f"all cores {format_ns(as_is_ns)}, the split {format_ns(split_ns)}; the "
-        "verdict is about serial devices, like those that the stand-ins stand for"
+        f"on this machine your untouched step is {('faster' if is_faster else 'as fast')}: "
+        f"as-is on all cores {format_ns(as_is_ns)}, the split {format_ns(split_ns)}. The "
+        "verdict is about serial devices, which the stand-ins imitate"
     )
 
 

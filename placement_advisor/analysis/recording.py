@@ -106,7 +106,7 @@ def check_same_conditions(then: Mapping[str, str], now: Mapping[str, str], folde
         raise AdvisorError(
             f"{folder}: cannot be resumed, its rounds ran under other conditions: "
             f"{'; '.join(differs)}",
-            hint="ask as then, or leave out --resume to start anew; with -o the earlier one stays",
+            hint="ask as then, or leave out --resume to start again; with -o the earlier one stays",
         )
 
 
@@ -120,7 +120,7 @@ def check_candidates_exist(kept: ResumeState, known: Collection[str], folder: Pa
     if gone is not None:
         raise AdvisorError(
             f"{folder / ROUNDS_FILE}: cannot be resumed from: there is no candidate {shown(gone)}",
-            hint="leave out --resume to start anew",
+            hint="leave out --resume to start again",
         )
 
 
@@ -142,7 +142,7 @@ def read_resume_state(folder: Path) -> ResumeState:
             raise MisfitError("no round was timed", "candidates")
     except MisfitError as misfit:
         raise AdvisorError(
-            f"{file}: cannot be resumed from: {misfit}", hint="leave out --resume to start anew"
+            f"{file}: cannot be resumed from: {misfit}", hint="leave out --resume to start again"
         ) from None
     return kept
 

@@ -85,9 +85,9 @@ ADVICE_BUDGET_S = 30.0
 # A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
 _INPUT_LIMIT_S = 60.0
 _ADDS_UP = (
-    "; tf.distribute adds up the gradients of replicas: a loss that is a mean over samples has to "
-    "be divided by strategy.num_replicas_in_sync, which Keras does in its own train_step; "
-    "what an optimizer clips by the norm of gradients, each replica clips by its own before that"
+    "; tf.distribute adds up the gradients of replicas. Divide a loss that is a mean over "
+    "samples by strategy.num_replicas_in_sync, as Keras does in its own train_step. Each "
+    "replica clips by the norm of its own gradients, before they are added"
 )
 
 

@@ -163,11 +163,10 @@ class TargetHardware:
             doubt=RECORDED_UNCERTAINTY,
             notes=(
                 *([_other_step_note(self.recorded.path, traced)] if another else ()),
-                f"--costs: {format_share(coverage.time_share)} of the time in "
-                f"{self.recorded.path} was found in this model; it prices "
-                f"{format_share(coverage.op_share)} of the ops, figures of the devices the "
-                f"others; links recorded: {len(links.keys() & set(known))} of {len(known)}, the "
-                "others assumed",
+                f"--costs: this model has {format_share(coverage.time_share)} of the time in "
+                f"{self.recorded.path}, which prices {format_share(coverage.op_share)} of "
+                "its ops; device figures price the others. Links recorded: "
+                f"{len(links.keys() & set(known))} of {len(known)}, the others assumed",
             ),
         )
 
@@ -182,8 +181,8 @@ def _ops_with_time(graph: OpGraph) -> dict[str, tuple[str, tuple[int | None, ...
 def _other_step_note(recorded: str, traced: Traced) -> str:
     batch = "" if traced.batch_size is None else f" at a batch of {traced.batch_size}"
     return (
-        f"--costs: {GRAPH} in {recorded} is the graph of another step than this one{batch}: times "
-        "are those of that step; --batch-size gives this one the batch that was recorded"
+        f"--costs: {GRAPH} in {recorded} is the graph of another step{batch}, and the "
+        "times are of that step. --batch-size takes the recorded batch"
     )
 
 

@@ -38,7 +38,7 @@ _HINTS = {
     calls.FailureCause.CRASHED: (
         "the file's own code ended the process; run it with python to see why"
     ),
-    calls.FailureCause.TIMED_OUT: "raise --time-limit, or look for a loop that does not end",
+    calls.FailureCause.TIMED_OUT: "raise --time-limit, or look for an endless loop",
     calls.FailureCause.OUT_OF_MEMORY: "make the model or its example data smaller",
 }
 
@@ -99,8 +99,8 @@ def load_model(source: ModelSource, loader: Child, watcher: ProgressReporter) ->
         raise ModelError(
             f"{place}: no step was seen within {limit_s:g} s",
             hint="wait longer with --capture-timeout SECONDS (advisor check: --time-limit), or "
-            "have the script reach its first step sooner; a loop without fit, a tf.function and a "
-            "tf.GradientTape has none that can be seen",
+            "let the script reach its first step sooner. A loop needs fit, a tf.function "
+            "or a tf.GradientTape to be seen",
         )
     watcher.note(f"{path}: {calls.expect(chosen, partial(child_ended, source, 'loading'))}")
 

@@ -178,7 +178,7 @@ class Complexity:
     def beyond(self, simpler: Complexity) -> str:
         """Return in which way it is more complicated than another one."""
         if self.is_bad_on_purpose > simpler.is_bad_on_purpose:
-            return "is laid out badly on purpose"
+            return "is a bad layout on purpose"
         if self.is_new > simpler.is_new:
             return "is not what you have"
         if self.torn_layers > simpler.torn_layers:
@@ -450,8 +450,8 @@ def rule_simulated(
         says=says,
         split=best,
         settling=settling,
-        because=f"the verdict changes if {doubt_text(doubtful.doubt)}: as wrong as costs may be "
-        "that nobody measured here",
+        because=f"the verdict changes if {doubt_text(doubtful.doubt)}: the largest error in "
+        "costs that nobody measured here",
     )
 
 

@@ -507,11 +507,11 @@ def cause_in_layers(
     elif len(changed) == len(found.after.layers) > 1:
         said = [f"all {len(changed)} layers are made of other ops or sizes, as by another batch"]
     moves = [] if freedom is PlacementFreedom.NONE else move_texts(found.moves, lines)
-    action = "see whether they need to be so, or split the model anew with advisor analyze"
+    action = "check whether these changes are needed, or split the model again with advisor analyze"
     if (found.gone or unnamed) and freedom is not PlacementFreedom.NONE:
-        action = "put the name scope or layer back that the placement went by, or accept the change"
+        action = "restore the name scope or layer that the placement uses, or accept the change"
     elif is_same_graph:
-        action = "accept the change if advisor is another one, or else put names back"
+        action = "accept the change if you updated advisor, or else restore the names"
     here = [*found.new, *(found.renamed[old] for old in unnamed), *changed]
     return check_problems.Problem(
         code=check_problems.ProblemCode.LAYERS_CHANGED,

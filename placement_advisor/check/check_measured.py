@@ -199,7 +199,7 @@ def with_measured(
             check_problems.Problem(
                 code=check_problems.ProblemCode.DOES_NOT_RUN,
                 what=f"does not run on {check.devices}: {check.failure}",
-                action="run advisor analyze on the model, which tells more",
+                action="run advisor analyze on the model, which says more",
             )
         )
     elif check.first is None:
@@ -208,7 +208,7 @@ def with_measured(
         alone = ""
         if check.against_single is not None:
             alone = f"; {speedup_of(check.against_single)} as fast as one device"
-        unclear = "" if check.first.pace is Slowdown.NO_SLOWER else ", which does not tell"
+        unclear = "" if check.first.pace is Slowdown.NO_SLOWER else ", which decides nothing"
         notes.append(f"measured on {check.devices}: {check.first}{alone}{unclear}")
     status = result.status
     if problems:

@@ -291,7 +291,7 @@ def _renamed(what: str, new_names: Mapping[str, str]) -> str:
         f"{check_problems.layer_text(old)} is {check_problems.layer_text(new)} now"
         for old, new in new_names.items()
     ][: check_problems.MAX_CULPRITS]
-    return f"{what}, which is no change: {', '.join(few)}"
+    return f"{what}, which changes nothing: {', '.join(few)}"
 
 
 def _not_locked() -> check_problems.Problem:
@@ -313,8 +313,8 @@ def _not_comparable(before: Record, after: Record) -> str:
     if not changed:
         changed = ["other figures of the hardware"]
     return (
-        f"predicted times are not comparable: locked with {'; '.join(changed)}. All else is "
-        "enforced; `advisor check --update` locks times anew"
+        f"predicted times are not comparable: locked with {'; '.join(changed)}. The check "
+        "enforces all else; `advisor check --update` locks new times"
     )
 
 

@@ -173,14 +173,14 @@ def _as_written(
         raise AdvisorError(
             "the graph file does not say what tf.device scopes ask for, so as-written cannot be "
             "checked from it",
-            hint="write it anew with advisor trace, or name another placement",
+            hint="write it again with advisor trace, or name another placement",
         )
     asked = devices_asked_for(requested_device_of)
     there = cluster.device_names()
     if len(asked) > len(there):
         raise DoesNotFitError(
-            f"the model's tf.device scopes name {len(asked)} devices ({', '.join(asked)}), the "
-            f"hardware has {len(there)}",
+            f"the model's tf.device scopes name {len(asked)} devices ({', '.join(asked)}), "
+            f"the hardware has {len(there)}",
             ops=(op for op, device in requested_device_of.items() if device == asked[-1]),
         )
     placement = as_written(graph, requested_device_of, cluster)
@@ -217,8 +217,8 @@ def _from_file(
     if new:
         raise DoesNotFitError(
             f"{path.name} has no device for {some_layers(new)}"
-            + (f"; it places {some_layers(gone)}, which are gone" if gone else ""),
-            hint="place the new layers in the file, or write it anew with advisor analyze",
+            + (f"; it places {some_layers(gone)}, which no longer exist" if gone else ""),
+            hint="place the new layers in the file, or write it again with advisor analyze",
             ops=_ops_of(new, graph),
         )
     placed = _as_named_today(written, graph, former) if file is None else file

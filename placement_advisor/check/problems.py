@@ -74,11 +74,11 @@ ACTIONS = {
     ProblemCode.COPIES: "compute what is read there on that side, or send one tensor for several",
     ProblemCode.BYTES: "cut where less crosses: before a layer that widens, after one that narrows",
     ProblemCode.SLOWER: (
-        "see whether the layers named need to be that heavy, or split the model anew with "
+        "check whether the layers named need to be that heavy, or split the model again with "
         "advisor analyze"
     ),
     ProblemCode.MEMORY: (
-        "see what is kept longer or is larger than before; a smaller batch needs less"
+        "see what stays in memory longer or is larger than before; a smaller batch needs less"
     ),
     ProblemCode.STANDING: "ask advisor analyze which placement pays now",
     ProblemCode.MEASURED_SLOWER: "put the layers back where they were",
@@ -267,21 +267,21 @@ class Explanation:
 EXPLANATIONS: Mapping[str, Explanation] = {
     ProblemCode.BACKWARD_LEFT: Explanation(
         title="The backward pass has left the device of its forward pass",
-        found="Layers still ask for their device, and their backward pass, which ran there, does "
-        "not any more. It has no device and runs on the default one: a tape took the place of "
-        "tf.gradients, or gradients are taken in a tf.function of their own. Or a tape takes them "
-        "in a tf.device scope, whose device all of them have. The line is the one that takes them, "
-        "or that of the scope.",
+        found="Layers still ask for their device, but their backward pass no longer runs "
+        "there. It has no device and runs on the default one: a tape replaced "
+        "tf.gradients, or a tf.function of its own takes the gradients. Or a tape takes "
+        "them in a tf.device scope, whose device all of them have. The line is the one "
+        "that takes them, or that of the scope.",
         action="Take gradients with tf.gradients(loss, variables) inside the tf.function, which "
-        "puts them beside their forward ops, or use placement_advisor.place(step, placement).",
+        "places them with their forward ops, or use placement_advisor.place(step, placement).",
     ),
     ProblemCode.SCOPE_CHANGED: Explanation(
         title="Layers are in another tf.device scope, or in none",
-        found="The step is placed as written, and most ops of a layer's forward pass, or its "
-        "variables, are on another device than the lock file has. Either no scope holds them any "
-        "more, which puts them on the default device, or another one does. The line is that of "
-        "the scope, or the first that lost its own. Which effects come from it is found by "
-        "simulating the step with these layers put back.",
+        found="The step is placed as written. Most ops of a layer's forward pass, or its "
+        "variables, are on another device than in the lock file. Either no scope holds "
+        "them any more, which puts them on the default device, or another scope does. "
+        "The line is that of the scope, or the first that lost its own. A simulation "
+        "with these layers put back shows which effects come from it.",
         action="Put the lines back into the scope that they had, or accept the move.",
     ),
     ProblemCode.PLACEMENT_CHANGED: Explanation(
@@ -292,19 +292,19 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     ProblemCode.LAYERS_CHANGED: Explanation(
         title="Layers are new, gone, or made of other ops or sizes",
-        found="The step became worse than it may, and not by layers that an edit moved. Layers "
-        "are told apart by name, ops and sizes. Rules and searches place by layers: for them a "
-        "name scope that is gone is such a change, too. Named are the layers that take longer and "
-        "the tensors that cross; the line is that of what weighs most. A size that all layers "
-        "share, such as the batch, changes all of them.",
-        action="See whether they need to be so. Else put the layer or the name scope back, or "
-        "split the model anew with advisor analyze.",
+        found="The step became worse than allowed, and not by layers that an edit moved. Name, "
+        "ops and sizes identify a layer. Rules and searches place by layers, so a name "
+        "scope that is gone is such a change, too. The problem names the layers that "
+        "take longer and the tensors that cross. The line is that of the largest effect. "
+        "A size that all layers share, such as the batch, changes all of them.",
+        action="Check whether these changes are needed. Else restore the layer or the name "
+        "scope, or split the model again with advisor analyze.",
     ),
     ProblemCode.DOES_NOT_FIT: Explanation(
         title="The placement no longer fits the model",
         found="A layer has no device in the placement file, a rule no longer applies, or "
         "tf.device scopes name more devices than there are.",
-        action="Place the model anew with advisor analyze, or edit the placement file.",
+        action="Place the model again with advisor analyze, or edit the placement file.",
     ),
     ProblemCode.OUT_OF_MEMORY: Explanation(
         title="A device has too little memory for the step",
@@ -315,13 +315,13 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         title="The step costs more than its budget in pyproject.toml",
         found="More bytes cross than max_transfer_bytes, or a simulated peak is above "
         "max_peak_memory. No tolerance.",
-        action="Let less cross or be held, or raise the budget that is named.",
+        action="Send or hold fewer bytes, or raise the budget that the problem names.",
     ),
     ProblemCode.MOVED: Explanation(
         title="A layer runs on another device than before",
-        found="Most ops of its forward pass, its backward pass or its variables do, under a "
-        "placement as written or in a file, it is not shown to be better, and no scope or file "
-        "tells why.",
+        found="Most ops of its forward pass, its backward pass or its variables run elsewhere, "
+        "under a placement as written or in a file. Nothing shows that this is better, "
+        "and no scope or file says why.",
         action="Put it back where it was, or accept the move.",
     ),
     ProblemCode.NO_KERNEL: Explanation(
@@ -329,7 +329,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         found="A kind of op is placed on a GPU that has no kernel for it, and was not before. It "
         "runs on the host, and its tensors are copied there and back. advisor explain PA102 has "
         "more.",
-        action="Take it out of the device scope, best into the input pipeline.",
+        action="Move it out of the device scope, ideally into the input pipeline.",
     ),
     ProblemCode.COPIES: Explanation(
         title="More tensors cross between devices in a step",
@@ -345,18 +345,20 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         title="The simulated step takes longer",
         found="By more than 5 %, or max_step_regression, predicted for the same hardware by the "
         "same versions of TensorFlow and the advisor.",
-        action="See whether the layers named need to be that heavy, or split the model anew with "
-        "advisor analyze.",
+        action="Check whether the layers named need to be that heavy, or split the model again "
+        "with advisor analyze.",
     ),
     ProblemCode.MEMORY: Explanation(
         title="A device needs more memory at its peak",
         found="The simulated peak is higher by more than 5 % than the lock file has it.",
-        action="See what is kept longer or is larger than before. A smaller batch needs less.",
+        action=(
+            "See what stays in memory longer or is larger than before. A smaller batch needs less."
+        ),
     ),
     ProblemCode.STANDING: Explanation(
         title="The placement no longer pays as it did",
-        found="Compared with one device alone it was predicted to be faster, and is now within "
-        "doubt or no faster; and its ratio to one device grew by more than the tolerance.",
+        found="The placement was predicted to be faster than one device. It is now no faster, "
+        "or within doubt. Its ratio to one device also grew by more than the tolerance.",
         action="Ask advisor analyze which placement pays now.",
     ),
     ProblemCode.NOT_LOCKED: Explanation(
@@ -366,20 +368,20 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     ProblemCode.MEASURED_SLOWER: Explanation(
         title="The placement was measured to be slower than the locked one",
-        found="With --measure both take turns on the same devices: two races say that today's "
-        "takes longer than it may, by the whole interval and by more than the noise.",
+        found="With --measure both take turns on the same devices. In two races today's placement "
+        "takes longer than allowed, by the whole interval and by more than the noise.",
         action="Put the layers back where they were.",
     ),
     ProblemCode.DOES_NOT_RUN: Explanation(
         title="The step does not run under its placement",
-        found="With --measure TensorFlow refused it, or its results are others than those of one "
+        found="With --measure TensorFlow refused it, or its results differ from those of one "
         "device.",
-        action="Run advisor analyze on the model, which tells more.",
+        action="Run advisor analyze on the model, which says more.",
     ),
     Status.COULD_NOT_RUN: Explanation(
         title="The model could not be checked",
-        found="It cannot be imported or traced, took too long, or what is configured for it is "
-        "not there. The other models are checked all the same.",
+        found="It does not load or trace, took too long, or lacks a configured file. The check "
+        "goes on with the other models.",
         action="Do what the message says.",
     ),
     Status.INCONCLUSIVE: Explanation(

@@ -96,7 +96,7 @@ def analyze(
         int | None,
         typer.Option(
             min=1,
-            help="Rounds, in which each candidate is timed once; they run, however long it takes. "
+            help="Rounds, each of which times every candidate once. They run to the end. "
             f"Default: {defaults.ROUNDS}, more while in doubt, for a minute or two.",
         ),
     ] = None,
@@ -104,16 +104,16 @@ def analyze(
         bool,
         typer.Option(
             "--resume",
-            help="Add rounds to those of the analysis in the output folder, which was asked the "
-            "same; costs and candidates stay. --rounds says how many to add.",
+            help="Add rounds to the analysis in the output folder; all other options must be "
+            "the same. Costs and candidates stay. --rounds says how many to add.",
         ),
     ] = False,
     refine: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Candidates that may join once others have run, which corrects what is predicted: "
-            "those not run, and what a search goes on to find.",
+            help="How many candidates may join after the others have run. Measurements correct "
+            "the predictions, and a search goes on.",
         ),
     ] = defaults.REFINE,
     run: Annotated[
@@ -123,8 +123,8 @@ def analyze(
         bool,
         typer.Option(
             "--quick",
-            help="--no-run, and only what takes seconds beside the trace: a short search, no split "
-            "of the batch, no break-even, reports in text alone.",
+            help="--no-run and more: a short search, no split of the batch, no break-even, "
+            "reports in text alone. It takes only seconds after the trace.",
         ),
     ] = False,
     open_ports: OpenPorts = False,

@@ -47,7 +47,7 @@ def check(
         bool,
         typer.Option(
             "--update",
-            help="Accept the placements as they are now: write placements.lock.json anew.",
+            help="Accept the placements as they are now: write placements.lock.json again.",
         ),
     ] = False,
     graphs_only: Annotated[
@@ -60,7 +60,7 @@ def check(
         bool,
         typer.Option(
             "--measure",
-            help="Run placements as well, in turns with the locked ones, on the devices here.",
+            help="Also run the placements on the devices here, in turns with the locked ones.",
         ),
     ] = False,
     open_ports: OpenPorts = False,
@@ -75,7 +75,7 @@ def check(
     ] = None,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="As text: all problems, all figures, what changed."),
+        typer.Option("--verbose", "-v", help="In text: all problems, all figures, all changes."),
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Count an inconclusive check as failed.")

@@ -59,15 +59,15 @@ def doctor(
         bool,
         typer.Option(
             "--run",
-            help="Run a known step on the GPUs, the workers or the hosts, and hold what profiles "
-            "say against what must be (docs/how-to/acceptance.md). Untried on GPUs.",
+            help="Run a known step on the GPUs, the workers or the hosts, and compare its "
+            "profiles with the known answers (docs/how-to/acceptance.md). Untried on GPUs.",
         ),
     ] = False,
     bundle: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.zip",
-            help="Where --run leaves what to attach to an issue. Default: "
+            help="File that --run writes, for you to attach to an issue. Default: "
             f"{_BUNDLE}.zip, or the next free name.",
         ),
     ] = None,
@@ -165,7 +165,7 @@ def calibrate(
     ] = None,
     testbed: Annotated[
         options.TestbedChoice | None,
-        typer.Option(help="What to measure. Default: GPUs if there are enough, else workers."),
+        typer.Option(help="Testbed to measure. Default: GPUs if there are enough, else workers."),
     ] = None,
     asked: HostOptions | None,
     open_ports: options.OpenPorts = False,
@@ -222,7 +222,7 @@ def balance(
     ] = DEVICES,
     testbed: Annotated[
         options.TestbedChoice | None,
-        typer.Option(help="What to time. Default: GPUs if there are enough, else workers."),
+        typer.Option(help="Testbed to time. Default: GPUs if there are enough, else workers."),
     ] = None,
     memory: Annotated[
         str | None,
@@ -271,7 +271,7 @@ def compare_hardware(
         list[float] | None,
         typer.Option(
             min=0,
-            help="What a device costs an hour, in any unit: once for each machine, in their order.",
+            help="Hourly price of a device, in any unit: once for each machine, in their order.",
         ),
     ] = None,
     png: Annotated[

@@ -94,9 +94,9 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="PATH[:NAME]",
-        help="Python script, with its own arguments behind -- (NAME: what in it, without running "
-        "it as a script), .keras file, SavedModel directory (NAME: its signature) or frozen graph "
-        "(.pb).",
+        help="Python script (its own arguments behind --), .keras file, SavedModel directory "
+        "or frozen graph (.pb). Append :NAME for a signature, or for one object of a "
+        "script that should not run.",
     ),
 ]
 Module = Annotated[
@@ -120,9 +120,7 @@ ModeChoice = Annotated[
 ]
 Outputs = Annotated[
     str | None,
-    typer.Option(
-        metavar="A,B,C", help="What a frozen graph should compute: names of ops or tensors."
-    ),
+    typer.Option(metavar="A,B,C", help="Outputs of a frozen graph: names of ops or tensors."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 OpenPorts = Annotated[
@@ -279,7 +277,7 @@ Launch = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help=f"What runs a command on a host. Default: '{defaults.LAUNCH}'; also "
+        help=f"Command that reaches a host. Default: '{defaults.LAUNCH}'; also "
         "'srun -w {host} -N1 -n1', 'kubectl exec -i {host} --'.",
     ),
 ]
@@ -287,8 +285,8 @@ HostLink = Annotated[
     LinkChoice | None,
     typer.Option(
         "--link",
-        help="How hosts reach one another: by a relay with TLS (the default), or directly, "
-        "TensorFlow's servers open to whoever reaches the hosts.",
+        help="How hosts reach one another: by a relay with TLS (the default), or directly. "
+        "Direct connections have no authentication.",
     ),
 ]
 Secret = Annotated[
@@ -296,7 +294,7 @@ Secret = Annotated[
     typer.Option(
         "--secret",
         metavar="FILE",
-        help="What hosts with a port in --hosts share: a copy of the file that they serve.",
+        help="Secret of the hosts with a port in --hosts: your copy of the file that they serve.",
     ),
 ]
 

@@ -38,8 +38,8 @@ def show(
         typer.Argument(
             metavar="DIR",
             show_default=False,
-            help="What `advisor analyze` wrote, or a folder of several: the newest of them. "
-            "Default: advisor-out.",
+            help="Output folder of `advisor analyze`, or a folder of several: the newest "
+            "counts. Default: advisor-out.",
         ),
     ] = None,
     verbose: Verbose = False,
@@ -98,7 +98,7 @@ def _full_text(folder: Path) -> str:
         ) from None
 
 
-_HELP = "What `advisor analyze` wrote, or a folder of several: the newest of them."
+_HELP = "Output folder of `advisor analyze`, or a folder of several: the newest counts."
 
 
 def diff(
@@ -166,7 +166,8 @@ def view(
         typer.Argument(
             metavar="DIR",
             show_default=False,
-            help="What `advisor analyze` wrote, or a folder of several. Default: advisor-out.",
+            help="Folder that `advisor analyze` wrote, or a folder of several. "
+            "Default: advisor-out.",
         ),
     ] = None,
     port: Annotated[
@@ -222,13 +223,13 @@ def profile(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="A TensorBoard log folder (its newest run), a run, an .xplane.pb file, a Chrome "
-            "trace of TensorBoard or PyTorch, or a table of nvprof or Nsight Systems.",
+            help="A TensorBoard log folder (its newest run), a run, or an .xplane.pb file. Also a "
+            "Chrome trace of TensorBoard or PyTorch, or a table of nvprof or Nsight Systems.",
         ),
     ],
     graph: Annotated[
         Path | None,
-        typer.Option(help="What `advisor trace` wrote of the step: layers and sizes of tensors."),
+        typer.Option(help="Graph file from `advisor trace`, for layers and sizes of tensors."),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,

@@ -28,8 +28,8 @@ def run(
         Path | None,
         typer.Option(
             metavar="DIR|FILE",
-            help="What `advisor analyze` wrote, or one of its placement files. Default: the newest "
-            "analysis of this script in advisor-out.",
+            help="Output folder of `advisor analyze`, or one of its placement files. Default: "
+            "the newest analysis of this script in advisor-out.",
         ),
     ] = None,
     candidate: Annotated[

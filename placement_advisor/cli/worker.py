@@ -42,7 +42,7 @@ def worker(
     secret: Annotated[
         Path | None,
         typer.Option(
-            "--secret", metavar="FILE", help="Serve only whoever has a copy of this file."
+            "--secret", metavar="FILE", help="Serve only clients that have a copy of this file."
         ),
     ] = None,
     everywhere: Annotated[
@@ -80,8 +80,8 @@ def _make_secret(path: Path) -> None:
 
     write_secret(path)
     say(
-        f"{path} is made. Whoever has it can run programs as you on hosts that serve it: "
-        "copy it to them by scp or the like, and to nobody else"
+        f"{path} is made. Anyone who has it can run programs as you on hosts that serve it: "
+        "copy it only to them, by scp for example"
     )
 
 
@@ -102,7 +102,7 @@ def _wait_for_analyses(place: str, secret: Path | None, *, everywhere: bool) -> 
     address, port = parse_place(place)
     if secret is None:
         raise AdvisorError(
-            "worker --listen: no --secret, and whoever may give orders can run programs as you",
+            "worker --listen: no --secret, so anyone could run programs as you",
             hint="`advisor worker --new-secret FILE` makes one",
         )
     check_may_listen(address, everywhere=everywhere)

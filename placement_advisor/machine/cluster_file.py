@@ -49,9 +49,9 @@ _OF_DATASHEET = frozenset(
     {"kind", "peak_flops_per_s", "matrix_flops_per_s", "memory_bandwidth_bytes_per_s"}
 )
 _HINT = (
-    "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, and "
-    "[[links]] (between, or source and target; preset, or latency_ns and bandwidth_bytes_per_s); "
-    "above these, for compare-hardware, [[levels]] (units; preset, or figures as of links)"
+    "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, "
+    "and [[links]]. Links have between, or source and target; preset, or latency_ns and "
+    "bandwidth_bytes_per_s. For compare-hardware, [[levels]] have units; preset, or figures"
 )
 
 

@@ -268,8 +268,8 @@ def load_check(load: OtherWork, usable_cores: int, devices: int) -> Check:
     return Check(
         name="load",
         state=State.NOTE,
-        finding=f"{finding}: times will waver",
-        action="wait, or close it, before calibrating and analysing",
+        finding=f"{finding}: times will vary",
+        action="wait, or close it, before you calibrate or analyse",
     )
 
 

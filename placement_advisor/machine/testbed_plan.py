@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # What a user can do instead of opening ports.
 ONE_PROCESS = "--testbed logical-cpus takes one process, which listens on nothing"
 _PORTS_ARE_OPEN = (
-    "this system allows no private network: until this run ends, TensorFlow's workers "
-    "listen on every interface without authentication, and whoever reaches them can read and write "
+    "this system allows no private network. Until this run ends, TensorFlow's workers listen "
+    "on every interface without authentication. Anyone who reaches them can read and write "
     "your files (--open-ports)"
 )
 
@@ -32,14 +32,13 @@ _BUSY = (
 
 _PORTS_ARE_OPEN_ON_HOSTS = (
     "until this run ends, TensorFlow's workers listen on all networks of the hosts without "
-    "authentication, and whoever reaches them can read and write your files there (--link direct)"
+    "authentication. Anyone who reaches them can read and write your files there (--link direct)"
 )
 
 
 _IS_AWAY = (
-    "every step waits for the way from here to host {host} and back, {away}, in all candidates "
-    "alike, which draws speed-ups towards 1; run the command on the first host, and call it "
-    "localhost"
+    "every step waits {away} for the way from here to host {host} and back. This draws all "
+    "speed-ups towards 1: run the command on the first host, and call it localhost"
 )
 
 
@@ -277,9 +276,9 @@ def with_network(
         return plan
     if not open_ports:
         raise TestbedError(
-            "this system allows no private network, and without one TensorFlow's workers "
-            "listen on every interface without authentication: whoever reaches them can read and "
-            "write your files",
+            "this system allows no private network. TensorFlow's workers would listen on every "
+            "interface without authentication: anyone who reaches them could read and write "
+            "your files",
             hint=f"{instead}; --open-ports accepts it until the run ends; `advisor doctor` says "
             "how to allow a network",
         )

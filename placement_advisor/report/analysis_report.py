@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 BREAK_EVEN_NOTE = (
-    "One figure is changed at a time, and the best of the splits above that leave the batch whole "
-    "is taken at each value; what copies take for their bytes, or whatever their size, on all "
-    "links between devices alike. What grows with the batch, and how fast, is told from traces at "
-    "several batches. Whether a batch fits into memory is not looked at."
+    "This changes one figure at a time and takes the best split of those above that leave the "
+    "batch whole. It changes what copies take, for their bytes or for each copy, on all links "
+    "between devices alike. Traces at several batches say what grows with the batch, and how "
+    "fast. Memory is not checked."
 )
 
 
@@ -86,8 +86,8 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
         )
         factors = ", ".join(f"{name} {found.corrections[name]:.2f}" for name in named)
         yield (
-            "corrected: the simulated step of a split times its measured ratio over the predicted "
-            f"one, of a split that did not run times the median of the others ({factors})"
+            "corrected: the simulated step of a split, times its measured ratio over the "
+            f"predicted one. Splits that did not run get the median of the others ({factors})"
         )
     if FOR_FASTER_LINKS in found.splits():
         yield (
@@ -178,7 +178,7 @@ def _parts(analysis: Analysis) -> Iterator[document.Part]:
     yield document.Section("Findings, most valuable first", _findings(analysis))
     yield document.Section("Warnings", [document.Bullets(analysis.warnings)])
     yield document.Section("Limits", [document.Bullets(_limits(analysis))], page_only=True)
-    yield document.Section("Files beside this report", _files(analysis))
+    yield document.Section("Files next to this report", _files(analysis))
 
 
 def _subject(analysis: Analysis) -> str:
@@ -251,7 +251,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             yield f"{alone}."
         if (told_of := statements.analysis_error(analysis)) is not None:
             yield told_of
-    yield "exposed: copies to the device that waits longest, while it computes nothing."
+    yield "exposed: copies to the device that waits longest, while it has nothing to compute."
     yield from (f"{line}." for line in statements.failure_lines(analysis.candidates))
     if analysis.as_is:
         yield (
@@ -271,7 +271,7 @@ def _how(analysis: Analysis) -> Iterator[document.Part]:
         by_hand = [f"By hand it takes {len(lines)} lines."]
         if len(lines) <= MAX_LISTING_LINES:
             by_hand = ["The same by hand:", document.Code(how.listing or "")]
-    where = f"That code is in {HOW_TO_SPLIT}, beside this report."
+    where = f"{HOW_TO_SPLIT} next to this report has that code."
     code = [
         "Your own step, placed so, on its own variables, for batches like the analysed one:",
         document.Code(how.call),
@@ -419,10 +419,10 @@ def _method(analysis: Analysis) -> Iterator[document.Part]:
         return
     several = f"They ran in {analysis.sessions} sessions. " if analysis.sessions > 1 else ""
     yield (
-        "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "
-        f"steps are kept apart. {several}Ratios are paired by round; their 95 % intervals allow "
-        "for rounds that are added while in doubt and for the choice among candidates. Copies and "
-        "compute come from separate, profiled steps."
+        "Each round times all candidates in turn, without the profiler. Warm-up steps do not "
+        f"count. {several}Each ratio is of two times in one round. Its 95 % interval allows for "
+        "rounds added while in doubt and for the choice among candidates. Copies and compute "
+        "come from separate, profiled steps."
     )
     titles = (
         *("Candidate", "Rounds", "Steps", "Warm-ups apart", "Step min / median / max"),
@@ -456,7 +456,7 @@ def _findings(analysis: Analysis) -> Iterator[document.Part]:
     ranked = [finding for finding in analysis.findings if not finding.is_hypothetical]
     yield from map(_finding, ranked)
     if ranked:
-        yield f"What a finding means: advisor explain {ranked[0].code}"
+        yield f"To see what a finding means: advisor explain {ranked[0].code}"
     else:
         yield statements.no_findings_text(analysis)
     if others := [_finding(finding) for finding in analysis.findings if finding.is_hypothetical]:
@@ -489,8 +489,8 @@ def _limits(analysis: Analysis) -> Iterator[str]:
     unknown = [c.name for c in analysis.candidates if c.predicted and c.predicted.carried.unknown]
     if unknown:
         yield (
-            f"Some copied tensors of {', '.join(unknown)} have no known size: they are priced at "
-            "latency alone, and bytes are at least those shown (≥)."
+            f"Some copied tensors of {', '.join(unknown)} have no known size. Their copies "
+            "are priced at latency alone, and bytes are at least those shown (≥)."
         )
     yield "The simulator runs one op at a time on a device; copies on one link queue."
     if statements.was_measured(analysis):
@@ -504,8 +504,8 @@ def _files(analysis: Analysis) -> Iterator[document.Part]:
     timelines = to_look_at and bool(statements.in_own_timelines(analysis))
     break_even = to_look_at and analysis.break_even is not None
     files = (
-        (to_look_at, "report.html", "all of this for any browser, in one file to pass on"),
-        (True, "report.txt", "the same as text, without what tells of every op and copy"),
+        (to_look_at, "report.html", "all of this in one file for any browser"),
+        (True, "report.txt", "the same as text, without the details of ops and copies"),
         (True, "report.md", "the same as text, with placements and copies in full"),
         (is_split, HOW_TO_SPLIT, "code that places your step so"),
         (to_look_at, "timeline.png", "single and the best candidates over time"),

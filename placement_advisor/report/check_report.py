@@ -380,7 +380,7 @@ MAX_CAUSES = 8
 _IN_SHORT = (STEP, COPIES, BYTES)
 _CUT = (
     "\n**Cut here**: the page may have {max_bytes} bytes. "
-    "`advisor check --verbose` tells the rest.\n"
+    "`advisor check --verbose` prints the rest.\n"
 )
 
 
@@ -410,7 +410,7 @@ def _parts(result: CheckResult) -> Iterator[str]:
             f"{number}. {_cause(report)}" for number, report in enumerate(bad[:MAX_CAUSES], 1)
         ]
         if len(bad) > MAX_CAUSES:
-            causes.append(f"\n{len(bad) - MAX_CAUSES} more are told below.")
+            causes.append(f"\n{len(bad) - MAX_CAUSES} more are below.")
         yield "\n".join(causes)
     accepted = dict.fromkeys(report.acceptance for report in bad if report.acceptance is not None)
     if accepted:
@@ -513,7 +513,7 @@ def check_as_github(result: CheckResult) -> str:
         shown = problems[: MAX_ANNOTATIONS - 1]
     lines = [_problem(report, event) for report, event in shown]
     if left := problems[len(shown) :]:
-        text = f"{len(left)} more problems: advisor check --verbose tells all"
+        text = f"{len(left)} more problems: advisor check --verbose prints all"
         lines.append(f"::{_COMMANDS[left[0][0].level]} title=advisor check::{text}")
     lines += [_notes(report) for report in models if report.notes]
     return "".join(f"{line}\n" for line in lines[:MAX_ANNOTATIONS])

@@ -136,7 +136,7 @@ def read_analysis(path: Path) -> Analysis:
     except MisfitError as misfit:
         raise AdvisorError(
             f"{path}: {misfit}",
-            hint="`advisor analyze` writes it; one of another version is best written anew",
+            hint="`advisor analyze` writes it; if another version wrote it, run that again",
         ) from None
 
 

@@ -92,12 +92,12 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
     titles = ["GPU", "memory", *_SHOWN, "links, the default first"]
     yield Table(titles, rows, names=(0, -1))
     yield (
-        "Percentages: how far off times of float32 kernels are in the mean, by formulas fitted to "
-        f"measured kernels of the same chip, or ({_TRANSFERRED_MARK}) transferred from those of "
-        f"others. {_ASSUMED.capitalize()}: no such kernel was measured; so are convolutions other "
-        "than 3x3 with stride 1, and gradients of all. Other ops follow from peaks and bandwidth, "
-        f"which datasheets publish. Of {PUBLISHED_STEPS.count} published training steps on one "
-        f"GPU, predictions are {units.format_share(PUBLISHED_STEPS.mean_error)} off in the mean, "
+        "Percentages say how far off times of float32 kernels are in the mean. The formulas "
+        f"fit measured kernels of the same chip, or ({_TRANSFERRED_MARK}) those of other "
+        f"chips. Where it says {_ASSUMED}, no such kernel was measured, nor any gradient, nor "
+        "convolutions other than 3x3 with stride 1. Other ops follow from peaks and bandwidth "
+        f"in datasheets. Of {PUBLISHED_STEPS.count} published training steps on one GPU, "
+        f"predictions are {units.format_share(PUBLISHED_STEPS.mean_error)} off in the mean, "
         f"{units.format_share(PUBLISHED_STEPS.worst_error)} at worst."
     )
 
@@ -246,7 +246,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         yield (
             "a further device",
             f"adds {units.format_ns(calibration.partition_overhead_ns)} of the first one's time, "
-            f"and {units.format_ns(calibration.remote_ns)} for its start and the news of its end",
+            f"and {units.format_ns(calibration.remote_ns)} to start it and to report its end",
         )
     if calibration.quantum_ns:
         yield (
@@ -262,7 +262,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         yield (
             "memory",
             f"gives a device alone {units.format_bandwidth(calibration.memory.bytes_per_s)}; "
-            f"beside another one that takes {calibration.memory.ratio:.2f} times as long",
+            f"with another one it takes {calibration.memory.ratio:.2f} times as long",
         )
     yield "an op", f"that computes nothing takes {units.format_ns(calibration.op_ns)}"
     residuals = [
@@ -271,11 +271,11 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         for timing in timings
     ]
     if any(abs(residual or 0) > _ROUGH_RESIDUAL for residual in residuals):
-        yield "rough", "copies follow no line here: predictions go by the copies, not by it"
+        yield "rough", "copy times follow no line here: predictions use the measured copies"
     if max(calibration.reference_p90.values()) >= _UNSTEADY_P90:
         yield "unsteady", "close what else runs on these cores and calibrate again"
     if summary.kept_in is None:
-        yield "not kept", "the cache directory cannot be written; analyses measure anew"
+        yield "not kept", "the cache directory cannot be written; each analysis measures again"
     else:
         yield "kept in", summary.kept_in
         yield "", "and used until the machine, its system or TensorFlow changes"
@@ -297,17 +297,17 @@ def _work(work: CopyWork) -> str:
 
 _OUTCOME, _NAME = 9, 13
 _UNTRIED = (
-    "untried on GPUs: nobody has told us yet that this ran on some; your bundle is worth an issue, "
+    "untried on GPUs: nobody has reported a run on any; please attach your bundle to an issue, "
     "whatever comes out"
 )
-_README = """What `advisor doctor --run` saw of a known step; docs/how-to/acceptance.md says more.
+_README = """Here is a run of `advisor doctor --run`. docs/how-to/acceptance.md says more.
 
 findings.json            versions, and findings with their figures
-machine.json             what `advisor doctor --json` says of the machine of the command
+machine.json             what `advisor doctor --json` says of the machine
 graph.json.gz            the op graph of the known step
 profiles/PAIR/*.xplane.pb  raw profiles, one of the client and one for each worker
 
-Names of users and hosts, addresses and paths have been taken out, from profiles too.
+It holds no names of users or hosts, no addresses and no paths, in profiles too.
 """
 
 
@@ -345,7 +345,7 @@ def _verdict(found: Acceptance) -> list[str]:
     every = (each for pair in found.pairs for each in pair.findings)
     unknown = dict.fromkeys(each.name for each in every if each.outcome is CheckOutcome.UNKNOWN)
     rest = f"; unknown: {', '.join(unknown)}" if unknown else ""
-    return [f"trust: all that can be known here is as it must be{rest}"]
+    return [f"trust: all that this machine can show is right{rest}"]
 
 
 def write_bundle(

@@ -71,7 +71,7 @@ def _parts(balance: Balance) -> Iterator[Part]:
     yield _splits(balance)
     basis = [
         "Alone and splits: measured, mean of steps without the tenth at either end.",
-        "By the lines: what the slowest device takes alone; merging comes on top.",
+        "By the lines: what the slowest device takes alone, before merging.",
     ]
     yield Section("", basis)
     yield Section("", _memory_limits(balance))
@@ -127,7 +127,7 @@ def _memory_limits(balance: Balance) -> list[str]:
         if most is not None
     ]
     if not known:
-        return [held, "How much there is of it is not known: --memory 16GB:8GB says it."]
+        return [held, "The memory of devices is not known: set it with --memory 16GB:8GB."]
     return [held, f"Samples that fit: {', '.join(known)}."]
 
 
@@ -166,7 +166,7 @@ def _splits(balance: Balance) -> Table:
 
 def _other_batches(balance: Balance) -> Part:
     if not balance.lies_on_lines:
-        return "Other batches: nothing is said, step times lie on no line over the batch."
+        return "Other batches: nothing is predicted, as step times follow no line over the batch."
     rows = [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
     best = balance.best_batch
     if best is not None:
@@ -234,9 +234,9 @@ def _first(ranked: machine_scaling.Ranked, figure: str) -> str:
     others = ", ".join(machine.label for machine in ranked.ties)
     if ranked.is_by_launches:
         return (
-            "a tie: launches decide, which are the host's: "
-            f"{figure} on {devices} of {label}, not surely more than {others}; "
-            f"if launches cost nothing, {ranked.without_launches.label} is first"
+            "a tie: launches by the host decide: "
+            f"{figure} on {devices} of {label}, not surely more than {others}. "
+            f"If launches cost nothing, {ranked.without_launches.label} is first"
         )
     unsure = f", not surely before {others}" if others else ""
     return f"{label}, {figure} on {devices}{unsure}"

@@ -212,7 +212,7 @@ def _beside(analysis: Analysis, folder: Path, basis: str, width: int, most: int)
         if told_of := statements.expected_error(with_step, gpus, stand_in=stand_in):
             yield from _paragraph(told_of, width, most, _ASIDE_STYLE)
     if unsure := [c.name for c in analysis.candidates if c.is_unverified]:
-        text = f"not verified, and so not recommended: {', '.join(unsure)}"
+        text = f"not verified, so not recommended: {', '.join(unsure)}"
         yield from _paragraph(text, width, 1, _WARNING_STYLE)
     without = [c for c in analysis.candidates if c.step(basis) is None]
     if not without:
@@ -230,7 +230,7 @@ def _beside(analysis: Analysis, folder: Path, basis: str, width: int, most: int)
     yield from _paragraph(text, width, most, _WARNING_STYLE if failed else _ASIDE_STYLE)
     for candidate in failed[: _FAILURES if most > 1 else 0]:
         failure, deciding = candidate.failure, analysis.recommendation.deciding
-        assert failure is not None, "it is one of those that failed"
+        assert failure is not None, "it is one of the failed ones"
         if not any(failure.message in reason for reason in deciding[:_REASONS]):
             yield from _paragraph(f"{candidate.name}: {failure.message}", width, most)
             if failure.in_full is not None:

@@ -78,7 +78,7 @@ def plan_of_analysis(folder: Path, candidate: str | None, *, on_cpus: bool) -> S
     if row is None:
         names = ", ".join(each.name for each in analysis.candidates if _can_run(each))
         raise AdvisorError(
-            f"{folder}: it has no split {candidate!r}", hint=f"those that can be run: {names}"
+            f"{folder}: it has no split {candidate!r}", hint=(f"candidates that can run: {names}")
         )
     captured = analysis.model.captured
     if row.family == MIRRORED and captured is not None and captured.is_replica:

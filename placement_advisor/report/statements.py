@@ -328,14 +328,13 @@ def _measured_order(candidate: Candidate) -> tuple[int, bool, float]:
 
 
 # What stands before findings about splits that the verdict is not about, whatever it is.
-OF_OTHER_SPLITS = "Of splits that are not recommended"
-NOT_RECOMMENDED = "It is the best that was tried, not a recommendation."
+OF_OTHER_SPLITS = "Splits that are not recommended"
+NOT_RECOMMENDED = "It is the best one tried, not a recommendation."
 _BYTES_WORDS = {SizeBasis.PROFILE: "profiled", SizeBasis.SHAPES: "by the graph's shapes"}
 
 WHICH = (
-    "the same training, faster: strong scaling, which the verdict is about; more samples per "
-    "second: weak scaling, whose larger batch brings a part of that on one device as well, and "
-    "wants another learning rate"
+    "the same training, faster (strong scaling, as the verdict). More samples per second (weak "
+    "scaling): the larger batch helps one device in part as well, and needs another learning rate"
 )
 
 MODELS = 24
@@ -452,10 +451,10 @@ def no_findings(*, is_sure: bool) -> str:
     'none: no rule has anything to say of this step'
     """
     if is_sure:
-        return "none: no rule has anything to say of this step"
+        return "none: no rule fits this step"
     return (
-        f"none, but {BASELINE} has {NO_PROFILE}: a rule that goes by times of ops may have missed "
-        "something, which a run on a quieter machine would show"
+        f"none, but {BASELINE} has {NO_PROFILE}. A rule that needs times of ops may have "
+        "missed something: run again on a quieter machine"
     )
 
 

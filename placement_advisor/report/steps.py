@@ -295,7 +295,7 @@ def _head(simulation: Simulation) -> Iterator[tuple[str, str]]:
 def _costs(simulation: Simulation) -> str:
     shares = simulation.basis_shares
     guessed = (
-        f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is guessed from what is "
+        f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is a guess from what is "
         "known of an op"
     )
     assumed = shares[CostBasis.KERNEL_ASSUMED]
@@ -303,9 +303,9 @@ def _costs(simulation: Simulation) -> str:
     if not by_kernels:
         return f"assumed: a roofline from the devices' figures; {guessed}"
     return (
-        f"assumed: formulas of GPU kernels for {by_kernels * 100:.1f} % of the compute time, "
-        f"{assumed * 100:.1f} % for kernels like none that they were fitted to; a roofline from "
-        f"the devices' figures for the others; {guessed}"
+        f"assumed: formulas fitted to GPU kernels for {by_kernels * 100:.1f} % of the compute "
+        f"time, and formulas fitted to other kernels for {assumed * 100:.1f} %. A roofline "
+        f"from the devices' figures for the others; {guessed}"
     )
 
 
@@ -705,7 +705,7 @@ def _cause(wait: Wait) -> str:
         case Cause.CLIENT:
             return "the client"
         case _:
-            return "no cause that the profile shows"
+            return "the profile shows no cause"
 
 
 def _remarks(read: totals.ReadProfile) -> list[str]:

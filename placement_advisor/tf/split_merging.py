@@ -470,7 +470,7 @@ def _not_mergeable(tensor: Tensor, graph: OpGraph, outputs: Sequence[str]) -> st
             what = f"output {number} ({handed_on[-1][0]!r})"
             break
     return (
-        f"{what} cannot be put together from shares of the batch: it holds no part for each "
+        f"{what} cannot be put together from shares of the batch. It has no part for each "
         "sample, and is neither their mean nor their sum"
     )
 

@@ -145,8 +145,8 @@ class MovedState:
                 continue
             if id(held.handle) not in owners:
                 raise PlacementError(
-                    f"variable {name!r} is on {short_name(held.handle.device)} and cannot be moved "
-                    f"to {short_name(device_of[name])}: its owner is not known",
+                    f"variable {name!r} is on {short_name(held.handle.device)} and cannot move "
+                    f"to {short_name(device_of[name])}: nothing says which object owns it",
                     hint=f"create it under tf.device({device_of[name]!r})",
                 )
             self._moving[name] = _Moving(owners[id(held.handle)], device_of[name], held.handle)
@@ -297,8 +297,8 @@ _PREFIX, _HOST = "/device:", "CPU:0"
 # On a train_step of ours.
 _MARK = "_placed_by_placement_advisor"
 _OTHER_GRAPH_HINT = (
-    "give place() the inputs that the analysis had: of the same shapes and types, and the same "
-    "first batch where they hold text; or analyse the model again"
+    "give place() inputs of the same shapes and types as the analysis had. If they hold text, "
+    "give the same first batch; or analyse the model again"
 )
 
 

@@ -109,7 +109,8 @@ def test_renamed_layers_are_found_by_what_they_are_made_of_where_that_is_known(p
     with pytest.raises(DoesNotFitError) as caught:
         project.lay_out(RENAMED)
     assert caught.value.message == (
-        "p.json has no device for visitor, film, top; it places left, right, join, which are gone"
+        "p.json has no device for visitor, film, top; it places left, right, join, which no longer "
+        "exist"
     )
 
 

@@ -124,7 +124,7 @@ def failing(advisor, tmp_path, monkeypatch):
             "",
             [
                 "the script ran to its end without a step, and no model found in it",
-                "looked for a call of fit, a tf.function or Session.run",
+                "looked first for a call of fit, a tf.function or Session.run",
             ],
         ),
         (

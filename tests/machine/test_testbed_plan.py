@@ -36,7 +36,7 @@ def test_open_servers_and_the_way_to_a_first_host_elsewhere_are_said():
     assert warning.endswith("(--link direct)")
     plan = plan_hosts((AWAY, replace(HERE, is_here=False)), HostLink.TLS, 1_200_000)
     (warning,) = plan.warnings
-    assert warning.startswith("every step waits for the way from here to host b and back, 1.20 ms,")
+    assert warning.startswith("every step waits 1.20 ms for the way from here to host b and back")
 
 
 def test_gpus_of_hosts_are_no_stand_ins_and_are_named_where_they_are_alike():

@@ -255,7 +255,7 @@ def test_times_of_another_step_than_the_recorded_one_are_told(logdir):
     assert len(notes_of(logdir, graph_of(64))) == 1
     another, _ = notes_of(logdir, graph_of(32))
     assert another.startswith("--costs: graph.json.gz in ")
-    assert " is the graph of another step than this one at a batch of 32: " in another
+    assert " is the graph of another step at a batch of 32, " in another
     assert "--batch-size" in another
 
 

@@ -132,7 +132,7 @@ def test_a_relay_that_dies_ends_its_service_with_a_word(network, service):
         ("", "say one of --stdio, --listen and --new-secret"),
         ("--stdio --listen a:1", "say one of --stdio, --listen and --new-secret"),
         ("--stdio --everywhere", "--secret and --everywhere belong to --listen"),
-        ("--listen node:7000", "no --secret, and whoever may give orders can run programs as you"),
+        ("--listen node:7000", "no --secret, so anyone could run programs as you"),
         ("--listen node --secret SECRET", "'node' is no address with a port"),
         ("--listen :7000 --secret SECRET", "':7000' is no address with a port"),
         ("--listen 0.0.0.0:7000 --secret SECRET", "0.0.0.0 means every network"),

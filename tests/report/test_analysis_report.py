@@ -117,9 +117,9 @@ def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says
     broken = Violation(law=Invariant.PARTS_ADD_UP, what="parts of its step do not add up to it")
     unsure = replace(plain, candidates=(replace(single, broken_laws=(broken,)), *others))
     for of, says in (
-        (plain, "none: no rule has anything to say of this step"),
-        (unsure, "none, but single has no profile to rely on: a rule that goes by times of ops"),
-        (replace(sample_analysis.unmeasured(), findings=()), "none: no rule has anything to say"),
+        (plain, "none: no rule fits this step"),
+        (unsure, "none, but single has no profile to rely on. A rule that needs times of ops"),
+        (replace(sample_analysis.unmeasured(), findings=()), "none: no rule fits this step"),
     ):
         on_screen = "".join(line.text for line in screen(published(of), Path("out"), 300))
         for text in (full_text(of), render_markdown(of), on_screen):
@@ -132,7 +132,7 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
     of = replace(analysis, findings=(finding,))
     text, page = " ".join(full_text(of).split()), render_markdown(of)
     assert "Findings, most valuable first none: no rule" in text
-    told = "Of splits that are not recommended:"
+    told = "Splits that are not recommended:"
     assert f"{told} PA201 step-waits-for-transfers: the gradient" in text
     assert f"{told}\n\n**PA201" in page
     # The verdict of this one is to split.
@@ -310,7 +310,9 @@ def test_corrections_by_what_was_measured_are_said_in_title_and_line():
         "over single"
     )
     *_, line = break_even_lines(found)
-    assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
+    assert line.startswith(
+        "corrected: the simulated step of a split, times its measured ratio over"
+    )
     assert line.endswith("(towers 1.26)")
 
 
@@ -343,7 +345,7 @@ def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
     assert f"## {break_even_title(FOUND)}\n" in text
     assert all(line in text for line in break_even_lines(FOUND))
     assert "(break-even.png)" in text
-    assert "Whether a batch fits into memory is not looked at." in text
+    assert "Memory is not checked." in text
     write_reports(full, tmp_path)
     assert (tmp_path / "break-even.png").stat().st_size > 10_000
 

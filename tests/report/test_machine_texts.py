@@ -199,5 +199,7 @@ def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
     )
     found = replace(balance({(16, 16): 12.8}, (16, 16)), devices=bent, others=())
     text = render_balance(found)
-    assert "Other batches: nothing is said, step times lie on no line over the batch." in text
+    assert (
+        "Other batches: nothing is predicted, as step times follow no line over the batch." in text
+    )
     assert "global batch" not in text

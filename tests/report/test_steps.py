@@ -43,9 +43,9 @@ def test_a_simulation_is_told_with_what_does_not_fit_and_what_costs_rest_on():
     }
     line = render_simulation(replace(towers(), basis_shares=shares)).splitlines()[3]
     assert line == (
-        "costs        assumed: formulas of GPU kernels for 50.0 % of the compute time, 20.0 % for "
-        "kernels like none that they were fitted to; a roofline from the devices' figures for the "
-        "others; 10.0 % of the compute time is guessed from what is known of an op"
+        "costs        assumed: formulas fitted to GPU kernels for 50.0 % of the compute time, and "
+        "formulas fitted to other kernels for 20.0 %. A roofline from the devices' figures for "
+        "the others; 10.0 % of the compute time is a guess from what is known of an op"
     )
 
 

@@ -361,7 +361,7 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence):
     )
     assert there.finding.startswith("your program has XLA make 4 elementwise ops one with")
     assert "jit_compile" not in there.action
-    assert "compare splits with what one device takes then" in there.action
+    assert "compare splits with one compiled device" in there.action
     assert there.saving is None
     assert found("PA306", evidence(chain, read_hardware("2xV100"))) == []
     (texts,) = found("PA306", evidence(_TEXTS.format(device="GPU:0"), **absent("2xV100")))
@@ -396,8 +396,8 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(evi
     in_vain = evidence(_TWO_TOWERS.format(high=lines))
     (finding,) = told(scope_rules.find_scope_without_effect, in_vain)
     assert finding.finding == (
-        "your tf.device scope puts high on GPU:1, but Keras forgets it when a functional model is "
-        "built: their ops have no device and run on GPU:0"
+        "your tf.device scope puts high on GPU:1, but a Keras functional model forgets it: "
+        "their ops have no device and run on GPU:0"
     )
     line = 1 + _TWO_TOWERS[: _TWO_TOWERS.index("{high}")].count("\n")
     assert finding.where["line"] == line

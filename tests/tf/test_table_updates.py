@@ -40,7 +40,7 @@ def test_optimizers_with_averages_update_the_whole_table(tmp_path, optimizer):
     (finding,) = _found(tmp_path, f"keras.optimizers.{optimizer}")
     # 32 · 8 of 20,000 rows.
     assert finding.finding.startswith("items/embeddings (1.28 MB): ")
-    assert "has gradients of at most 2 % of it and updates all of it" in finding.finding
+    assert "needs at most 2 % of it and updates all of it" in finding.finding
     assert "another optimizer" in finding.action
     assert finding.where["layer"] == "items"
     assert finding.saving is not None

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 BACKWARD_ACTION = (
-    "compute gradients with tf.gradients(loss, variables) inside the tf.function, which puts them "
-    "beside their forward ops, or use placement_advisor.place(step, placement)"
+    "compute gradients with tf.gradients(loss, variables) inside the tf.function, which places "
+    "them with their forward ops, or use placement_advisor.place(step, placement)"
 )
 _LEAVE_BACKWARD = (
-    "leave the backward pass where it is: beside its forward ops it does not surely make the step "
-    "shorter (simulated)"
+    "leave the backward pass where it is: moving it to its forward ops does not surely make "
+    "the step shorter (simulated)"
 )
 
 
@@ -186,9 +186,8 @@ def find_no_gpu_kernel(evidence: Evidence) -> Iterator[Finding]:
         device = evidence.requested_device_of[ops[0]]
         size = format_bytes(crossing[kind].known)
         yield Finding(
-            finding=f"{kind} ({len(ops)} of them) pinned to {device}, which has no kernel for "
-            f"it: TensorFlow runs it on the CPU, and at least {size} per step cross between "
-            "it and ops on the GPU",
+            finding=f"{device} has no kernel for {kind} ({len(ops)} ops pinned there): "
+            f"TensorFlow runs them on the CPU. At least {size} per step cross to and from the GPU",
             action="leave these ops out of the tf.device scope, best in the input pipeline; "
             "tf.config.set_soft_device_placement(False) makes such ops an error",
             where=evidence.where(ops[0], device=device),
@@ -235,8 +234,8 @@ def _variable_found(evidence: Evidence, split: Split, copy: Transfer) -> SplitFi
     where = evidence.where(copy.producer, tensor=copy.tensor, device=copy.target)
     return SplitFinding(
         split=split,
-        finding=f"{split.name}: variable {variable} ({format_bytes(copy.size_bytes)}) stands on "
-        f"{copy.source} and is read on {copy.target} every step",
+        finding=f"{split.name}: variable {variable} ({format_bytes(copy.size_bytes)}) is "
+        f"on {copy.source} and is read on {copy.target} every step",
         moves=tuple(
             SplitMove(f"put {what} on {device}", where, with_variables(graph, ops, device))
             for what, ops, device in ways
@@ -265,8 +264,8 @@ def _moves_seen(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(
                 finding=f"{candidate.name}: TensorFlow moved {len(moved)} ops "
                 f"({first_names(moved, MAX_MOVED_NAMED)})",
-                action="put these ops where TensorFlow runs them, or give them kernels where they "
-                "are wanted: until then the measurement is one of another placement",
+                action="put these ops where TensorFlow runs them, or use ops that have kernels "
+                "on that device: until then the measurement is of another placement",
                 where={"op": moved[0].partition(": ")[0], "candidate": candidate.name},
                 is_hypothetical=evidence.is_hypothetical(candidate.name),
             )
@@ -331,9 +330,8 @@ def find_scope_without_effect(evidence: Evidence) -> Iterator[Finding]:
         if scope.line is not None:
             where["file"], where["line"] = scope.line
         yield Finding(
-            finding=f"your tf.device scope puts {layers} on {scope.device}, but Keras forgets "
-            "it when a functional model is built: their ops have no device and run on "
-            f"{default}",
+            finding=f"your tf.device scope puts {layers} on {scope.device}, but a Keras "
+            f"functional model forgets it: their ops have no device and run on {default}",
             action="call them in a layer of your own whose call() opens the scope "
             "(advisor explain PA105 shows one)",
             where=where,

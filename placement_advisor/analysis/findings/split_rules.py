@@ -64,7 +64,7 @@ def _transfers_found(evidence: Evidence, split: Split) -> Iterator[SplitFinding]
         finding=f"{format_share(share)} of the step of {split.name} waits for transfers "
         f"(simulated); costliest: {told}",
         moves=tuple(move for copy in costliest for move in _joins(evidence, split, copy)),
-        otherwise="take another split, or faster links: joining no single tensor surely helps",
+        otherwise="take another split, or faster links: no single tensor is sure to help",
         where=_where_of_transfer(evidence, costliest[0]),
     )
 
@@ -136,8 +136,8 @@ def _idle_found(evidence: Evidence, split: Split, time: DeviceTime, busiest: str
             move._replace(where=where)
             for move in layer_moves(evidence, split, busiest, time.device)
         ),
-        otherwise=f"try several layers of {busiest} on {time.device}: no single one is surely "
-        "better off there",
+        otherwise=f"try several layers of {busiest} on {time.device}: no single layer is "
+        "sure to help there",
         where=where,
     )
 
@@ -151,7 +151,7 @@ def _idle_reason(time: DeviceTime, step_ns: int) -> str:
         "waits for tensors on their way": time.waits_for_copy_ns,
         "waits for its host to launch ops": time.waits_for_launch_ns,
         "waits for other devices to make a tensor": time.waits_for_device_ns,
-        "has nothing left to do": time.after_last_ns,
+        "has no work left": time.after_last_ns,
     }
     reason = max(reasons, key=reasons.__getitem__)
     return f"it {reason} for {format_share(reasons[reason] / step_ns)} of the step"

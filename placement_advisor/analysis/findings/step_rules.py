@@ -116,7 +116,9 @@ def _missing_transformations(kinds: list[str]) -> dict[str, str]:
     if "Map" in kinds:
         missing["parallel map"] = "num_parallel_calls=tf.data.AUTOTUNE to map"
     if any(kind in ("Map", "ParallelMap") for kind in kinds) and "Cache" not in kinds:
-        missing["cache"] = ".cache() after what is the same in every epoch, if it fits in memory"
+        missing["cache"] = (
+            ".cache() after the part that is the same in every epoch, if it fits in memory"
+        )
     return missing
 
 
@@ -146,9 +148,9 @@ def _slow_input(evidence: Evidence) -> Finding | None:
     if evidence.batch_size is not None:
         rate = f" ({evidence.batch_size * 1e9 / batch_ns:,.0f} samples/s)"
     return Finding(
-        finding=f"the input delivers a batch in {format_ns(batch_ns)}{rate} (measured, alone), a "
-        f"step takes {format_ns(step_ns)} ({basis}): a device is busy for at most "
-        f"{format_share(step_ns / batch_ns)} of the time, and no split changes that",
+        finding=f"a batch takes {format_ns(batch_ns)}{rate} to load (measured, alone) and a "
+        f"step {format_ns(step_ns)} ({basis}). Any split leaves a device "
+        f"busy for at most {format_share(step_ns / batch_ns)} of the time",
         action="make the input faster first: "
         + ", ".join(
             (*missing_speedups(timing.transformations), "larger reads", "less work per sample")
@@ -360,10 +362,9 @@ def find_replicas_differ(evidence: Evidence) -> Iterator[Finding]:
     if not parts:
         return
     yield Finding(
-        finding=f"with its batch split, the step is not quite the same: each device takes "
-        f"{' and '.join(parts)}",
-        action="compare losses over some epochs before you trust a faster step; keep the share "
-        "of each device large enough for its statistics",
+        finding=f"a split of the batch changes the step: each device takes {' and '.join(parts)}",
+        action="compare losses over some epochs before you trust a faster step, and give each "
+        "device enough samples for its statistics",
         where=evidence.where(evidence.own_of_replicas[0]),
         is_hypothetical=not any(
             each.samples and each.name == evidence.recommended for each in evidence.candidates
@@ -390,9 +391,9 @@ def find_plain_float32(evidence: Evidence) -> Iterator[Finding]:
     if saving is None:
         return
     yield Finding(
-        finding=f"products are in float32: one {assumed.device.gpu} would take "
-        f"{format_ns(mixed_ns)} for a step in place of {format_ns(assumed.now_ns)} with "
-        f"forward and backward pass in {policy.value}, by times that are assumed",
+        finding=f"products are in float32: with forward and backward pass in {policy.value}, "
+        f"one {assumed.device.gpu} would take {format_ns(mixed_ns)} instead of "
+        f"{format_ns(assumed.now_ns)} a step (assumed times)",
         action=f"try keras.mixed_precision.set_global_policy('mixed_{policy.value}') on one "
         "device before splitting, and compare the loss",
         where={},
@@ -415,12 +416,12 @@ def find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
         return
     fewer = len(evidence.graph) - len(fused)
     takes = (
-        f"one {assumed.device.gpu} would then take {format_ns(fused_ns)} for a step in place of "
-        f"{format_ns(assumed.now_ns)}, by times that are assumed"
+        f"one {assumed.device.gpu} would then take {format_ns(fused_ns)} instead of "
+        f"{format_ns(assumed.now_ns)} a step (assumed times)"
     )
     compare = (
-        "XLA ignores devices within a step, so a split by ops gives it up: compare splits with "
-        "what one device takes then"
+        "XLA ignores devices within a step, so a split by ops cannot use it: compare splits "
+        "with one compiled device"
     )
     finding = f"{fewer} elementwise ops could be one with the op that reads them: {takes}"
     action = (
@@ -475,10 +476,10 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
     within = ASSUMED_WITHIN if evidence.costs_are_assumed else _TABLE_SAVING_WITHIN
     largest = max(updates, key=lambda update: update.size_bytes)
     yield Finding(
-        finding=f"{_tables_text(updates, largest)}: a step has gradients of at most "
+        finding=f"{_tables_text(updates, largest)}: a step needs at most "
         f"{format_share(_rows_share(updates))} of it and updates all of it, with "
-        f"{sum(len(u.share_of) for u in updates)} ops; with those rows alone one device would "
-        f"take {format_ns(rows_ns)} for a step in place of {format_ns(now_ns)} (simulated)",
+        f"{sum(len(u.share_of) for u in updates)} ops. Updating only those rows would take one "
+        f"device {format_ns(rows_ns)} instead of {format_ns(now_ns)} a step (simulated)",
         action=f"{_table_action(updates)}; `advisor explain PA307` has the code",
         where=evidence.where(largest.table),
         saving=saving_by_ops(now_ns, rows_ns, within),
@@ -508,8 +509,8 @@ def _tables_text(updates: list[DenseUpdate], largest: DenseUpdate) -> str:
 def _table_action(updates: list[DenseUpdate]) -> str:
     if any(update.slots for update in updates):
         return (
-            "update the rows of a batch alone, by an optimizer that leaves the averages of other "
-            "rows as they are: that is another optimizer, so compare the loss"
+            "update only the rows of a batch, with an optimizer that leaves the averages of "
+            "other rows alone. This is another optimizer, so compare the loss"
         )
     return (
         "keep the gradients of the table as tf.IndexedSlices until they are applied: "
@@ -532,9 +533,9 @@ def find_one_step_per_call(evidence: Evidence) -> Iterator[Finding]:
     if saved < MIN_LOOP_SHARE * one_ns:
         return
     yield Finding(
-        finding=f"in Keras' fit a step takes {format_ns(one_ns)}, and {format_ns(several_ns)} "
-        f"where a call runs {timing.steps_per_call} of them (measured, your model on all of "
-        "this machine, one batch over and over): the rest is Python between steps",
+        finding=f"in Keras' fit a step takes {format_ns(one_ns)}, or {format_ns(several_ns)} "
+        f"with {timing.steps_per_call} steps a call. The rest is Python between steps (measured: "
+        "your model on all of this machine, one batch repeated)",
         action=f"model.compile(..., steps_per_execution={timing.steps_per_call}), if nothing "
         "has to look at each step: callbacks then see every "
         f"{timing.steps_per_call}th",

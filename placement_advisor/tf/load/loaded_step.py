@@ -139,8 +139,8 @@ def numbered(base: str, count: int) -> list[str]:
 
 
 _NO_EXAMPLES_HINT = (
-    "give the file example batches in `dataset` (a tf.data.Dataset) or `inputs` (one batch, a "
-    "tuple with one entry for each argument), or the step an input_signature"
+    "give the file example batches in `dataset` (a tf.data.Dataset) or in `inputs` (one batch: "
+    "a tuple with an entry for each argument). Or give the step an input_signature"
 )
 
 

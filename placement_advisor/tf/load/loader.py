@@ -114,7 +114,7 @@ def load_keras_file(path: Path, source: model_source.ModelSource) -> loaded_step
     if not is_zipfile(path):
         raise ModelError(
             f"{path}: damaged, or no Keras file: it is no zip archive",
-            hint="save it anew with model.save(...)",
+            hint="save it again with model.save(...)",
         )
     try:
         model = keras.models.load_model(path)
@@ -124,9 +124,9 @@ def load_keras_file(path: Path, source: model_source.ModelSource) -> loaded_step
         reason = reason.partition(" Full object config")[0].strip() or type(error).__name__
         raise ModelError(
             f"{path}: Keras cannot load it: {reason}",
-            hint="write a Python file with a function build_model() that returns "
-            "keras.models.load_model(...), after it has imported classes of yours that the model "
-            "needs, or with safe_mode=False if it needs a lambda and you trust it",
+            hint="write a Python file with a function build_model() that imports your classes "
+            "and returns keras.models.load_model(...). If the model needs a lambda and "
+            "you trust it, set safe_mode=False",
         ) from None
     mode, batch_size = source.mode, source.batch_size
     return loaded_step.keras_step(
@@ -307,10 +307,11 @@ _BUILDER_NAMES = ("build_model", "make_model", "create_model", "get_model")
 # How people call functions that train, where nothing else says so.
 _TRAINING_WORDS = ("train", "step", "update", "fit")
 WANTED = (
-    "looked for a call of fit, a tf.function or Session.run while it ran, then for workload(), a "
-    "tf.function named train_step, training_step or step, a keras.Model, a function build_model(), "
-    "make_model(), create_model() or get_model(), and a tf.Module or a tf.function with an "
-    "input_signature, with example batches in `dataset` (a tf.data.Dataset) or `inputs` (one batch)"
+    "looked first for a call of fit, a tf.function or Session.run while it ran. Then for "
+    "workload(), a tf.function named train_step, training_step or step, and a keras.Model. "
+    "Then for build_model(), make_model(), create_model() or get_model(). Last for a tf.Module "
+    "or a tf.function with an input_signature, with batches in `dataset` (a tf.data.Dataset) "
+    "or `inputs` (one batch)"
 )
 
 

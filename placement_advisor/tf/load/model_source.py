@@ -142,16 +142,16 @@ def _folder_kind(path: Path) -> SourceKind:
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n')
-_NOT_MAIN = 'put what should only run as a script under `if __name__ == "__main__":`'
+_NOT_MAIN = 'put the code that should only run as a script under `if __name__ == "__main__":`'
 _ARGUMENTS = "give the script's own arguments behind --: advisor analyze train.py -- --data FILE"
 _PYTORCH = (
-    "models are read from TensorFlow and Keras, not from PyTorch; where a PyTorch program's time "
-    "went tells `advisor profile`, of the trace that its profiler saved"
+    "advisor reads models of TensorFlow and Keras, not of PyTorch. For a PyTorch program, give "
+    "`advisor profile` the trace that its profiler saved"
 )
 # What TensorFlow says when Python code cannot become a graph, and what to do about it.
 _HINTS = {
     r"has no attribute 'numpy'|numpy\(\) is only available|symbolic tf\.Tensor.*to a numpy array": (
-        "the step is traced as a graph, where tensors have no values yet: use TensorFlow ops "
+        "the step is traced as a graph, where tensors have no values yet. Use TensorFlow ops "
         "instead of .numpy() and NumPy, or do this outside the step"
     ),
     r"as a Python `bool`|Iterating over a symbolic|cannot be interpreted as an integer": (
@@ -274,9 +274,9 @@ def _loading_hint(error: BaseException) -> str | None:
     """Return what to do about an error of a file that is loaded, None if that is unclear."""
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
-        return _PYTORCH if name == "torch" else "install it beside advisor, in the same environment"
+        return _PYTORCH if name == "torch" else "install it in the same environment as advisor"
     if isinstance(error, NameError) and error.name == "get_ipython":
-        return "magics run in notebooks alone, python stops at them, too: delete these lines"
+        return "magics run only in notebooks: delete these lines"
     last = traceback.extract_tb(error.__traceback__)[-1:]
     lacks = isinstance(error, IndexError) and any("argv" in (frame.line or "") for frame in last)
     return _ARGUMENTS if lacks else None

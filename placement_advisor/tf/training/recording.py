@@ -129,7 +129,7 @@ def _without_strategy(model: Any) -> Any:
     except Exception as error:
         reason = first_line(error)
         raise ModelError(
-            f"{model.name} was made under a strategy, and cannot be made without: {reason}",
+            f"{model.name} needs the strategy that made it: {reason}",
             hint="trace it from a file that makes it without: advisor trace model.py",
         ) from None
     return again
@@ -285,7 +285,7 @@ class StepsRecorded:
             isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(inputs)
         ):
             raise ModelError(
-                "a graph is drawn of steps that are called with tensors, by position",
+                "the graph needs a step whose tensors are positional arguments",
                 hint="call it so: record(train_step, x, y)",
             )
         return traced_like(step, inputs)
@@ -348,8 +348,8 @@ class PlacementProfiler(keras.callbacks.Callback):  # type: ignore[misc]
         """
         if not self._is_told and getattr(self.model, "steps_per_execution", 1) > 1:
             raise ModelError(
-                "PlacementProfiler: the model is compiled with steps_per_execution="
-                f"{self.model.steps_per_execution}: steps cannot be told apart",
+                f"PlacementProfiler: steps_per_execution={self.model.steps_per_execution} in "
+                "model.compile hides where a step ends",
                 hint="compile it with steps_per_execution=1 while you record",
             )
 

@@ -82,7 +82,7 @@ def test_input_slower_than_the_step_saves_as_measured_or_as_simulated():
     run = {"single": measured_as(20 * MS)}
     (finding,) = _waits(measured=run, input_timing=_input(50 * MS), batch_size=32)
     # 32 samples in 50 ms are 640 in a second; the device works for 20 of 50 ms.
-    assert "a batch in 50.0 ms (640 samples/s) (measured, alone)" in finding.finding
+    assert "a batch takes 50.0 ms (640 samples/s) to load (measured, alone)" in finding.finding
     assert "busy for at most 40 % of the time" in finding.finding
     assert (finding.saving.saving_ns, finding.saving.basis) == (30 * MS, "measured")
     (finding,) = _waits(input_timing=_input(900))
@@ -312,7 +312,7 @@ def _loop(one_ms, several_ms):
 def test_a_loop_whose_calls_cost_more_than_its_steps_by_hand():
     evidence = _evidence(loop_timing=_loop((5, 6, 9), (2, 2, 3)))
     (finding,) = told(step_rules.find_one_step_per_call, evidence)
-    assert "a step takes 6.00 ms, and 2.00 ms where a call runs 10 of them" in finding.finding
+    assert "a step takes 6.00 ms, or 2.00 ms with 10 steps a call" in finding.finding
     # 3, 4 and 6 in each round.
     assert (finding.saving.saving_ns, finding.saving.basis) == (4 * MS, "measured")
     assert "steps_per_execution=10" in finding.action

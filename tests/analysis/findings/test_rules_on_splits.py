@@ -295,7 +295,7 @@ def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
     (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
     assert finding.action == (
         "give your own split up: it takes 330 ns for a step, one device 40 ns (simulated); if you "
-        "keep it, take another split, or faster links: joining no single tensor surely helps"
+        "keep it, take another split, or faster links: no single tensor is sure to help"
     )
     assert finding.saving.saving_ns == 330 - 40
 
@@ -320,14 +320,14 @@ def test_an_uneven_load_and_an_idle_device_by_hand():
     # b works for 10 of 500, then has nothing left.
     (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200, 10), 2)
     assert "b computes 10 ns of the 500 ns" in finding.finding
-    assert "it has nothing left to do for 98 % of the step" in finding.finding
+    assert "it has no work left for 98 % of the step" in finding.finding
     # With layer1 there a keeps 300, and b has 210.
     assert (finding.saving.saving_ns, finding.where) == (500 - 300, {"device": "b"})
     (finding,) = _told_of_layers(split_rules.find_idle_device, (300, 200))
     assert finding.finding.endswith("no op that takes time is placed there")
     (finding,) = _told_of_layers(split_rules.find_idle_device, (300,))
     assert finding.action == (
-        "in split, try several layers of a on b: no single one is surely better off there"
+        "in split, try several layers of a on b: no single layer is sure to help there"
     )
 
 

@@ -1,0 +1,38 @@
+"""The kept list of sentences is what the package prints, and holds to the rules of prose."""
+
+import printed_sentences
+import prose
+import pytest
+
+# Whole texts that are no sentences: a listing of files, and a warning that issue 53 measures anew.
+NO_SENTENCES = ("Here is a run of `advisor doctor --run`", "other work keeps this machine busy")
+
+
+def test_the_list_is_up_to_date():
+    kept = printed_sentences.LIST.read_text(encoding="utf-8")
+    assert kept == printed_sentences.listing(), "run: python tests/printed_sentences.py"
+
+
+def test_texts_are_collected_and_docstrings_and_patterns_are_not(tmp_path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        "'''What this long docstring says.'''\n"
+        "A = re.compile('not a text for you')\n"
+        "b = f'{x.devices} devices of yours need more {\"than four of these words\"}'\n"
+        "c = 'too few'\n",
+        encoding="utf-8",
+    )
+    assert printed_sentences.sentences(module) == [
+        "{devices} devices of yours need more {text}",
+        "than four of these words",
+    ]
+
+
+@pytest.mark.parametrize("module", printed_sentences.by_module())
+def test_sentences_are_short_and_plain(module):
+    every = printed_sentences.by_module()[module]
+    texts = [text for text in every if not text.startswith(NO_SENTENCES)]
+    found = [each for text in texts for each in prose.sentences(text)]
+    long = [each for each in found if len(each.split()) > prose.LONG_WORDS]
+    assert not long
+    assert not [problem for text in texts for problem in prose.problems(text)]
