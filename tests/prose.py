@@ -20,8 +20,6 @@ SHELVES = ("tutorials", "how-to", "reference", "explanation")
 NOT_YET_HELD = frozenset(
     f"docs/{shelf}/{name}.md"
     for shelf, names in {
-        "how-to": "acceptance batch mirrored networkx profiles trace",
-        "reference": "contracts figures security versions work-formulas",
         "explanation": "architecture break-even cost-model gpus scaling search study",
     }.items()
     for name in names.split()
