@@ -22,7 +22,6 @@ NOT_YET_HELD = frozenset(
     for shelf, names in {
         "how-to": "acceptance batch mirrored networkx profiles trace",
         "reference": "contracts figures security versions work-formulas",
-        "explanation": "architecture break-even cost-model study",
     }.items()
     for name in names.split()
 )
