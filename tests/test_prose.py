@@ -56,7 +56,3 @@ def test_what_is_banned_is_found(sentence, found):
         assert problems == []
     else:
         assert found in problems[0]
-
-
-def test_pages_that_are_not_held_exist():
-    assert not [page for page in prose.NOT_YET_HELD if not (prose.ROOT / page).is_file()]
