@@ -30,10 +30,10 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.contract import Text
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.gpu_facts import facts_of_card
 from placement_advisor.machine.machine_checks import DEVICES
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.processes.calls import CallFailure
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.hosts import ConnectedHosts, HostOptions
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.testbed.testbed import ProfileFiles
@@ -132,7 +131,7 @@ class DevicePair:
 class Acceptance(NamedTuple):
     """All that was seen, and what stands for each name of a person or a machine elsewhere."""
 
-    plan: TestbedPlan
+    plan: testbed_plan.TestbedPlan
     graph: OpGraph
     pairs: tuple[DevicePair, ...]
     private_names: Mapping[str, str]
@@ -150,7 +149,7 @@ def run_acceptance(
         connected, site = None, None
         if hosts is None:
             # All GPUs, or two workers where there are fewer than two.
-            plan = plan_here(
+            plan = testbed_plan.plan_here(
                 None,
                 max(DEVICES, gpu_count()),
                 open_ports=open_ports,
@@ -175,7 +174,7 @@ def run_acceptance(
         watcher.working("starting devices", 0, 1)
         testbed.start()
         trial = Benchmark(testbed, steps=1, watcher=watcher)
-        cards = cards_here() if plan.kind is TestbedKind.GPUS else Cards()
+        cards = cards_here() if plan.kind is testbed_plan.TestbedKind.GPUS else Cards()
         pairs = planned_pairs(plan, graph, cards, {} if plan.on_gpus else trial.speed())
         for number, pair in enumerate(pairs):
             watcher.working("running the known step", number, len(pairs), pair.title)
@@ -195,7 +194,7 @@ def cards_here() -> Cards:
 
 
 def planned_pairs(
-    plan: TestbedPlan, graph: OpGraph, cards: Cards, product_ns: Mapping[str, int]
+    plan: testbed_plan.TestbedPlan, graph: OpGraph, cards: Cards, product_ns: Mapping[str, int]
 ) -> list[DevicePair]:
     """Return what is to run on each two devices, and what it must show there.
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import defaults
+from placement_advisor.analysis import hosts, step_costs, target_costs, tracing
 from placement_advisor.analysis import recording as recordings
-from placement_advisor.analysis import step_costs, tracing
 from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
-from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
 from placement_advisor.analysis.predictions import bound_of, break_even_of, predict, propose_all
 from placement_advisor.analysis.progress import Stage, initial_facts
@@ -32,7 +31,6 @@ from placement_advisor.analysis.runs import (
     refine,
     with_ratio,
 )
-from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
@@ -48,12 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.hosts import ConnectedHosts
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.progress import AnalysisProgress
     from placement_advisor.analysis.runs import CandidateRun
-    from placement_advisor.analysis.target_costs import TargetHardware
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
     from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter
@@ -101,13 +97,13 @@ class _AnalysisRun:
         self._options, self._recording, self._stack = options, recording, stack
         self._progress, self._watcher = progress, progress.watcher
         self._earlier = _resume_state(options)
-        self._hardware: TargetHardware | None = None
+        self._hardware: target_costs.TargetHardware | None = None
         if options.hardware is not None:
-            self._hardware = read_target_hardware(options.hardware, options.costs)
+            self._hardware = target_costs.read_target_hardware(options.hardware, options.costs)
         self._scratch = stack.enter_context(scratch_folder())
         self._bundle = self._scratch / "bundle"
         self._bundle.mkdir()
-        self._hosts: ConnectedHosts | None = None
+        self._hosts: hosts.ConnectedHosts | None = None
         self._session: step_costs.TestbedSession | None = None
         self._results = RunResults()
 
@@ -126,7 +122,7 @@ class _AnalysisRun:
         options = self._options
         if options.hosts is not None:
             preload()  # It goes on while hosts start.
-            self._hosts = connect(options.hosts, self._stack, self._watcher)
+            self._hosts = hosts.connect(options.hosts, self._stack, self._watcher)
             plan = self._hosts.plan
         elif self._hardware is not None:
             plan = self._hardware.plan()

@@ -17,7 +17,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.candidates.towers import BATCH_TOWERS
-from placement_advisor.cost.gpu.assumed_times import times_by_gpu
+from placement_advisor.cost.gpu import assumed_times
 from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.machine.calibration import testbed_fingerprint
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.analysis.verdict import RerunEstimate
-    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
@@ -276,12 +275,12 @@ def _evidence(
     )
 
 
-def _assumed_times(predictions: Predictions) -> tuple[AssumedTimes, ...]:
+def _assumed_times(predictions: Predictions) -> tuple[assumed_times.AssumedTimes, ...]:
     """Return what times of ops rest on where no device has shown any."""
     proposals, prices = predictions.proposals, predictions.proposals.prices
     if prices.source is not CostSource.ASSUMED:
         return ()
-    return times_by_gpu(proposals.graph, prices.costs, prices.cluster)
+    return assumed_times.times_by_gpu(proposals.graph, prices.costs, prices.cluster)
 
 
 def _how(

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus, waiting_services
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine import machine_checks
-from placement_advisor.machine.clock_range import range_of_pings
+from placement_advisor.machine import clock_range, machine_checks
 from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.machine.this_machine import core_slots
-from placement_advisor.processes.calls import expect
+from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, ChildError, preload
 from placement_advisor.remote_hosts import host_facts
 from placement_advisor.remote_hosts.host_facts import check_versions
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.machine.clock_range import ClockRange
-    from placement_advisor.processes.calls import Callee, CallFailure
     from placement_advisor.remote_hosts.host_facts import HostFacts, NetworkPlace, WayTried
     from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.testbed.benchmark import ProgressReporter
@@ -65,7 +62,7 @@ class HostExamined:
     versions: object = None
     answered_ns: int | None = None
     facts: HostFacts | None = None
-    clock: ClockRange | None = None
+    clock: clock_range.ClockRange | None = None
     place: NetworkPlace | None = None
 
 
@@ -94,7 +91,7 @@ class _Reached:
 
     examined: HostExamined
     host: RemoteHost
-    worker: Callee = field(repr=False)
+    worker: calls.Callee = field(repr=False)
 
 
 def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamined:
@@ -151,7 +148,7 @@ def _reach(
             host.open()
             opened.append((each, host))
             each.facts = host.facts
-            each.clock = range_of_pings(host.pings(), time.time_ns())
+            each.clock = clock_range.range_of_pings(host.pings(), time.time_ns())
         except AdvisorError as error:
             each.problem = error
         each.versions, each.answered_ns = host.versions, host.answered_ns
@@ -186,7 +183,7 @@ def _read_networks(reached: list[_Reached]) -> None:
     for each, answer in asked:
         try:
             place = answer.wait(time_limit_s=_START_LIMIT_S)
-            each.examined.place = expect(place, _no_worker)
+            each.examined.place = calls.expect(place, _no_worker)
         except (AdvisorError, ChildError) as error:
             each.examined.problem = _as_advisor_error(error)
 
@@ -221,7 +218,7 @@ def _try_routes(
     places = [_host_and_port(address) for address in joined]
     for worker, place in zip(workers, places, strict=True):
         answering = worker.call(host_facts.answer_at, *place, time_limit_s=_TRY_LIMIT_S)
-        expect(answering, _no_worker)
+        calls.expect(answering, _no_worker)
     names = [share.name for share in shares]
     found = []
     for shift in range(1, len(workers)):
@@ -230,11 +227,11 @@ def _try_routes(
             w.start(host_facts.try_way, *places[t]) for w, t in zip(workers, targets, strict=True)
         ]
         for source, target, answer in zip(names, targets, asked, strict=True):
-            tried = expect(answer.wait(time_limit_s=_TRY_LIMIT_S), _no_worker)
+            tried = calls.expect(answer.wait(time_limit_s=_TRY_LIMIT_S), _no_worker)
             found.append(RouteResult(source=source, target=names[target], tried=tried))
     if client is not None:
         for name, place in zip(names, places, strict=True):
-            tried = expect(
+            tried = calls.expect(
                 client.call(host_facts.try_way, *place, time_limit_s=_TRY_LIMIT_S), _no_worker
             )
             found.append(RouteResult(source=THIS_MACHINE, target=name, tried=tried))
@@ -256,11 +253,11 @@ def _has_network(link: HostLink, each: _Reached) -> bool:
     return link is HostLink.DIRECT or (place is not None and place.has_private_network)
 
 
-def _not_started(callee: Callee, failure: CallFailure) -> TestbedError:
+def _not_started(callee: calls.Callee, failure: calls.CallFailure) -> TestbedError:
     return _no_worker(failure)
 
 
-def _no_worker(failure: CallFailure) -> TestbedError:
+def _no_worker(failure: calls.CallFailure) -> TestbedError:
     tail = f"\n{failure.output_tail}" if failure.output_tail else ""
     return TestbedError(f"{failure.message}{tail}")
 

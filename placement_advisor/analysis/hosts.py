@@ -17,12 +17,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
+from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.this_machine import VISIBLE_GPUS, core_slots, digest, gpu_slots
-from placement_advisor.processes.calls import expect
+from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.remote_hosts import remote_host
 from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts
-from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
 from placement_advisor.remote_hosts.services import LOCALHOST, Waiting
 from placement_advisor.remote_hosts.tls import read_secret
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
     from placement_advisor.machine.this_machine import Slot
-    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.remote_hosts.host_facts import HostFacts
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 
@@ -107,7 +104,7 @@ class HostOptions:
 
     requests: tuple[HostRequest, ...]
     launch: str
-    link: HostLink
+    link: testbed_plan.HostLink
     secret: Path | None = None
 
     @property
@@ -128,14 +125,14 @@ class ConnectedHosts:
     ``secret`` is what services share that wait on some of them, None if none does.
     """
 
-    hosts: tuple[RemoteHost, ...]
-    plan: TestbedPlan
+    hosts: tuple[remote_host.RemoteHost, ...]
+    plan: testbed_plan.TestbedPlan
     secret: bytes | None = field(repr=False)
 
     @property
     def lost(self) -> str | None:
         """Why one of them cannot be asked any more, None if all can."""
-        return lost_among(self.hosts)
+        return remote_host.lost_among(self.hosts)
 
     def when_lost(self, tell: Callable[[str], object]) -> None:
         """Have somebody told, in another thread, when one of them is lost; at once if one is."""
@@ -162,7 +159,7 @@ def connect(asked: HostOptions, stack: ExitStack, watcher: ProgressReporter) -> 
     watcher.working("starting hosts", 0, 1)
     names = [request.name for request in asked.requests]
     waiting = waiting_services(asked.requests, secret)
-    hosts = stack.enter_context(open_hosts(names, launch=asked.launch, waiting=waiting))
+    hosts = stack.enter_context(remote_host.open_hosts(names, launch=asked.launch, waiting=waiting))
     facts = [host.facts for host in hosts]
     gpus = uses_gpus(dict(zip(asked.requests, facts, strict=True)))
     shares = tuple(
@@ -172,7 +169,7 @@ def connect(asked: HostOptions, stack: ExitStack, watcher: ProgressReporter) -> 
     away_ns = None
     if not shares[0].is_here:
         away_ns = min(ping.answered_ns - ping.asked_ns for ping in hosts[0].pings())
-    plan = plan_hosts(shares, asked.link, away_ns)
+    plan = testbed_plan.plan_hosts(shares, asked.link, away_ns)
     for warning in plan.warnings:
         watcher.note(f"warning: {warning}")
     return ConnectedHosts(hosts=hosts, plan=plan, secret=secret)
@@ -191,13 +188,13 @@ def waiting_services(requests: tuple[HostRequest, ...], secret: bytes | None) ->
 
 def host_share(
     request: HostRequest, facts: HostFacts, address: str, slots: tuple[Slot, ...]
-) -> HostShare:
+) -> testbed_plan.HostShare:
     """Return what a host lends if these are its slots."""
     gpus = None if slots[0].is_core else facts.gpus
     fingerprint = facts.fingerprint
     if gpus is not None:
         fingerprint = digest((fingerprint, str(gpus.driver), *(gpu.name for gpu in gpus.devices)))
-    return HostShare(
+    return testbed_plan.HostShare(
         name=request.name,
         address=address,
         slots=slots,
@@ -291,7 +288,7 @@ def hosts_from_environment(source: HostSource) -> tuple[HostRequest, ...]:
     preload()
     with Child("cluster resolver") as child:
         answer = child.call(resolve, given, time_limit_s=_LIMIT_S)
-    return requests_of_tasks(source, expect(answer, _resolver_error))
+    return requests_of_tasks(source, calls.expect(answer, _resolver_error))
 
 
 def slurm_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -369,5 +366,5 @@ def _outer_address(name: str) -> str | None:
     return None if address.is_loopback else name
 
 
-def _resolver_error(failure: CallFailure) -> AdvisorError:
+def _resolver_error(failure: calls.CallFailure) -> AdvisorError:
     return AdvisorError(f"the environment cannot be read: {failure.message}")

@@ -11,6 +11,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from placement_advisor import errors
 from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
 from placement_advisor.candidates import searched, towers
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
@@ -26,14 +27,13 @@ from placement_advisor.candidates.families import (
 from placement_advisor.candidates.references import as_written
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
-from placement_advisor.errors import BatchSplitError
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import schedule_violations
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
-from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.lower_bounds import bound_step, least_ratio_if_wrong
+from placement_advisor.solvers import lower_bounds
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.solvers.step_search import least_step
 
@@ -44,16 +44,13 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.cost.table import CostSource
-    from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.break_even import BreakEven
-    from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.solvers.lower_bounds import LowerBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +75,10 @@ def split_candidates(
     graph: OpGraph,
     prices: StepCosts,
     families: Sequence[str],
-    split: SplitCosts | BatchSplitError,
+    split: SplitCosts | errors.BatchSplitError,
 ) -> dict[str, SplitCandidate | NotApplicable]:
     """Return the candidate of each family that a split of the batch is of."""
-    if isinstance(split, BatchSplitError):
+    if isinstance(split, errors.BatchSplitError):
         return {name: NotApplicable(family=name, reason=split.message) for name in families}
     return {name: _split_candidate(graph, prices, name, split) for name in families}
 
@@ -233,7 +230,7 @@ class Prediction:
     it had not, None if that was not.
     """
 
-    schedule: Schedule
+    schedule: schedules.Schedule
     ratio: PredictedRatio | None
     broken_laws: tuple[measurements.Violation, ...]
     too_large: measurements.CandidateFailure | None
@@ -265,7 +262,7 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
     placement, split = proposals.placements[label], proposals.splits.get(label)
     simulator = None if split is None else split.simulator
     schedule = (simulator or proposals.simulator).schedule(placement)
-    short = shortages(schedule.peak_memory, proposals.prices.cluster.devices)
+    short = schedules.shortages(schedule.peak_memory, proposals.prices.cluster.devices)
     return Prediction(
         schedule=schedule,
         ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
@@ -283,17 +280,17 @@ def bound_of(predictions: Predictions) -> UncertainBound:
     """Return what no placement can beat."""
     proposals = predictions.proposals
     graph, prices = proposals.graph, proposals.prices
-    lower = bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
+    lower = lower_bounds.bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
     single_ns = predictions.predicted[BASELINE].schedule.step_ns
     bound = bound_from(lower, single_ns, prices.source, prices.doubt, None)
     if not bound.proves_single:
         return bound
-    ratio = least_ratio_if_wrong(graph, prices.costs, predictions.sensitivity)
+    ratio = lower_bounds.least_ratio_if_wrong(graph, prices.costs, predictions.sensitivity)
     return bound_from(lower, single_ns, prices.source, prices.doubt, ratio)
 
 
 def bound_from(
-    lower: LowerBound,
+    lower: lower_bounds.LowerBound,
     single_ns: int,
     source: CostSource,
     doubt: CostUncertainty,
@@ -328,7 +325,7 @@ def bound_from(
 def break_even_of(
     predictions: Predictions,
     candidates: Sequence[Candidate],
-    growing: GrowingStep | AdvisorError | None,
+    growing: GrowingStep | errors.AdvisorError | None,
     effort: Effort,
 ) -> BreakEven | None:
     """Sweep what would have to change for a split to win, of those that fit and did not fail.

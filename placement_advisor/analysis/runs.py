@@ -22,7 +22,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
-from placement_advisor import defaults
+from placement_advisor import defaults, errors
 from placement_advisor.analysis.predictions import Predictions, prediction_of
 from placement_advisor.analysis.progress import Stage
 from placement_advisor.analysis.target_costs import OWN_PROCESS_UNCERTAINTY, StepCosts
@@ -30,13 +30,12 @@ from placement_advisor.analysis.tracing import child_ended
 from placement_advisor.candidates import families, searched
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.cost import table
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.measured_costs import measured_costs, with_members
-from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import BASELINE
-from placement_advisor.errors import ModelError
 from placement_advisor.files.contract import Ns, Rows
-from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.processes.calls import CallFailure, expect
@@ -61,12 +60,9 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.step_costs import TestbedSession
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.cost.batch import Throughput
-    from placement_advisor.cost.table import CostTable
-    from placement_advisor.errors import BatchSplitError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.processes.children import Child
     from placement_advisor.profile.recorded_ops import RecordedProfile
     from placement_advisor.simulator.sensitivity import PredictedRatio
@@ -202,7 +198,7 @@ class CandidateRuns:
         self,
         chosen: Sequence[Placement],
         brief: Placement | None,
-        growing: GrowingStep | BatchSplitError | None,
+        growing: GrowingStep | errors.BatchSplitError | None,
     ) -> RunResults:
         """Run and profile all candidates; end the loader and the session.
 
@@ -489,7 +485,7 @@ def _measured_ratios(results: RunResults) -> dict[str, tuple[float, float]]:
     return found
 
 
-def own_process_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
+def own_process_plan(plan: testbed_plan.TestbedPlan, call: str) -> testbed_plan.TestbedPlan:
     """Return the plan for a step of which ``call`` calls Python: no candidate runs.
 
     Raises:
@@ -497,7 +493,7 @@ def own_process_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
     """
     why = f"{call} calls Python, which stays with the process that made it"
     if plan.hosts:
-        raise ModelError(
+        raise errors.ModelError(
             f"no host can run this step: {why}",
             hint="leave out --hosts, or replace tf.py_function and tf.numpy_function by "
             "TensorFlow ops",
@@ -505,7 +501,7 @@ def own_process_plan(plan: TestbedPlan, call: str) -> TestbedPlan:
     times = "op times were measured there" if _can_record_here() else "all times are assumed"
     return replace(
         plan,
-        kind=TestbedKind.NONE,
+        kind=testbed_plan.TestbedKind.NONE,
         slots=(),
         open_ports=False,
         not_run=f"no candidate ran: {why}; {times}",
@@ -536,7 +532,7 @@ def record_in_own_process(
     prices = StepCosts(
         cluster=cluster,
         costs=costs.everywhere(cluster),
-        source=CostSource.RECORDED,
+        source=table.CostSource.RECORDED,
         doubt=OWN_PROCESS_UNCERTAINTY,
     )
     measured = measurements.Measurement(
@@ -573,8 +569,8 @@ def _can_record_here() -> bool:
 
 
 def _costs_filling_step(
-    costs: CostTable, cluster: Cluster, step_ns: int
-) -> tuple[CostTable, Cluster]:
+    costs: table.CostTable, cluster: Cluster, step_ns: int
+) -> tuple[table.CostTable, Cluster]:
     """Return costs and a cluster by which a step on one device takes so long."""
     beside_ns = max(0, step_ns - costs.total_ns)
     start_ns = min(beside_ns, cluster.dispatch.step_overhead_ns)

@@ -19,8 +19,8 @@ from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
+from placement_advisor.profile import recorded_ops
 from placement_advisor.profile.recorded_costs import recorded_costs, recorded_links
-from placement_advisor.profile.recorded_ops import GRAPH, read_recorded
 from placement_advisor.simulator.sensitivity import CostUncertainty
 from placement_advisor.units import format_share
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.profile.recorded_ops import RecordedProfile
     from placement_advisor.tf.answers import Traced
 
 
@@ -105,7 +104,7 @@ class TargetHardware:
 
     label: str
     cluster: Cluster
-    recorded: RecordedProfile | None
+    recorded: recorded_ops.RecordedProfile | None
 
     def plan(self) -> TestbedPlan:
         """Return the plan to run nothing."""
@@ -181,7 +180,7 @@ def _ops_with_time(graph: OpGraph) -> dict[str, tuple[str, tuple[int | None, ...
 def _other_step_note(recorded: str, traced: Traced) -> str:
     batch = "" if traced.batch_size is None else f" at a batch of {traced.batch_size}"
     return (
-        f"--costs: {GRAPH} in {recorded} is the graph of another step{batch}, and the "
+        f"--costs: {recorded_ops.GRAPH} in {recorded} is the graph of another step{batch}, and the "
         "times are of that step. --batch-size takes the recorded batch"
     )
 
@@ -198,7 +197,7 @@ def read_target_hardware(hardware: str, costs: Path | None) -> TargetHardware:
     return TargetHardware(
         label=hardware,
         cluster=cluster,
-        recorded=None if costs is None else read_recorded(costs),
+        recorded=None if costs is None else recorded_ops.read_recorded(costs),
     )
 
 

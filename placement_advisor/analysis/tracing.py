@@ -18,7 +18,7 @@ from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, 
 from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
-from placement_advisor.tf.answers import TracedSplit
+from placement_advisor.tf import answers
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
-    from placement_advisor.tf.answers import Traced
     from placement_advisor.tf.load.model_source import ModelSource
 
 
@@ -45,7 +44,7 @@ _HINTS = {
 
 def traced_model(
     source: ModelSource, bundle: Path | None, loader: Child, watcher: ProgressReporter
-) -> Traced:
+) -> answers.Traced:
     """Load and trace a model in the child; what is needed to run it goes into the folder, if any.
 
     Raises:
@@ -58,7 +57,7 @@ def traced_model(
     return traced
 
 
-def check_runs(traced: Traced, source: ModelSource) -> None:
+def check_runs(traced: answers.Traced, source: ModelSource) -> None:
     """Check that processes other than the one that has loaded a step can run it.
 
     Raises:
@@ -107,7 +106,7 @@ def load_model(source: ModelSource, loader: Child, watcher: ProgressReporter) ->
 
 def trace_loaded(
     source: ModelSource, bundle: Path | None, loader: Child, watcher: ProgressReporter
-) -> Traced:
+) -> answers.Traced:
     """Trace the model that the child has loaded; see `traced_model`.
 
     Raises:
@@ -124,7 +123,7 @@ def trace_loaded(
     return replace(traced, printed=loader.printed)
 
 
-def trace_model(source: ModelSource, watcher: ProgressReporter) -> Traced:
+def trace_model(source: ModelSource, watcher: ProgressReporter) -> answers.Traced:
     """Load and trace a model in a child of its own; nothing is kept to run it.
 
     Raises:
@@ -157,11 +156,11 @@ def _last_user_line(failure: calls.CallFailure, path: Path) -> str:
 def split_batch(
     options: AnalyzeOptions,
     devices: int,
-    traced: Traced,
+    traced: answers.Traced,
     bundle: Path | None,
     loader: Child,
     watcher: ProgressReporter,
-) -> dict[tuple[str, ...], TracedSplit | BatchSplitError]:
+) -> dict[tuple[str, ...], answers.TracedSplit | BatchSplitError]:
     """Split the batch of the traced model among devices, and among pairs of them, as asked for.
 
     Each split goes by the families that are of it. What is needed to run it goes into folders
@@ -170,7 +169,7 @@ def split_batch(
     Raises:
         AdvisorError: the ratios that were asked for give a device no sample.
     """
-    found: dict[tuple[str, ...], TracedSplit | BatchSplitError] = {}
+    found: dict[tuple[str, ...], answers.TracedSplit | BatchSplitError] = {}
     for families in (PER_DEVICE, PER_PAIR):
         if not set(families).intersection(options.families):
             continue
@@ -190,7 +189,7 @@ def split_batch(
 
 
 def growth_of(
-    loader: Child, traced: Traced, time_limit_s: float
+    loader: Child, traced: answers.Traced, time_limit_s: float
 ) -> StepGrowth | BatchSplitError | None:
     """Return how the traced step grows with its batch, or why that is not known.
 
@@ -214,7 +213,7 @@ def growth_of(
 
 
 def _samples_per_replica(
-    options: AnalyzeOptions, devices: int, traced: Traced, families: tuple[str, ...]
+    options: AnalyzeOptions, devices: int, traced: answers.Traced, families: tuple[str, ...]
 ) -> tuple[int, ...]:
     """Return the samples of each replica.
 
@@ -240,11 +239,11 @@ def _split_by_families(
     samples: tuple[int, ...],
     folder: Path | None,
     time_limit_s: float,
-) -> TracedSplit | BatchSplitError:
+) -> answers.TracedSplit | BatchSplitError:
     if folder is not None:
         folder.mkdir()
     answer = split_among(loader, samples, folder, time_limit_s)
-    if families == PER_PAIR and isinstance(answer, TracedSplit):
+    if families == PER_PAIR and isinstance(answer, answers.TracedSplit):
         graphs, weak = (
             {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)}
             for of in (answer.graphs, answer.weak)
@@ -255,7 +254,7 @@ def _split_by_families(
 
 def split_among(
     loader: Child, samples: tuple[int, ...], folder: Path | None, time_limit_s: float
-) -> TracedSplit | BatchSplitError:
+) -> answers.TracedSplit | BatchSplitError:
     """Return the traced step with so many samples for each replica, or why there is none."""
     where = None if folder is None else str(folder)
     answer = loader.call(splitter.split_workload, samples, where, time_limit_s=time_limit_s)
@@ -275,8 +274,8 @@ class AnalysisRequest:
 
     options: AnalyzeOptions
     plan: TestbedPlan
-    traced: Traced
-    splits: Mapping[tuple[str, ...], TracedSplit | BatchSplitError]
+    traced: answers.Traced
+    splits: Mapping[tuple[str, ...], answers.TracedSplit | BatchSplitError]
     growth: StepGrowth | BatchSplitError | None
 
     def growing(self, prices: StepCosts) -> GrowingStep | BatchSplitError | None:

@@ -6,10 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import name_patterns
+from placement_advisor.graph import name_patterns, placement
 from placement_advisor.graph.layer_view import data_inputs, data_outputs, membership, total_bytes
 from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role
-from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.layer_view import Membership
     from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
 
 
@@ -31,7 +29,7 @@ class NotApplicable:
 
     family: str
     reason: str
-    unbeaten: Placement | None = None
+    unbeaten: placement.Placement | None = None
 
 
 MAX_NAMES = 3
@@ -95,7 +93,7 @@ def place_by_layer(
     placing.place_updates()
     placing.move_to_variables()
     placing.place_rest()
-    return {op.name: placing.device_of[op.name] for op in placed_ops(graph)}
+    return {op.name: placing.device_of[op.name] for op in placement.placed_ops(graph)}
 
 
 class _Placing:
@@ -144,7 +142,7 @@ class _Placing:
 
     def place_layers(self) -> None:
         """Place what is bound to a variable, then forward and backward ops with their layer."""
-        for op in placed_ops(self.graph):
+        for op in placement.placed_ops(self.graph):
             layer = self.member.layer_of.get(op.name)
             if op.role is Role.BACKWARD:
                 layer = op.layer
@@ -212,7 +210,7 @@ class _Placing:
 
     def place_rest(self) -> None:
         """Place inputs with their first reader, and other ops beside a neighbour."""
-        for op in reversed(placed_ops(self.graph)):
+        for op in reversed(placement.placed_ops(self.graph)):
             if op.name in self.device_of:
                 continue
             if op.role is Role.INPUT and op.layer is not None and op.layer in self.layer_device:

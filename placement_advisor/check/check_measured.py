@@ -26,7 +26,7 @@ from placement_advisor.check import problems as check_problems
 from placement_advisor.check.causes import move_texts
 from placement_advisor.check.code_lines import CodeLines
 from placement_advisor.measurement.measurement import median_interval
-from placement_advisor.testbed.benchmark import Benchmark
+from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.measurement import Interval
-    from placement_advisor.testbed.benchmark import BenchmarkEntry, ProgressReporter
 
 
 class Slowdown(StrEnum):
@@ -151,7 +150,7 @@ def measure(
     bundle: Path,
     scratch: Path,
     tolerance: float,
-    watcher: ProgressReporter,
+    watcher: benchmark.ProgressReporter,
 ) -> MeasuredCheck:
     """Race two placements of a step, whose bundle is in a folder, beside one device.
 
@@ -167,7 +166,7 @@ def measure(
     try:
         watcher.working("starting devices", 0, 1)
         testbed.start()
-        trial = Benchmark(testbed, steps=_STEPS, watcher=watcher)
+        trial = benchmark.Benchmark(testbed, steps=_STEPS, watcher=watcher)
         # The reference for results comes first; the locked placement runs on both sides of today's.
         alone = trial.enter(references.on_device(graph, plan.devices[0].name))
         for label, placement in ((_LOCKED, locked), (_TODAY, today), (_AGAIN, locked)):
@@ -230,7 +229,7 @@ def _with_slower(
 
 
 def _measured_placements(
-    trial: Benchmark, alone: BenchmarkEntry, devices: str, tolerance: float
+    trial: benchmark.Benchmark, alone: benchmark.BenchmarkEntry, devices: str, tolerance: float
 ) -> MeasuredCheck:
     first = _run_slowdown_test(trial, tolerance)
     second = (
@@ -251,7 +250,7 @@ def _measured_placements(
     )
 
 
-def _run_slowdown_test(trial: Benchmark, tolerance: float) -> SlowdownTest | None:
+def _run_slowdown_test(trial: benchmark.Benchmark, tolerance: float) -> SlowdownTest | None:
     """Time rounds until they tell, or for as many as there may be, and compare those alone."""
     before = {label: len(entry.rounds) for label, entry in trial.entries.items()}
     found = None

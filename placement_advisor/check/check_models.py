@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis.target_costs import read_target_hardware
+from placement_advisor.analysis import target_costs
 from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS
@@ -39,7 +39,6 @@ from placement_advisor.tf.load.model_source import ModelSource, source_kind, spl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from placement_advisor.analysis.target_costs import TargetHardware
     from placement_advisor.check.placements import BatchSplit
     from placement_advisor.check.project_files import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
@@ -140,7 +139,7 @@ class _Checking:
     def __init__(
         self,
         config: CheckConfig,
-        hardware: TargetHardware,
+        hardware: target_costs.TargetHardware,
         locked: Mapping[str, Record],
         options: CheckOptions,
         scratch: Path,
@@ -294,7 +293,7 @@ def _chosen(config: CheckConfig, only: Sequence[str]) -> tuple[ModelConfig, ...]
     return tuple(chosen[name] for name in by_name if name in chosen)
 
 
-def _hardware(config: CheckConfig) -> TargetHardware:
+def _hardware(config: CheckConfig) -> target_costs.TargetHardware:
     """Return what the hardware is, a cluster file as it is reached from here.
 
     Raises:
@@ -303,7 +302,7 @@ def _hardware(config: CheckConfig) -> TargetHardware:
     is_file = config.hardware.endswith(".toml")
     words = _from_here(config.root / config.hardware) if is_file else config.hardware
     try:
-        return read_target_hardware(words, None)
+        return target_costs.read_target_hardware(words, None)
     except AdvisorError as error:
         file = _from_here(config.root / config.place.file)
         message = f"{file}, line {config.place.line}: hardware: {error.message}"

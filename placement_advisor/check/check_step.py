@@ -19,9 +19,8 @@ from placement_advisor import __version__
 from placement_advisor.analysis.target_costs import assumed_uncertainty
 from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import alike
-from placement_advisor.check import causes, placements
+from placement_advisor.check import causes, code_lines, placements
 from placement_advisor.check import problems as check_problems
-from placement_advisor.check.code_lines import with_placement
 from placement_advisor.check.record import (
     Difference,
     Versions,
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.check.code_lines import CodeLines
     from placement_advisor.check.project_files import ModelConfig
     from placement_advisor.check.record import Move, Record
     from placement_advisor.cost.table import CostTable
@@ -135,7 +133,7 @@ class JudgeContext:
     alike: Sequence[Sequence[str]]
     freedom: placements.PlacementFreedom
     scopes: causes.Scopes | None
-    lines: CodeLines
+    lines: code_lines.CodeLines
     put_back: Callable[[Sequence[Move]], Predicted]
     configured_at: check_problems.Place
     placed_at: Callable[[str], check_problems.Place | None]
@@ -254,7 +252,7 @@ def _effects_undone(
 
 
 def _with_crossings(
-    problems: Sequence[check_problems.Problem], found: Difference, lines: CodeLines
+    problems: Sequence[check_problems.Problem], found: Difference, lines: code_lines.CodeLines
 ) -> list[check_problems.Problem]:
     """Return the problems, the first that makes more cross, or else waits, with what crosses."""
     for codes in (_OF_CROSSINGS, _OF_WAITS):
@@ -323,7 +321,7 @@ def check_step(
     model: ModelConfig,
     graph: OpGraph,
     requested_device_of: Mapping[str, str] | None,
-    lines: CodeLines,
+    lines: code_lines.CodeLines,
     *,
     split: placements.BatchSplit | None,
     root: Path,
@@ -381,7 +379,7 @@ def check_step(
         alike=() if scopes is not None and not scopes.is_split else groups,
         freedom=layout.freedom,
         scopes=scopes,
-        lines=with_placement(lines, step, placement.device_of, schedule),
+        lines=code_lines.with_placement(lines, step, placement.device_of, schedule),
         put_back=put_back,
         configured_at=model.place,
         placed_at=partial(_placed_at, files, model.placement),
@@ -406,7 +404,7 @@ def _versions(hardware: str, cluster: Cluster) -> Versions:
 
 
 def _does_not_fit(
-    error: placements.DoesNotFitError, model: ModelConfig, lines: CodeLines
+    error: placements.DoesNotFitError, model: ModelConfig, lines: code_lines.CodeLines
 ) -> check_problems.Problem:
     places = (lines.of_op.get(op) for op in error.ops)
     return check_problems.Problem(

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import shown
-from placement_advisor.machine import presets
-from placement_advisor.machine.devices import Basis
+from placement_advisor.machine import devices, presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from placement_advisor.machine.devices import Device, Link
 
 
 # What the driver writes before and behind the names that datasheets have.
@@ -126,7 +123,7 @@ class ListedGpu:
 
     name: str
     aliases: tuple[str, ...]
-    device: Device
+    device: devices.Device
     datasheet: str
     facts: GpuFacts
     links: tuple[str, ...]
@@ -139,9 +136,9 @@ class ListedLink:
     """A preset of a link; a bridge joins ``most_devices``, None is for all other links."""
 
     name: str
-    link: Link
-    latency_basis: Basis
-    bandwidth_basis: Basis
+    link: devices.Link
+    latency_basis: devices.Basis
+    bandwidth_basis: devices.Basis
     most_devices: int | None
     note: str | None
     sources: tuple[Source, ...]
@@ -186,8 +183,8 @@ def _link(name: str, table: Mapping[str, Any]) -> ListedLink:
     )
 
 
-def _basis(figure: str, table: Mapping[str, Any]) -> Basis:
-    return Basis.MEASURED if figure in table.get("measured", ()) else Basis.ASSUMED
+def _basis(figure: str, table: Mapping[str, Any]) -> devices.Basis:
+    return devices.Basis.MEASURED if figure in table.get("measured", ()) else devices.Basis.ASSUMED
 
 
 def _sources(names: list[str]) -> tuple[Source, ...]:

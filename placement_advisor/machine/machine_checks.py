@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.machine.machine_facts import NEEDED, fits
-from placement_advisor.machine.nvidia import Connection
-from placement_advisor.machine.this_machine import is_busy
+from placement_advisor.machine import machine_facts, nvidia, this_machine
 from placement_advisor.units import NS_PER_S, counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from placement_advisor.machine.machine_facts import Facts, KeptFigures
-    from placement_advisor.machine.nvidia import GpuPair
-    from placement_advisor.machine.this_machine import OtherWork
 
 
 # A split needs two.
@@ -54,12 +48,12 @@ class Check:
     blocks: bool = False
 
 
-def check_all(facts: Facts) -> tuple[Check, ...]:
+def check_all(facts: machine_facts.Facts) -> tuple[Check, ...]:
     """Return all findings, in a fixed order."""
     return tuple(check for rule in _RULES for check in rule(facts))
 
 
-def next_command(facts: Facts, checks: tuple[Check, ...]) -> str:
+def next_command(facts: machine_facts.Facts, checks: tuple[Check, ...]) -> str:
     """Return what to type next."""
     for check in checks:
         if check.blocks and check.action:
@@ -70,17 +64,17 @@ def next_command(facts: Facts, checks: tuple[Check, ...]) -> str:
     return _ANALYZE if is_measured or not _can_run(facts) else _CALIBRATE
 
 
-def _can_run(facts: Facts) -> bool:
+def _can_run(facts: machine_facts.Facts) -> bool:
     return max(facts.visible_gpus, facts.cores.usable) >= DEVICES
 
 
-def _has_workers_alone(facts: Facts) -> bool:
+def _has_workers_alone(facts: machine_facts.Facts) -> bool:
     return facts.visible_gpus < DEVICES <= facts.cores.usable
 
 
-def _python(facts: Facts) -> Iterator[Check]:
+def _python(facts: machine_facts.Facts) -> Iterator[Check]:
     wanted = facts.wanted_python
-    fit = wanted is None or fits(facts.python_version, wanted)
+    fit = wanted is None or machine_facts.fits(facts.python_version, wanted)
     yield Check(
         name="python",
         state=State.OK if fit else State.PROBLEM,
@@ -89,7 +83,7 @@ def _python(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _packages(facts: Facts) -> Iterator[Check]:
+def _packages(facts: machine_facts.Facts) -> Iterator[Check]:
     well = [package for package in facts.packages if package.version and not package.unmet]
     if well:
         finding = ", ".join(f"{package.name} {package.version}" for package in well)
@@ -101,7 +95,7 @@ def _packages(facts: Facts) -> Iterator[Check]:
                 state=State.PROBLEM,
                 finding="is not installed",
                 action=f"pip install '{package.name}{package.wanted or ''}'",
-                blocks=package.name in NEEDED,
+                blocks=package.name in machine_facts.NEEDED,
             )
         elif package.unmet:
             wanted = [package.wanted, *(spec for _, spec in package.unmet)]
@@ -115,7 +109,7 @@ def _packages(facts: Facts) -> Iterator[Check]:
             )
 
 
-def _profile_plugin(facts: Facts) -> Iterator[Check]:
+def _profile_plugin(facts: machine_facts.Facts) -> Iterator[Check]:
     if facts.has_profile_plugin:
         yield Check(name="profile tab", state=State.OK, finding="TensorBoard has its plugin")
         return
@@ -127,7 +121,7 @@ def _profile_plugin(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _gpus(facts: Facts) -> Iterator[Check]:
+def _gpus(facts: machine_facts.Facts) -> Iterator[Check]:
     """Say which there are, and whether TensorFlow sees them."""
     found = facts.gpus
     if found.problem is not None:
@@ -170,7 +164,7 @@ def _gpus(facts: Facts) -> Iterator[Check]:
         )
 
 
-def _gpu_links(facts: Facts) -> Iterator[Check]:
+def _gpu_links(facts: machine_facts.Facts) -> Iterator[Check]:
     """Say what lies between each two of them."""
     if len(facts.gpus.devices) < DEVICES:
         return
@@ -181,15 +175,15 @@ def _gpu_links(facts: Facts) -> Iterator[Check]:
             finding="nvidia-smi topo -m does not say what lies between the GPUs",
         )
         return
-    by_way: dict[str, list[GpuPair]] = defaultdict(list)
+    by_way: dict[str, list[nvidia.GpuPair]] = defaultdict(list)
     for pair in facts.gpus.pairs:
         by_way[_WAYS[pair.connection]].append(pair)
     finding = "; ".join(
         f"{way}: {', '.join(f'{pair.first}–{pair.second} {pair.code}' for pair in pairs)}"
         for way, pairs in by_way.items()
     )
-    far = any(pair.connection is Connection.SOCKETS for pair in facts.gpus.pairs)
-    near = any(pair.connection is not Connection.SOCKETS for pair in facts.gpus.pairs)
+    far = any(pair.connection is nvidia.Connection.SOCKETS for pair in facts.gpus.pairs)
+    near = any(pair.connection is not nvidia.Connection.SOCKETS for pair in facts.gpus.pairs)
     yield Check(
         name="gpu links",
         state=State.NOTE if far else State.OK,
@@ -198,15 +192,15 @@ def _gpu_links(facts: Facts) -> Iterator[Check]:
     )
 
 
-_WAYS: dict[Connection | None, str] = {
-    Connection.NVLINK: "NVLink",
-    Connection.PCIE: "PCIe",
-    Connection.SOCKETS: "across sockets",
+_WAYS: dict[nvidia.Connection | None, str] = {
+    nvidia.Connection.NVLINK: "NVLink",
+    nvidia.Connection.PCIE: "PCIe",
+    nvidia.Connection.SOCKETS: "across sockets",
     None: "unknown",
 }
 
 
-def _gpu_profiles(facts: Facts) -> Iterator[Check]:
+def _gpu_profiles(facts: machine_facts.Facts) -> Iterator[Check]:
     """Say whether copies between them can be profiled."""
     if not facts.gpus.devices:
         return
@@ -230,7 +224,7 @@ def _gpu_profiles(facts: Facts) -> Iterator[Check]:
         )
 
 
-def _cores(facts: Facts) -> Iterator[Check]:
+def _cores(facts: machine_facts.Facts) -> Iterator[Check]:
     cores = facts.cores
     finding = f"{counted(cores.usable, 'core')} for devices, one each"
     reasons = []
@@ -255,15 +249,15 @@ def _cores(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _load(facts: Facts) -> Iterator[Check]:
+def _load(facts: machine_facts.Facts) -> Iterator[Check]:
     yield load_check(facts.load, facts.cores.usable, DEVICES)
 
 
-def load_check(load: OtherWork, usable_cores: int, devices: int) -> Check:
+def load_check(load: this_machine.OtherWork, usable_cores: int, devices: int) -> Check:
     """Judge what other processes do where so many cores are to be devices."""
     cores = max(usable_cores, 1)
     finding = f"other work uses {load}; {counted(cores, 'core')} here"
-    if not is_busy(load.cores, cores, devices):
+    if not this_machine.is_busy(load.cores, cores, devices):
         return Check(name="load", state=State.OK, finding=finding)
     return Check(
         name="load",
@@ -273,7 +267,7 @@ def load_check(load: OtherWork, usable_cores: int, devices: int) -> Check:
     )
 
 
-def _memory(facts: Facts) -> Iterator[Check]:
+def _memory(facts: machine_facts.Facts) -> Iterator[Check]:
     yield memory_check(facts.available_memory_bytes)
 
 
@@ -292,7 +286,7 @@ def memory_check(free: int) -> Check:
     )
 
 
-def _network(facts: Facts) -> Iterator[Check]:
+def _network(facts: machine_facts.Facts) -> Iterator[Check]:
     if facts.has_private_network:
         finding = "workers run in one of their own, out of reach"
         yield Check(name="network", state=State.OK, finding=finding)
@@ -306,7 +300,7 @@ def _network(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _calibrations(facts: Facts) -> Iterator[Check]:
+def _calibrations(facts: machine_facts.Facts) -> Iterator[Check]:
     if not facts.calibrations:
         yield Check(
             name="calibration",
@@ -335,7 +329,7 @@ def _calibrations(facts: Facts) -> Iterator[Check]:
         )
 
 
-def _figures(kept: KeptFigures) -> str:
+def _figures(kept: machine_facts.KeptFigures) -> str:
     copies = [
         f"{format_bytes(size_bytes)} in {format_ns(time_ns)}"
         for size_bytes, time_ns in filter(None, (kept.small, kept.large))
@@ -355,7 +349,7 @@ def _age(age_ns: int) -> str:
     return "less than a minute"
 
 
-_RULES: tuple[Callable[[Facts], Iterator[Check]], ...] = (
+_RULES: tuple[Callable[[machine_facts.Facts], Iterator[Check]], ...] = (
     _python,
     _packages,
     _profile_plugin,

@@ -15,14 +15,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.measurement.measurement import Invariant, Violation
-from placement_advisor.simulator.schedule import carried
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.measurement.measurement import Comparison, Measurement
-    from placement_advisor.simulator.schedule import Schedule
 
 
 # How much longer a device may compute in the profiled steps than the timed ones last: the profiler
@@ -65,7 +64,7 @@ def step_violations(
     return tuple(found)
 
 
-def schedule_violations(schedule: Schedule) -> tuple[Violation, ...]:
+def schedule_violations(schedule: schedules.Schedule) -> tuple[Violation, ...]:
     """Return the laws that a simulated step breaks."""
     found = [
         *step_violations(
@@ -75,7 +74,7 @@ def schedule_violations(schedule: Schedule) -> tuple[Violation, ...]:
             schedule.under_way_ns,
         )
     ]
-    seen = carried(each for copy in schedule.copies for each in copy.transfers)
+    seen = schedules.carried(each for copy in schedule.copies for each in copy.transfers)
     if seen != schedule.carried:
         what = f"copies carry {seen.known} bytes, their parts {schedule.carried.known}"
         found.append(Violation(law=Invariant.PARTS_ADD_UP, what=what))

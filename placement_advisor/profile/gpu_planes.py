@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.profile import device_trace
+from placement_advisor.measurement import measurement as measurements
+from placement_advisor.profile import device_trace, xplane_schema
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.xplane import plane_as_objects, space_file
-from placement_advisor.profile.xplane_schema import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import Events, SpaceFile, StoredLine, StoredPlane
 
     Ints = NDArray[np.int64]
@@ -82,7 +79,7 @@ class Stream:
     size_bytes: Ints
     tensor: Ints
     tensors: tuple[str, ...]
-    stats: Mapping[int, Mapping[str, StatValue]]
+    stats: Mapping[int, Mapping[str, xplane_schema.StatValue]]
 
     @property
     def is_compute(self) -> Bools:
@@ -143,8 +140,8 @@ class GpuPlane:
         size_bytes = np.full(of_copies, device_trace.UNKNOWN_BYTES)
         tensor, receiver = np.full(of_copies, -1), np.full(of_copies, -1)
         tensors: dict[str, int] = {}
-        known: dict[StatValue, tuple[int, int]] = {}
-        stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
+        known: dict[xplane_schema.StatValue, tuple[int, int]] = {}
+        stats: defaultdict[int, dict[str, xplane_schema.StatValue]] = defaultdict(dict)
         for event, stat, value in self._file.values(self._plane, events):
             if stat == _EDGE:
                 tensor[event] = tensors.setdefault(str(value), len(tensors))
@@ -250,7 +247,7 @@ def listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
         yield place, start_ns, end_ns
 
 
-def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile:
+def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> measurements.StepProfile:
     """Read a profile with several GPUs; never run on a real GPU so far.
 
     ``device_names`` maps devices to the numbers of their GPU planes. A step must wait for its GPU
@@ -299,7 +296,7 @@ def _gather_copies(
                     tensor=route.kind if tensor < 0 else stream.tensors[tensor],
                     row=route.kind,
                     size_bytes=None if size_bytes == device_trace.UNKNOWN_BYTES else size_bytes,
-                    size_basis=SizeBasis.PROFILE,
+                    size_basis=measurements.SizeBasis.PROFILE,
                     start_ns=start_ns,
                     end_ns=end_ns,
                 )
@@ -383,7 +380,7 @@ class GpuPlanes:
 
 def _note_steps(steps: dict[int, tuple[int, int]], step_of: Ints, events: Events) -> None:
     """Note the first start and the last end of each step, of events in any order."""
-    known = step_of != NO_KEY
+    known = step_of != xplane_schema.NO_KEY
     start_ns, end_ns = events.start_ns[known], (events.start_ns + events.duration_ns)[known]
     if not len(start_ns):
         return

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile import device_trace
+from placement_advisor.profile import device_trace, totals
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.chrome_trace import read_chrome_trace
 from placement_advisor.profile.file_format import CLIENT_FILE, FileFormat, recorded_run, text_lines
 from placement_advisor.profile.gpu_planes import GpuPlanes
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
 from placement_advisor.profile.recorded_costs import plain
-from placement_advisor.profile.totals import ProfileTotals, ReadProfile, totals_of, xprof_overview
 from placement_advisor.profile.xspace_columns import SpaceFile
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.profile.totals import TensorTotals
     from placement_advisor.profile.xspace_columns import Events, StoredPlane
 
     Ints = NDArray[np.int64]
@@ -383,7 +381,7 @@ def trace_with_sizes(trace: device_trace.Trace, graph: OpGraph) -> device_trace.
     return replace(trace, copied=copied, notes=(*trace.notes, note))
 
 
-def totals_with_layers(profile: ProfileTotals, graph: OpGraph) -> ProfileTotals:
+def totals_with_layers(profile: totals.ProfileTotals, graph: OpGraph) -> totals.ProfileTotals:
     """Return the profile with what the graph knows of its tensors."""
     tensors = tuple(_joined(tensor, graph) for tensor in profile.tensors)
     known = sum(tensor.op is not None for tensor in tensors)
@@ -400,7 +398,7 @@ def _sized(
     )
 
 
-def _joined(tensor: TensorTotals, graph: OpGraph) -> TensorTotals:
+def _joined(tensor: totals.TensorTotals, graph: OpGraph) -> totals.TensorTotals:
     op = _made_by(tensor.tensor, graph)
     if op is None:
         return tensor
@@ -428,7 +426,7 @@ def read_profile(
     graph: OpGraph | None,
     ask_xprof: bool,
     working: Callable[[str, int, int], None],
-) -> ReadProfile:
+) -> totals.ReadProfile:
     """Read a recorded profile: XSpace files, a Chrome trace, or a table of nvprof or Nsight.
 
     The ``graph`` of the step says more of its tensors. ``working`` is told what is done, how much
@@ -445,17 +443,17 @@ def read_profile(
     run = recorded_run(path)
     form = run.form
     if form is FileFormat.XSPACE:
-        found: device_trace.Trace | ProfileTotals = read_trace(path, run.files, read)
+        found: device_trace.Trace | totals.ProfileTotals = read_trace(path, run.files, read)
     elif form in (FileFormat.CHROME, FileFormat.PYTORCH):
         form, found = read_chrome_trace(run.files[0])
     else:
         found = _of_table(run.files[0], form)
-    if not isinstance(found, ProfileTotals):
-        found = totals_of(found if graph is None else trace_with_sizes(found, graph))
-    profile = ReadProfile(form=form, totals=found, xprof=None, which=run.note)
+    if not isinstance(found, totals.ProfileTotals):
+        found = totals.totals_of(found if graph is None else trace_with_sizes(found, graph))
+    profile = totals.ReadProfile(form=form, totals=found, xprof=None, which=run.note)
     if ask_xprof and form is FileFormat.XSPACE:
         working("asking XProf", 0, 1)
-        profile = replace(profile, xprof=xprof_overview(run.files))
+        profile = replace(profile, xprof=totals.xprof_overview(run.files))
         if profile.xprof is None:
             notes = (*found.notes, "XProf's overview shows no steps of it")
             profile = replace(profile, totals=replace(found, notes=notes))
@@ -464,7 +462,7 @@ def read_profile(
     return replace(profile, totals=totals_with_layers(profile.totals, graph))
 
 
-def _of_table(path: Path, form: FileFormat) -> device_trace.Trace | ProfileTotals:
+def _of_table(path: Path, form: FileFormat) -> device_trace.Trace | totals.ProfileTotals:
     has_rows_of_events = form in (FileFormat.NVPROF_TRACE, FileFormat.NSIGHT_TRACE)
     try:
         read = gpu_trace if has_rows_of_events else summary_totals

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile import steps as profile_steps
+from placement_advisor.profile import xplane
 from placement_advisor.profile.device_trace import HOST, UNKNOWN_END, CopyKind
 from placement_advisor.profile.file_format import CLIENT_FILE, SUFFIX, FileFormat, recorded_run
 from placement_advisor.profile.gpu_planes import gpu_planes, gpu_streams
-from placement_advisor.profile.xplane import plane_as_objects, space_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.profile.device_trace import Spans
     from placement_advisor.profile.gpu_planes import Stream
-    from placement_advisor.profile.xplane import Event
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane
     from placement_advisor.simulator.schedule import Interval
@@ -51,7 +50,7 @@ class RecordedSteps:
     by_gpu: Mapping[int, profile_steps.StepWindows] | None
     marks: profile_steps.Marks
 
-    def of_host_event(self, event: Event) -> int | None:
+    def of_host_event(self, event: xplane.Event) -> int | None:
         """Return the step in which the event started, None if in none."""
         return _start(self.by_host.at(event.start_ns))
 
@@ -217,11 +216,11 @@ def _op(found: re.Match[str]) -> tuple[str, str]:
     return _REPLICA.sub("", found[1]), found[2]
 
 
-def _host_ops(process: RecordedProcess) -> Iterator[tuple[Event, tuple[str, str], int]]:
+def _host_ops(process: RecordedProcess) -> Iterator[tuple[xplane.Event, tuple[str, str], int]]:
     """Yield the ops of the host with their own time."""
     file = process.file
     hosts = [
-        plane_as_objects(file, plane)
+        xplane.plane_as_objects(file, plane)
         for plane in file.planes
         if plane.name == profile_steps.HOST_PLANE
     ]
@@ -241,7 +240,7 @@ def _host_ops(process: RecordedProcess) -> Iterator[tuple[Event, tuple[str, str]
             yield event, op, time_ns
 
 
-def _own_core_ns(events: Sequence[Event]) -> list[int]:
+def _own_core_ns(events: Sequence[xplane.Event]) -> list[int]:
     """Return the time of each event of a thread without that of events within it."""
     own_ns = [event.duration_ns for event in events]
     around: list[int] = []
@@ -313,7 +312,7 @@ def read_recorded(path: Path, *, shares_core: bool = False) -> RecordedProfile:
             "reads this one",
         )
     is_own = any(file.name == CLIENT_FILE for file in files)
-    spaces = [space_file(file) for file in files]
+    spaces = [xplane.space_file(file) for file in files]
     processes = tuple(_processes(spaces, shares_core=is_own or shares_core))
     seen = [run for process in processes for run in recorded_op_runs(process)]
     if not any(run.on_device and run.op for run in seen):

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
+from placement_advisor.profile import xplane_schema
 from placement_advisor.profile.steps import HOST_PLANE, STEP_EVENT
 from placement_advisor.profile.xplane import Event, Line, copy_set_back, copy_with_line, space_file
-from placement_advisor.profile.xplane_schema import new_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from placement_advisor.profile.xplane_schema import StatValue
 
 
 _OF_THE_HOST = ("errors", "warnings", "hostnames")
@@ -32,7 +30,7 @@ _OF_THE_HOST = ("errors", "warnings", "hostnames")
 
 def scrubbed(path: Path, without_names: Callable[[str], str]) -> bytes:
     """Return an XSpace file whose texts the function has gone through."""
-    space = new_space()
+    space = xplane_schema.new_space()
     space.ParseFromString(path.read_bytes())
     space.DiscardUnknownFields()
     for name in _OF_THE_HOST:
@@ -123,7 +121,7 @@ def _events(path: Path, name: str, stat: str) -> list[Event]:
 def _steps(marks: Sequence[Event], runs: Sequence[Event]) -> Iterator[Event]:
     """Yield the marks of the client, each with the part that a worker first runs within it."""
     for mark in marks:
-        stats: dict[str, StatValue] = {**mark.stats, "_r": 1}
+        stats: dict[str, xplane_schema.StatValue] = {**mark.stats, "_r": 1}
         first = next((run for run in runs if mark.start_ns <= run.start_ns < mark.end_ns), None)
         if first is not None:
             stats |= {"_pt": _OF_EXECUTOR, "_p": first.stats[_PART_ID]}

@@ -26,8 +26,8 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import step_violations
+from placement_advisor.profile import xplane
 from placement_advisor.profile.device_trace import Spans
-from placement_advisor.profile.xplane import PROFILE_STOP
 from placement_advisor.profile.xplane_schema import NO_KEY, PROFILE_START, TASK_PLANE
 from placement_advisor.simulator import schedule as schedules
 
@@ -37,11 +37,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.xplane import Event, Line, Plane
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane
 
     Ints = NDArray[np.int64]
-    _OpEvent = tuple[Event, str, str]
+    _OpEvent = tuple[xplane.Event, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +296,7 @@ class StepWindows:
             return None
         return self.steps[place]
 
-    def marked_by(self, planes: Iterable[Plane], path: Path) -> StepWindows:
+    def marked_by(self, planes: Iterable[xplane.Plane], path: Path) -> StepWindows:
         """Return the same steps as a process with these planes goes through them.
 
         They widen where that begins earlier or ends later. One that marks no steps has these.
@@ -318,10 +317,10 @@ class StepWindows:
             step.end_ns = max(step.end_ns, end_ns)
         return StepWindows(self.steps, windows)
 
-    def covered_by(self, planes: Iterable[Plane | StoredPlane]) -> StepWindows:
+    def covered_by(self, planes: Iterable[xplane.Plane | StoredPlane]) -> StepWindows:
         """Return the steps during all of which the profile with these planes was being taken."""
         stats = next((plane.stats for plane in planes if plane.name == TASK_PLANE), {})
-        begin_ns, end_ns = stats.get(PROFILE_START), stats.get(PROFILE_STOP)
+        begin_ns, end_ns = stats.get(PROFILE_START), stats.get(xplane.PROFILE_STOP)
         return self._where(
             not (isinstance(begin_ns, int) and start_ns < begin_ns)
             and not (isinstance(end_ns, int) and stop_ns > end_ns)
@@ -358,7 +357,7 @@ class StepWindows:
         return complete
 
 
-def step_windows(planes: Iterable[Plane], path: Path) -> StepWindows:
+def step_windows(planes: Iterable[xplane.Plane], path: Path) -> StepWindows:
     """Return the steps of a profile, still empty.
 
     Raises:
@@ -370,7 +369,7 @@ def step_windows(planes: Iterable[Plane], path: Path) -> StepWindows:
     return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in found])
 
 
-def _marks(planes: Iterable[Plane]) -> list[schedules.Interval]:
+def _marks(planes: Iterable[xplane.Plane]) -> list[schedules.Interval]:
     return sorted(
         (event.start_ns, event.end_ns)
         for line in host_lines(planes)
@@ -379,7 +378,7 @@ def _marks(planes: Iterable[Plane]) -> list[schedules.Interval]:
     )
 
 
-def host_lines(planes: Iterable[Plane]) -> Iterator[Line]:
+def host_lines(planes: Iterable[xplane.Plane]) -> Iterator[xplane.Line]:
     """Yield the threads of the host."""
     for plane in planes:
         if plane.name == HOST_PLANE:
@@ -485,7 +484,7 @@ COLLECTIVE_KINDS = frozenset(
 
 def gather_events(
     device: str,
-    lines: Sequence[Line],
+    lines: Sequence[xplane.Line],
     windows: StepWindows,
     devices: Sequence[str],
     exchanged_bytes: Mapping[str, int | None],
@@ -506,7 +505,7 @@ def gather_events(
     _gather_exchanges(device, lines, windows, devices, exchanged_bytes)
 
 
-def _ops_of(line: Line) -> list[_OpEvent]:
+def _ops_of(line: xplane.Line) -> list[_OpEvent]:
     return [
         (event, match.group(1), match.group(2))
         for event in line.events
@@ -533,7 +532,7 @@ def _gather_work(device: str, threads: Sequence[Sequence[_OpEvent]], windows: St
             )
 
 
-def shared_core_ns(threads: Sequence[Sequence[Event]]) -> list[list[int]]:
+def shared_core_ns(threads: Sequence[Sequence[xplane.Event]]) -> list[list[int]]:
     """Return the core time of each event of a worker whose threads share one core.
 
     Within a thread the innermost event runs; events that run in several threads at the same moment
@@ -570,7 +569,7 @@ def _gather_sends(device: str, thread: Iterable[_OpEvent], windows: StepWindows)
             step.sends[device, name].append(event.start_ns)
 
 
-def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
+def _gather_arrivals(device: str, line: xplane.Line, windows: StepWindows) -> None:
     for event in line.events:
         if event.name != ARRIVAL or event.stats.get("kernel_type") not in RECEIVE_KINDS:
             continue
@@ -581,7 +580,7 @@ def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
 
 def _gather_exchanges(
     device: str,
-    lines: Iterable[Line],
+    lines: Iterable[xplane.Line],
     windows: StepWindows,
     devices: Sequence[str],
     exchanged_bytes: Mapping[str, int | None],

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.machine.clock_range import ClockRange, drifted_ns
-from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.device_trace import CopyKind
 from placement_advisor.profile.gpu_planes import gather_gpu_work, gpu_streams
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.profile.xplane import Line
 
 
@@ -239,7 +238,7 @@ def read_worker_steps(
     clocks: HostClocks = ONE_CLOCK,
     *,
     on_gpus: bool = False,
-) -> StepProfile:
+) -> measurements.StepProfile:
     """Read the profiles of the workers, one per device; the steps are those of the client.
 
     With ``on_gpus`` each worker has one GPU, which is the device.
@@ -401,7 +400,7 @@ def _copies(moments: Iterable[_Moments]) -> Iterator[profile_steps.Copy]:
                 tensor=profile_steps.tensor_name(crossing.producer, crossing.port),
                 row=COPY_ROW,
                 size_bytes=0 if crossing.port == CONTROL_PORT else crossing.size_bytes,
-                size_basis=SizeBasis.SHAPES,
+                size_basis=measurements.SizeBasis.SHAPES,
                 start_ns=start_ns,
                 # A clock may be set back in between, or be known only roughly; a copy cannot
                 # arrive before it was sent.

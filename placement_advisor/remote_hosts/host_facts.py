@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine.nvidia import find_gpus
+from placement_advisor.machine import nvidia
 from placement_advisor.machine.this_machine import (
     can_have_private_network,
     fingerprint,
@@ -29,7 +29,6 @@ from placement_advisor.machine.this_machine import (
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
-    from placement_advisor.machine.nvidia import Gpus
     from placement_advisor.machine.this_machine import OtherWork
 
 
@@ -51,7 +50,7 @@ class HostFacts:
     python_version: str
     cores: tuple[int, ...]
     visible_gpus: int
-    gpus: Gpus
+    gpus: nvidia.Gpus
     available_memory_bytes: int
     fingerprint: str
     scratch: str
@@ -67,7 +66,7 @@ def find_host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
         python_version=platform.python_version(),
         cores=usable_cores(),
         visible_gpus=gpu_count(),
-        gpus=find_gpus(),
+        gpus=nvidia.find_gpus(),
         available_memory_bytes=available_memory_bytes(),
         fingerprint=fingerprint((os.uname().release,)),
         scratch=str(scratch),

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.processes.calls import expect
+from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts import tls
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
     from concurrent.futures import Future
     from typing import Any, NoReturn
-
-    from placement_advisor.processes.calls import CallFailure
 
 
 # Where a relay waits for doors, within its folder.
@@ -515,7 +513,7 @@ def wait(
                 raise _died(failure)
 
         started = child.call(start, str(folder), secret, address, port, time_limit_s=_START_LIMIT_S)
-        expect(started, _died)
+        calls.expect(started, _died)
         opened()
         serve_each(waiting, lambda connection: serve(connection, folder), check)
 
@@ -588,5 +586,5 @@ async def _carry(plain: socket.socket, far: tls.Connection) -> None:
     await tls.carry(await tls.join(plain), far)
 
 
-def _died(failure: CallFailure) -> TestbedError:
+def _died(failure: calls.CallFailure) -> TestbedError:
     return TestbedError(f"the relay has ended: {failure.message}\n{failure.output_tail}".rstrip())

@@ -17,9 +17,8 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.clock_range import Ping
 from placement_advisor.processes import calls
-from placement_advisor.remote_hosts import conversation, services
+from placement_advisor.remote_hosts import conversation, host_files, services
 from placement_advisor.remote_hosts.host_facts import HostFacts, check_versions
-from placement_advisor.remote_hosts.host_files import HostLostError, Questions, fetch, send
 from placement_advisor.remote_hosts.host_lock import user_name
 from placement_advisor.units import NS_PER_S
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Self
-
-    from placement_advisor.remote_hosts.host_files import Answer
 
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -44,7 +41,7 @@ _END_LIMIT_S = 5.0
 class RemoteChild(calls.Callee):
     """A process that a host's service has forked; the service watches its life and its memory."""
 
-    def __init__(self, name: str, number: int, questions: Questions) -> None:
+    def __init__(self, name: str, number: int, questions: host_files.Questions) -> None:
         """Fork it, as number so and so of this host's children.
 
         Raises:
@@ -52,7 +49,7 @@ class RemoteChild(calls.Callee):
         """
         self.name = name
         self._number, self._questions = number, questions
-        self._call: Future[Answer] | None = None
+        self._call: Future[host_files.Answer] | None = None
         self._failed: calls.CallFailure | None = None
         self._has_failed = threading.Event()
         self._closed = False
@@ -81,7 +78,7 @@ class RemoteChild(calls.Callee):
                 answer = self._call.result(_POLL_INTERVAL_S).value
             except TimeoutError:
                 answer = None
-            except HostLostError as lost:
+            except host_files.HostLostError as lost:
                 return self.fail(_crash(lost.message))
             else:
                 if isinstance(answer, calls.CallFailure) and answer.child_ended:
@@ -115,14 +112,14 @@ class RemoteChild(calls.Callee):
         if self._closed:
             return
         self._closed = True
-        with contextlib.suppress(HostLostError, TimeoutError):
+        with contextlib.suppress(host_files.HostLostError, TimeoutError):
             self._questions.ask("close", self._number).result(_END_LIMIT_S)
 
     def _stop(self, cause: calls.FailureCause, message: str) -> calls.CallFailure:
         try:
             asked = self._questions.ask("stop", self._number, cause, message)
             failure = asked.result(_END_LIMIT_S).value
-        except HostLostError as lost:
+        except host_files.HostLostError as lost:
             failure = _crash(lost.message)
         except TimeoutError:
             failure = calls.CallFailure(cause=cause, message=message, child_ended=True)
@@ -171,7 +168,7 @@ class RemoteHost:
             ended=self._lose,
             patience_s=None,
         )
-        self._questions = Questions(name, self._conversation.send)
+        self._questions = host_files.Questions(name, self._conversation.send)
         self._conversation.start()
 
     @property
@@ -192,7 +189,7 @@ class RemoteHost:
 
     def hear(self) -> None:
         """Wait until the host has answered, or is lost."""
-        with contextlib.suppress(HostLostError):
+        with contextlib.suppress(host_files.HostLostError):
             self._questions.ask("clock").result()
 
     def open(self) -> None:
@@ -234,7 +231,7 @@ class RemoteHost:
         Raises:
             AdvisorError: it cannot be written there, there is none, or the host is gone.
         """
-        return send(self._questions, next(self._numbers), path)
+        return host_files.send(self._questions, next(self._numbers), path)
 
     def get(self, path: str, local: Path) -> None:
         """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
@@ -242,7 +239,7 @@ class RemoteHost:
         Raises:
             AdvisorError: it is not there, lies elsewhere, or the host is gone.
         """
-        fetch(self._questions, path, local)
+        host_files.fetch(self._questions, path, local)
 
     def pings(self) -> tuple[Ping, ...]:
         """Read the host's clock some times (`time.time_ns` of both hosts).
@@ -264,7 +261,7 @@ class RemoteHost:
             if not self._opened.done():
                 self._service.kill()  # There is nobody who would take leave.
             self._conversation.close()
-            self._fail_all(HostLostError(f"host {self.name} was closed"))
+            self._fail_all(host_files.HostLostError(f"host {self.name} was closed"))
 
     def close(self) -> None:
         """End the service there and everything that it started."""
@@ -328,20 +325,20 @@ class RemoteHost:
         if why == conversation.ENDED:
             why = self._service.account(wait_s=_STATUS_GRACE_S) or why
         if self._opened.done():
-            lost = HostLostError(f"host {self.name} is lost: {why}")
+            lost = host_files.HostLostError(f"host {self.name} is lost: {why}")
             self._fail_all(lost)
             for tell in self._tells:
                 tell(lost.message)
         else:
             self._fail_all(
-                HostLostError(
+                host_files.HostLostError(
                     f"host {self.name} has no worker: {why}{self._printed()}",
                     hint=f"see whether it starts alone: {self._service.command}",
                 )
             )
         self._service.kill()
 
-    def _fail_all(self, lost: HostLostError) -> None:
+    def _fail_all(self, lost: host_files.HostLostError) -> None:
         for opening in (self._versions, self._opened):
             if not opening.done():
                 opening.set_exception(lost)

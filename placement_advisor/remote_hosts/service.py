@@ -18,7 +18,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.processes.calls import FailureCause, RemoteFunction
+from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, ChildError, preload
 from placement_advisor.remote_hosts import conversation, host_facts, relay
 from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
@@ -29,8 +29,6 @@ from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from placement_advisor.processes.calls import CallFailure
 
     Answering = Callable[[str, object], None]
     from pathlib import Path
@@ -79,7 +77,7 @@ class HostedChild:
         self,
         name: str,
         answer: Answering,
-        told: Callable[[CallFailure], None],
+        told: Callable[[calls.CallFailure], None],
     ) -> None:
         """Fork a child in the background, and answer with its process id.
 
@@ -102,7 +100,7 @@ class HostedChild:
         """Call a function of those that may be called."""
         self._requests.put(partial(self._call, answer, module, name, args))
 
-    def stop(self, answer: Answering, cause: FailureCause, message: str) -> None:
+    def stop(self, answer: Answering, cause: calls.FailureCause, message: str) -> None:
         """End the child as a failure for this cause, and answer with that."""
 
         def stop(child: Child) -> None:
@@ -119,14 +117,14 @@ class HostedChild:
             self._is_over = True
             answer("returned", None)
 
-        self._interrupt(FailureCause.CRASHED, f"{self._name} was closed")
+        self._interrupt(calls.FailureCause.CRASHED, f"{self._name} was closed")
         self._requests.put(close)
 
     def join(self, limit_s: float) -> None:
         """Wait until it has been closed."""
         self._thread.join(limit_s)
 
-    def _interrupt(self, cause: FailureCause, message: str) -> None:
+    def _interrupt(self, cause: calls.FailureCause, message: str) -> None:
         if self._child is not None:
             self._child.interrupt(cause, message)
 
@@ -164,7 +162,7 @@ class HostedChild:
         if (module, name) not in CALLABLE:
             answer("raised", f"{module}.{name} may not be called from another host")
             return
-        function: Any = RemoteFunction(module, name)
+        function: Any = calls.RemoteFunction(module, name)
         try:
             answer("returned", child.call(function, *args))
         except AdvisorError as error:
@@ -264,7 +262,7 @@ class _Service:
                 self._children[number] = HostedChild(name, answer, partial(self._tell, number))
             case "call", (int(number), str(module), str(name), tuple(its)):
                 self._child(number).call(answer, module, name, its)
-            case "stop", (int(number), FailureCause() as cause, str(message)):
+            case "stop", (int(number), calls.FailureCause() as cause, str(message)):
                 self._child(number).stop(answer, cause, message)
             case "close", (int(number),):
                 self._child(number).close(answer)
@@ -307,7 +305,7 @@ class _Service:
         except (TypeError, MisfitError) as error:
             self._conversation.send(("answer", number, "raised", str(error)))
 
-    def _tell(self, number: int, failure: CallFailure) -> None:
+    def _tell(self, number: int, failure: calls.CallFailure) -> None:
         self._conversation.send(("ended", number, failure))
 
     def _ended(self, why: str) -> None:

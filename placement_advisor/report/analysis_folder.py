@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis import recording as recordings
 from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.progress import AnalysisProgress, Stage
-from placement_advisor.analysis.recording import write_resume_state
 from placement_advisor.files import output
 from placement_advisor.files.contract import json_text, like
 from placement_advisor.profile.saved_profiles import CLIENT, keep_profiles
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.progress import ProgressListener
-    from placement_advisor.analysis.recording import AnalysisSnapshot, ResumeState
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -104,9 +103,9 @@ class TextFolder:
         """Write the graph that the bound is about."""
         graph.save(self._folder / GRAPH, traced_as=self._traced_as)
 
-    def rounds(self, kept: ResumeState) -> None:
+    def rounds(self, kept: recordings.ResumeState) -> None:
         """Write what `--resume` goes on from."""
-        write_resume_state(kept, self._folder)
+        recordings.write_resume_state(kept, self._folder)
 
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Copy profiles to where TensorBoard looks, all on the command's clock."""
@@ -116,7 +115,7 @@ class TextFolder:
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
-    def show(self, analysis: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | recordings.AnalysisSnapshot) -> None:
         """Show nothing."""
 
 
@@ -128,7 +127,7 @@ class AnalysisFolder(TextFolder):
         super().__init__(folder, traced)
         self._tab = Tab(folder / output.LOG_FOLDER, traced.graph)
 
-    def show(self, analysis: Analysis | AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | recordings.AnalysisSnapshot) -> None:
         """Write what the tab shows."""
         self._tab.show(analysis)
 

@@ -16,22 +16,20 @@ from placement_advisor import units
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.report import document, statements
 from placement_advisor.report.statements import failure_kind_text
 from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
-from placement_advisor.simulator.schedule import carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
-    from placement_advisor.measurement.measurement import Measurement, StepProfile
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.simulator.break_even import BreakEven, Sweep
-    from placement_advisor.simulator.schedule import Schedule
 
 
 BREAK_EVEN_NOTE = (
@@ -341,22 +339,22 @@ def _copies(analysis: Analysis) -> Iterator[document.Part]:
         )
 
 
-def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], list[str]]:
+def _measured_cells(profile: measurements.StepProfile) -> dict[tuple[str, str], list[str]]:
     return {
         (total.source, total.target): [
             f"{units.copies_text(total.count)}, {units.format_bytes(total.size_bytes)}"
-            f"{' by shapes' if total.size_basis is SizeBasis.SHAPES else ''}",
+            f"{' by shapes' if total.size_basis is measurements.SizeBasis.SHAPES else ''}",
             f"{units.format_ns(total.time_ns)}, {units.format_ns(total.exposed_ns)} exposed",
         ]
         for total in profile.transfers
     }
 
 
-def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], list[str]]:
+def _simulated_cells(schedule: schedules.Schedule) -> dict[tuple[str, str], list[str]]:
     cells, seen = {}, schedule.copies
     for pair, time_ns in sorted(schedule.under_way_ns.items()):
         copies = [copy for copy in seen if (copy.source, copy.target) == pair]
-        size = carried(each for copy in copies for each in copy.transfers)
+        size = schedules.carried(each for copy in copies for each in copy.transfers)
         told = (
             f"{units.copies_text(len(copies))}, "
             f"{units.format_bytes(size.amount, is_floor=size.is_floor)}"
@@ -431,7 +429,7 @@ def _method(analysis: Analysis) -> Iterator[document.Part]:
     yield document.Table(titles, [_method_row(name, run) for name, run in runs])
 
 
-def _method_row(name: str, run: Measurement) -> list[str]:
+def _method_row(name: str, run: measurements.Measurement) -> list[str]:
     return [
         name,
         str(run.round_count),

@@ -22,9 +22,9 @@ from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
 from placement_advisor.graph.op import KernelFamily
+from placement_advisor.machine import gpu_facts
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.devices import Basis
-from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.profile.saved_profiles import scrubbed
 from placement_advisor.report.doctor_text import WIDTH
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.acceptance import AcceptanceCheck
     from placement_advisor.cost.links import CalibrationSummary
     from placement_advisor.machine.devices import CopyWork
-    from placement_advisor.machine.gpu_facts import ListedGpu, ListedLink, Source
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
     from placement_advisor.results.machine import Acceptance
@@ -69,8 +68,8 @@ _NO_RECORD = {
 
 def render_hardware(presets: Sequence[str] | None) -> str:
     """Return the text about presets, one after the other, or about all, in tables."""
-    gpus = {gpu.name: gpu for gpu in listed_gpus()}
-    links = {link.name: link for link in listed_links()}
+    gpus = {gpu.name: gpu for gpu in gpu_facts.listed_gpus()}
+    links = {link.name: link for link in gpu_facts.listed_links()}
     if presets is None:
         parts = [*_all_gpus(gpus.values()), *_all_links(links.values())]
     else:
@@ -79,7 +78,7 @@ def render_hardware(presets: Sequence[str] | None) -> str:
     return as_text(parts, _WIDTH)
 
 
-def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
+def _all_gpus(gpus: Iterable[gpu_facts.ListedGpu]) -> Iterator[Part]:
     rows = [
         [
             gpu.name,
@@ -102,7 +101,7 @@ def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[Part]:
     )
 
 
-def _error(gpu: ListedGpu, family: KernelFamily) -> str:
+def _error(gpu: gpu_facts.ListedGpu, family: KernelFamily) -> str:
     basis, error = family_bases(gpu.device)[family]
     if error is None:
         return _ASSUMED
@@ -110,7 +109,7 @@ def _error(gpu: ListedGpu, family: KernelFamily) -> str:
     return f"{mark}{mean_error_text(error).replace('under', '<')}"
 
 
-def _all_links(links: Iterable[ListedLink]) -> Iterator[Part]:
+def _all_links(links: Iterable[gpu_facts.ListedLink]) -> Iterator[Part]:
     rows = [
         [
             each.name,
@@ -125,7 +124,7 @@ def _all_links(links: Iterable[ListedLink]) -> Iterator[Part]:
     yield "With a name, such as `advisor hardware V100`: its figures and their sources."
 
 
-def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
+def _one_gpu(gpu: gpu_facts.ListedGpu) -> Iterator[Part]:
     device, facts = gpu.device, gpu.facts
     aliases = f"also called {', '.join(gpu.aliases)}" if gpu.aliases else ""
     yield Section("", [f"{gpu.name}: datasheet {gpu.datasheet}, chip {facts.chip}", aliases])
@@ -150,7 +149,7 @@ def _one_gpu(gpu: ListedGpu) -> Iterator[Part]:
     yield Section("", [links, *_note_and_sources(gpu.note, gpu.sources)])
 
 
-def _one_link(listed: ListedLink) -> Iterator[Part]:
+def _one_link(listed: gpu_facts.ListedLink) -> Iterator[Part]:
     link = listed.link
     bandwidth = units.format_bandwidth(link.bandwidth_bytes_per_s)
     rows = [
@@ -169,7 +168,7 @@ def _one_link(listed: ListedLink) -> Iterator[Part]:
     )
 
 
-def _note_and_sources(note: str | None, sources: Sequence[Source]) -> Iterator[Part]:
+def _note_and_sources(note: str | None, sources: Sequence[gpu_facts.Source]) -> Iterator[Part]:
     if note is not None:
         yield f"note: {note}"
     of_each = [Section(f"{each.title}, {each.publisher}", [each.address]) for each in sources]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import machine_scaling
-from placement_advisor.cost.batch import split_step
+from placement_advisor.cost import batch as batch_costs
 from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 from placement_advisor.report.document import NOTHING, Facts, Section, Table, as_text
 from placement_advisor.report.statements import with_range
@@ -14,7 +14,6 @@ from placement_advisor.units import NS_PER_S, counted, format_bytes, format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.cost.batch import Balance, DeviceSpeed, SplitStep
     from placement_advisor.report.document import Part
     from placement_advisor.results.plans import Search
 
@@ -59,12 +58,12 @@ def _search_devices(search: Search) -> Table:
     return Table(["compute", "memory", "ops", "device"], rows, names=(-1,))
 
 
-def render_balance(balance: Balance) -> str:
+def render_balance(balance: batch_costs.Balance) -> str:
     """Return the text, which begins with the answer and ends with what to type next."""
     return as_text(_parts(balance))
 
 
-def _parts(balance: Balance) -> Iterator[Part]:
+def _parts(balance: batch_costs.Balance) -> Iterator[Part]:
     ratio = ":".join(map(str, balance.advised))
     yield _answer(balance, ratio)
     yield _devices_alone(balance.devices)
@@ -81,7 +80,7 @@ def _parts(balance: Balance) -> Iterator[Part]:
     yield f"next: advisor analyze {balance.model}{size} --candidates batch --ratios {ratio}"
 
 
-def _answer(balance: Balance, ratio: str) -> str:
+def _answer(balance: batch_costs.Balance, ratio: str) -> str:
     where = f"on {balance.testbed}"
     step_ns = balance.tried.get(balance.advised)
     if step_ns is None:
@@ -114,7 +113,7 @@ def _answer(balance: Balance, ratio: str) -> str:
     )
 
 
-def _memory_limits(balance: Balance) -> list[str]:
+def _memory_limits(balance: batch_costs.Balance) -> list[str]:
     """Return what the step holds, and how many samples that lets each device take."""
     memory = balance.memory
     held = (
@@ -131,7 +130,7 @@ def _memory_limits(balance: Balance) -> list[str]:
     return [held, f"Samples that fit: {', '.join(known)}."]
 
 
-def _devices_alone(devices: Sequence[DeviceSpeed]) -> Table:
+def _devices_alone(devices: Sequence[batch_costs.DeviceSpeed]) -> Table:
     batches = [f"batch {point.batch}" for point in devices[0].points]
     rows = [
         [
@@ -146,7 +145,7 @@ def _devices_alone(devices: Sequence[DeviceSpeed]) -> Table:
     return Table(["alone", *batches, "fixed", "per sample", "line off by"], rows)
 
 
-def _splits(balance: Balance) -> Table:
+def _splits(balance: batch_costs.Balance) -> Table:
     """Return the splits that were run, the best of them last."""
     lines = [device.line for device in balance.devices]
     notes = {balance.even.batches: "even", balance.best.batches: "by the lines"}
@@ -155,7 +154,7 @@ def _splits(balance: Balance) -> Table:
     rows = []
     for samples in slowest_first or [balance.even.batches, balance.best.batches]:
         step_ns = balance.tried.get(samples)
-        by_lines = format_ns(split_step(lines, samples).slowest_ns)
+        by_lines = format_ns(batch_costs.split_step(lines, samples).slowest_ns)
         measured = [NOTHING, NOTHING]
         if step_ns is not None:
             measured = [format_ns(step_ns), f"{balance.batch / step_ns * NS_PER_S:,.0f}"]
@@ -164,7 +163,7 @@ def _splits(balance: Balance) -> Table:
     return Table(["split", *names, "step", "samples/s", "by the lines"], rows)
 
 
-def _other_batches(balance: Balance) -> Part:
+def _other_batches(balance: batch_costs.Balance) -> Part:
     if not balance.lies_on_lines:
         return "Other batches: nothing is predicted, as step times follow no line over the batch."
     rows = [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
@@ -175,11 +174,11 @@ def _other_batches(balance: Balance) -> Part:
     return Table(["global batch, by the lines", *names, "step", "samples/s"], rows)
 
 
-def _figures(split: SplitStep) -> list[str]:
+def _figures(split: batch_costs.SplitStep) -> list[str]:
     return [*map(str, split.batches), format_ns(split.slowest_ns), _rate(split)]
 
 
-def _rate(split: SplitStep) -> str:
+def _rate(split: batch_costs.SplitStep) -> str:
     return f"{split.most_samples_per_s:,.0f}"
 
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
-from placement_advisor.check.problems import Place, ProblemCode, Status
+from placement_advisor.check import problems as check_problems
 from placement_advisor.check.record import Growth, Move, PredictedVerdict
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
     from placement_advisor.check import problems, record
-    from placement_advisor.check.problems import CheckResult, ModelResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +40,14 @@ class Effect:
 class Problem:
     """What is not as it is to be."""
 
-    code: ProblemCode
+    code: check_problems.ProblemCode
     """For `advisor explain`."""
     what: Text
     culprits: Rows[Text]
     """Layers and tensors, moved ones first."""
     effects: Rows[Effect]
     action: Text
-    place: Place | None
+    place: check_problems.Place | None
     source: Text | None
     """That line of the file."""
 
@@ -129,8 +128,8 @@ class ModelCheck:
     model: Text
     placement: Text
     """Family or file."""
-    place: Place
-    status: Status
+    place: check_problems.Place
+    status: check_problems.Status
     error: Text | None
     """Why it was not checked."""
     hint: Text | None
@@ -160,7 +159,7 @@ class Check:
     """By name."""
 
     @classmethod
-    def of(cls, result: CheckResult) -> Check:
+    def of(cls, result: check_problems.CheckResult) -> Check:
         """Return it as it is published."""
         return like(
             cls,
@@ -171,7 +170,7 @@ class Check:
         )
 
 
-def _model(model: ModelResult) -> ModelCheck:
+def _model(model: check_problems.ModelResult) -> ModelCheck:
     before, after, found = model.before, model.after, model.difference
     return like(
         ModelCheck,

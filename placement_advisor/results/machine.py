@@ -13,9 +13,9 @@ from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.files import contract
 from placement_advisor.graph.identities import Fingerprint
+from placement_advisor.machine import gpu_facts
 from placement_advisor.machine.calibration import MemoryTiming
 from placement_advisor.machine.devices import Basis
-from placement_advisor.machine.gpu_facts import listed_gpus, listed_links
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import acceptance as seen
     from placement_advisor.cost.links import CalibrationSummary
-    from placement_advisor.machine.gpu_facts import ListedGpu, ListedLink
 
 
 # Title, publisher, address.
@@ -124,12 +123,12 @@ class Hardware:
             schema_version=1,
             advisor_version=__version__,
             published_steps=PUBLISHED_STEPS,
-            devices=tuple(_gpu(gpu) for gpu in listed_gpus() if is_wanted(gpu.name)),
-            links=tuple(_link(link) for link in listed_links() if is_wanted(link.name)),
+            devices=tuple(_gpu(gpu) for gpu in gpu_facts.listed_gpus() if is_wanted(gpu.name)),
+            links=tuple(_link(link) for link in gpu_facts.listed_links() if is_wanted(link.name)),
         )
 
 
-def _gpu(gpu: ListedGpu) -> Gpu:
+def _gpu(gpu: gpu_facts.ListedGpu) -> Gpu:
     device, facts = gpu.device, gpu.facts
     return contract.like(
         Gpu,
@@ -150,7 +149,7 @@ def _gpu(gpu: ListedGpu) -> Gpu:
     )
 
 
-def _link(listed: ListedLink) -> Link:
+def _link(listed: gpu_facts.ListedLink) -> Link:
     return contract.like(
         Link,
         listed,

@@ -30,13 +30,8 @@ from placement_advisor.graph.op import (
 )
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.graph.op_work.movement import ALIAS_KINDS, VARIABLE_READ_KINDS
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.simulator.arrays import UNKNOWN
-from placement_advisor.simulator.schedule import (
-    MAX_CONTRIBUTORS,
-    BufferUse,
-    Contributor,
-    PeakMemory,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +41,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.arrays import ScheduleArrays
-    from placement_advisor.simulator.schedule import OpRun, Transfer
 
     Ints = NDArray[np.int64]
 
@@ -155,8 +149,8 @@ class StepFlow:
 
 def flow_of(
     graph: OpGraph,
-    runs: Iterable[OpRun],
-    transfers: Iterable[Transfer],
+    runs: Iterable[schedules.OpRun],
+    transfers: Iterable[schedules.Transfer],
     device_index: Mapping[str, int],
 ) -> StepFlow:
     """Return the flow of a schedule's runs and transfers.
@@ -247,7 +241,7 @@ class Buffer:
     """Memory on one device, free when nobody holds it; ``born`` and ``freed`` count changes."""
 
     name: str
-    held: BufferUse
+    held: schedules.BufferUse
     size_bytes: int
     holders: int
     born: int
@@ -263,7 +257,7 @@ class MemoryTracker:
         self._held_bytes = self._resident_bytes = 0
         self._peak_bytes = self._peak_ns = self._peak_change = 0
 
-    def take(self, name: str, held: BufferUse, size_bytes: int, now_ns: int) -> Buffer:
+    def take(self, name: str, held: schedules.BufferUse, size_bytes: int, now_ns: int) -> Buffer:
         """Return a new buffer with one holder."""
         buffer = Buffer(name=name, held=held, size_bytes=size_bytes, holders=1, born=self._changes)
         self._buffers.append(buffer)
@@ -274,7 +268,7 @@ class MemoryTracker:
         self._changes += 1
         return buffer
 
-    def reside(self, name: str, held: BufferUse, size_bytes: int) -> Buffer:
+    def reside(self, name: str, held: schedules.BufferUse, size_bytes: int) -> Buffer:
         """Return a new buffer that is never freed, but for variables that get another one."""
         self._resident_bytes += size_bytes
         return self.take(name, held, size_bytes, 0)
@@ -287,7 +281,7 @@ class MemoryTracker:
             buffer.freed = self._changes
             self._changes += 1
 
-    def peak(self) -> PeakMemory:
+    def peak(self) -> schedules.PeakMemory:
         """Return the peak so far."""
         moment = self._peak_change
         there = [
@@ -296,16 +290,18 @@ class MemoryTracker:
             if buffer.born <= moment and (buffer.freed is None or buffer.freed > moment)
         ]
         there.sort(key=lambda buffer: -buffer.size_bytes)
-        rest: Counter[BufferUse] = Counter()
-        for buffer in there[MAX_CONTRIBUTORS:]:
+        rest: Counter[schedules.BufferUse] = Counter()
+        for buffer in there[schedules.MAX_CONTRIBUTORS :]:
             rest[buffer.held] += buffer.size_bytes
-        return PeakMemory(
+        return schedules.PeakMemory(
             size_bytes=self._peak_bytes,
             at_ns=self._peak_ns,
             resident_bytes=self._resident_bytes,
             contributors=tuple(
-                Contributor(name=buffer.name, held=buffer.held, size_bytes=buffer.size_bytes)
-                for buffer in there[:MAX_CONTRIBUTORS]
+                schedules.Contributor(
+                    name=buffer.name, held=buffer.held, size_bytes=buffer.size_bytes
+                )
+                for buffer in there[: schedules.MAX_CONTRIBUTORS]
                 if buffer.size_bytes
             ),
             rest_bytes={held: size for held, size in rest.items() if size},
@@ -317,17 +313,20 @@ class MemoryTracker:
 _END, _ARRIVE, _RECEIVE = range(3)
 
 _HELD_FOR = {
-    Role.INPUT: BufferUse.INPUT,
-    Role.CONSTANT: BufferUse.CONSTANT,
-    Role.FORWARD: BufferUse.ACTIVATION,
-    Role.BACKWARD: BufferUse.GRADIENT,
-    Role.UPDATE: BufferUse.UPDATE,
+    Role.INPUT: schedules.BufferUse.INPUT,
+    Role.CONSTANT: schedules.BufferUse.CONSTANT,
+    Role.FORWARD: schedules.BufferUse.ACTIVATION,
+    Role.BACKWARD: schedules.BufferUse.GRADIENT,
+    Role.UPDATE: schedules.BufferUse.UPDATE,
 }
 
 
 def peak_memory(
-    graph: OpGraph, runs: Sequence[OpRun], transfers: Sequence[Transfer], devices: Iterable[str]
-) -> dict[str, PeakMemory]:
+    graph: OpGraph,
+    runs: Sequence[schedules.OpRun],
+    transfers: Sequence[schedules.Transfer],
+    devices: Iterable[str],
+) -> dict[str, schedules.PeakMemory]:
     """Return the peak of each of the devices; ops and copies may be on others too, as on hosts.
 
     Tensors of unknown size count nothing.
@@ -339,7 +338,7 @@ def peak_memory(
     return {device: peaks[device_index[device]] for device in devices}
 
 
-def peaks_of(flow: StepFlow) -> list[PeakMemory]:
+def peaks_of(flow: StepFlow) -> list[schedules.PeakMemory]:
     """Return the peak of each device of a flow, by number."""
     replay = _Replay(flow)
     replay.run()
@@ -393,7 +392,7 @@ class _Replay:
         users = self._flow.users_of[number]
         # What only updates look at was made for them.
         is_slot = users and all(user.role is Role.UPDATE for user in users)
-        held = BufferUse.OPTIMIZER_SLOT if is_slot else BufferUse.VARIABLE
+        held = schedules.BufferUse.OPTIMIZER_SLOT if is_slot else schedules.BufferUse.VARIABLE
         self._variables[number] = memory.reside(op.name, held, op.parameter_bytes)
         if any(user.kind.startswith(_BY_ROWS) for user in users):
             self._read_by_copy.add(number)
@@ -530,7 +529,7 @@ class _Replay:
         transfer = self._flow.transfers[number]
         memory = self.memories[transfer.target]
         if transfer.size_bytes is not None:
-            held = BufferUse.RECEIVED_COPY
+            held = schedules.BufferUse.RECEIVED_COPY
             copy = memory.take(self._flow.ops[transfer.op].name, held, transfer.size_bytes, now_ns)
             self._publish(self._flow.received[number], copy)
         heappush(self._later, (max(now_ns, transfer.end_ns), _ARRIVE, number))
@@ -629,7 +628,7 @@ class DeviceFlow:
             _crossings(step, copies, place, number),
         )
 
-    def peak(self) -> PeakMemory:
+    def peak(self) -> schedules.PeakMemory:
         """Return the most that the device holds."""
         return peaks_of(self._flow)[_HERE]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from placement_advisor.cost.roofline import STAND_IN_CPU, roofs_by_place
+from placement_advisor.cost import roofline
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import COMPUTING_ROLES, Inside
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.cost.roofline import Roof
     from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
@@ -88,7 +87,7 @@ class StepGrowth:
         grown = self.at(batch)
         tables: dict[tuple[int, int], CostTable] = {}
         found = {}
-        for place, roof in roofs_by_place(_with_figures(cluster)).items():
+        for place, roof in roofline.roofs_by_place(_with_figures(cluster)).items():
             alike = id(costs[place]), id(roof)
             if alike not in tables:
                 tables[alike] = _grown(costs[place], self.graph, grown, roof)
@@ -239,8 +238,8 @@ def _with_figures(cluster: Cluster) -> Cluster:
             return device
         return replace(
             device,
-            peak_flops_per_s=STAND_IN_CPU.peak_flops_per_s,
-            memory_bandwidth_bytes_per_s=STAND_IN_CPU.memory_bandwidth_bytes_per_s,
+            peak_flops_per_s=roofline.STAND_IN_CPU.peak_flops_per_s,
+            memory_bandwidth_bytes_per_s=roofline.STAND_IN_CPU.memory_bandwidth_bytes_per_s,
         )
 
     return replace(
@@ -250,7 +249,7 @@ def _with_figures(cluster: Cluster) -> Cluster:
     )
 
 
-def _grown(table: CostTable, graph: OpGraph, grown: OpGraph, roof: Roof) -> CostTable:
+def _grown(table: CostTable, graph: OpGraph, grown: OpGraph, roof: roofline.Roof) -> CostTable:
     costs, factors = dict(table.costs), dict[str, float]()
     for op, other in zip(graph.ops, grown.ops, strict=True):
         factor = 1.0

@@ -30,7 +30,7 @@ from placement_advisor.measurement.verification import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.worker_steps import read_worker_steps
-from placement_advisor.testbed.testbed import HAVE_WORKERS, STEP, ProfileFiles
+from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import NS_PER_S
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
-    from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared, SourceLine
 
 
@@ -102,8 +101,8 @@ class BenchmarkEntry:
     """One candidate in a benchmark; ``profiled_steps`` counts the steps of its last profile."""
 
     placement: Placement
-    bench: Testbed | MirroredTestbed
-    program: str = STEP
+    bench: testbeds.Testbed | MirroredTestbed
+    program: str = testbeds.STEP
     if_wrong: str = ""
     is_brief: bool = False
     prepared: Prepared | None = None
@@ -111,7 +110,7 @@ class BenchmarkEntry:
     rounds: list[tuple[int, ...]] = field(default_factory=list)
     verification: Verification | None = None
     profile: measurements.StepProfile | None = None
-    files: ProfileFiles | None = None
+    files: testbeds.ProfileFiles | None = None
     profiled_steps: int = 0
     failure: measurements.CandidateFailure | None = None
 
@@ -151,7 +150,7 @@ class Benchmark:
 
     def __init__(
         self,
-        testbed: Testbed,
+        testbed: testbeds.Testbed,
         *,
         steps: int,
         watcher: ProgressReporter,
@@ -183,7 +182,7 @@ class Benchmark:
     def enter(
         self,
         placement: Placement,
-        program: str = STEP,
+        program: str = testbeds.STEP,
         *,
         bench: MirroredTestbed | None = None,
         if_wrong: str = "",
@@ -360,14 +359,14 @@ class Benchmark:
                 self.profile(entry)
 
     def _read_profile(
-        self, entry: BenchmarkEntry, files: ProfileFiles
+        self, entry: BenchmarkEntry, files: testbeds.ProfileFiles
     ) -> measurements.StepProfile | None:
         assert entry.prepared is not None
         kind = self._testbed.plan.kind
         names = [device.name for device in self._testbed.plan.devices]
         if kind is TestbedKind.GPUS:
             return read_gpu_steps(files.client, {name: i for i, name in enumerate(names)})
-        if kind in HAVE_WORKERS:
+        if kind in testbeds.HAVE_WORKERS:
             return read_worker_steps(
                 files.devices,
                 files.client,

@@ -18,23 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.machine import this_machine
+from placement_advisor.machine import testbed_plan, this_machine
 from placement_advisor.machine.clock_range import range_of_pings
-from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child
 from placement_advisor.profile.worker_steps import HostClocks
-from placement_advisor.remote_hosts import relay
-from placement_advisor.remote_hosts.remote_host import lost_among
+from placement_advisor.remote_hosts import relay, remote_host
 from placement_advisor.remote_hosts.tls import ANALYSIS_DAYS, new_secret
 from placement_advisor.testbed import testbed as testbeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.processes.calls import Callee
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
 
 
 _NETWORK_BITS = 63
@@ -57,8 +53,8 @@ class RemoteLauncher(testbeds.ProcessLauncher):
 
     def __init__(
         self,
-        plan: TestbedPlan,
-        hosts: Sequence[RemoteHost],
+        plan: testbed_plan.TestbedPlan,
+        hosts: Sequence[remote_host.RemoteHost],
         scratch: Path,
         secret: bytes | None = None,
     ) -> None:
@@ -77,7 +73,7 @@ class RemoteLauncher(testbeds.ProcessLauncher):
     @property
     def lost(self) -> str | None:
         """Why a host is gone, which all of them end with; None if all are there."""
-        return lost_among(self._hosts)
+        return remote_host.lost_among(self._hosts)
 
     @property
     def relays(self) -> tuple[Callee, ...]:
@@ -97,7 +93,7 @@ class RemoteLauncher(testbeds.ProcessLauncher):
         self, workers: Sequence[Callee], client: Callee | None, not_started: testbeds.NotStarted
     ) -> tuple[str, ...]:
         """Bring processes into one network; see `ProcessLauncher.join`."""
-        if self._link is HostLink.DIRECT:
+        if self._link is testbed_plan.HostLink.DIRECT:
             return self._own_ports(workers, not_started)
         self._start_relays(not_started)
         network = secrets.randbits(_NETWORK_BITS)

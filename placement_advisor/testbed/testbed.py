@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s
-from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.processes.calls import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
-from placement_advisor.profile.worker_steps import ONE_CLOCK
+from placement_advisor.profile import worker_steps
 from placement_advisor.tf.calls import runner
 from placement_advisor.tf.run import private_network
 
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.clock_range import Ping
     from placement_advisor.processes.calls import Callee
-    from placement_advisor.profile.worker_steps import HostClocks
 
     Pings = Mapping[str, Sequence[Ping]]
     NotStarted = Callable[[Callee, CallFailure], TestbedError]
     from collections.abc import Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.answers import Prepared
 
@@ -131,13 +129,13 @@ class ProcessLauncher:
         """
         return {}
 
-    def clocks(self, before: Pings) -> HostClocks:
+    def clocks(self, before: Pings) -> worker_steps.HostClocks:
         """Return whose clocks devices read, and how far these were from this machine's since then.
 
         Raises:
             TestbedError: a host is gone, or its clock was set meanwhile.
         """
-        return ONE_CLOCK
+        return worker_steps.ONE_CLOCK
 
 
 def join_private_network(processes: Sequence[Callee], not_started: NotStarted) -> None:
@@ -196,14 +194,14 @@ _Returned = TypeVar("_Returned")
 
 # The program that is the step as it was traced; a split of the batch is another one.
 STEP = "step"
-HAVE_WORKERS = frozenset({TestbedKind.WORKERS, TestbedKind.HOSTS})
+HAVE_WORKERS = frozenset({testbed_plan.TestbedKind.WORKERS, testbed_plan.TestbedKind.HOSTS})
 # A candidate's steps are few enough to take seconds.
 CALL_LIMIT_S = 300.0
 # Judgement: variables are brought to their devices, which takes as long as some steps.
 _PREPARING = 4
 
 
-def steps_limit_s(plan: TestbedPlan, steps: int) -> float:
+def steps_limit_s(plan: testbed_plan.TestbedPlan, steps: int) -> float:
     """Return how long steps may take in all; more is a hang.
 
     Over a slow network a single one may take minutes. That hosts are alive is known otherwise.
@@ -220,7 +218,7 @@ class ProfileFiles:
 
     client: Path
     devices: dict[str, Path]
-    clocks: HostClocks = ONE_CLOCK
+    clocks: worker_steps.HostClocks = worker_steps.ONE_CLOCK
 
 
 class Testbed:
@@ -229,7 +227,7 @@ class Testbed:
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
     def __init__(
-        self, plan: TestbedPlan, *, scratch: Path, site: ProcessLauncher | None = None
+        self, plan: testbed_plan.TestbedPlan, *, scratch: Path, site: ProcessLauncher | None = None
     ) -> None:
         """Prepare a testbed on the machines of a site, None for this one.
 

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates import references
 from placement_advisor.cost.batch import Throughput, larger_batch_by
 from placement_advisor.measurement.measurement import LoopTiming
+from placement_advisor.processes import children
 from placement_advisor.processes.calls import CallFailure
-from placement_advisor.processes.children import available_memory_bytes
 from placement_advisor.tf.calls import native_step
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.processes.children import Child
     from placement_advisor.simulator.step_growth import GrowingStep
 
 
@@ -42,7 +41,7 @@ _MEMORY_SHARE = 0.25
 
 
 def batch_points(
-    loader: Child, growing: GrowingStep, as_is_ns: Sequence[int]
+    loader: children.Child, growing: GrowingStep, as_is_ns: Sequence[int]
 ) -> tuple[Throughput, ...]:
     """Return the rate of the loaded step at several batch sizes, its own first.
 
@@ -93,11 +92,11 @@ def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | No
     device = growing.cluster.devices[0]
     alone = references.on_device(growth.graph, device.name)
     held_bytes = growing.simulator(found.batch).schedule(alone).peak_memory_bytes[device.name]
-    there_bytes = device.memory_bytes or _MEMORY_SHARE * available_memory_bytes()
+    there_bytes = device.memory_bytes or _MEMORY_SHARE * children.available_memory_bytes()
     return found.batch if held_bytes <= there_bytes else None
 
 
-def _timed(loader: Child, sizes: tuple[int, ...]) -> dict[int, list[int]]:
+def _timed(loader: children.Child, sizes: tuple[int, ...]) -> dict[int, list[int]]:
     """Return the steps at each of several batches, turn by turn; none if it fails at one."""
     times = loader.call(
         native_step.run_at_batches, sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S
@@ -115,7 +114,7 @@ _FIT_ROUNDS = 5
 _FIT_LIMIT_S = 120.0
 
 
-def loop_timing(loader: Child, as_is_ns: Sequence[int]) -> LoopTiming | None:
+def loop_timing(loader: children.Child, as_is_ns: Sequence[int]) -> LoopTiming | None:
     """Return what a step takes in `fit` of the loaded model.
 
     ``as_is_ns`` are step times outside of it. None is returned where they are too slow, the step is

@@ -23,15 +23,13 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.failures import first_line
-from placement_advisor.tf.trace import bundle
-from placement_advisor.tf.trace.tracer import owned_variables
+from placement_advisor.tf.trace import bundle, tracer
 from placement_advisor.tf.user_step import label_of, live_model_step, live_step
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.tf.load.loaded_step import LoadedStep
-    from placement_advisor.tf.trace.tracer import TracedStep
 
 
 _MODEL, _STEP, _BATCH = "model.keras", "step", "batch.pickle"
@@ -126,7 +124,7 @@ def _is_of_keras_alone(model: Any) -> bool:
     return True
 
 
-def _write_step(live: TracedStep, mode: str | None, folder: Path, name: str) -> Path:
+def _write_step(live: tracer.TracedStep, mode: str | None, folder: Path, name: str) -> Path:
     loaded = live.loaded
     if mode not in (None, loaded.mode):
         raise ModelError(
@@ -140,7 +138,9 @@ def _write_step(live: TracedStep, mode: str | None, folder: Path, name: str) -> 
             hint=_GIVE_FILE,
         )
     holder = tf.Module()
-    variables = [variable for variable, _ in owned_variables(live.function.graph, loaded.model)]
+    variables = [
+        variable for variable, _ in tracer.owned_variables(live.function.graph, loaded.model)
+    ]
     holder.held = list({id(v.handle): v for v in variables}.values())
     holder.step = _as_function(live)
     _make(folder)
@@ -168,7 +168,7 @@ def _kinds(graph: Any) -> set[str]:
     return inside | {node.op for node in definition.node}
 
 
-def _as_function(live: TracedStep) -> Any:
+def _as_function(live: tracer.TracedStep) -> Any:
     """Return the step as a function of its flat tensors, for any batch if that can be traced."""
     loaded, size = live.loaded, live.loaded.batch_size
     open_specs = tf.nest.map_structure(

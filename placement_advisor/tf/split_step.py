@@ -18,10 +18,10 @@ from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.tf import split_merging
 from placement_advisor.tf.answers import TracedShare, TracedSplit
+from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.bundle import Split
 from placement_advisor.tf.trace.flat_step import suffix_functions
 from placement_advisor.tf.trace.loops import Loop
-from placement_advisor.tf.trace.tracer import trace_step, traced_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.trace.bundle import Bundle, State
     from placement_advisor.tf.trace.flat_step import FlatStep
-    from placement_advisor.tf.trace.tracer import TracedStep
 
 
 _FRAME, _SHARED_NAME, _SEED = "frame_name", "shared_name", "seed2"
@@ -178,8 +177,8 @@ class SplitStep:
     graphs: Mapping[str, batch_graph.SplitGraph]
     weak: Mapping[str, batch_graph.SplitGraph]
     wiring: batch_graph.Wiring
-    whole: TracedStep
-    shares: tuple[TracedStep, ...]
+    whole: tracer.TracedStep
+    shares: tuple[tracer.TracedStep, ...]
     own: tuple[str, ...]
 
     def graph_def(self) -> Any:
@@ -319,7 +318,7 @@ class SplitStep:
         return found
 
 
-def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
+def trace_share(whole: tracer.TracedStep, start: int, stop: int) -> tracer.TracedStep:
     """Trace a step on some samples of its batches.
 
     Raises:
@@ -328,9 +327,9 @@ def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
     return _traced(whole, whole.loaded.part(start, stop))
 
 
-def _traced(whole: TracedStep, loaded: LoadedStep) -> TracedStep:
+def _traced(whole: tracer.TracedStep, loaded: LoadedStep) -> tracer.TracedStep:
     try:
-        return trace_step(whole.path, loaded, like=whole)
+        return tracer.trace_step(whole.path, loaded, like=whole)
     except ModelError as error:
         # The message of an error ends where the user's lines begin; that of one within a traced
         # function is itself such a stack, and has the reason last.
@@ -338,7 +337,7 @@ def _traced(whole: TracedStep, loaded: LoadedStep) -> TracedStep:
         raise BatchSplitError(f"it takes no batch of {loaded.batch_size}: {reasons[-1]}") from None
 
 
-def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:
+def split_step(whole: tracer.TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:
     """Trace a step at each share of its batch and put the split step together.
 
     Unless it may ``run``, how tensors are merged is assumed from their sizes and types.
@@ -367,8 +366,8 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
 
 
 def _wired(
-    whole: TracedStep, shares: Sequence[int], *, run: bool
-) -> tuple[batch_graph.Wiring, list[TracedStep], tuple[str, ...]]:
+    whole: tracer.TracedStep, shares: Sequence[int], *, run: bool
+) -> tuple[batch_graph.Wiring, list[tracer.TracedStep], tuple[str, ...]]:
     """Return how a split step is wired, its traces by replica, and what is a replica's own."""
     size = whole.loaded.batch_size
     if size is None:
@@ -379,7 +378,7 @@ def _wired(
         raise BatchSplitError(
             f"a batch of {size} cannot be shared as {', '.join(map(str, shares))}"
         )
-    traces: dict[int, TracedStep] = {}
+    traces: dict[int, tracer.TracedStep] = {}
     parts = []
     start = 0
     for share in shares:
@@ -413,7 +412,7 @@ def _wired(
     return wiring, parts, own
 
 
-def _ends(whole: TracedStep) -> tuple[list[split_plan.Tensor], Sequence[str]]:
+def _ends(whole: tracer.TracedStep) -> tuple[list[split_plan.Tensor], Sequence[str]]:
     """Return the tensors that the step returns, and the ops that must run."""
     return [split_merging.tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
 
@@ -444,7 +443,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit:
     Bundles of the split step and of each share go into ``folder``, as `SPLIT` and `share_folder`.
     Without one no step runs.
     """
-    step = split_step(traced_step(), samples, run=folder is not None)
+    step = split_step(tracer.traced_step(), samples, run=folder is not None)
     if folder is not None:
         _save(step.bundle(), Path(folder) / split_plan.SPLIT)
     return TracedSplit(
@@ -461,7 +460,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit:
 @_answered
 def trace_split(samples: tuple[int, ...]) -> batch_graph.SplitTraces:
     """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
-    whole = traced_step()
+    whole = tracer.traced_step()
     wiring, parts, _ = _wired(whole, samples, run=False)
     outputs, targets = _ends(whole)
     return batch_graph.SplitTraces(
@@ -479,7 +478,7 @@ def trace_repeated(times: int) -> OpGraph:
 
     The graph differs from that of the batch in sizes alone.
     """
-    whole = traced_step()
+    whole = tracer.traced_step()
     graph = _traced(whole, whole.loaded.repeated(times)).graph
     split_plan.check_alike(graph, whole.graph)
     return graph
@@ -491,12 +490,12 @@ def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare]:
 
     A bundle of each goes into ``folder``, as `share_folder`.
     """
-    whole = traced_step()
+    whole = tracer.traced_step()
     known = {whole.loaded.batch_size: whole}
     return {size: _share(known.get(size) or trace_share(whole, 0, size), folder) for size in sizes}
 
 
-def _share(trace: TracedStep, folder: str | None) -> TracedShare:
+def _share(trace: tracer.TracedStep, folder: str | None) -> TracedShare:
     """Return a share as the command sees it; its bundle goes into the folder, if there is one."""
     if folder is not None:
         bundle = trace.flat.bundle(trace.batches())

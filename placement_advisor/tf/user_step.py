@@ -28,20 +28,17 @@ from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
 from placement_advisor.tf import placed_step
-from placement_advisor.tf.load import example_batches
-from placement_advisor.tf.load.loaded_step import function_step, keras_step, workload_step
+from placement_advisor.tf.load import example_batches, loaded_step
 from placement_advisor.tf.split_step import split_step
-from placement_advisor.tf.trace.flat_step import suffix_functions
+from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.trace.tracer import owned_variables, trace_step
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.split_step import SplitStep
     from placement_advisor.tf.trace.bundle import State, Table
-    from placement_advisor.tf.trace.flat_step import FlatStep
     from placement_advisor.tf.trace.tracer import TracedStep
 
     Groups = Sequence[Sequence[str]]
@@ -288,7 +285,7 @@ def _register_functions(placed: Any) -> None:
 
     Under their old names it has the bodies as they were traced.
     """
-    suffix_functions(placed, f"_placed_{ops.uid()}")
+    flat_step.suffix_functions(placed, f"_placed_{ops.uid()}")
     for function in placed.library.function:
         context.context().add_function_def(function)
 
@@ -365,7 +362,7 @@ class Runner:
     def __init__(
         self,
         live: TracedStep,
-        step: FlatStep | SplitStep,
+        step: flat_step.FlatStep | SplitStep,
         specs: Mapping[str, Any],
         placement: Placement,
     ) -> None:
@@ -417,7 +414,7 @@ def _set_remapping(*, is_on: bool) -> bool:
     return bool(was_on)
 
 
-def placed_graph_def(step: FlatStep | SplitStep, placement: Placement) -> Any:
+def placed_graph_def(step: flat_step.FlatStep | SplitStep, placement: Placement) -> Any:
     """Return the graph of a step with devices of this process, which the placement names."""
     return placed_step.on_devices(
         step.graph_def(),
@@ -442,13 +439,13 @@ def label_of(step: Any) -> str:
     return str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
 
 
-def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
+def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> loaded_step.LoadedStep:
     """Return the step as the analysis would load it."""
     label = label_of(step)
     if isinstance(step, Workload):
         if inputs:
             raise ModelError("a Workload has its inputs", hint="give it alone")
-        return workload_step(path, step, "the workload", mode=None, batch_size=None)
+        return loaded_step.workload_step(path, step, "the workload", mode=None, batch_size=None)
     found = None
     if inputs:
         found = example_batches.from_values(path, inputs, "the inputs given to place()", None)
@@ -456,9 +453,9 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
         # Several tensors in one would be taken for x and y.
         if found is not None and len(inputs) == 1 and not isinstance(inputs[0], tuple):
             found = found.changed(lambda batch: batch[0])
-        return keras_step(path, step, label, found, mode=None, batch_size=None)
+        return loaded_step.keras_step(path, step, label, found, mode=None, batch_size=None)
     check_is_step(step)
-    return function_step(path, step, label, found, mode="train", batch_size=None)
+    return loaded_step.function_step(path, step, label, found, mode="train", batch_size=None)
 
 
 def fitting(placement: Placement | Path, live: TracedStep) -> tuple[Placement, tuple[str, ...]]:

@@ -13,15 +13,14 @@ import tensorflow as tf
 from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
 from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.deterministic_graph import tracing_constant_draws
+from placement_advisor.tf.trace import roles
 from placement_advisor.tf.trace.nodes import in_order, read
-from placement_advisor.tf.trace.roles import given_in_step, tensor_name, tensors, updates, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.trace.nodes import Node
-    from placement_advisor.tf.trace.roles import Update
 
 
 _COLLECTIVE = ("Collective", "NcclAllReduce")
@@ -89,7 +88,7 @@ class WatchedStep:
             if variable.synchronization is not tf.VariableSynchronization.ON_READ
             for replica, copy in enumerate(strategy.experimental_local_results(variable))
         }
-        self._updates: list[Update] = []
+        self._updates: list[roles.Update] = []
         self._owners: dict[str, tuple[str, int]] = {}
         self._written: set[tuple[str, int]] = set()
 
@@ -97,10 +96,10 @@ class WatchedStep:
             graph = tf.compat.v1.get_default_graph()
             nodes = graph.as_graph_def().node
             self._owners = self._handles(graph)
-            self._written = {self._owners[handle] for handle in written(nodes, self._owners)}
-            self._updates = updates(nodes, self._owners)
-            names = tensors(self._updates)
-            return {name: graph.get_tensor_by_name(tensor_name(name)) for name in names}
+            self._written = {self._owners[handle] for handle in roles.written(nodes, self._owners)}
+            self._updates = roles.updates(nodes, self._owners)
+            names = roles.tensors(self._updates)
+            return {name: graph.get_tensor_by_name(roles.tensor_name(name)) for name in names}
 
         found = tf.autograph.experimental.do_not_convert(added)
         self._function = tf.function(
@@ -137,7 +136,7 @@ class WatchedStep:
             self._concrete(values)
             _, fetched = self._function(values)
             fetched = {name: tensor.numpy() for name, tensor in fetched.items()}
-            for handle, given in given_in_step(self._updates, fetched, number).items():
+            for handle, given in roles.given_in_step(self._updates, fetched, number).items():
                 name, replica = self._owners[handle]
                 found[replica].setdefault(name, []).extend(given)
         with self._strategy.scope():

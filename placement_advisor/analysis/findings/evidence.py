@@ -39,7 +39,7 @@ from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.gpu_facts import gpu_facts
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, median_interval
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.gpu_facts import GpuFacts
-    from placement_advisor.measurement.measurement import InputTiming, LoopTiming
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
@@ -190,8 +189,8 @@ class Evidence:
     line_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     batch_size: int | None = None
     batch_points: tuple[Throughput, ...] = ()
-    loop_timing: LoopTiming | None = None
-    input_timing: InputTiming | None = None
+    loop_timing: measurements.LoopTiming | None = None
+    input_timing: measurements.InputTiming | None = None
     own_of_replicas: tuple[str, ...] = ()
     recommended: str | None = None
     costs_are_assumed: bool = False
@@ -286,7 +285,7 @@ class Evidence:
         """Return what another placement has surely saved, both being timed; None if nothing."""
         pairs = list(zip(self.timed_ns(before), self.timed_ns(after), strict=False))
         # Ratios within rounds: what slows the machine down for a while does so to both.
-        ratio = median_interval([now / then for then, now in pairs])
+        ratio = measurements.median_interval([now / then for then, now in pairs])
         if ratio is None:
             return None
         step_ns = median(then for then, _ in pairs)
@@ -586,7 +585,7 @@ def _reason_to_give_up(
         basis = "simulated"
         saving = evidence.saving(split.placement, alone.placement)
         now_ns, best_ns, alone_ns = (evidence.simulator.step_ns(each) for each in steps)
-    if saving is None or alone_ns > WORTHWHILE_RATIO * best_ns:
+    if saving is None or alone_ns > measurements.WORTHWHILE_RATIO * best_ns:
         return None
     at_best = f", and {format_ns(best_ns)} with all that helps here" if best_ns < now_ns else ""
     why = (

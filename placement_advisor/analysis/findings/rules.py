@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.analysis.analysis_result import EXTRAPOLATED
+from placement_advisor.analysis import analysis_result
 from placement_advisor.analysis.findings import scope_rules, split_rules, step_rules
 from placement_advisor.analysis.findings.evidence import (
     SplitFinding,
@@ -24,7 +24,6 @@ from placement_advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import Evidence
     from placement_advisor.graph.placement import Placement
 
@@ -34,9 +33,9 @@ class Rule(NamedTuple):
 
     code: str
     name: str
-    find: Callable[[Evidence], Iterator[Finding | SplitFinding]]
+    find: Callable[[Evidence], Iterator[analysis_result.Finding | SplitFinding]]
 
-    def found(self, evidence: Evidence) -> Iterator[Finding | SplitFinding]:
+    def found(self, evidence: Evidence) -> Iterator[analysis_result.Finding | SplitFinding]:
         """Yield what the function finds, with the code and the name of the rule."""
         for finding in self.find(evidence):
             yield replace(finding, code=self.code, name=self.name)
@@ -66,7 +65,7 @@ RULES = (
 _FIRST_CODE = "PA401"
 
 
-def find_all(evidence: Evidence) -> tuple[Finding, ...]:
+def find_all(evidence: Evidence) -> tuple[analysis_result.Finding, ...]:
     """Return the findings of all rules: what does not fit first, then those that save most.
 
     Of findings about one split each saves what it brings beyond those before it. Findings whose
@@ -74,22 +73,22 @@ def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     none. Last come those about splits that nobody has or is told to make, without a saving: nobody
     has what it would save.
     """
-    ranked: list[tuple[tuple[bool, bool, bool, float], Finding]] = []
+    ranked: list[tuple[tuple[bool, bool, bool, float], analysis_result.Finding]] = []
     for group in combine_findings(evidence, _all_found(evidence)):
         least_ns = math.inf  # What builds on another finding comes behind it.
         for finding in group:
             shown = replace(finding, saving=None) if finding.is_hypothetical else finding
             least_ns = min(least_ns, shown.saving.saving_ns if shown.saving else 0)
             fits = shown.code != _FIRST_CODE
-            is_far = shown.saving is not None and shown.saving.basis == EXTRAPOLATED
+            is_far = shown.saving is not None and shown.saving.basis == analysis_result.EXTRAPOLATED
             ranked.append(((shown.is_hypothetical, fits, is_far, -least_ns), shown))
     ranked.sort(key=lambda each: each[0])
     return tuple(finding for _, finding in ranked)
 
 
 def combine_findings(
-    evidence: Evidence, found: Sequence[Finding | SplitFinding]
-) -> list[tuple[Finding, ...]]:
+    evidence: Evidence, found: Sequence[analysis_result.Finding | SplitFinding]
+) -> list[tuple[analysis_result.Finding, ...]]:
     """Return the findings: each alone, or with the others about its split, in their order."""
     return [
         *((each,) for each in found if not isinstance(each, SplitFinding)),
@@ -112,11 +111,11 @@ def placements_to_time(evidence: Evidence) -> list[Placement]:
     ]
 
 
-def _all_found(evidence: Evidence) -> list[Finding | SplitFinding]:
+def _all_found(evidence: Evidence) -> list[analysis_result.Finding | SplitFinding]:
     return [each for rule in RULES for each in rule.found(evidence)]
 
 
-def _by_split(found: Sequence[Finding | SplitFinding]) -> list[list[SplitFinding]]:
+def _by_split(found: Sequence[analysis_result.Finding | SplitFinding]) -> list[list[SplitFinding]]:
     about: dict[str, list[SplitFinding]] = {}
     for each in found:
         if isinstance(each, SplitFinding):

@@ -36,7 +36,7 @@ from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.graph.op import COMPUTING_ROLES
 from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates, with_trees_as_one
 from placement_advisor.graph.op_work import elementwise
-from placement_advisor.measurement.measurement import median_interval
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.answers import MIXED_PRECISION
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.measurement import InputTiming
     from placement_advisor.simulator.step_growth import GrowingStep
 
 
@@ -161,7 +160,7 @@ def _slow_input(evidence: Evidence) -> Finding | None:
 
 
 def _input_saving(
-    evidence: Evidence, timing: InputTiming, step_ns: float, basis: str
+    evidence: Evidence, timing: measurements.InputTiming, step_ns: float, basis: str
 ) -> Saving | None:
     """Return what input saves that keeps up with the step."""
     batches_ns = timing.batch_ns
@@ -170,7 +169,7 @@ def _input_saving(
     ends = step_ns / evidence.doubt.ops, step_ns * evidence.doubt.ops
     alone = evidence.alone
     if basis == "measured" and alone is not None and alone.measured is not None:
-        interval = median_interval(alone.measured.step_ns)
+        interval = measurements.median_interval(alone.measured.step_ns)
         ends = (step_ns, step_ns) if interval is None else (interval.low, interval.high)
     hidden_ns = ends[0] if overlaps_with_step(timing.transformations) else 0.0
     others = [min(parts) - ends[1], max(parts) - hidden_ns]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AfterValidator
 
+from placement_advisor import units
 from placement_advisor.analysis import analysis_result as found
 from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
@@ -37,13 +38,6 @@ from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import layer_layout, result_plots, timeline_plot
 from placement_advisor.results.analysis import ScalingRow, scaling
 from placement_advisor.simulator import schedule as schedules
-from placement_advisor.units import (
-    NS_PER_S,
-    format_bytes,
-    format_duration,
-    format_ns,
-    format_share,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -213,8 +207,8 @@ def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
         for each in statements.FIGURES
     ]
     step = (
-        format_ns(predicted.step_ns) if predicted else NOTHING,
-        format_ns(timed_ns) if timed_ns is not None else NOTHING,
+        units.format_ns(predicted.step_ns) if predicted else NOTHING,
+        units.format_ns(timed_ns) if timed_ns is not None else NOTHING,
     )
     foreseen = statements.with_range(times, statements.predicted_range(candidate))
     measured = statements.with_range(speedup.median, speedup) if speedup else NOTHING
@@ -371,7 +365,7 @@ class Overview:
             chosen=answer.candidate,
             verdict=(*before.verdict, reasons, *[others] * bool(answer.others)),
             warnings=analysis.warnings,
-            as_is=(statements.AS_IS, format_ns(round(as_is.median))) if as_is else None,
+            as_is=(statements.AS_IS, units.format_ns(round(as_is.median))) if as_is else None,
             notes=tuple(filter(None, notes)),
             findings=tuple(map(_finding, analysis.findings)),
             no_findings=f"{statements.no_findings_text(analysis)}.",
@@ -381,7 +375,7 @@ class Overview:
 
 def _facts(model: found.Model, testbed: found.TestbedSummary | None) -> Iterator[tuple[str, str]]:
     batch = "" if model.batch_size is None else f", batch of {model.batch_size}"
-    size = f"{model.ops} ops, {format_bytes(model.parameter_bytes)} of parameters"
+    size = f"{model.ops} ops, {units.format_bytes(model.parameter_bytes)} of parameters"
     yield "Model", f"{model.path}, {size}"
     yield "Step", f"{model.mode}{batch}"
     if testbed:
@@ -424,7 +418,7 @@ def _actions(analysis: found.Analysis) -> Iterator[str]:
     if analysis.verdict is found.AdviceVerdict.STAY_SINGLE:
         yield "Keep the step on one device."
     if run is not None:
-        takes = format_duration(run.takes_ns / NS_PER_S)
+        takes = units.format_duration(run.takes_ns / units.NS_PER_S)
         yield f"To know more, run the same command {run.change}: about {takes}."
     for finding in sorted(analysis.findings, key=lambda finding: finding.is_hypothetical):
         saves = f" (saves {statements.saving_text(finding.saving)})" if finding.saving else ""
@@ -482,8 +476,8 @@ def _scaling(rows: Sequence[ScalingRow], within_rounds: Mapping[str, float]) -> 
         # What a larger batch brings on one device nobody has shown.
         if not times and row is not alone and row.batch == alone.batch and alone_ns:
             times = f", {alone_ns / step_ns:.2f}×"
-        rate = row.batch / step_ns * NS_PER_S
-        return f"{format_ns(step_ns)}, {rate:,.0f} samples/s{times}"
+        rate = row.batch / step_ns * units.NS_PER_S
+        return f"{units.format_ns(step_ns)}, {rate:,.0f} samples/s{times}"
 
     def cells(row: ScalingRow) -> tuple[str, ...]:
         speedup = within_rounds.get(row.candidate) if row.batch == alone.batch else None
@@ -616,7 +610,7 @@ def _simulated(copies: Sequence[schedules.CopyInterval]) -> str:
 
 
 def _copied(count: int, size: int | None, time_ns: int, *, is_floor: bool = False) -> str:
-    return f"{count}, {format_bytes(size, is_floor=is_floor)}, {format_ns(time_ns)}"
+    return f"{count}, {units.format_bytes(size, is_floor=is_floor)}, {units.format_ns(time_ns)}"
 
 
 def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
@@ -626,7 +620,7 @@ def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
 
     def cells(copy: schedules.Transfer) -> tuple[str, ...]:
         way, time_ns = f"{copy.source} → {copy.target}", copy.end_ns - copy.start_ns
-        return copy.tensor, way, format_bytes(copy.size_bytes), format_ns(time_ns)
+        return copy.tensor, way, units.format_bytes(copy.size_bytes), units.format_ns(time_ns)
 
     rows = tuple(map(cells, ordered[:_MOST_TENSORS]))
     return (Part(table=Table(_CROSSING, _TENSORS, rows, count=len(ordered))),)
@@ -637,7 +631,7 @@ def _activities(profile: StepProfile) -> tuple[Part, ...]:
     if share is None:
         return (Part("The profile is empty."),)
     rows = statements.activity_rows(profile.activities, statements.REPORT_ACTIVITIES)
-    shares = f"Compute {format_share(1 - share)}, copies {format_share(share)}"
+    shares = f"Compute {units.format_share(1 - share)}, copies {units.format_share(share)}"
     said = f"{shares} of all activity in {len(profile.step_ns)} profiled steps."
     bold = tuple(number for number, row in enumerate(rows) if row.is_copy)
     cells = tuple(row.cells for row in rows)

@@ -20,17 +20,15 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import CapturedCall
 from placement_advisor.tf.load import capture as captures
-from placement_advisor.tf.load import session_step
+from placement_advisor.tf.load import model_source, session_step
 from placement_advisor.tf.load.eager_step import EagerLoop, Replay
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
-from placement_advisor.tf.load.model_source import shown_line
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from placement_advisor.tf.answers import SourceLine
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 _METHODS = ("fit", "train_on_batch")
@@ -127,7 +125,7 @@ _TEENS = range(11, 14)
 _CONSTANTS = (bool, int, float, str)
 
 
-def captured(capture: captures.Capture, source: ModelSource) -> LoadedStep:
+def captured(capture: captures.Capture, source: model_source.ModelSource) -> LoadedStep:
     """Return the step that is analysed of those that were seen.
 
     Raises:
@@ -222,7 +220,7 @@ def _told_apart(step: captures.Step, steps: Sequence[captures.Step]) -> str:
 
 
 def _at(where: SourceLine | None) -> str:
-    return "" if where is None else f" at {shown_line(where)}"
+    return "" if where is None else f" at {model_source.shown_line(where)}"
 
 
 def _ordinal(number: int) -> str:
@@ -266,7 +264,7 @@ def _adds_up_for(step: captures.Step, update: captures.Step) -> bool:
     return not own.updates and not own.assigns.isdisjoint(other.reads)
 
 
-def _in_mode(loaded: LoadedStep, source: ModelSource) -> LoadedStep:
+def _in_mode(loaded: LoadedStep, source: model_source.ModelSource) -> LoadedStep:
     """Return the step in the mode that was asked for: a model that trains can infer as well."""
     if source.mode in (None, loaded.mode):
         return loaded

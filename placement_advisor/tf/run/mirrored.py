@@ -16,7 +16,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.processes import children
 from placement_advisor.profile.steps import COLLECTIVE_KINDS
-from placement_advisor.tf.answers import Prepared
+from placement_advisor.tf import answers
 from placement_advisor.tf.deterministic_graph import rounded
 from placement_advisor.tf.failures import returns_failures
 from placement_advisor.tf.load.loader import load
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.this_machine import Slot
     from placement_advisor.measurement.verification import StepResults
     from placement_advisor.processes.calls import CallFailure
-    from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -167,8 +166,8 @@ def prepare(
     source: ModelSource,
     folder: str,
     created: Mapping[str, int],
-    captured: CapturedCall | None,
-) -> Prepared | CallFailure:
+    captured: answers.CapturedCall | None,
+) -> answers.Prepared | CallFailure:
     """Run the user's file under the strategy, and one step; ``folder`` has the step's bundle.
 
     ``created`` has the place of each variable of the bundle among all that the file creates. A
@@ -178,10 +177,10 @@ def prepare(
     log = VariableLog()
 
     @returns_failures(Exception)
-    def prepared(load_step: Callable[[], LoadedStep]) -> Prepared:
+    def prepared(load_step: Callable[[], LoadedStep]) -> answers.Prepared:
         global _step
         _step = _MirroredStep(load_step(), bundle, created, log)
-        return Prepared(
+        return answers.Prepared(
             moved_ops=(),
             crossings=(),
             exchanged_bytes=_step.exchanged_bytes(),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 import tensorflow as tf
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine.calibration import OP_THREADS
-from placement_advisor.machine.this_machine import VISIBLE_GPUS, visible_gpus
+from placement_advisor.machine import calibration as calibrations
+from placement_advisor.machine import this_machine
 from placement_advisor.tf import placed_step
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure, step_without_end
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.calibration import Calibration
     from placement_advisor.machine.host_figures import HostFigures, RouteFigures
-    from placement_advisor.machine.this_machine import Slot
     from placement_advisor.measurement.verification import StepResults, Verification
     from placement_advisor.processes.calls import CallFailure
 
@@ -60,7 +58,7 @@ def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: i
     """Remember the devices (our name -> TensorFlow's)."""
     global _runtime, _host, _verifier
     if target:  # The GPUs of this machine, if any, are for the processes of devices.
-        os.environ[VISIBLE_GPUS] = ""
+        os.environ[this_machine.VISIBLE_GPUS] = ""
     _host, _verifier = host, None
     on_gpus = any(map(placed_step.is_gpu, devices.values()))
     _runtime = Runtime(address=target, logical_cpus=logical_cpus, on_gpus=on_gpus)
@@ -245,7 +243,7 @@ def _measures(measure: Callable[P, T]) -> Callable[P, T | CallFailure]:
 
 
 @_measures
-def calibrate(clocks: Mapping[str, str]) -> Calibration:
+def calibrate(clocks: Mapping[str, str]) -> calibrations.Calibration:
     """Measure copies, starting a step and waiting; see `calibration.measure`."""
     return calibration.measure(_runtime, _devices, clocks)
 
@@ -290,7 +288,7 @@ _profiled = Path()
 
 
 def serve(
-    addresses: tuple[str, ...], index: int, slot: Slot, carriers: tuple[int, ...]
+    addresses: tuple[str, ...], index: int, slot: this_machine.Slot, carriers: tuple[int, ...]
 ) -> str | None:
     """Become a device and start its server; return the token of its `core_clock`.
 
@@ -302,7 +300,7 @@ def serve(
     config = tf.compat.v1.ConfigProto()
     if slot.is_core:
         config.intra_op_parallelism_threads = 1
-        config.inter_op_parallelism_threads = OP_THREADS
+        config.inter_op_parallelism_threads = calibrations.OP_THREADS
         # A thread that looks for the next op before it sleeps takes the core from whoever has one.
         config.experimental.disable_thread_spinning = True
     _server = tf.distribute.Server(
@@ -326,7 +324,7 @@ def _keep_freed_memory() -> None:
         libc.mallopt(option, value)
 
 
-def become_device(slot: Slot) -> None:
+def become_device(slot: this_machine.Slot) -> None:
     """Let this process see its GPU alone; or none, and pin it to its core.
 
     There it keeps memory as an accelerator does.
@@ -335,15 +333,15 @@ def become_device(slot: Slot) -> None:
         TestbedError: TensorFlow cannot use the GPU.
     """
     if not slot.is_core:
-        os.environ[VISIBLE_GPUS] = visible_gpus()[slot.number]
+        os.environ[this_machine.VISIBLE_GPUS] = this_machine.visible_gpus()[slot.number]
         if not tf.config.list_physical_devices("GPU"):
             raise TestbedError(
                 "TensorFlow finds no GPU, though the system has some",
                 hint="pip install 'tensorflow[and-cuda]' there, or hide GPUs on all hosts: "
-                f"{VISIBLE_GPUS}= before `advisor`",
+                f"{this_machine.VISIBLE_GPUS}= before `advisor`",
             )
         return
-    os.environ[VISIBLE_GPUS] = ""
+    os.environ[this_machine.VISIBLE_GPUS] = ""
     os.sched_setaffinity(0, {slot.number})
     _keep_freed_memory()
     # The allocator of accelerators: it takes memory once, and the profiler sees every piece.

@@ -34,9 +34,9 @@ from placement_advisor.graph.op_graph import TracedAs
 from placement_advisor.processes import children
 from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.answers import AUTO_JIT, DroppedScope, LeftOut, SourceLine, Traced
+from placement_advisor.tf.load import model_source
 from placement_advisor.tf.load.example_batches import make_batches, resampled
 from placement_advisor.tf.load.loader import load
-from placement_advisor.tf.load.model_source import describe, hint_for, shown_line
 from placement_advisor.tf.trace import bundle, flat_step
 from placement_advisor.tf.trace.flat_step import flatten
 from placement_advisor.tf.trace.op_graph_builder import composites_of, op_graph
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.load.loaded_step import LoadedStep
-    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.tf.trace.bodies import Composite
     from placement_advisor.tf.trace.flat_step import FlatStep
 
@@ -372,7 +371,7 @@ def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None
     )
 
 
-def load_workload(source: ModelSource) -> str:
+def load_workload(source: model_source.ModelSource) -> str:
     """Load what the user points at, keep it in this process, and say what was chosen.
 
     A program that trains is left standing within a step; all calls are answered from there on.
@@ -457,7 +456,7 @@ def _in_some_steps(step: TracedStep, stack_of: Mapping[str, tuple[SourceLine, ..
         for name, composite in step.composites.items()
         if composite.may_update and name in stack_of
     )
-    places = ", ".join(map(shown_line, lines))
+    places = ", ".join(map(model_source.shown_line, lines))
     return f"; in some steps alone: the update at {places}" if places else ""
 
 
@@ -550,8 +549,8 @@ def trace_for(path: Path, workload: LoadedStep) -> Any:
         raise ModelError(f"{path}: {error.message}", hint=error.hint) from None
     except Exception as error:
         raise ModelError(
-            f"{path}: {workload.name} cannot be traced: {describe(error, path)}",
-            hint=hint_for(error),
+            f"{path}: {workload.name} cannot be traced: {model_source.describe(error, path)}",
+            hint=model_source.hint_for(error),
         ) from None
 
 

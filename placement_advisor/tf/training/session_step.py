@@ -19,7 +19,7 @@ from placement_advisor.tf import placed_step, user_step
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.session_step import ancestors, with_config
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
-from placement_advisor.tf.trace.flat_step import suffix_functions
+from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.tf.load.session_step import Fetched
     from placement_advisor.tf.split_step import SplitStep
     from placement_advisor.tf.trace.bundle import Bundle
-    from placement_advisor.tf.trace.flat_step import FlatStep
     from placement_advisor.tf.trace.tracer import TracedStep
     from placement_advisor.tf.training.trial import SplitPlan
 
@@ -61,7 +60,7 @@ class LiveSplit:
             assert plan.placement is not None, "a plan has a placement or shares of the batch"
             placement, names = user_step.fitting(plan.placement, live)
             self.placement = placement.renamed(user_step.real_devices(names, self._here, {}))
-            self.program: FlatStep | SplitStep = live.flat
+            self.program: flat_step.FlatStep | SplitStep = live.flat
             flat = tf.nest.flatten(live.loaded.specs)
             self.specs = dict(zip(live.flat.inputs, flat, strict=True))
             self._split: SplitStep | None = None
@@ -245,7 +244,7 @@ class SessionStep:
 
     def _import(self, graph: Any) -> _Copy:
         placed, program = self._placed, self.split.program
-        suffix_functions(placed, f"_{_PREFIX}")
+        flat_step.suffix_functions(placed, f"_{_PREFIX}")
         device = {node.name: node.device for node in placed.node}
         shape = {node.name: node.attr["shape"].shape for node in placed.node}
         given = dict(zip(program.inputs, self.split.divided(self._fetched.inputs), strict=True))

@@ -8,15 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from statistics import median
-from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from placement_advisor.measurement.measurement import median_interval, paired_ratios
+from placement_advisor.measurement import measurement as measurements
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
-
-if TYPE_CHECKING:
-    from placement_advisor.measurement.measurement import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +105,9 @@ class TrainingTrial:
         return 1 / median(self._ratios())
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> measurements.Interval | None:
         """The speed-up with its interval; None after a few turns."""
-        found = median_interval(self._ratios())
+        found = measurements.median_interval(self._ratios())
         return None if found is None else found.inverted
 
     @property
@@ -120,7 +116,7 @@ class TrainingTrial:
         return self._turns * self._steps
 
     def _ratios(self) -> list[float]:
-        return paired_ratios(self._turns_of[_OWN], self._turns_of[_PLACED])
+        return measurements.paired_ratios(self._turns_of[_OWN], self._turns_of[_PLACED])
 
 
 @dataclass(slots=True, kw_only=True)
