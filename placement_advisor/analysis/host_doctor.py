@@ -367,8 +367,9 @@ def _clock_check(host: HostExamined, link: HostLink) -> machine_checks.Check:
         action = "profiles over hosts need a clock that never jumps: find what sets it"
         return _note("clock", "was set while it was read", action)
     offset_ns = clock.offset_ns
-    side = "ahead of this machine's clock" if offset_ns >= 0 else "behind this machine's"
-    finding = f"{format_ns(abs(offset_ns))} {side}, ± {format_ns(clock.uncertainty_ns)}"
+    side = "ahead of" if offset_ns >= 0 else "behind"
+    within = format_ns(clock.uncertainty_ns)
+    finding = f"{format_ns(abs(offset_ns))} {side} this machine's clock, ± {within}"
     if abs(offset_ns) < _MOST_APART_NS or link is HostLink.DIRECT:
         return _ok("clock", finding)
     finding += ": one host rejects the certificates of the other"

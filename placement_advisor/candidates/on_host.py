@@ -88,6 +88,8 @@ def _propose(
         cluster = read_hardware(_STAND_IN)
         costs = roofline_by_place(graph, cluster)
         where = f"{host}, for want of a host, as if {device.name} were a {_STAND_IN}"
+    if not costs[cluster.devices[0].name].costs:
+        return NotApplicable(family, "the times of its ops are not known")
     halves = _Halves(graph, costs, cluster)
     saved_ns = move(halves)
     moved = [op for op in placed_ops(graph) if op.name in halves.moved]

@@ -52,7 +52,7 @@ def test_hosts_in_order_can_run_an_analysis():
     found = two_hosts()
     assert wrong(found) == {}
     text = render_hosts(found)
-    assert "clock         200 µs ahead of this machine's, ± 50.0 µs" in text
+    assert "clock         200 µs ahead of this machine's clock, ± 50.0 µs" in text
     assert "a → b         a small message and its answer take 300 µs" in text
     assert text.endswith("next: advisor analyze MODEL.py, with these hosts\n")
 
@@ -157,7 +157,7 @@ def test_an_address_elsewhere_can_lead_to_a_service_that_waits(port, blocks):
     ("tried", "finding"),
     [
         (WayTried(small_ns=None, large_passes=False), "b is not reached at 10.0.0.2"),
-        (WayTried(small_ns=300_000, large_passes=False), "but large ones do not arrive"),
+        (WayTried(small_ns=300_000, large_passes=False), "but large messages do not arrive"),
     ],
 )
 def test_a_way_that_does_not_carry_names_both_ends(tried, finding):

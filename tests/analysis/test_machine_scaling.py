@@ -188,8 +188,8 @@ def test_only_what_is_first_whatever_costs_are_has_no_ties():
     ranked = compared.fastest()
     assert (ranked.machine, ranked.ties, ranked.is_by_launches) == (new, (old,), True)
     assert (
-        "most samples per second: a tie: launches decide, which are the host's: 64,000,000 on "
-        "1 device of H100, not surely more than P100; if launches cost nothing, H100 is first"
+        "most samples per second: a tie: launches by the host decide: 64,000,000 on "
+        "1 device of H100, not surely more than P100. If launches cost nothing, H100 is first"
     ) in render_hardware_comparison(compared)
     assert compared.cheapest() is None
     first, second = (machine_taking("A", *[1_000] * 6), machine_taking("B", *[1_300] * 6))

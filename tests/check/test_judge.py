@@ -161,7 +161,7 @@ def test_layers_on_devices_of_other_names_have_not_moved_and_one_of_them_has():
     assert (stayed.problems, stayed.difference and stayed.difference.moves) == ((), ())
     (note,) = stayed.notes
     names = "CPU:0 is GPU:0 now, CPU:1 is GPU:1 now"
-    assert note == f"devices of other names, which is no change: {names}"
+    assert note == f"devices of other names, which changes nothing: {names}"
     moved = judged(MOVED, before)
     assert [note] == list(moved.notes)
     assert [problem.culprits for problem in moved.problems] == [(MOVED_BACK,)]
@@ -278,7 +278,7 @@ def test_a_problem_has_its_code_its_words_its_culprit_and_its_place(
         (
             changed(layers={"below": layer("11", ONE), "upper": layer("22", TWO)}),
             record(),
-            "renamed, which is no change: lower is below now",
+            "renamed, which changes nothing: lower is below now",
         ),
     ],
 )
@@ -446,7 +446,7 @@ def test_times_of_other_versions_are_not_compared_and_all_else_is(what):
     assert what in found.notes[0]
     assert "`advisor check --update`" in found.notes[0]
     newer = judged(changed(tensorflow="2.22.0"))
-    assert "locked with TensorFlow 2.21.0, now 2.22.0. All else" in newer.notes[0]
+    assert "with TensorFlow 2.21.0, now 2.22.0. The check enforces all else" in newer.notes[0]
     worse = replace(
         MOVED, **versions, copies=2, bytes_across=9_000_000,
         memory_bytes={ONE: {"variables": 9_000_000_000}, TWO: {}},

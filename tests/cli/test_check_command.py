@@ -303,7 +303,7 @@ def test_times_compare_where_devices_have_other_names_alone(project, check):
     (project.root / "desk.toml").write_text(desk)
     ran = check()
     assert ran.code == 0
-    assert "devices of other names, which is no change: " in ran.out
+    assert "devices of other names, which changes nothing: " in ran.out
     assert "GPU:1 is right now" in ran.out
     assert "not comparable" not in ran.out
     project.relock(step_us=1)

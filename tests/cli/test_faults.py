@@ -91,14 +91,18 @@ def failing(advisor, tmp_path, monkeypatch):
         (
             "import no_such_module\n",
             "",
-            ["No module named 'no_such_module'", "line 1", "install it beside advisor"],
+            [
+                "No module named 'no_such_module'",
+                "line 1",
+                "install it in the same environment as advisor",
+            ],
         ),
         (
             "get_ipython().system('ls')\n",
             "",
             ["name 'get_ipython' is not defined", "delete these lines"],
         ),
-        ("import torch.nn as nn\n", "", ["not from PyTorch", "`advisor profile`"]),
+        ("import torch.nn as nn\n", "", ["not of PyTorch", "`advisor profile`"]),
         (
             "class Halt(BaseException): pass\n\nraise Halt('here')\n",
             "",
@@ -132,7 +136,7 @@ def failing(advisor, tmp_path, monkeypatch):
             "",
             [
                 "no model found",
-                "tf.function named train_step, training_step or step, a keras.Model",
+                "tf.function named train_step, training_step or step, and a keras.Model",
             ],
         ),
         (

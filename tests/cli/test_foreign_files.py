@@ -26,6 +26,7 @@ placement = "{placement}"
 OF_ONE_CANDIDATE = Overview(
     schema_version=SCHEMA_VERSION,
     name="",
+    facts=(),
     headline="",
     verdict=(),
     devices=(),
@@ -41,6 +42,7 @@ OF_ONE_CANDIDATE = Overview(
             figures=(),
             after_runs=None,
             peak_memory=(),
+            bars={},
             details=1,
         ),
     ),

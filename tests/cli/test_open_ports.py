@@ -48,7 +48,7 @@ def test_whatever_starts_workers_refuses_with_the_ways_out(project, tmp_path, wo
         assert command.processes_left() == []
     assert ran.code == 2, ran.err
     error, hint = ran.err.splitlines()
-    assert error.startswith("advisor: error: this system allows no private network, and with")
+    assert error.startswith("advisor: error: this system allows no private network. TensorFlow")
     assert hint.startswith(f"advisor: hint: {instead}")
     assert "--open-ports accepts it" in hint
     assert sorted(project.rglob("*")) == before

@@ -153,7 +153,8 @@ def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     assert page.startswith("## advisor check: 2000 models: 2000 failed\n")
     assert page.count("<details>") == page.count("</details>") > 10
     assert page.endswith(
-        "\n**Cut here**: the page may have 65000 bytes. `advisor check --verbose` tells the rest.\n"
+        "\n**Cut here**: the page may have 65000 bytes. "
+        "`advisor check --verbose` prints the rest.\n"
     )
     shown, _, folded = check_as_markdown(check(passed())).partition("<details>")
     assert shown == "## advisor check: 1 model: 1 passed\n\n"
@@ -162,7 +163,7 @@ def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     assert check_as_markdown(long, max_bytes=500).splitlines() == [
         "## advisor check: 1 model: 1 failed",
         "",
-        "**Cut here**: the page may have 500 bytes. `advisor check --verbose` tells the rest.",
+        "**Cut here**: the page may have 500 bytes. `advisor check --verbose` prints the rest.",
     ]
     whole = check_as_markdown(check(passed()))
     assert check_as_markdown(check(passed()), max_bytes=len(whole.encode())) == whole
@@ -232,7 +233,7 @@ def test_commands_are_escaped_ten_at_most_and_the_last_says_how_many_there_are()
     found = commands(check_as_github(check(*[inconclusive()] * 2, *[failed()] * 5)))
     assert len(found) == MAX_ANNOTATIONS
     assert found[-1] == Command(
-        "error", {"title": "advisor check"}, "3 more problems: advisor check --verbose tells all"
+        "error", {"title": "advisor check"}, "3 more problems: advisor check --verbose prints all"
     )
 
 

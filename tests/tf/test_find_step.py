@@ -601,8 +601,8 @@ inputs = tf.ones((3, 5))
 """
 ERRORS = {
     "a shape that does not fit": ("x @ weights", "for '{{node matmul}} = MatMul", "shapes"),
-    "a value while tracing": ("x.numpy()", "no attribute 'numpy'", "use TensorFlow ops"),
-    "NumPy on a tensor": ("np.sum(x)", "to a numpy array", "use TensorFlow ops"),
+    "a value while tracing": ("x.numpy()", "no attribute 'numpy'", "Use TensorFlow ops"),
+    "NumPy on a tensor": ("np.sum(x)", "to a numpy array", "Use TensorFlow ops"),
     "counting by a value": ("[x for _ in range(tf.size(x))]", "symbolic", "tf.range"),
     "a variable made in it": ("tf.Variable(1.0) * x", "singleton tf.Variables", "outside the step"),
 }

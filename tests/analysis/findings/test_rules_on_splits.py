@@ -65,7 +65,7 @@ def test_a_variable_that_crosses_every_step_by_hand():
     # With high on a all end after 50.
     assert evidence.splits[0].schedule.step_ns == 550
     (finding,) = told(scope_rules.find_variable_read_across, evidence)
-    assert "halves: variable w (500 B) stands on a and is read on b every step" in finding.finding
+    assert "halves: variable w (500 B) is on a and is read on b every step" in finding.finding
     assert finding.action == "in halves, put layer high on a"
     assert finding.saving.saving_ns == 550 - 50
     assert finding.where == {
