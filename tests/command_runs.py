@@ -37,6 +37,8 @@ LAUNCH = "import sys; sys.argv[0] = 'advisor'; from placement_advisor.cli.app im
 HANGS_AFTER_S = 600.0
 # The import of TensorFlow takes longer: what waits for it has not ended at once.
 ENDS_WITHIN_S = 10.0
+# While a process becomes its program, Linux shows it without an environment, and so without a mark.
+_STARTS_WITHIN_S = 0.1
 # As few as tell a clear loss among three candidates; a verdict in doubt would take 90.
 FEW_ROUNDS = 12
 # What `few_rounds` and the fixtures for all tests do in this process.
@@ -92,8 +94,8 @@ def children_left() -> list[psutil.Process]:
     if pid is None:
         return []
     guard = psutil.Process(pid)
-    server = guard.children()[0]  # What the guard adopts comes behind it.
-    return _left(lambda: [each for each in guard.children(recursive=True) if each != server])
+    server = guard.children()[:1]  # What the guard adopts comes behind it.
+    return _left(lambda: [each for each in guard.children(recursive=True) if each not in server])
 
 
 class Command:
@@ -207,5 +209,10 @@ def wait_until(holds: Callable[[], bool], timeout_s: float = HANGS_AFTER_S) -> b
 
 
 def _left(processes: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
-    wait_until(lambda: not processes(), ENDS_WITHIN_S)
-    return processes()
+    def gone() -> bool:
+        if processes():
+            return False
+        time.sleep(_STARTS_WITHIN_S)
+        return not processes()
+
+    return [] if wait_until(gone, ENDS_WITHIN_S) else processes()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ def sentences(module: Path) -> list[str]:
     ]
 
 
+@cache
 def by_module() -> dict[str, list[str]]:
     """Return the sentences by the path of their module in the package."""
     modules = (PACKAGE / each for each in PLACES)
