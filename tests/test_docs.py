@@ -50,6 +50,13 @@ def test_modules_that_are_named_exist(page):
     assert not {name for name in named if not any(path.endswith(f"/{name}") for path in MODULES)}
 
 
+def test_files_that_the_package_names_exist():
+    code = "\n".join(path.read_text() for path in ROOT.glob("placement_advisor/**/*.py"))
+    named = set(re.findall(r"\b(?:tests|docs|sample_models)/[\w/-]+\.\w+", code))
+    assert named
+    assert not {name for name in named if not (ROOT / name).exists()}
+
+
 @pytest.mark.parametrize("page", SHELVES, ids=lambda page: page.name)
 def test_a_page_begins_with_its_title_and_a_paragraph(page):
     first, second = page.read_text(encoding="utf-8").split("\n\n")[:2]

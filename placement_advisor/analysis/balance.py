@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
 
 # Judgement: an odd number, so that the median is a round, of which three may be disturbed. How near
-# the advice comes to the best of a sweep is shown by `tests/benchmarks/uneven_workers.py`
-# (docs/how-to/uneven.md).
+# the advice comes to the best of a sweep is shown in docs/how-to/uneven.md.
 _ROUNDS = 7
 # What a turn takes at least, so that a device which is slowed down in slices shows its mean speed:
 # three of the 100 ms periods in which Linux' scheduler hands out a cgroup's quota.

@@ -117,7 +117,7 @@ def assumed_cluster(count: int) -> Cluster:
 # What an op takes in a step of several workers, over what it takes alone in a profile. Judgement:
 # of 27,207 runs in 19 recorded models, with the device and the machine to themselves, the median is
 # 1.03; with those that something interrupted they take 1.05 to 1.2 times as long together
-# (`tests/benchmarks/op_times.py`, docs/explanation/cost-model.md).
+# (docs/explanation/cost-model.md).
 SPLIT_RATIO = 1.04
 # Halfway between copies that do not hinder each other and copies that take turns.
 _SHARING_RATIO = 1.5

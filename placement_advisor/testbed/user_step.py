@@ -106,9 +106,9 @@ def _timed(loader: children.Child, sizes: tuple[int, ...]) -> dict[int, list[int
     return times
 
 
-# A call costs up to 2 ms on a slow machine (`tests/benchmarks/steps_per_execution.py`): of a step
-# of 40 ms that is a twentieth. Longer ones would lengthen the analysis for nothing.
-_SLOWEST_FIT_STEP_S = 0.04
+# A call costs up to 2 ms on a slow machine (pages/PA308.md): of a longer step that is less than the
+# tenth that makes a finding.
+_SLOWEST_FIT_STEP_S = 0.02
 # As many as say whether all of them agree, in some seconds. Judgement.
 _FIT_ROUNDS = 5
 _FIT_LIMIT_S = 120.0

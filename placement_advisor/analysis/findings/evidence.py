@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 # Less than this share of a saving is zero at the three digits that are shown.
 _NEGLIGIBLE_SHARE = 0.01
 # In another run another share of the step is saved, nine in ten times by no more than this more or
-# less: what the ratio of two steps is off there (`tests/benchmarks/again.py`).
+# less: what the ratio of two steps is off there (docs/decisions/0062-a-saving-has-a-range.md).
 _RERUN_SHARE = 0.04
 
 

@@ -454,10 +454,10 @@ def _not_on_gpu(graph: OpGraph) -> str:
 
 
 # Work on rows picks them from memory here and there, and has ops of its own: with a fifth of the
-# table nothing was gained (`tests/benchmarks/table_updates.py`). Judgement.
+# table nothing was gained (pages/PA307.md). Judgement.
 MAX_ROWS_SHARE = 0.1
 # Of seven recommenders that nobody tuned for, none saved more than 1.73 times what was simulated,
-# or less than a 1.23th of it (`tests/benchmarks/table_updates.py`, the page has them).
+# or less than a 1.23th of it (pages/PA307.md).
 _TABLE_SAVING_WITHIN = 1.75
 
 
