@@ -303,8 +303,8 @@ def balance(
         except BatchSplitError as error:
             if off > batch_costs.MAX_MISFIT:
                 raise ModelError(
-                    f"{source.path}: no split can be run: {error.message}; and step times of "
-                    f"devices alone, {format_share(off)} off a line over the batch, tell of none"
+                    f"{source.path}: no split can be run: {error.message}. Step times of devices "
+                    f"alone are {format_share(off)} off a line over the batch, so they predict none"
                 ) from None
             warnings.append(f"no split was run: {error.message}")
         running.close()

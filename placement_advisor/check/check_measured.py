@@ -189,7 +189,7 @@ def with_measured(
             check_problems.Effect(
                 code=check_problems.ProblemCode.MEASURED_SLOWER,
                 what=f"measured on {check.devices}: {check.second}; "
-                f"in a race before, {check.first}",
+                f"in an earlier race {check.first}",
                 culprits=check_problems.first_few(list(move_texts(moves, CodeLines()))),
             ),
         )

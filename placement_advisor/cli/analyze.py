@@ -172,7 +172,7 @@ def analyze(
         },
     )
     if apply and source_kind(Path(source.path)) is not SourceKind.PYTHON:
-        raise AdvisorError(f"--apply: {source.path} is no script", hint="leave it out")
+        raise AdvisorError(f"--apply: {source.path} is not a script", hint="leave it out")
     if apply and source.name is not None:
         raise AdvisorError(
             f"--apply trains {source.path} as a script, not {source.name} of it",

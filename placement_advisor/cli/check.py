@@ -105,7 +105,7 @@ def check(
     if measure and (update or graphs_only):
         raise AdvisorError(
             "--measure runs steps, which --update and --graphs-only do not",
-            hint="run the one after the other",
+            hint="run one after the other",
         )
     wanted = [_format(words) for words in formats or [Format.TEXT]]
     settings_file = config or Path(os.path.relpath(find_config(Path.cwd())))

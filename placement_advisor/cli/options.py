@@ -136,7 +136,7 @@ TimeLimit = Annotated[
     typer.Option(
         min=1,
         metavar="SECONDS",
-        help="Allowed for tracing the step, and for loading a model that is no script.",
+        help="Time allowed for tracing the step, and for loading a model that is not a script.",
     ),
 ]
 CaptureTimeout = Annotated[

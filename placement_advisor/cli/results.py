@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 10_000_000
 
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="All of it: predictions, all reasons, copies.")
+    bool, typer.Option("--verbose", "-v", help="All of it, with predictions, reasons and copies.")
 ]
 
 
@@ -103,7 +103,7 @@ _HELP = "Output folder of `advisor analyze`, or a folder of several: the newest 
 
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help=_HELP)],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The same, of later.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The later one.")],
     as_json: AsJson = False,
 ) -> None:
     """Say what changed between two analyses, and why the verdict did."""
@@ -231,7 +231,7 @@ def profile(
         Path | None,
         typer.Option(help="Graph file from `advisor trace`, for layers and sizes of tensors."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    form: Annotated[Format, typer.Option("--format", help="Format of the output.")] = Format.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write it here instead of to stdout.")

@@ -49,9 +49,10 @@ _OF_DATASHEET = frozenset(
     {"kind", "peak_flops_per_s", "matrix_flops_per_s", "memory_bandwidth_bytes_per_s"}
 )
 _HINT = (
-    "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, "
-    "and [[links]]. Links have between, or source and target; preset, or latency_ns and "
-    "bandwidth_bytes_per_s. For compare-hardware, [[levels]] have units; preset, or figures"
+    "each of [[devices]] and [[hosts]] has a name, and a preset or a kind with figures. Each of "
+    "[[links]] has between, or source and target; and a preset, or latency_ns and "
+    "bandwidth_bytes_per_s. For compare-hardware, each of [[levels]] has units, and a preset or "
+    "figures"
 )
 
 

@@ -25,8 +25,8 @@ _PORTS_ARE_OPEN = (
 )
 
 _BUSY = (
-    "other work keeps this machine busy: it uses {load}; all takes longer, times waver, and a "
-    "verdict may stay open"
+    "other work keeps this machine busy: it uses {load}. Everything takes longer, times "
+    "vary, and the verdict may stay open"
 )
 
 

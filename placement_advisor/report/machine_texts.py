@@ -270,7 +270,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[tuple[str, str]]:
         for timing in timings
     ]
     if any(abs(residual or 0) > _ROUGH_RESIDUAL for residual in residuals):
-        yield "rough", "copy times follow no line here: predictions use the measured copies"
+        yield "rough", "copy times do not follow a line here: predictions use the measured copies"
     if max(calibration.reference_p90.values()) >= _UNSTEADY_P90:
         yield "unsteady", "close what else runs on these cores and calibrate again"
     if summary.kept_in is None:
@@ -296,7 +296,7 @@ def _work(work: CopyWork) -> str:
 
 _OUTCOME, _NAME = 9, 13
 _UNTRIED = (
-    "untried on GPUs: nobody has reported a run on any; please attach your bundle to an issue, "
+    "untried on GPUs: nobody has reported a run on one. Please attach your bundle to an issue, "
     "whatever comes out"
 )
 _README = """Here is a run of `advisor doctor --run`. docs/how-to/acceptance.md says more.
@@ -340,11 +340,11 @@ def _verdict(found: Acceptance) -> list[str]:
         off = [each.name for each in pair.findings if each.outcome is CheckOutcome.OFF]
         words += [f"off: {', '.join(off)} ({pair.near} and {pair.far})"] if off else []
     if words:
-        return [*words, f"do not trust what is measured here; attach {found.bundle} to an issue"]
+        return [*words, f"do not trust measurements from here; attach {found.bundle} to an issue"]
     every = (each for pair in found.pairs for each in pair.findings)
     unknown = dict.fromkeys(each.name for each in every if each.outcome is CheckOutcome.UNKNOWN)
     rest = f"; unknown: {', '.join(unknown)}" if unknown else ""
-    return [f"trust: all that this machine can show is right{rest}"]
+    return [f"trust measurements from here: everything this machine can show is right{rest}"]
 
 
 def write_bundle(

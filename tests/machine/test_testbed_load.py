@@ -32,7 +32,7 @@ def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(monk
     told: list[str] = []
     busy = with_load(plan, told.append)
     assert told == [f"warning: {warning}" for warning in busy.warnings]
-    assert "other work keeps this machine busy: it uses 6.2 cores, most by stress;" in told[0]
+    assert "other work keeps this machine busy: it uses 6.2 cores, most by stress." in told[0]
     # Who times nothing does not mind, nor who has cores enough.
     predicted = replace(plan, not_run="--no-run: no step was executed")
     assert with_load(predicted, told.append).warnings == ()

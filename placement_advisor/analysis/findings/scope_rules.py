@@ -30,7 +30,7 @@ from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import KERNEL_FREE_ROLES, Role
 from placement_advisor.graph.op_patterns import host_kinds
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
-from placement_advisor.units import format_bytes
+from placement_advisor.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ BACKWARD_ACTION = (
     "them with their forward ops, or use placement_advisor.place(step, placement)"
 )
 _LEAVE_BACKWARD = (
-    "leave the backward pass where it is: moving it to its forward ops does not surely make "
-    "the step shorter (simulated)"
+    "leave the backward pass where it is: moving it to its forward ops is not sure to make the "
+    "step shorter (simulated)"
 )
 
 
@@ -186,8 +186,9 @@ def find_no_gpu_kernel(evidence: Evidence) -> Iterator[Finding]:
         device = evidence.requested_device_of[ops[0]]
         size = format_bytes(crossing[kind].known)
         yield Finding(
-            finding=f"{device} has no kernel for {kind} ({len(ops)} ops pinned there): "
-            f"TensorFlow runs them on the CPU. At least {size} per step cross to and from the GPU",
+            finding=f"{device} has no kernel for {kind} ({counted(len(ops), 'op')} in your "
+            f"tf.device scope): TensorFlow runs them on the CPU. At least {size} per step cross "
+            "to and from the GPU",
             action="leave these ops out of the tf.device scope, best in the input pipeline; "
             "tf.config.set_soft_device_placement(False) makes such ops an error",
             where=evidence.where(ops[0], device=device),

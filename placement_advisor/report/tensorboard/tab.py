@@ -61,7 +61,7 @@ _OWN_STEP = "Your own step, placed so, on its own variables (inputs: those that 
 
 def _file_name(name: str) -> str:
     if Path(name).name != name or "\0" in name:
-        raise ValueError(f"{shown(name)} is no name of a candidate")
+        raise ValueError(f"{shown(name)} is not the name of a candidate")
     return name
 
 

@@ -164,9 +164,7 @@ def from_values(
         raise ModelError(f"{path}: {label} is not made of tensors: {error}") from None
     specs = tf.nest.map_structure(spec_of, batch)
     if batch_size is not None:
-        raise ModelError(
-            f"{path}: --batch-size needs a `dataset`; {label} has the size that it has"
-        )
+        raise ModelError(f"{path}: --batch-size needs a `dataset`; {label} has a fixed size")
     return Examples(
         specs=specs, batches=(batch,), origin=f"one batch from {label}", takes_batch_size=False
     )

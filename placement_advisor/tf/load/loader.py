@@ -113,7 +113,7 @@ def load_keras_file(path: Path, source: model_source.ModelSource) -> loaded_step
         raise ModelError(f"{path}: a Keras file holds one model, none called {source.name!r}")
     if not is_zipfile(path):
         raise ModelError(
-            f"{path}: damaged, or no Keras file: it is no zip archive",
+            f"{path}: damaged, or no Keras file: it is not a zip archive",
             hint="save it again with model.save(...)",
         )
     try:
@@ -550,7 +550,7 @@ def load(
         source.arguments or source.step or source.module
     ):
         raise ModelError(
-            f"{file}: it is no script, so it takes no arguments behind --, no -m and no --step",
+            f"{file}: it is not a script, so it takes no arguments behind --, no -m and no --step",
             hint="leave them out, or give the .py file of a script",
         )
     match kind:

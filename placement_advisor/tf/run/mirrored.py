@@ -351,6 +351,8 @@ def _matched(
         place = created.get(name)
         variable = variables[place] if place is not None and place < len(variables) else None
         if variable is None or tuple(variable.shape) != value.shape:
-            raise AdvisorError(f"variable {name!r} is another one when made under the strategy")
+            raise AdvisorError(
+                f"variable {name!r} is missing or has another shape under the strategy"
+            )
         found[name] = variable
     return found

@@ -308,7 +308,7 @@ class PlacedRun(Capture):
             return inner(given)
         if key is not self._key:
             if model is self._model and step == "train_step":  # It was compiled again.
-                self._give_up("your model has another training step by now")
+                self._give_up("your model has a different training step by now")
             return inner(given)
         began_s, count = time.perf_counter(), model.steps_per_execution
         if self._trial is not None and not self._trial.is_placed:

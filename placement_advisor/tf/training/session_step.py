@@ -92,7 +92,7 @@ class LiveSplit:
         bundle = whole if self._split is None else self._split.bundle()
         if bundle.split is not None and bundle.split.takes_statistics:
             raise BatchSplitError(
-                "each share of the batch would be normalized by statistics of its own, which is "
+                "each share of the batch would be normalized by its own statistics, which is "
                 "another training"
             )
         first = next(iter(self.placement.device_of.values()))

@@ -189,13 +189,14 @@ def test_the_text_ends_with_trust_or_with_what_is_off_and_on_which_devices(tmp_p
     text = render_acceptance(published(tmp_path, run(tmp_path)))
     assert "\nuntried on GPUs: " in text
     assert text.endswith(
-        f"\nbundle: {tmp_path / 'it.zip'}\ntrust: all that this machine can show is right\n"
+        f"\nbundle: {tmp_path / 'it.zip'}\n"
+        "trust measurements from here: everything this machine can show is right\n"
     )
     assert max(map(len, text.splitlines()[:-3])) <= 100
     text = render_acceptance(published(tmp_path, run(tmp_path, copies=COPIED[1:])))
     assert text.splitlines()[-2:] == [
         "off: copies, bytes (GPU:0 and GPU:1)",
-        f"do not trust what is measured here; attach {tmp_path / 'it.zip'} to an issue",
+        f"do not trust measurements from here; attach {tmp_path / 'it.zip'} to an issue",
     ]
 
 

@@ -47,8 +47,8 @@ def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     # With gradients beside 550: second's at once 120, its result back 110, first's 100. No gain.
     assert finding.action == (
         "give your own split up: it takes 490 ns for a step, one device 330 ns (simulated); if you "
-        "keep it, leave the backward pass where it is: moving it to its forward ops does not "
-        "surely make the step shorter (simulated)"
+        "keep it, leave the backward pass where it is: moving it to its forward ops is not "
+        "sure to make the step shorter (simulated)"
     )
     assert finding.saving.saving_ns == 490 - 330
     asked = {"first": "GPU:1", "second": "GPU:2"}
@@ -158,7 +158,9 @@ def _text_step(**asked):
 
 def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
     lower, hashed = _text_step(**dict.fromkeys(("texts", "lower", "hash", "dense"), "GPU:0"))
-    assert lower.finding.startswith("GPU:0 has no kernel for StringLower (1 ops pinned there)")
+    assert lower.finding.startswith(
+        "GPU:0 has no kernel for StringLower (1 op in your tf.device scope)"
+    )
     # Only what hash hands to dense leaves the ops that run on the host.
     assert "At least 80 B per step" in hashed.finding
     assert hashed.where == {"layer": "hash", "op": "hash", "device": "GPU:0"}
