@@ -66,6 +66,8 @@ _CHUNK_BYTES = 65_536
 # graph of 210,000 ops has a tenth of that.
 _LONGEST_ANSWER_BYTES = 500_000_000
 _GRACE_S = 1.0
+# On a busy machine a process that dies hangs up long before its status is known.
+_EXIT_LIMIT_S = 10.0
 # What was written before an answer is in the pipe already; its reader needs a moment.
 _QUIET_S = 0.1
 # The guard takes less, whatever it has to end.
@@ -221,9 +223,9 @@ class Child(calls.Callee):
         return tuple((m["file"], int(m["line"])) for m in _STACK_LINE.finditer(text))
 
     def _died(self) -> calls.CallFailure:
-        self._process.join(_GRACE_S)
+        self._process.join(_EXIT_LIMIT_S)
         code = self._process.exitcode
-        how = f"exited with status {code}"
+        how = "hung up" if code is None else f"exited with status {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         return self.stop(calls.FailureCause.CRASHED, f"{self.name} {how}")

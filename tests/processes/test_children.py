@@ -131,6 +131,17 @@ def test_a_child_that_dies_or_is_stopped_says_why_where_and_what_it_printed_last
     assert in_ctypes == ("SIGSEGV" in message)
 
 
+@pytest.mark.parametrize(
+    ("lasts_s", "limit_s", "how"), [(1.5, 60.0, "exited with status 3"), (60, 0.2, "hung up")]
+)
+def test_a_child_that_hangs_up_before_it_ends_has_the_status_with_which_it_ends(
+    child, monkeypatch, lasts_s, limit_s, how
+):
+    monkeypatch.setattr(children, "_EXIT_LIMIT_S", limit_s)
+    hang_up = "import os, time; os.closerange(3, 1_000); time.sleep({}); os._exit(3)"
+    assert child.call(exec, hang_up.format(lasts_s)).message == f"loader {how}"
+
+
 def test_a_call_that_needs_another_child_ends_when_that_one_dies(fork):
     client, worker = fork("client"), fork("worker:1")
     begun = client.start(time.sleep, 60)
