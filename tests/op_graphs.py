@@ -105,3 +105,19 @@ def large(ops, edges, *, seed=7):
         edge(made[source].name, made[target].name, size_bytes=made[source].output_bytes[0])
         for source, target in sorted(ends)
     ]
+
+
+# As foreign as names can be: what XML, DOT, Mermaid, terminals and UTF-8 take for something else.
+NAMES = st.one_of(
+    st.text(st.characters(exclude_categories=())),
+    st.text(
+        st.sampled_from('"\\\n\r\t\0\x1b\x7f\x9b\u2028\ud800\uffff&;<>n0xé模🙂 #%_-`*.:/[]ﬂ°¶ß')
+    ),
+)
+
+
+def as_python_writes(name):
+    """Return what a name is called in GraphML, DOT and Mermaid."""
+    return "".join(
+        c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in name
+    )

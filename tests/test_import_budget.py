@@ -101,7 +101,7 @@ def test_help_and_usage_errors_import_nothing_slow(tmp_path):
         "trace model.py -o nowhere/m.graph.json.gz": 2,
         "graph nowhere.graph.json.gz": 2,
         "graph notes.txt --depth 1": 2,
-        "graph notes.txt --png m.png": 2,
+        "graph notes.txt --format mermaid": 2,
         "graph notes.txt --format graphml": 2,
         "simulate --help": 0,
         "simulate nowhere.graph.json.gz --placement p.json": 2,

@@ -70,7 +70,7 @@ _COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     },
     "Files": {
         trace: "train.py -o step.graph.json.gz",
-        graph: "step.graph.json.gz --png layers.png",
+        graph: "step.graph.json.gz --format mermaid -o layers.mmd",
         simulate: "step.graph.json.gz --placement advisor-out/train/placements/towers.json",
         search: "step.graph.json.gz --hardware 4xA100",
     },

@@ -66,14 +66,12 @@ def trace(
 
 def graph(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `advisor trace` wrote.")],
-    png: Annotated[
-        Path | None, typer.Option(help="Draw the layers into this file, and print nothing.")
-    ] = None,
     form: Annotated[
         GraphFormat | None,
         typer.Option(
             "--format",
-            help="Print the ops for other programs: GraphML, DOT of Graphviz, or node-link JSON.",
+            help="Print the ops for other programs (GraphML, DOT of Graphviz, node-link JSON), or "
+            "the layers as a flowchart (Mermaid).",
         ),
     ] = None,
     output: Annotated[
@@ -89,16 +87,15 @@ def graph(
     depth: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Draw layers to this depth of their paths. Default: what fits 60 boxes."
+            min=1,
+            help="With mermaid: layers to this depth of their paths. Default: what fits 60 boxes.",
         ),
     ] = None,
 ) -> None:
-    """Sum up a graph file, draw its layers, or write its ops for other programs."""
-    _check_options(png, form, output, placement, depth)
-    if png is not None:
-        _draw(file, png, placement, depth)
-    elif form is not None:
-        _export(file, form, output, placement)
+    """Sum up a graph file, or write its ops or layers for other programs."""
+    _check_options(form, output, placement, depth)
+    if form is not None:
+        _export(file, form, output, placement, depth)
     else:
         from placement_advisor.graph.graph_summary import summarize
         from placement_advisor.graph.op_graph import OpGraph
@@ -108,42 +105,27 @@ def graph(
 
 
 def _check_options(
-    png: Path | None,
-    form: GraphFormat | None,
+    form: GraphFormat | None, output: Path | None, placement: Path | None, depth: int | None
+) -> None:
+    for option, given in (("-o", output), ("--placement", placement)):
+        if given is not None and form is None:
+            raise AdvisorError(
+                f"{option} is for --format", hint=f"add --format {'|'.join(GraphFormat)}"
+            )
+    if depth is not None and form is not GraphFormat.MERMAID:
+        raise AdvisorError(
+            "--depth is for layers", hint=f"use it with --format {GraphFormat.MERMAID}"
+        )
+
+
+def _export(
+    file: Path,
+    form: GraphFormat,
     output: Path | None,
     placement: Path | None,
     depth: int | None,
 ) -> None:
-    formats = "|".join(GraphFormat)
-    if png is not None and form is not None:
-        raise AdvisorError("--png and --format are two outputs", hint="leave one out")
-    if output is not None and form is None:
-        raise AdvisorError("-o is for --format", hint=f"add --format {formats}, or see --png")
-    if depth is not None and png is None:
-        raise AdvisorError("--depth is for a picture", hint="add --png OUT.png")
-    if placement is not None and png is None and form is None:
-        raise AdvisorError(
-            "--placement is for a picture or for --format",
-            hint=f"add --png OUT.png, or --format {formats}",
-        )
-
-
-def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
-    """Draw the layers of a graph file, in the colours of a placement's devices if there is one."""
-    from placement_advisor.graph.op_graph import load_graph
-    from placement_advisor.graph.placement import Placement
-    from placement_advisor.report.pictures.canvas import save
-    from placement_advisor.report.pictures.layer_picture import draw_layers, layer_boxes
-
-    with output_file(png, option="--png", read=file) as put:
-        graph, _, traced_as = load_graph(file)
-        placed = None if placement is None else Placement.load(placement, graph, traced_as)
-        boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
-        put(lambda path: save(draw_layers(boxes), path))
-
-
-def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:
-    """Write the ops of a graph file in a format, into a file or on standard output."""
+    """Write a graph file in a format, into a file or on standard output."""
     from placement_advisor.graph.exchange import graph_text
     from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
@@ -154,7 +136,8 @@ def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path 
             put = stack.enter_context(output_file(output, option="-o", read=file))
         graph, _, traced_as = load_graph(file)
         placed = None if placement is None else Placement.load(placement, graph, traced_as)
-        text = graph_text(graph, form, None if placed is None else placed.device_of)
+        device_of = None if placed is None else placed.device_of
+        text = graph_text(graph, form, device_of, depth=depth)
         if put is None:
             sys.stdout.write(text)
         else:

@@ -52,7 +52,7 @@ OF_ONE_CANDIDATE = Overview(
 )
 READS = {
     "graph": "graph {file}.graph.json.gz",
-    "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --png a.png",
+    "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --format mermaid",
     "simulate": "simulate {file}.graph.json.gz --placement p.json",
     "placement": f"simulate {GRAPH} --placement {{file}}.json",
     "cluster": f"simulate {GRAPH} --placement p.json --hardware {{file}}.toml",

@@ -14,7 +14,6 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.steps import render_graph
 
-PNG = b"\x89PNG\r\n"
 GRAPH = model("in1 -> a", "in2 -> b", "a b -> dot")
 
 
@@ -38,44 +37,30 @@ def run(*words):
     return apart("graph", *words, launch=f"import sys; sys.modules['tensorflow'] = None; {LAUNCH}")
 
 
-def test_the_summary_and_a_picture_need_no_tensorflow(here):
+def test_the_summary_needs_no_tensorflow(here):
     ran = run("m.graph.json.gz")
     text = render_graph(summarize(GRAPH), graph_file="m.graph.json.gz")
     assert ran == Ran(code=0, out=text, err="")
     assert text.startswith(f"graph        m.graph.json.gz, fingerprint {GRAPH.fingerprint}\nops ")
-    assert run("m.graph.json.gz", "--png", "m.png") == Ran(code=0, out="", err="")
-    assert (here / "m.png").read_bytes().startswith(PNG)
-    assert sorted(path.name for path in here.iterdir()) == [
-        "m.graph.json.gz", "m.png", "towers.json",
-    ]  # fmt: skip
-
-
-def test_a_placement_changes_the_picture(advisor, here):
-    for words in (("plain.png",), ("placed.png", "--placement", "towers.json")):
-        assert advisor("graph", "m.graph.json.gz", "--png", *words).code == 0
-    assert (here / "plain.png").read_bytes() != (here / "placed.png").read_bytes()
+    assert sorted(path.name for path in here.iterdir()) == ["m.graph.json.gz", "towers.json"]
 
 
 def test_a_missing_or_foreign_file_is_named(advisor, here):
     (here / "notes.txt").write_text("no graph")
-    for words in (("nowhere.gz",), ("notes.txt",), ("notes.txt", "--png", "m.png")):
+    writes = ("--format", "mermaid", "-o", "m.mmd")
+    for words in (("nowhere.gz",), ("notes.txt",), ("notes.txt", *writes)):
         assert f"advisor: error: {words[0]}: " in refusal(advisor("graph", *words))
-    assert not (here / "m.png").exists()
+    assert not (here / "m.mmd").exists()
     content = json.loads((here / "towers.json").read_text())
     content["graph_fingerprint"] = content["structure"]["fingerprint"] = "0" * 16
     (here / "other.json").write_text(json.dumps(content))
-    words = ("m.graph.json.gz", "--png", "m.png", "--placement", "other.json")
+    words = ("m.graph.json.gz", *writes, "--placement", "other.json")
     refused = refusal(advisor("graph", *words))
     assert "other.json: written for another graph than this one: its ops read other" in refused
-    assert not (here / "m.png").exists()
+    assert not (here / "m.mmd").exists()
 
 
 def test_a_file_that_cannot_be_written_is_refused(advisor, here):
-    error = refusal(advisor("graph", "m.graph.json.gz", "--png", "nowhere/m.png"))
-    assert "nowhere/m.png: cannot be written: nowhere: No such file or directory" in error
-    assert "choose another file with --png" in error
-    error = refusal(advisor("graph", "m.graph.json.gz", "--png", "m.graph.json.gz"))
-    assert "is an input of this command and is not overwritten" in error
     (here / "notes.txt").write_text("no graph")
     error = refusal(advisor("graph", "notes.txt", "--format", "dot", "-o", "m.out"))
     assert "advisor: error: notes.txt: " in error
@@ -90,12 +75,10 @@ def test_a_file_that_cannot_be_written_is_refused(advisor, here):
 @pytest.mark.parametrize(
     ("words", "problem", "hint"),
     [
-        (("--placement", "towers.json"), "--placement is for a picture or", "png OUT.png, or"),
-        (("--depth", "1"), "--depth is for a picture", "add --png OUT.png"),
-        (("--depth", "1", "--format", "dot"), "--depth is for a picture", "add --png OUT.png"),
-        (("-o", "m.dot"), "-o is for --format", "add --format graphml|dot|json"),
-        (("-o", "m.dot", "--png", "m.png"), "-o is for --format", "--png"),
-        (("--png", "m.png", "--format", "dot"), "--png and --format are two", "leave one out"),
+        (("--placement", "towers.json"), "--placement is for --format", "add --format graphml|"),
+        (("--depth", "1"), "--depth is for layers", "use it with --format mermaid"),
+        (("--depth", "1", "--format", "dot"), "--depth is for layers", "--format mermaid"),
+        (("-o", "m.dot"), "-o is for --format", "add --format graphml|dot|json|mermaid"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words, problem, hint, advisor, here):
@@ -106,10 +89,16 @@ def test_options_that_do_not_go_together_are_refused(words, problem, hint, advis
 
 
 @pytest.mark.parametrize("form", GraphFormat)
-def test_ops_are_written_for_other_programs_without_tensorflow(form, here):
+def test_a_graph_is_written_for_other_programs_without_tensorflow(form, here):
     ran = run("m.graph.json.gz", "--format", form, "--placement", "towers.json")
     device_of = {op.name: "worker:0" for op in GRAPH.ops}
     assert ran == Ran(code=0, out=graph_text(GRAPH, form, device_of), err="")
+
+
+def test_a_depth_folds_the_layers_of_a_flowchart(advisor, here):
+    model("in -> enc/0", "enc/0 -> enc/1", "enc/1 -> dec").save(here / "n.graph.json.gz")
+    out = advisor("graph", "n.graph.json.gz", "--format", "mermaid", "--depth", "1").out
+    assert ('["enc<br/>' in out, '["enc/0<br/>' in out) == (True, False)
 
 
 def test_what_is_written_loads_again_with_networkx_with_names_in_any_script(advisor, here):

@@ -12,7 +12,7 @@ import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from op_graphs import chain, edge, graphs, op
+from op_graphs import NAMES, as_python_writes, chain, edge, graphs, op
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.exchange import GraphFormat, graph_text
@@ -154,19 +154,7 @@ DOT = r"""digraph {
   "say \"a\"" -> "b\\\\\\n" [port="1", size_bytes="8"];
 }
 """  # noqa: E501
-# As foreign as names can be: what XML, DOT, terminals and UTF-8 take for something else.
-NAMES = st.one_of(
-    st.text(st.characters(exclude_categories=())),
-    st.text(st.sampled_from('"\\\n\r\t\0\x1b\x7f\x9b\u2028\ud800\uffff&;<>n0xé模🙂 ')),
-)
 _DOT_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-
-
-def as_python_writes(name):
-    """Return what a name is called in GraphML and DOT."""
-    return "".join(
-        c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in name
-    )
 
 
 def read_graphml(graph):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from placement_advisor.graph import exchange
 from placement_advisor.report import html_file
 from placement_advisor.report.pictures import canvas
 
@@ -93,6 +94,13 @@ def test_what_goes_on_is_told_apart_in_grey(mode):
     assert min(steps) >= (8,)
 
 
+def test_no_colour_is_like_another_that_has_another_meaning():
+    """A just noticeable difference is 2; ten of them are told apart from picture to picture."""
+    colors = {name: lab(LIGHT[name], "all") for name in {*ACTIVITIES, *DEVICES}}
+    apart = {(a, b): np.linalg.norm(colors[a] - colors[b]) for a, b in combinations(colors, 2)}
+    assert min(apart.values()) >= 20, min(apart, key=apart.__getitem__)
+
+
 def test_pictures_have_the_colours_of_the_page():
     drawn = {
         "compute": canvas.COMPUTE_COLOR, "copy": canvas.COPY_COLOR, "launch": canvas.LAUNCH_COLOR,
@@ -100,10 +108,10 @@ def test_pictures_have_the_colours_of_the_page():
         "faint": canvas.FAINT, "band": canvas.BAND_COLOR,
     }  # fmt: skip
     assert drawn == {name: LIGHT[name] for name in drawn}
-    assert list(canvas.DEVICE_COLORS) == [
-        LIGHT[f"device-{n}"] for n in range(len(canvas.DEVICE_COLORS))
+    assert list(exchange.DEVICE_COLORS) == [
+        LIGHT[f"device-{n}"] for n in range(len(exchange.DEVICE_COLORS))
     ]
-    assert f"DEVICE_COLORS = {len(canvas.DEVICE_COLORS)};" in (STATIC / "theme.js").read_text()
+    assert f"DEVICE_COLORS = {len(exchange.DEVICE_COLORS)};" in (STATIC / "theme.js").read_text()
 
 
 def test_one_scale_of_type():

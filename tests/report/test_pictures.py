@@ -2,11 +2,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import combinations
-from pathlib import Path
 
-import matplotlib.colors
-import matplotlib.image
 import numpy as np
 import pytest
 import sample_analysis
@@ -17,14 +13,11 @@ from made_up_steps import made_up
 
 from placement_advisor.measurement.measurement import Span
 from placement_advisor.report.analysis_folder import write_reports
-from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.canvas import (
     COMPUTE_COLOR,
     COPY_COLOR,
-    DEVICE_COLORS,
     DPI,
     HEAD_IN,
-    KIND_COLORS,
     LAUNCH_COLOR,
     drawable,
     save,
@@ -224,15 +217,11 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never():
     code = (
         "import sys, pathlib, tempfile\n"
         "import placement_advisor.report.pictures.result_plots\n"
-        "import placement_advisor.report.pictures.layer_picture as layers\n"
         "import placement_advisor.report.pictures.timeline_plot as plots\n"
         "import sample_analysis\n"
-        "from layer_models import model\n"
-        "boxes = layers.layer_boxes(model('in -> a', 'a -> b'), 'x')\n"
         "assert not {'matplotlib', 'networkx', 'tensorflow'} & set(sys.modules)\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    plots.plot_timelines(sample_analysis.sample(), pathlib.Path(folder))\n"
-        "    layers.canvas.save(layers.draw_layers(boxes), pathlib.Path(folder, 'x.png'))\n"
         "assert 'matplotlib' in sys.modules\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
@@ -240,42 +229,6 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never():
     subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"], check=True
     )
-
-
-# What a colour may mean, in pictures on paper.
-MEANINGS = {
-    **{name: getattr(canvas, name) for name in vars(canvas) if name.endswith("_COLOR")},
-    **{f"device {n}": color for n, color in enumerate(DEVICE_COLORS)},
-    **{f"kind {n}": color for n, color in enumerate(KIND_COLORS)},
-}
-PICTURES = Path(canvas.__file__).parent
-STATIC = PICTURES.parent / "tensorboard" / "static"
-
-
-def _lab(color):
-    """Place of a colour in CIELAB (D65), where distances are about as people see them."""
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in matplotlib.colors.to_rgb(color)
-    ]
-    to_xyz = np.array(
-        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    )
-    x, y, z = np.cbrt(np.maximum(to_xyz @ linear / [0.9505, 1, 1.089], 1e-3))
-    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-def test_no_colour_is_like_another_that_has_another_meaning():
-    """A just noticeable difference is about 2; ten of them are told apart from picture to picture.
-
-    Bands are what stands behind all others.
-    """
-    apart = {
-        (one, other): np.linalg.norm(_lab(MEANINGS[one]) - _lab(MEANINGS[other]))
-        for one, other in combinations(MEANINGS, 2)
-        if "BAND_COLOR" not in (one, other)
-    }
-    assert min(apart.values()) >= 20, min(apart, key=apart.__getitem__)
 
 
 def _span(start_ns, end_ns, name="op", *, is_copy=False):

@@ -147,10 +147,7 @@ _COLORS = dict(re.findall(r"--([\w-]+): (#\w{6});", _LIGHT))
 COMPUTE_COLOR, COPY_COLOR, LAUNCH_COLOR, IDLE_COLOR, NO_PROFILE_COLOR = map(
     _COLORS.__getitem__, ("compute", "copy", "launch", "idle", "no-profile")
 )
-DEVICE_COLORS = tuple(color for name, color in _COLORS.items() if name.startswith("device-"))
 INK, FAINT, BAND_COLOR = map(_COLORS.__getitem__, ("ink", "faint", "band"))
-# What layers do.
-KIND_COLORS = ("#5D158C", "#0F664C", "#8A1538", "#4D4A12")
 # A sign and the dashes of its line; with more than these, they begin again.
 SIGNS = (
     ("o", "-"), ("s", (0, (5, 2))), ("^", (0, (1, 1.5))), ("D", (0, (5, 2, 1, 2))),
@@ -200,12 +197,12 @@ def plain_style() -> Iterator[None]:
         log.setLevel(level)
 
 
-def new_page(height_in: float, width_in: float = WIDTH_IN, dpi: int = DPI) -> Figure:
+def new_page(height_in: float) -> Figure:
     """Return an empty picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width_in, height_in), dpi=dpi)
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
 

@@ -1,4 +1,4 @@
-"""Lays out the forward pass by layer: groups layers, ranks them and joins them by arrows.
+"""Lays out the forward pass by layer: ranks layers and joins them by arrows.
 
 A box stands in the rank before the first box that it feeds. An arrow over several ranks has a
 lane in each. A model whose own code adds the outputs of its blocks would be a layer that
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from operator import or_
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from placement_advisor.graph.digraph import topological_order
 from placement_advisor.graph.layer_view import depth_for, layer_view, total_bytes
@@ -47,32 +47,12 @@ _MAX_BANDS = 8
 _COST_OF_CUT = 0.02
 
 
-class Waypoint(NamedTuple):
-    """The middle of a box or lane; ``ahead`` is -1 in a band in which data flows back, else 1."""
-
-    along: float
-    across: float
-    ahead: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Places of boxes, and of each arrow's stops from box to box, in inches.
+    """Middles of boxes, and of each arrow's stops from box to box, in inches, y downwards."""
 
-    ``size`` of it all and of a ``box`` are along the flow of data and across it; ``gap`` is between
-    ranks.
-    """
-
-    boxes: Sequence[Waypoint]
-    routes: Mapping[tuple[int, int], Sequence[Waypoint]]
-    size: Point
-    box: Point
-    gap: float
-    flows_down: bool
-
-    def point(self, along: float, across: float) -> Point:
-        """Return x and y, y downwards."""
-        return (across, along) if self.flows_down else (along, across)
+    boxes: Sequence[Point]
+    routes: Mapping[tuple[int, int], Sequence[Point]]
 
 
 def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> Layout:
@@ -104,19 +84,16 @@ def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> La
             most = ceil(len(rows) / bands)
             folded = [rows[i : i + most] for i in range(0, len(rows), most)]
             stops, breadth = _folded(folded, at, halves, along + gap)
-            layout = Layout(
-                boxes=stops[:count],
-                routes={its: [stops[each] for each in chain] for its, chain in chains.items()},
-                size=(most * (along + gap), breadth),
-                box=(along, across),
-                gap=gap,
-                flows_down=flows_down,
-            )
-            width, height = layout.point(*layout.size)
+            width, height = most * (along + gap), breadth
+            if flows_down:
+                width, height = height, width
+                stops = [(x, y) for y, x in stops]
             scale = max(width / _SCREEN_WIDTH, height / _SCREEN_HEIGHT, 1.0)
             cut = sum(rank_of[t] // most - rank_of[s] // most for s, t in ends)
-            found.append((round(scale * (1 + _COST_OF_CUT * cut), 1), bands, layout))
-    return min(found, key=lambda each: each[:2])[2]
+            found.append((round(scale * (1 + _COST_OF_CUT * cut), 1), bands, stops))
+    *_, stops = min(found, key=lambda each: each[:2])
+    routes = {its: [stops[each] for each in chain] for its, chain in chains.items()}
+    return Layout(boxes=stops[:count], routes=routes)
 
 
 def _across(
@@ -167,12 +144,12 @@ def _folded(
     at: Sequence[float],
     halves: Sequence[float],
     pitch: float,
-) -> tuple[list[Waypoint], float]:
-    """Return where the boxes and lanes of bands of rows stand, and the breadth of all.
+) -> tuple[list[Point], float]:
+    """Return where boxes and lanes stand, along the flow and across it, and the breadth of all.
 
     A band in which data flows back is turned round, so that arrows over a fold do not cross.
     """
-    stops = [Waypoint(0.0, 0.0, 1)] * len(at)
+    stops = [(0.0, 0.0)] * len(at)
     edge = 0.0
     for number, band in enumerate(bands):
         ahead = -1 if number % 2 else 1
@@ -180,13 +157,9 @@ def _folded(
         for place, row in enumerate(band):
             along = (0.5 + (place if ahead > 0 else len(bands[0]) - 1 - place)) * pitch
             for station in row:
-                stops[station] = Waypoint(along, ahead * at[station] - min(sides) + edge, ahead)
+                stops[station] = along, ahead * at[station] - min(sides) + edge
         edge += max(sides) - min(sides) + _GUTTER_IN
     return stops, edge - _GUTTER_IN
-
-
-# A picture of fewer boxes than this share of what it may have could well show more.
-_ENOUGH_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,51 +248,6 @@ def _cut(graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]) -
     return parts
 
 
-def merged(amount: int, edges: Iterable[tuple[int, int]], limit: int) -> list[list[int]]:
-    """Return groups of the numbers below ``amount``, ``limit`` at most, in an order of data flow.
-
-    Edges lead from lower to higher numbers. Groups are runs of an order in which data flows, depth
-    first, so no loop arises. Chains stay whole, unless that would leave too few groups or many.
-    """
-    if amount <= limit:
-        return [[number] for number in range(amount)]
-    before: list[set[int]] = [set() for _ in range(amount)]
-    after: list[set[int]] = [set() for _ in range(amount)]
-    for source, target in edges:
-        after[source].add(target)
-        before[target].add(source)
-    waiting = [len(some) for some in before]
-    ready = [number for number in reversed(range(amount)) if not waiting[number]]
-    chains: list[list[int]] = []
-    while ready:
-        number = ready.pop()
-        if chains and after[chains[-1][-1]] == {number} and before[number] == {chains[-1][-1]}:
-            chains[-1].append(number)
-        else:
-            chains.append([number])
-        for other in sorted(after[number], reverse=True):
-            waiting[other] -= 1
-            if not waiting[other]:
-                ready.append(other)
-    # What may share a box with the next ones: chains, or if they are few, the numbers of a chain.
-    runs = [chains]
-    if len(chains) < limit * _ENOUGH_SHARE:
-        runs = [[[number] for number in chain] for chain in chains]
-    return next(groups for size in count(1) if len(groups := _packed(runs, size)) <= limit)
-
-
-def _packed(runs: Iterable[Iterable[Sequence[int]]], size: int) -> list[list[int]]:
-    """Return each run in groups: an item joins those before it while they stay within a size."""
-    groups: list[list[int]] = []
-    for run in runs:
-        groups.append([])
-        for item in run:
-            if groups[-1] and len(groups[-1]) + len(item) > size:
-                groups.append([])
-            groups[-1] += item
-    return groups
-
-
 BOX_WIDTH, BOX_HEIGHT = 1.86, 0.4
 
 # To place as many takes a second, and nobody looks through more.
@@ -397,15 +325,15 @@ def layer_map(graph: OpGraph) -> LayerMap:
     layers = [
         PlacedLayer(
             name=part.name,
-            middle=layout.point(*box[:2]),
+            middle=middle,
             ops=len(part.ops),
             flops=Total.of(graph.op(name).flops for name in part.ops),
         )
-        for part, box in zip(found.parts, layout.boxes, strict=True)
+        for part, middle in zip(found.parts, layout.boxes, strict=True)
     ]
     flows = []
     for (source, target), size_bytes in found.edges.items():
-        route = tuple(layout.point(*stop[:2]) for stop in layout.routes[source, target])
+        route = tuple(layout.routes[source, target])
         flows.append(Flow(source=source, target=target, size_bytes=size_bytes, route=route))
     part_of = {name: number for number, part in enumerate(found.parts) for name in part.ops}
     return LayerMap(layers=tuple(layers), flows=tuple(flows), part_of=part_of)
