@@ -94,8 +94,12 @@ def children_left() -> list[psutil.Process]:
     if pid is None:
         return []
     guard = psutil.Process(pid)
-    server = guard.children()[:1]  # What the guard adopts comes behind it.
-    return _left(lambda: [each for each in guard.children(recursive=True) if each not in server])
+
+    def of_commands() -> list[psutil.Process]:
+        server = guard.children()[:1]  # None at first; what the guard adopts comes behind it.
+        return [each for each in guard.children(recursive=True) if each not in server]
+
+    return _left(of_commands)
 
 
 class Command:
