@@ -49,10 +49,10 @@ _OF_DATASHEET = frozenset(
     {"kind", "peak_flops_per_s", "matrix_flops_per_s", "memory_bandwidth_bytes_per_s"}
 )
 _HINT = (
-    "each of [[devices]] and [[hosts]] has a name, and a preset or a kind with figures. Each of "
-    "[[links]] has between, or source and target; and a preset, or latency_ns and "
-    "bandwidth_bytes_per_s. For compare-hardware, each of [[levels]] has units, and a preset or "
-    "figures"
+    "a cluster file has [[devices]] and, if wanted, [[hosts]]: each with a name, and a preset or a "
+    "kind with figures. It has [[links]]: each with between, or source and target; and a preset, "
+    "or latency_ns and bandwidth_bytes_per_s. [[levels]], for compare-hardware, have units, and a "
+    "preset or figures"
 )
 
 

@@ -187,9 +187,9 @@ def find_no_gpu_kernel(evidence: Evidence) -> Iterator[Finding]:
         size = format_bytes(crossing[kind].known)
         yield Finding(
             finding=f"{device} has no kernel for {kind} ({counted(len(ops), 'op')} in your "
-            f"tf.device scope): TensorFlow runs them on the CPU. At least {size} per step cross "
+            f"tf.device scope): the CPU runs it instead. At least {size} per step cross "
             "to and from the GPU",
-            action="leave these ops out of the tf.device scope, best in the input pipeline; "
+            action=f"leave {kind} out of the tf.device scope, best in the input pipeline; "
             "tf.config.set_soft_device_placement(False) makes such ops an error",
             where=evidence.where(ops[0], device=device),
         )
