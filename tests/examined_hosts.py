@@ -1,9 +1,7 @@
 """Hosts as an examination may find them, written by hand."""
 
-import platform
-
-from placement_advisor import __version__
 from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined, RouteResult
+from placement_advisor.analysis.hosts import HostRequest
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.testbed_plan import HostLink
@@ -14,7 +12,6 @@ from placement_advisor.remote_hosts.host_facts import (
     WayTried,
     own_versions,
 )
-from placement_advisor.remote_hosts.host_requests import HostRequest
 
 
 def host(name, number):
@@ -27,16 +24,12 @@ def host(name, number):
         answered_ns=1_200_000_000,
         facts=HostFacts(
             host_name=name,
-            advisor_version=__version__,
-            tensorflow_version="2.21.0",
-            python_version=platform.python_version(),
             cores=(0, 1),
             visible_gpus=0,
             gpus=Gpus(),
             available_memory_bytes=8_000_000_000,
             fingerprint="0" * 16,
             scratch="/tmp/scratch",
-            relay_folder=None,
         ),
         clock=ClockRange(low_ns=150_000, high_ns=250_000),
         place=NetworkPlace(

@@ -39,8 +39,8 @@ from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.profile.device_trace import HOST
-from placement_advisor.remote_hosts.host_lock import user_name
-from placement_advisor.remote_hosts.services import LOCALHOST
+from placement_advisor.remote_hosts.host_facts import user_name
+from placement_advisor.remote_hosts.remote_host import LOCALHOST
 from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, SilentProgress
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import runner

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus, waiting_services
+from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine import clock_range, machine_checks
@@ -23,8 +23,7 @@ from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, ChildError, preload
 from placement_advisor.remote_hosts import host_facts
 from placement_advisor.remote_hosts.host_facts import check_versions
-from placement_advisor.remote_hosts.remote_host import RemoteHost, way_to
-from placement_advisor.remote_hosts.tls import read_secret
+from placement_advisor.remote_hosts.remote_host import LOCALHOST, RemoteHost
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
 from placement_advisor.units import NS_PER_S, counted, format_ns
 
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from placement_advisor.analysis.hosts import HostOptions
+    from placement_advisor.analysis.hosts import HostOptions, HostRequest
     from placement_advisor.remote_hosts.host_facts import HostFacts, NetworkPlace, WayTried
-    from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 
@@ -98,9 +96,8 @@ def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamine
     """Reach all hosts at once and look at them; nothing is left on them.
 
     Raises:
-        AdvisorError: an address is not known, or the secret cannot be read.
+        AdvisorError: an address is not known.
     """
-    secret = None if asked.secret is None else read_secret(asked.secret)
     found = HostsExamined(
         link=asked.link,
         hosts=tuple(
@@ -111,7 +108,7 @@ def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamine
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         watcher.working("reaching hosts", 0, 1)
-        hosts = _reach(found, asked, secret, stack)
+        hosts = _reach(found, asked.launch, stack)
         watcher.working("starting a worker on each", 0, 1)
         reached = _start_workers(found, hosts)
         _read_networks(reached)
@@ -120,26 +117,24 @@ def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamine
             return found
         watcher.working("testing the connections between them", 0, 1)
         try:
-            found.ways = _try_routes(found.link, usable, secret, scratch, stack)
+            found.ways = _try_routes(found.link, usable, scratch, stack)
         except AdvisorError as error:
             found.problem = error
     return found
 
 
 def _reach(
-    found: HostsExamined, asked: HostOptions, secret: bytes | None, stack: ExitStack
+    found: HostsExamined, launch: str, stack: ExitStack
 ) -> list[tuple[HostExamined, RemoteHost]]:
-    waiting = waiting_services(asked.requests, secret)
     begun = []
     for each in found.hosts:
-        name = each.request.name
         try:
-            service = way_to(name, asked.launch, waiting.get(name))()
+            host = stack.enter_context(RemoteHost(each.request.name, launch))
         except AdvisorError as error:
             each.problem = error
             continue
-        each.way = service.command
-        begun.append((each, stack.enter_context(RemoteHost(name, service))))
+        each.way = host.command
+        begun.append((each, host))
     for _, host in begun:
         stack.callback(host.end)  # All of them, before any is waited for.
     opened = []
@@ -161,7 +156,7 @@ def _start_workers(
     """Fork a worker on each host, all at once."""
     if not hosts:
         return []
-    if not _first_is_here(hosts[0][0]):
+    if hosts[0][1].name != LOCALHOST:
         preload()  # It goes on while those on the hosts start.
     reached = []
     for each, host in hosts:
@@ -184,16 +179,14 @@ def _read_networks(reached: list[_Reached]) -> None:
         try:
             place = answer.wait(time_limit_s=_START_LIMIT_S)
             each.examined.place = calls.expect(place, _no_worker)
-        except (AdvisorError, ChildError) as error:
-            each.examined.problem = _as_advisor_error(error)
+        except AdvisorError as error:
+            each.examined.problem = error
+        except ChildError as error:
+            each.examined.problem = TestbedError(str(error))
 
 
 def _try_routes(
-    link: HostLink,
-    reached: list[_Reached],
-    secret: bytes | None,
-    scratch: Path,
-    stack: ExitStack,
+    link: HostLink, reached: list[_Reached], scratch: Path, stack: ExitStack
 ) -> tuple[RouteResult, ...]:
     """Send messages from each host to each other one, and from the command to all.
 
@@ -210,7 +203,7 @@ def _try_routes(
         for each in reached
     )
     plan = plan_hosts(shares, link)
-    site = RemoteLauncher(plan, [each.host for each in reached], scratch, secret)
+    site = RemoteLauncher(plan, [each.host for each in reached], scratch)
     stack.callback(site.close)
     workers = [each.worker for each in reached]
     client = None if shares[0].is_here else stack.enter_context(Child("client"))
@@ -244,10 +237,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return (_LOOPBACK if host == "localhost" else host.strip("[]")), int(port)
 
 
-def _first_is_here(first: HostExamined) -> bool:
-    return first.request.name == "localhost" and first.request.port is None
-
-
 def _has_network(link: HostLink, each: _Reached) -> bool:
     place = each.examined.place
     return link is HostLink.DIRECT or (place is not None and place.has_private_network)
@@ -262,11 +251,7 @@ def _no_worker(failure: calls.CallFailure) -> TestbedError:
     return TestbedError(f"{failure.message}{tail}")
 
 
-def _as_advisor_error(error: AdvisorError | ChildError) -> AdvisorError:
-    return error if isinstance(error, AdvisorError) else TestbedError(str(error))
-
-
-# Certificates are good from a day before they are made; see `secret.py`.
+# Certificates are good from a day before they are made; see `tls.py`.
 _MOST_APART_NS = 24 * 60 * 60 * NS_PER_S
 _HOSTS_OF_A_WAY = 2
 NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
@@ -293,12 +278,12 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.C
     finding = f"in {format_ns(host.answered_ns)}, by `{host.way}`"
     yield _ok("reached", finding)
     try:
-        check_versions(host.request.name, host.versions)
+        versions = check_versions(host.request.name, host.versions)
     except AdvisorError as error:
         yield _failed_check("versions", error)
         return
     if host.facts is not None:
-        yield _version_check(host.facts)
+        yield _version_check(versions)
         yield _device_check(host.facts, host.request.devices)
         if host.place is not None:
             cores = len(host.facts.cores)
@@ -308,7 +293,7 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.C
         yield machine_checks.memory_check(host.facts.available_memory_bytes)
         yield _clock_check(host, link)
     if host.place is not None:
-        yield _address_check(host, host.place, link)
+        yield _address_check(host, host.place)
         yield _network_check(host.place, link)
     if host.problem is not None:
         yield _failed_check("use", host.problem)
@@ -336,11 +321,11 @@ def _problem(name: str, finding: str, action: str | None) -> machine_checks.Chec
     )
 
 
-def _version_check(facts: HostFacts) -> machine_checks.Check:
-    finding = f"advisor {facts.advisor_version}, TensorFlow {facts.tensorflow_version}, as here"
-    finding += f"; Python {facts.python_version}"
-    own = platform.python_version()
-    if facts.python_version == own:
+def _version_check(versions: dict[str, object]) -> machine_checks.Check:
+    finding = f"advisor {versions['advisor']}, TensorFlow {versions['tensorflow']}, as here"
+    python, own = versions.get("python"), platform.python_version()
+    finding += f"; Python {python}"
+    if python == own:
         return _ok("versions", finding)
     return _note("versions", f"{finding}, here {own}")
 
@@ -376,13 +361,11 @@ def _clock_check(host: HostExamined, link: HostLink) -> machine_checks.Check:
     return _problem("clock", finding, "set the time of day, as by NTP")
 
 
-def _address_check(host: HostExamined, place: NetworkPlace, link: HostLink) -> machine_checks.Check:
+def _address_check(host: HostExamined, place: NetworkPlace) -> machine_checks.Check:
     if place.interface is not None:
         mtu = "" if place.mtu_bytes is None else f", MTU {place.mtu_bytes:,} bytes"
         return _ok("address", f"{host.address} on {place.interface}{mtu}")
     finding = f"{host.address} is on no interface of that host"
-    if host.request.port is not None:
-        return _note("address", f"{finding}: something leads there")
     action = f"name one that it has: {host.request.name}:{host.request.devices}@ADDRESS"
     return _problem("address", f"{finding}, so that nothing can listen there", action)
 

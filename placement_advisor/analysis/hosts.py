@@ -1,5 +1,9 @@
 """The hosts of an analysis: named by the user or the environment, connected, made a testbed.
 
+The user's words are those of Horovod and of MPI: ``a:2,b:2``, and ``a slots=2`` on a line of a
+file. An address behind them, ``a:2@10.0.0.5``, is where other hosts reach this one, if not by its
+name.
+
 `--hosts slurm` and `--hosts tf-config` read Slurm's variables or TF_CONFIG with TensorFlow's
 cluster resolvers, in a child; a host has as many devices as it has tasks. Ports are left out:
 those are of TensorFlow's servers. All devices of one analysis are of one kind: GPUs if every host
@@ -10,26 +14,27 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files import untrusted
+from placement_advisor.files.untrusted import shown
 from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.this_machine import VISIBLE_GPUS, core_slots, digest, gpu_slots
 from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts import remote_host
-from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts
-from placement_advisor.remote_hosts.services import LOCALHOST, Waiting
-from placement_advisor.remote_hosts.tls import read_secret
+from placement_advisor.remote_hosts.remote_host import LOCALHOST
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
 from placement_advisor.tf.calls import native_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -38,7 +43,113 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 
-# Where no launcher starts it, as here or for a service that waits, the variable goes before it.
+# Judgement: a line for each host of the largest machine takes less.
+_MOST_BYTES = 1_000_000
+# More than any machine has; a port number is taken for a count else.
+_MOST_DEVICES = 1_024
+# What no launcher takes for an option, and what `ssh` and device names can hold.
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_HOST = re.compile(rf"(?P<name>{_NAME}):(?P<count>[0-9]{{1,9}})(@(?P<where>[][A-Za-z0-9_.:%-]+))?")
+# Without brackets, what has more than one colon is an IPv6 address.
+_WHERE = re.compile(
+    r"\[(?P<bracketed>[A-Za-z0-9.:%_-]+)\]|(?P<plain>[A-Za-z0-9_.%-]+)"
+    r"|(?P<bare>[A-Za-z0-9_.:%-]*:[A-Za-z0-9_.:%-]*:[A-Za-z0-9_.:%-]*)"
+)
+_LINE = re.compile(rf"(?P<name>{_NAME})\s+slots\s*=\s*(?P<count>[0-9]{{1,9}})(?P<where>)")
+_FORM = "write it as NAME:DEVICES, as in a:2 or a:2@10.0.0.5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRequest:
+    """A host, how many devices of it are asked for, and its address if that is not its name."""
+
+    name: str
+    devices: int
+    address: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The host as `parse_hosts` reads it."""
+        where = "" if self.address is None else f"@[{self.address}]"
+        return f"{self.name}:{self.devices}{where}"
+
+
+def parse_hosts(words: str) -> tuple[HostRequest, ...]:
+    """Read the words of ``--hosts``, as in ``a:2,b:2``.
+
+    Raises:
+        AdvisorError: they name no hosts, one twice, or no devices.
+    """
+    return _distinct(_host(f"--hosts {words}", word.strip(), _HOST) for word in words.split(","))
+
+
+def read_hostfile(path: Path) -> tuple[HostRequest, ...]:
+    """Read a file with a host on each line: ``a slots=2`` or ``a:2``; ``#`` begins a comment.
+
+    Raises:
+        AdvisorError: it cannot be read, names no hosts, one twice, or no devices.
+    """
+    try:
+        text = untrusted.read_plain(path, _MOST_BYTES).decode()
+    except OSError as error:
+        raise AdvisorError(f"--hostfile {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise AdvisorError(f"--hostfile {path}: not a text file") from None
+    lines = ((i, line.partition("#")[0].strip()) for i, line in enumerate(text.splitlines(), 1))
+    found = _distinct(
+        _host(f"--hostfile {path}, line {number}", line, _LINE, _HOST)
+        for number, line in lines
+        if line
+    )
+    if not found:
+        raise AdvisorError(f"--hostfile {path}: names no host", hint="write lines as a slots=2")
+    return found
+
+
+def _host(where: str, words: str, *forms: re.Pattern[str]) -> HostRequest:
+    found = next(filter(None, (form.fullmatch(words) for form in forms)), None)
+    if found is None:
+        raise AdvisorError(
+            f"{where}: {shown(words)} is not a host with a number of devices", hint=_hint(words)
+        )
+    count = int(found["count"])
+    if not 1 <= count <= _MOST_DEVICES:
+        raise AdvisorError(
+            f"{where}: {found['name']} cannot have {count} devices",
+            hint=f"ask for 1 to {_MOST_DEVICES:,} of each host",
+        )
+    address = _address(where, found["where"]) if found["where"] else None
+    return HostRequest(name=found["name"], devices=count, address=address)
+
+
+def _address(where: str, words: str) -> str:
+    found = _WHERE.fullmatch(words)
+    if found is None:
+        raise AdvisorError(
+            f"{where}: {shown(words)} is no address",
+            hint="as in 10.0.0.5, 2001:db8::5 or [2001:db8::5], without a port",
+        )
+    return found["bracketed"] or found["plain"] or found["bare"]
+
+
+def _hint(words: str) -> str:
+    if "@" in words.partition(":")[0]:
+        return f"{_FORM}; whom to log in as is said by --launch 'ssh ME@{{host}}'"
+    return _FORM
+
+
+def _distinct(hosts: Iterable[HostRequest]) -> tuple[HostRequest, ...]:
+    found = tuple(hosts)
+    names = [host.name for host in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise AdvisorError(
+                f"host {name} is named twice", hint="ask for all of its devices at once"
+            )
+    return found
+
+
+# On this machine, where no launcher starts it, the variable goes before the command.
 _HIDE_GPUS = (
     f"for cores, start advisor on each host with {VISIBLE_GPUS}= before it, as does "
     f"--launch 'ssh {{host}} env {VISIBLE_GPUS}='"
@@ -97,15 +208,11 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOptions:
-    """Hosts to run on: which, how a command is started there, and how they reach one another.
-
-    ``secret`` is the file that services share which wait on some of them, None if none does.
-    """
+    """Hosts to run on: which, how a command is started there, and how they reach one another."""
 
     requests: tuple[HostRequest, ...]
     launch: str
     link: testbed_plan.HostLink
-    secret: Path | None = None
 
     @property
     def words(self) -> str:
@@ -120,14 +227,10 @@ class HostOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedHosts:
-    """Hosts that answer, and the testbed of what they lend.
-
-    ``secret`` is what services share that wait on some of them, None if none does.
-    """
+    """Hosts that answer, and the testbed of what they lend."""
 
     hosts: tuple[remote_host.RemoteHost, ...]
     plan: testbed_plan.TestbedPlan
-    secret: bytes | None = field(repr=False)
 
     @property
     def lost(self) -> str | None:
@@ -141,25 +244,22 @@ class ConnectedHosts:
 
     def site(self, scratch: Path, stack: ExitStack) -> RemoteLauncher:
         """Return where processes of the testbed run; its relays end with the stack."""
-        site = RemoteLauncher(self.plan, self.hosts, scratch, self.secret)
+        site = RemoteLauncher(self.plan, self.hosts, scratch)
         stack.callback(site.close)
         return site
 
 
 def connect(asked: HostOptions, stack: ExitStack, watcher: ProgressReporter) -> ConnectedHosts:
-    """Have `advisor worker` on all hosts at once; those that it starts end with the stack.
+    """Start `advisor worker` on all hosts at once; they end with the stack.
 
     Raises:
         TestbedError: a host does not answer, has another version, is in use, or has too few
             devices.
-        AdvisorError: the secret of those that wait cannot be read.
     """
-    secret = None if asked.secret is None else read_secret(asked.secret)
     addresses = addresses_of(asked.requests)
     watcher.working("starting hosts", 0, 1)
     names = [request.name for request in asked.requests]
-    waiting = waiting_services(asked.requests, secret)
-    hosts = stack.enter_context(remote_host.open_hosts(names, launch=asked.launch, waiting=waiting))
+    hosts = stack.enter_context(remote_host.open_hosts(names, launch=asked.launch))
     facts = [host.facts for host in hosts]
     gpus = uses_gpus(dict(zip(asked.requests, facts, strict=True)))
     shares = tuple(
@@ -172,18 +272,7 @@ def connect(asked: HostOptions, stack: ExitStack, watcher: ProgressReporter) -> 
     plan = testbed_plan.plan_hosts(shares, asked.link, away_ns)
     for warning in plan.warnings:
         watcher.note(f"warning: {warning}")
-    return ConnectedHosts(hosts=hosts, plan=plan, secret=secret)
-
-
-def waiting_services(requests: tuple[HostRequest, ...], secret: bytes | None) -> dict[str, Waiting]:
-    """Return where services wait, by host; those of other hosts are to be started."""
-    found = {}
-    for request in requests:
-        if request.port is not None:
-            assert request.address is not None, "a port needs an address"
-            assert secret is not None, "options without a secret have been refused"
-            found[request.name] = Waiting(address=request.address, port=request.port, secret=secret)
-    return found
+    return ConnectedHosts(hosts=hosts, plan=plan)
 
 
 def host_share(
@@ -199,8 +288,7 @@ def host_share(
         address=address,
         slots=slots,
         fingerprint=fingerprint,
-        is_here=request.name == LOCALHOST and request.port is None,
-        port=request.port,
+        is_here=request.name == LOCALHOST,
         lends_all=slots == core_slots(facts.cores),
         gpus=gpus,
     )

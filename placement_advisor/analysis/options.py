@@ -109,7 +109,6 @@ class AnalyzeOptions:
                 "--hosts": hosts.words,
                 "--launch": _unless(defaults.LAUNCH, hosts.launch),
                 "--link": _unless(HostLink.TLS, hosts.link),
-                "--secret": hosts.secret,
             }
         return {option: _text(value) for option, value in values.items() if value is not None}
 

@@ -66,7 +66,6 @@ _COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     "Machines": {
         calibrate: "--devices 2",
         hardware: "V100",
-        worker: "--listen 10.0.0.1:7600 --secret shared.secret",
     },
     "Files": {
         trace: "train.py -o step.graph.json.gz",
@@ -85,6 +84,7 @@ for _panel, _commands in _COMMANDS.items():
             rich_help_panel=_panel,
             epilog=f"Example: advisor {_name} {_words}".rstrip(),
         )(_command)
+app.command("worker", hidden=True)(worker)  # For `--launch` alone to type.
 _TRAINS = re.compile(r"^\s*(import|from)\s+(tensorflow|keras|tf_keras)\b", re.MULTILINE)
 # Imports stand at the top of a script.
 _HEAD_CHARS = 20_000

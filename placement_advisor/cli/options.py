@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.remote_hosts.host_requests import HostRequest
 
 
 def takes(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -262,9 +261,8 @@ Hosts = Annotated[
     typer.Option(
         metavar="A:2,B:2",
         help="Run on these hosts, with so many devices of each (docs/how-to/hosts.md). `localhost` "
-        "is this machine. An address behind @ is where the others reach it, if not by its name; "
-        "with a port, such as a:2@10.0.0.1:7600, `advisor worker --listen` waits there. `slurm` "
-        "and `tf-config` take them from the environment.",
+        "is this machine. An address behind @ is where the others reach it, if not by its name: "
+        "a:2@10.0.0.1. `slurm` and `tf-config` take them from the environment.",
     ),
 ]
 HostFile = Annotated[
@@ -289,14 +287,6 @@ HostLink = Annotated[
         "Direct connections have no authentication.",
     ),
 ]
-Secret = Annotated[
-    Path | None,
-    typer.Option(
-        "--secret",
-        metavar="FILE",
-        help="Secret of the hosts with a port in --hosts: your copy of the file that they serve.",
-    ),
-]
 
 
 def hosts_asked(
@@ -304,7 +294,6 @@ def hosts_asked(
     hostfile: HostFile = None,
     launch: Launch = None,
     link: HostLink = None,
-    secret: Secret = None,
 ) -> HostOptions | None:
     """Return the hosts that the options of a command ask for, None if they ask for none.
 
@@ -312,13 +301,18 @@ def hosts_asked(
         AdvisorError: the options contradict each other, or name no hosts.
     """
     if hosts is None and hostfile is None:
-        for option, value in (("--launch", launch), ("--link", link), ("--secret", secret)):
+        for option, value in (("--launch", launch), ("--link", link)):
             if value is not None:
                 raise AdvisorError(f"{option} needs --hosts or --hostfile")
         return None
-    from placement_advisor.analysis.hosts import HostOptions, HostSource, hosts_from_environment
+    from placement_advisor.analysis.hosts import (
+        HostOptions,
+        HostSource,
+        hosts_from_environment,
+        parse_hosts,
+        read_hostfile,
+    )
     from placement_advisor.machine import testbed_plan
-    from placement_advisor.remote_hosts.host_requests import parse_hosts, read_hostfile
 
     if hosts is not None and hostfile is not None:
         raise AdvisorError("--hosts and --hostfile cannot be used together")
@@ -328,33 +322,16 @@ def hosts_asked(
         requests = hosts_from_environment(HostSource(hosts))
     else:
         requests = parse_hosts(hosts or "")
-    _check_secret(requests, secret)
     asked = HostOptions(
         requests=requests,
         launch=launch or defaults.LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
-        secret=secret,
     )
     if asked.device_count < _FEWEST_DEVICES:
         raise AdvisorError(
             "one device has nothing to be split over", hint="ask for two or more: --hosts a:1,b:1"
         )
     return asked
-
-
-def _check_secret(requests: tuple[HostRequest, ...], secret: Path | None) -> None:
-    waiting = [request.name for request in requests if request.port is not None]
-    if waiting and secret is None:
-        raise AdvisorError(
-            f"--hosts: at the port of host {waiting[0]} a service waits, which serves holders "
-            "of its secret alone",
-            hint="name your copy of that file: --secret FILE",
-        )
-    if secret is not None and not waiting:
-        raise AdvisorError(
-            "--secret: no host has a port, so none is asked for one",
-            hint="name address and port of `advisor worker --listen`: a:2@10.0.0.1:7600",
-        )
 
 
 def refuse_beside_hosts(asked: HostOptions | None, others: Mapping[str, bool]) -> None:

@@ -69,8 +69,7 @@ class HostShare:
     """What a host lends to a testbed: ``slots``, each of which makes a device, all of one kind.
 
     ``address`` is where the other hosts reach it, ``fingerprint`` tells machines apart that
-    compute at different speeds. ``is_here`` says that it is the machine of the command itself. At
-    a ``port`` of its address a service waits there, for control and for what TensorFlow sends.
+    compute at different speeds. ``is_here`` says that it is the machine of the command itself.
     ``lends_all`` says that no core is left for anything else, such as its relay. ``gpus`` is what
     the driver there says of its GPUs, None if it lends none.
     """
@@ -80,7 +79,6 @@ class HostShare:
     slots: tuple[this_machine.Slot, ...]
     fingerprint: str
     is_here: bool
-    port: int | None = None
     lends_all: bool = False
     gpus: Gpus | None = None
 

@@ -39,7 +39,7 @@ _MS_PER_S = 1_000
 
 
 class PipeStream:
-    """Bytes from the other side and to it: a pipe, or whatever has a descriptor, each way."""
+    """Bytes from the other side and to it: a pipe each way."""
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         """Take over two descriptors."""
@@ -83,7 +83,7 @@ class PipeStream:
 
     def close(self) -> None:
         """Let go of both pipes, once nobody reads or writes."""
-        for descriptor in {self._incoming, self._outgoing, self._stopped}:
+        for descriptor in (self._incoming, self._outgoing, self._stopped):
             os.close(descriptor)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import ipaddress
 import os
 import platform
@@ -40,38 +41,37 @@ class HostFacts:
     have a core of its own. ``visible_gpus`` is how many TensorFlow may see, ``gpus`` what the
     driver's tools say. ``available_memory_bytes`` is what was free. ``fingerprint`` differs where
     the processor, the cores or the kernel do. ``scratch`` is a folder there for this analysis,
-    which goes when it ends. ``relay_folder`` is that of the relay by which control has come
-    (`relay.py`), None where there is none yet.
+    which goes when it ends.
     """
 
     host_name: str
-    advisor_version: str
-    tensorflow_version: str | None
-    python_version: str
     cores: tuple[int, ...]
     visible_gpus: int
     gpus: nvidia.Gpus
     available_memory_bytes: int
     fingerprint: str
     scratch: str
-    relay_folder: str | None
 
 
-def find_host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
+def find_host_facts(scratch: Path) -> HostFacts:
     """Find out about this machine, without TensorFlow."""
     return HostFacts(
         host_name=socket.gethostname(),
-        advisor_version=__version__,
-        tensorflow_version=tensorflow_version(),
-        python_version=platform.python_version(),
         cores=usable_cores(),
         visible_gpus=gpu_count(),
         gpus=nvidia.find_gpus(),
         available_memory_bytes=available_memory_bytes(),
         fingerprint=fingerprint((os.uname().release,)),
         scratch=str(scratch),
-        relay_folder=None if relay_folder is None else str(relay_folder),
     )
+
+
+def user_name() -> str:
+    """Return the user's name, or number where there is no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # As in a container that takes any number.
+        return str(os.geteuid())
 
 
 def tensorflow_version() -> str | None:
@@ -84,7 +84,7 @@ def tensorflow_version() -> str | None:
 
 # Change it with the messages of the conversation. What `own_versions` returns stays a plain object,
 # so that any two versions can tell each other what they are.
-PROTOCOL = 2
+PROTOCOL = 3
 
 _WORDS = {
     "protocol": "the conversation of workers in version {}",
@@ -103,8 +103,8 @@ def own_versions() -> dict[str, object]:
     }
 
 
-def check_versions(host: str, theirs: object) -> None:
-    """Check that a host has the versions that this one has.
+def check_versions(host: str, theirs: object) -> dict[str, object]:
+    """Return what a host told of its versions, if they are those that this one has.
 
     Raises:
         TestbedError: it has others; the error names both.
@@ -120,6 +120,7 @@ def check_versions(host: str, theirs: object) -> None:
                 f"host {host} has {_said(words, there)}, this machine {_said(words, here)}",
                 hint="install one version on both",
             )
+    return theirs
 
 
 def _said(words: str, version: object) -> str:

@@ -1,8 +1,4 @@
-"""The relay of a host: what TensorFlow sends to other hosts leaves and arrives here.
-
-Its sockets belong to a private network, or to the port by which a service without ssh is
-controlled.
-"""
+"""The relay of a host: what TensorFlow sends to other hosts leaves and arrives here."""
 
 from __future__ import annotations
 
@@ -11,10 +7,8 @@ import contextlib
 import ipaddress
 import json
 import os
-import re
 import select
 import socket
-import ssl
 import threading
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,14 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.processes import calls
-from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts import tls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
     from concurrent.futures import Future
-    from typing import Any, NoReturn
+    from typing import Any
 
 
 # Where a relay waits for doors, within its folder.
@@ -186,10 +178,6 @@ def socket_path(folder: str | Path, name: str) -> Iterator[str]:
         os.close(descriptor)
 
 
-# Where control is served, within a relay's folder, by a Unix socket of whoever serves it.
-CONTROL = "control"
-EVERYWHERE = ("0.0.0.0", "::")
-LOCALHOST = "localhost"
 # Strangers can have so many connections for as long as a greeting may take.
 _GREETED_AT_ONCE = 64
 # Where no more files can be opened, until some are closed.
@@ -198,18 +186,18 @@ _PAUSE_S = 0.1
 _relay: Relay | None = None
 
 
-def start(folder: str, secret: bytes, address: str | None, port: int = 0) -> int | None:
+def start(folder: str, secret: bytes, address: str | None) -> int | None:
     """Become the relay of this host; return the port at which other hosts reach it.
 
     It has one private folder, in which doors open. Without an ``address`` it only leads outwards,
-    and listens nowhere. Port 0 is any that is free.
+    and listens nowhere.
 
     Raises:
-        AdvisorError: this host has no such address, or the port is taken.
+        AdvisorError: this host has no such address.
     """
     global _relay
     _relay = Relay(Path(folder), secret)
-    return None if address is None else _relay.listen(address, port)
+    return None if address is None else _relay.listen(address)
 
 
 class Relay:
@@ -217,10 +205,9 @@ class Relay:
 
     def __init__(self, folder: Path, secret: bytes) -> None:
         """Wait for doors in a folder."""
-        self._folder = folder
         self._greeter = tls.Greeter(secret)
         self._greeted = 0
-        self._loop = loop_in_background("relay")
+        self._loop = loop_in_background()
         self._networks: dict[int, _Network] = {}
         doors = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with socket_path(folder, DOORS) as path:
@@ -228,13 +215,13 @@ class Relay:
         doors.listen(_WAITING_CONNECTIONS)
         self._call(self._accept(doors, self._open_door))
 
-    def listen(self, address: str, port: int) -> int:
-        """Listen at an address of this host, at any port if ``port`` is 0; return which.
+    def listen(self, address: str) -> int:
+        """Listen at an address of this host; return at which port.
 
         Raises:
-            AdvisorError: this host has no such address, or the port is taken.
+            AdvisorError: this host has no such address.
         """
-        outside = _listening(address, port)
+        outside = _listening(address)
         self._call(self._accept(outside, self._let_in))
         return int(outside.getsockname()[1])
 
@@ -288,7 +275,7 @@ class Relay:
         for listening, (port, address, far_port) in zip(
             door.listening, door.routes.far, strict=True
         ):
-            greeting = tls.Greeting(purpose=tls.Purpose.DATA, network=network, port=port)
+            greeting = tls.Greeting(network=network, port=port)
             lead = partial(self._lead_out, address, far_port, greeting)
             here.keep(asyncio.ensure_future(self._accept(listening, lead)))
         return True
@@ -336,34 +323,21 @@ class Relay:
         Raises:
             OSError: nobody is there, or it is not served.
         """
-        if greeting.purpose is tls.Purpose.CONTROL:
-            return self._reach_control()
         network = self._networks.get(greeting.network)
         if network is None or greeting.port not in network.door.routes.near:
             raise ConnectionRefusedError(f"port {greeting.port} is not served")
         return await asyncio.to_thread(network.door.connect, greeting.port)
-
-    def _reach_control(self) -> socket.socket:
-        control = socket.socket(socket.AF_UNIX)
-        try:
-            with socket_path(self._folder, CONTROL) as path:
-                control.connect(path)
-        except OSError:
-            control.close()
-            raise
-        return control
 
     async def _carry(
         self, greeting: tls.Greeting, near: tls.Connection, far: tls.Connection
     ) -> None:
         """Carry bytes for as long as the network is there."""
         carried = asyncio.ensure_future(tls.carry(near, far))
-        if greeting.purpose is tls.Purpose.DATA:
-            network = self._networks.get(greeting.network)
-            if network is None:
-                carried.cancel()
-            else:
-                network.keep(carried)
+        network = self._networks.get(greeting.network)
+        if network is None:
+            carried.cancel()
+        else:
+            network.keep(carried)
         await asyncio.wait([carried])
 
 
@@ -380,7 +354,7 @@ class _Network:
         task.add_done_callback(self.tasks.discard)
 
 
-def loop_in_background(name: str) -> asyncio.AbstractEventLoop:
+def loop_in_background() -> asyncio.AbstractEventLoop:
     """Return an event loop that runs in a thread of its own until it is stopped."""
     loop = asyncio.new_event_loop()
 
@@ -390,15 +364,14 @@ def loop_in_background(name: str) -> asyncio.AbstractEventLoop:
         finally:
             loop.close()
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    threading.Thread(target=run, name="relay", daemon=True).start()
     return loop
 
 
-def _listening(address: str, port: int) -> socket.socket:
-    family, place = _own_address(address, port)
+def _listening(address: str) -> socket.socket:
+    family, place = _own_address(address)
     listening = socket.socket(family)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:  # An IPv6 address, and no IPv4 one in its clothes.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(place)
@@ -406,32 +379,31 @@ def _listening(address: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise AdvisorError(
-            f"cannot listen at {address} port {port}: {error.strerror}",
-            hint="name an address that this host has, and a port that nobody uses",
+            f"cannot listen at {address}: {error.strerror}",
+            hint="name an address that this host has",
         ) from None
     return listening
 
 
-def _own_address(address: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
-    """Return where to listen for an address or a name of this host.
+def _own_address(address: str) -> tuple[socket.AddressFamily, tuple[object, ...]]:
+    """Return where to listen for an address or a name of this host: at any port that is free.
 
     Raises:
         AdvisorError: it is none, means every address, or none that other hosts reach.
     """
     try:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise AdvisorError(f"{address} is no address: {error.strerror}") from None
     places = [(family, place) for family, _, _, _, place in found]
-    # Some ways to write an address mean all of them, an empty one among them.
-    if address not in EVERYWHERE and any(_ip(place).is_unspecified for _, place in places):
+    if any(_ip(place).is_unspecified for _, place in places):
         raise AdvisorError(
-            f"{address!r} means every address of this host",
-            hint="name one, or one of " + ", ".join(EVERYWHERE),
+            f"{address!r} means every address of that host",
+            hint="name the one at which the other hosts reach it",
         )
     reached = [each for each in places if not _ip(each[1]).is_loopback]
     # Debian gives a host's own name such an address, on that host alone.
-    if not reached and address not in (LOCALHOST, str(_ip(places[0][1]))):
+    if not reached and address not in ("localhost", str(_ip(places[0][1]))):
         raise AdvisorError(
             f"{address} is {_ip(places[0][1])} on that host, which no other one reaches",
             hint="name its address in the network that the hosts share",
@@ -441,150 +413,3 @@ def _own_address(address: str, port: int) -> tuple[socket.AddressFamily, tuple[o
 
 def _ip(place: tuple[object, ...]) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(str(place[0]))
-
-
-_PLACE = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*)):(?P<port>\d{1,5})", re.ASCII)
-_PORTS = range(1, 1 << 16)
-_START_LIMIT_S = 60.0
-# How soon the service notices that its relay is gone.
-_LOOK_S = 1.0
-_WAITING_CONTROLS = 8
-
-
-def parse_place(text: str) -> tuple[str, int]:
-    """Return address and port of `ADDR:PORT`; an IPv6 address stands in brackets.
-
-    Raises:
-        AdvisorError: the text is no such thing.
-    """
-    found = _PLACE.fullmatch(text)
-    address = found and (found["bracketed"] or found["plain"])
-    if not found or not address or int(found["port"]) not in _PORTS:
-        raise AdvisorError(
-            f"{text!r} is no address with a port",
-            hint="for example 192.0.2.7:7000, [2001:db8::7]:7000",
-        )
-    return address, int(found["port"])
-
-
-def place(address: str, port: int) -> str:
-    """Return address and port as `parse_place` reads them."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def check_may_listen(address: str, *, everywhere: bool) -> None:
-    """Check that nobody listens at every address of a host without having said so twice.
-
-    Raises:
-        AdvisorError: somebody would.
-    """
-    if address in EVERYWHERE and not everywhere:
-        raise AdvisorError(
-            f"{address} means every network that this host is in",
-            hint="name the address at which the other hosts reach it; --everywhere accepts all",
-        )
-
-
-def wait(
-    address: str,
-    port: int,
-    secret: bytes,
-    folder: Path,
-    *,
-    serve: Callable[[socket.socket, Path], None],
-    opened: Callable[[], None],
-) -> NoReturn:
-    """Wait for analyses at a port until a signal ends this process.
-
-    ``serve`` is called for each, in a thread of its own, with the relay's folder, in which the
-    analysis may open doors (`door.py`). ``folder`` is one that only this user can enter.
-    ``opened`` is called once the port is there.
-
-    Raises:
-        AdvisorError: this host has no such address, or the port is taken.
-        TestbedError: the relay has died.
-    """
-    preload()
-    with Child("relay") as child, waiting_for_control(folder) as waiting:
-
-        def check() -> None:
-            failure = child.failure()
-            if failure is not None:
-                raise _died(failure)
-
-        started = child.call(start, str(folder), secret, address, port, time_limit_s=_START_LIMIT_S)
-        calls.expect(started, _died)
-        opened()
-        serve_each(waiting, lambda connection: serve(connection, folder), check)
-
-
-def waiting_for_control(folder: Path) -> socket.socket:
-    """Return the socket at which a relay with that folder delivers control."""
-    waiting = socket.socket(socket.AF_UNIX)
-    with socket_path(folder, CONTROL) as path:
-        waiting.bind(path)
-    waiting.listen(_WAITING_CONTROLS)
-    return waiting
-
-
-def serve_each(
-    waiting: socket.socket, serve: Callable[[socket.socket], None], check: Callable[[], None]
-) -> NoReturn:
-    """Serve every connection in a thread of its own.
-
-    ``check`` is called now and then, to end this by what it raises.
-    """
-    waiting.settimeout(_LOOK_S)
-    while True:
-        try:
-            connection, _ = waiting.accept()
-        except TimeoutError:
-            check()
-            continue
-        serving = partial(_on_connection, serve, connection)
-        threading.Thread(target=serving, name="control", daemon=True).start()
-
-
-# An event loop refers to its tasks weakly: one that waits would be collected as garbage.
-_carried: set[Future[None]] = set()
-
-
-def connect(address: str, port: int, secret: bytes) -> socket.socket:
-    """Return a connection to a service that waits on another host.
-
-    Raises:
-        AdvisorError: it cannot be reached, or has another secret.
-    """
-    there = place(address, port)
-    loop = loop_in_background("control")
-    dialled = tls.Greeter(secret).dial(address, port, tls.Greeting(purpose=tls.Purpose.CONTROL))
-    try:
-        far = asyncio.run_coroutine_threadsafe(dialled, loop).result()
-    except ssl.SSLError as error:
-        raise AdvisorError(
-            f"{there} has another secret, or is no `advisor worker`: {error.reason}",
-            hint="every host needs a copy of the same file, and the time of day",
-        ) from None
-    except OSError as error:
-        raise AdvisorError(
-            f"{there} cannot be reached: {os.strerror(error.errno) if error.errno else error}",
-            hint="start `advisor worker --listen` there; see that no firewall is between",
-        ) from None
-    ours, theirs = socket.socketpair()
-    carrying = asyncio.run_coroutine_threadsafe(_carry(theirs, far), loop)
-    _carried.add(carrying)
-    carrying.add_done_callback(_carried.discard)
-    return ours
-
-
-def _on_connection(serve: Callable[[socket.socket], None], connection: socket.socket) -> None:
-    with connection:
-        serve(connection)
-
-
-async def _carry(plain: socket.socket, far: tls.Connection) -> None:
-    await tls.carry(await tls.join(plain), far)
-
-
-def _died(failure: calls.CallFailure) -> TestbedError:
-    return TestbedError(f"the relay has ended: {failure.message}\n{failure.output_tail}".rstrip())

@@ -1,15 +1,19 @@
-"""A host that lends its devices, seen from the command: its facts, children, files and lock."""
+"""A host that lends its devices, seen from the command: its service, facts, children and files."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import shlex
+import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from placement_advisor import defaults
@@ -17,13 +21,13 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.clock_range import Ping
 from placement_advisor.processes import calls
-from placement_advisor.remote_hosts import conversation, host_files, services
-from placement_advisor.remote_hosts.host_facts import HostFacts, check_versions
-from placement_advisor.remote_hosts.host_lock import user_name
+from placement_advisor.processes.children import Tail
+from placement_advisor.remote_hosts import conversation, host_files
+from placement_advisor.remote_hosts.host_facts import HostFacts, check_versions, user_name
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -130,6 +134,119 @@ def _crash(message: str) -> calls.CallFailure:
     return calls.CallFailure(cause=calls.FailureCause.CRASHED, message=message, child_ended=True)
 
 
+LOCALHOST = "localhost"
+_SERVICE = ("worker", "--stdio")
+# For what it printed last to get here; processes that it has left may hold the pipe for ever.
+_LAST_WORDS_S = 0.5
+# The service ends its children within a second, ssh itself a moment after that.
+_END_GRACE_S = 5.0
+
+
+def service_command(host: str, launch: str) -> list[str]:
+    """Return what starts the service on a host: the words of ``launch``, then `advisor worker`.
+
+    ``{host}`` stands for the host's name. This machine needs no launcher.
+
+    Raises:
+        TestbedError: there are no such words, or no such program.
+    """
+    if host == LOCALHOST:
+        return [sys.executable, "-P", "-m", "placement_advisor.cli.app", *_SERVICE]
+    try:
+        words = [word.replace("{host}", host) for word in shlex.split(launch)]
+    except ValueError as error:
+        raise TestbedError(f"--launch {launch!r}: {error}", hint=_hint()) from None
+    if not words:
+        raise TestbedError("--launch: no command", hint=_hint())
+    if shutil.which(words[0]) is None:
+        raise TestbedError(f"--launch {launch!r}: no program {words[0]!r} here", hint=_hint())
+    return [*words, "advisor", *_SERVICE]
+
+
+class LaunchedService:
+    """The service's standard streams, and the process on this machine that they go through."""
+
+    def __init__(self, command: list[str]) -> None:
+        """Start it.
+
+        Raises:
+            TestbedError: the system refuses.
+        """
+        self.command = shlex.join(command)
+        theirs, ours = os.pipe()
+        incoming, outgoing = os.pipe()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._refusal: OSError | None = None
+        self._started = threading.Event()
+        # The kernel takes the end of the thread that starts a process for the end of its parent.
+        self._thread = threading.Thread(
+            target=self._run, args=(command, theirs, outgoing), daemon=True
+        )
+        self._thread.start()
+        self._started.wait()
+        for descriptor in (theirs, outgoing):
+            os.close(descriptor)
+        if self._process is None:
+            os.close(ours)
+            os.close(incoming)
+            raise TestbedError(f"{self.command}: {self._refusal}")
+        self.stream: conversation.PipeStream = conversation.PipeStream(incoming, ours)
+
+    def account(self, *, wait_s: float) -> str:
+        """Return how the command ended, in words; empty if it runs for so long."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code < 0:
+            return f"`{self.command}` was killed by {signal.Signals(-code).name}"
+        return f"`{self.command}` ended with status {code}"
+
+    def said(self) -> str:
+        """Return what the command said last; all of it, if it has ended."""
+        assert self._process is not None
+        return self._printed.text(wait_s=0.0 if self._process.poll() is None else _LAST_WORDS_S)
+
+    def kill(self) -> None:
+        """End the command at once, and whatever it has started in its session."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait for the command, whose input has ended, and end it if it does not."""
+        self._thread.join(_END_GRACE_S)
+        self.kill()
+        self._thread.join(_END_GRACE_S)
+
+    def _run(self, command: list[str], theirs: int, outgoing: int) -> None:
+        bound = [sys.executable, "-P", "-m", "placement_advisor.processes.orphan_guard"]
+        try:
+            # In a session of its own there is no terminal where ssh could wait for a password, and
+            # no Ctrl-C before we have taken leave.
+            process = subprocess.Popen(
+                [*bound, str(os.getpid()), *command],
+                stdin=theirs,
+                stdout=outgoing,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._refusal = error
+            self._started.set()
+            return
+        assert process.stderr is not None
+        self._printed = Tail(process.stderr)
+        self._process = process
+        self._started.set()
+        process.wait()
+
+
+def _hint() -> str:
+    return f"give a command that runs another one on a host, as {defaults.LAUNCH!r}"
+
+
 _Got = TypeVar("_Got")
 
 # A login over a slow line takes seconds; a password that is waited for never comes.
@@ -145,14 +262,18 @@ _SHOWN_CHARS = 2_000
 class RemoteHost:
     """A host with a service of ours, for this analysis alone; `open_hosts` gives them."""
 
-    def __init__(self, name: str, service: services.ReachedService) -> None:
-        """Begin to speak with a service that has been reached; `open` comes next."""
+    def __init__(self, name: str, launch: str) -> None:
+        """Start a service there and begin to speak with it; `open` comes next.
+
+        Raises:
+            TestbedError: there is no such launcher here.
+        """
         self.name = name
-        self._service = service
+        self._service = LaunchedService(service_command(name, launch))
         self._ended = False
         self._begun_s = time.monotonic()
         self._deadline = self._begun_s + START_LIMIT_S
-        # What it said first, and how many ns after it was reached for; None until it has.
+        # What it said first, and how many ns after it was started; None until it has.
         self.versions: object = None
         self.answered_ns: int | None = None
         self._versions: Future[object] = Future()
@@ -161,7 +282,7 @@ class RemoteHost:
         self._numbers = itertools.count()
         self._tells: list[Callable[[str], object]] = []
         self._conversation = conversation.Conversation(
-            service.stream,
+            self._service.stream,
             our_mark=conversation.COMMAND_MARK,
             their_mark=conversation.WORKER_MARK,
             heard=self._heard,
@@ -170,6 +291,11 @@ class RemoteHost:
         )
         self._questions = host_files.Questions(name, self._conversation.send)
         self._conversation.start()
+
+    @property
+    def command(self) -> str:
+        """What starts the service, for the user to try."""
+        return self._service.command
 
     @property
     def facts(self) -> HostFacts:
@@ -360,51 +486,22 @@ def lost_among(hosts: Iterable[RemoteHost]) -> str | None:
 
 @contextlib.contextmanager
 def open_hosts(
-    names: Sequence[str],
-    *,
-    launch: str = defaults.LAUNCH,
-    waiting: Mapping[str, services.Waiting] | None = None,
+    names: Sequence[str], launch: str = defaults.LAUNCH
 ) -> Iterator[tuple[RemoteHost, ...]]:
     """Have a service on each host while the block runs, all at once.
 
-    Hosts on which one is ``waiting`` are connected to. On others it is started: ``launch`` runs a
-    command on ``{host}``; `localhost` is this machine.
+    ``launch`` runs a command on ``{host}``; `localhost` is this machine.
 
     Raises:
-        TestbedError: one does not start, cannot be reached, is of another version, or serves
-            another analysis.
+        TestbedError: one does not start, is of another version, or serves another analysis.
     """
     with contextlib.ExitStack() as stack:
-        ways = [way_to(name, launch, (waiting or {}).get(name)) for name in names]
-        hosts = []
-        for name, reach in zip(names, ways, strict=True):
-            host = stack.enter_context(RemoteHost(name, reach()))
-            hosts.append(host)
+        hosts = [stack.enter_context(RemoteHost(name, launch)) for name in names]
         for host in hosts:
             stack.callback(host.end)  # All of them, before any is waited for.
         for host in hosts:
             host.open()
         yield tuple(hosts)
-
-
-def way_to(
-    name: str, launch: str, waiting: services.Waiting | None
-) -> Callable[[], services.ReachedService]:
-    """Return what reaches a service on a host, by starting one unless it is ``waiting``.
-
-    Raises:
-        TestbedError: there is no such launcher here.
-    """
-    if waiting is None:
-        return partial(services.LaunchedService, services.service_command(name, launch))
-
-    def connect() -> services.ReachedService:
-        try:
-            return services.ListeningService(waiting)
-        except AdvisorError as error:
-            raise TestbedError(f"host {name}: {error.message}", hint=error.hint) from None
-
-    return connect
 
 
 def _asked_by() -> str:

@@ -1,37 +1,46 @@
 """The service that lends this host's devices to one analysis: what `advisor worker` runs.
 
-Only the functions listed here can be called from elsewhere.
+Only the functions listed here can be called from elsewhere. One analysis at a time uses a host: two
+would measure each other. A file in the user's cache folder is locked as long as one goes on, and
+says whose it is; the kernel lets go of the lock when the process ends, however it does. A home that
+several hosts share has a file for each, and so has each network of its own on one machine. Left
+out: analyses of other users, and hosts where nothing can be written or locked.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import queue
+import re
+import socket
 import threading
 import time
 import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output import scratch_folder
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.contract import STRICT, Count, Text, json_text, value_of
+from placement_advisor.files.output import cache_folder, scratch_folder
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, ChildError, preload
 from placement_advisor.remote_hosts import conversation, host_facts, relay
-from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions
+from placement_advisor.remote_hosts.host_facts import find_host_facts, own_versions, user_name
 from placement_advisor.remote_hosts.host_files import ScratchFiles
-from placement_advisor.remote_hosts.host_lock import sole_use
 from placement_advisor.tf.calls import mirrored, runner
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Answering = Callable[[str, object], None]
-    from pathlib import Path
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, str]:
@@ -175,20 +184,17 @@ class HostedChild:
 _CLOSE_LIMIT_S = 2.0
 
 
-def serve(stream: conversation.PipeStream, relay_folder: Path | None = None) -> None:
+def serve(stream: conversation.PipeStream) -> None:
     """Serve one analysis, until its command ends the conversation or is not heard any more.
-
-    ``relay_folder`` is that of the relay by which control comes, if it comes by one.
 
     Raises:
         AdvisorError: nobody asked for anything.
     """
-    _Service(stream, relay_folder).run()
+    _Service(stream).run()
 
 
 class _Service:
-    def __init__(self, stream: conversation.PipeStream, relay_folder: Path | None) -> None:
-        self._relay_folder = relay_folder
+    def __init__(self, stream: conversation.PipeStream) -> None:
         # Who asks for this host; None at the end.
         self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._why = ""
@@ -225,7 +231,7 @@ class _Service:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
         threading.Thread(target=self._run_tasks, daemon=True).start()
-        facts = find_host_facts(scratch, self._relay_folder)
+        facts = find_host_facts(scratch)
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
         while self._askers.get() is not None:
@@ -321,3 +327,83 @@ def _texts(parts: tuple[object, ...]) -> tuple[str, ...]:
 
 def _nobody(outcome: str, value: object) -> None:
     """Answer nobody: the conversation is over."""
+
+
+_MOST_BYTES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """Who has a host; the file of the lock says it."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    user: Text
+    pid: Count
+    since: Text
+    from_: Text
+
+
+@contextlib.contextmanager
+def sole_use(asked_by: str) -> Iterator[None]:
+    """Keep other analyses off this host while the block runs; ``asked_by`` is who has it.
+
+    Raises:
+        TestbedError: there is one; the error says whose.
+    """
+    with contextlib.ExitStack() as stack:
+        lock = _opened()
+        if lock is not None:
+            stack.callback(os.close, lock)
+            if _is_taken(lock):
+                raise _in_use(os.pread(lock, _MOST_BYTES, 0))
+            _write(lock, asked_by)
+            stack.callback(os.ftruncate, lock, 0)
+        yield
+
+
+def _opened() -> int | None:
+    path = _lock_file()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    return None
+
+
+def _lock_file() -> Path:
+    name = re.sub(r"[^\w.-]", "_", socket.gethostname())
+    network = Path("/proc/self/ns/net").stat().st_ino
+    return cache_folder() / "placement-advisor" / "hosts" / f"{name}-{network}.lock"
+
+
+def _is_taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # No locks on this file system.
+        return False
+    return False
+
+
+def _write(lock: int, asked_by: str) -> None:
+    use = _Use(
+        user=user_name(),
+        pid=os.getpid(),
+        since=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        from_=asked_by,
+    )
+    with contextlib.suppress(OSError):  # The lock is what counts.
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json_text(use).encode(errors="replace"), 0)
+
+
+def _in_use(says: bytes) -> TestbedError:
+    hint = "wait until it has ended: a host serves one analysis at a time"
+    try:
+        use = value_of(_Use, says)
+    except MisfitError:  # It has just begun, or just ended.
+        return TestbedError("in use by another analysis", hint=hint)
+    return TestbedError(
+        f"in use by {use.user} (process {use.pid}) since {use.since}, from {use.from_}", hint=hint
+    )

@@ -1,7 +1,7 @@
 """Connections between hosts under TLS: shared secret, handshake, and forwarding of bytes.
 
 Both ends hold the same secret, a private key with its certificate, and accept no other. A
-connection begins with a greeting that says what it is for. From then on its bytes are in frames,
+connection begins with a greeting that says where it leads. From then on its bytes are in frames,
 so that an end that was said is told apart from a connection that broke.
 """
 
@@ -13,35 +13,23 @@ import datetime
 import os
 import socket
 import ssl
-import stat
 import struct
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
-
-from placement_advisor.errors import AdvisorError
-from placement_advisor.files.untrusted import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
-# For a file that stays on the hosts until somebody replaces it.
-KEPT_DAYS = 20 * 365
-# For one analysis: the longest takes hours.
-ANALYSIS_DAYS = 2
+# A secret is made for one analysis; the longest takes hours.
+_VALID = datetime.timedelta(days=2)
 # Clocks of hosts differ; a certificate of one whose clock is ahead must be good on the others.
 _BEFORE = datetime.timedelta(days=1)
 _NAME = "placement-advisor"
-# One of ours has 800 bytes.
-_LONGEST_BYTES = 10_000
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_HINT = "`advisor worker --new-secret FILE` makes one; every host gets a copy of it"
 
 
-def new_secret(valid_days: int) -> bytes:
-    """Make a secret that is good from now for some days."""
+def new_secret() -> bytes:
+    """Make a secret that is good for one analysis, from now on."""
     # Takes a tenth of a second, and most commands need none.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -58,7 +46,7 @@ def new_secret(valid_days: int) -> bytes:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BEFORE)
-        .not_valid_after(now + datetime.timedelta(days=valid_days))
+        .not_valid_after(now + _VALID)
         # It vouches for nobody but its holder.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -69,49 +57,6 @@ def new_secret(valid_days: int) -> bytes:
         serialization.NoEncryption(),
     )
     return encoded + certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def write_secret(path: Path) -> None:
-    """Make a secret for years and write it to a new file that its owner alone can read.
-
-    Raises:
-        AdvisorError: there is such a file already, or it cannot be written.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise AdvisorError(
-            f"{path}: exists already", hint="hosts may be using it: name another file"
-        ) from None
-    except OSError as error:
-        raise AdvisorError(f"{path}: cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(new_secret(KEPT_DAYS))
-    except OSError as error:
-        path.unlink()
-        raise AdvisorError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def read_secret(path: Path) -> bytes:
-    """Return the secret in a file.
-
-    Raises:
-        AdvisorError: there is none, it is no longer good, or others can read it too.
-    """
-    try:
-        with open_plain(path) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            secret = file.read(_LONGEST_BYTES + 1)
-    except OSError as error:
-        raise AdvisorError(f"{path}: {error.strerror}", hint=_HINT) from None
-    if mode & _OTHERS:
-        raise AdvisorError(
-            f"{path}: not only its owner can read it (mode {stat.S_IMODE(mode):04o})",
-            hint=f"`chmod 600 {path}`; if somebody else may have read it, make a new one",
-        )
-    _check(secret, path)
-    return secret
 
 
 def server_context(secret: bytes) -> ssl.SSLContext:
@@ -155,28 +100,6 @@ def _certificate_text(secret: bytes) -> str:
     return head + secret.decode("ascii").partition(head)[2]
 
 
-def _check(secret: bytes, path: Path) -> None:
-    """Check that bytes are a secret: one key, one certificate of it, which is good now."""
-    from cryptography import x509
-
-    try:
-        if len(secret) > _LONGEST_BYTES:
-            raise ValueError("too long")
-        _context(secret, ssl.PROTOCOL_TLS_CLIENT)  # Checks that key and certificate are a pair.
-        found = x509.load_der_x509_certificate(certificate(secret))
-    except (ValueError, ssl.SSLError):
-        raise AdvisorError(
-            f"{path}: is no secret of ours: one private key and its certificate", hint=_HINT
-        ) from None
-    now = datetime.datetime.now(datetime.UTC)
-    if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
-        raise AdvisorError(
-            f"{path}: is good from {found.not_valid_before_utc:%Y-%m-%d} to"
-            f" {found.not_valid_after_utc:%Y-%m-%d}; today is {now:%Y-%m-%d}",
-            hint=_HINT,
-        )
-
-
 # A dead path ends a connection after 8 s: by the first four where it is idle, by the fifth where
 # data is under way. What a full link delays by less, and every link does, it bears.
 _OPTIONS = (
@@ -193,27 +116,19 @@ LIMIT_S = 5.0
 _CHUNK_BYTES = 1 << 18
 _FRAME = struct.Struct(">I")
 _END = _FRAME.pack(0)
-_GREETING = struct.Struct(">4sBxHQ")
-_MARK = b"pla2"
+_GREETING = struct.Struct(">4sHQ")
+_MARK = b"pla3"
 _WELCOME, _REFUSED = b"+", b"-"
 # Closed with no time to linger, a connection is reset: its other end cannot take that for an end.
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 
-class Purpose(IntEnum):
-    """What a connection between hosts is for."""
-
-    CONTROL = 1
-    DATA = 2
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """What the end that connects says first; ``network`` and ``port`` are those of data."""
+    """What the end that connects says first: to which port of which network it leads."""
 
-    purpose: Purpose
-    network: int = 0
-    port: int = 0
+    network: int
+    port: int
 
 
 class Connection(NamedTuple):
@@ -251,10 +166,10 @@ class Greeter:
         self._certificate = certificate(secret)
 
     async def dial(self, address: str, port: int, greeting: Greeting) -> Connection:
-        """Connect to another host for a purpose.
+        """Connect to another host.
 
         Raises:
-            OSError: it cannot be reached, is no holder of the secret, or does not serve that.
+            OSError: it cannot be reached, is no holder of the secret, or does not serve that port.
         """
         async with asyncio.timeout(LIMIT_S):
             far = Connection(
@@ -269,15 +184,13 @@ class Greeter:
             )
             with _reset_on_error(far):
                 self._check(far)
-                far.writer.write(
-                    _GREETING.pack(_MARK, greeting.purpose, greeting.port, greeting.network)
-                )
+                far.writer.write(_GREETING.pack(_MARK, greeting.port, greeting.network))
                 if await far.reader.readexactly(len(_WELCOME)) != _WELCOME:
                     raise ConnectionRefusedError(f"{address}:{port} does not serve that")
         return far
 
     async def accept(self, plain: socket.socket) -> tuple[Connection, Greeting]:
-        """Hear on a new connection what it is for.
+        """Hear on a new connection where it leads.
 
         Raises:
             OSError: the other end is no holder of the secret, or says nothing that is understood.
@@ -293,10 +206,10 @@ class Greeter:
             with _reset_on_error(far):
                 self._check(far)
                 said = await far.reader.readexactly(_GREETING.size)
-                mark, purpose, port, network = _GREETING.unpack(said)
-                if mark != _MARK or purpose not in list(Purpose):
+                mark, port, network = _GREETING.unpack(said)
+                if mark != _MARK:
                     raise ConnectionRefusedError("another version of us, or another program")
-        return far, Greeting(purpose=Purpose(purpose), network=network, port=port)
+        return far, Greeting(network=network, port=port)
 
     def _check(self, far: Connection) -> None:
         """Check that the peer has this very certificate, and set what ends a dead path."""
@@ -320,7 +233,7 @@ def _reset_on_error(far: Connection) -> Iterator[None]:
 
 
 async def answer(far: Connection, *, welcome: bool) -> None:
-    """Say whether what a connection is for is served; a connection that is refused ends.
+    """Say whether the port of a connection is served; a connection that is refused ends.
 
     Raises:
         OSError: the other end is gone.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.analysis import host_doctor
@@ -223,8 +221,6 @@ class Host:
     """As many as asked for."""
     address: contract.Text
     """Where other hosts reach it."""
-    port: Annotated[int, Ge(1), Le(65535)] | None
-    """Of `advisor worker --listen`."""
     answered_ns: contract.Ns | None
     """Until a worker answered."""
     versions: Versions | None
@@ -262,7 +258,7 @@ class Hosts:
 
     __pydantic_config__: ClassVar = contract.STRICT
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     advisor_version: contract.Text
     can_analyze: bool
     """Else the exit code is 1."""
@@ -281,7 +277,7 @@ class Hosts:
         return contract.like(
             cls,
             found,
-            schema_version=1,
+            schema_version=2,
             advisor_version=__version__,
             can_analyze=not any(check.blocks for check in host_doctor.all_checks(found)),
             next=host_doctor.next_step(found),
@@ -306,7 +302,6 @@ def _host(host: host_doctor.HostExamined, checks: Sequence[machine_checks.Check]
         host,
         name=request.name,
         devices=request.devices,
-        port=request.port,
         versions=_versions(host.versions),
         cores=None if facts is None else len(facts.cores),
         available_memory_bytes=None if facts is None else facts.available_memory_bytes,

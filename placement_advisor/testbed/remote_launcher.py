@@ -2,10 +2,9 @@
 
 With TLS, TensorFlow's servers stay in a private network on each host, in which every other
 worker has a port of 127.0.0.1 too; a relay on each host joins these networks. Directly, they
-listen on the hosts' own network. Where a service waits on a host, its relay is there already.
-The client of the testbed is a process of the command's machine: where that is the first host,
-it is in the network of the workers there; else it has one of its own, with a relay that only
-leads outwards.
+listen on the hosts' own network. The client of the testbed is a process of the command's
+machine: where that is the first host, it is in the network of the workers there; else it has one
+of its own, with a relay that only leads outwards.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child
 from placement_advisor.profile.worker_steps import HostClocks
 from placement_advisor.remote_hosts import relay, remote_host
-from placement_advisor.remote_hosts.tls import ANALYSIS_DAYS, new_secret
+from placement_advisor.remote_hosts.tls import new_secret
 from placement_advisor.testbed import testbed as testbeds
 
 if TYPE_CHECKING:
@@ -38,12 +37,9 @@ _NETWORK_BITS = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RelayOfHost:
-    """The relay of a host: its folder there, and its port, None if it has none.
+    """The relay of a host: its process and its folder there, and its port, None if it has none."""
 
-    The process is one of ours, or None: that of a service that waits there.
-    """
-
-    process: Callee | None
+    process: Callee
     folder: str
     port: int | None
 
@@ -56,13 +52,9 @@ class RemoteLauncher(testbeds.ProcessLauncher):
         plan: testbed_plan.TestbedPlan,
         hosts: Sequence[remote_host.RemoteHost],
         scratch: Path,
-        secret: bytes | None = None,
     ) -> None:
-        """Take the hosts of a plan, connected, in its order.
-
-        Services that wait on some of them have a ``secret``, which the relays of all of them take.
-        """
-        self._secret = secret
+        """Take the hosts of a plan, connected, in its order."""
+        self._secret: bytes | None = None
         self._shares, self._hosts, self._scratch = plan.hosts, tuple(hosts), scratch
         self._link = plan.link
         self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.slots]
@@ -78,7 +70,7 @@ class RemoteLauncher(testbeds.ProcessLauncher):
     @property
     def relays(self) -> tuple[Callee, ...]:
         """Return the relays that have been started."""
-        return tuple(each.process for each in self._relays.values() if each.process is not None)
+        return tuple(each.process for each in self._relays.values())
 
     def hear(self) -> None:
         """Wait until each host has answered, or is lost."""
@@ -113,13 +105,10 @@ class RemoteLauncher(testbeds.ProcessLauncher):
         return tuple(f"localhost:{port}" for port in ports)
 
     def carriers(self, device: int) -> tuple[int, ...]:
-        """Return the relay of the host, unless it has cores that it does not lend.
-
-        A service that waits on a host has a relay whose process is not known.
-        """
+        """Return the relay of the host, unless it has cores that it does not lend."""
         host = self._host_of[device]
         known = self._relays.get(host)
-        if known is None or known.process is None or not self._shares[host].lends_all:
+        if known is None or not self._shares[host].lends_all:
             return ()
         return (known.process.pid,)
 
@@ -178,18 +167,10 @@ class RemoteLauncher(testbeds.ProcessLauncher):
         return tuple(addresses)
 
     def _start_relays(self, not_started: testbeds.NotStarted) -> None:
-        """Start those that do not run: all of them at first, later those that have died.
-
-        A host on which a service waits at a port has a relay already.
-        """
-        secret = self._secret = self._secret or new_secret(ANALYSIS_DAYS)
+        """Start those that do not run: all of them at first, later those that have died."""
+        secret = self._secret = self._secret or new_secret()
         for number, (host, share) in enumerate(zip(self._hosts, self._shares, strict=True)):
             if self._has_relay(number):
-                continue
-            if share.port is not None:
-                waiting = host.facts.relay_folder
-                assert waiting is not None, "a service that waits at a port has a relay"
-                self._relays[number] = _RelayOfHost(process=None, folder=waiting, port=share.port)
                 continue
             folder = host.new_folder("relay")
             process = host.child(f"relay-{share.name}")
@@ -203,7 +184,7 @@ class RemoteLauncher(testbeds.ProcessLauncher):
         known = self._relays.get(number)
         if known is None:
             return False
-        if known.process is None or known.process.failure() is None:
+        if known.process.failure() is None:
             return True
         known.process.close()
         del self._relays[number]

@@ -11,7 +11,7 @@ from sample_analysis import OPTIONS
 from sample_values import links_between
 
 import placement_advisor.cli.analyze as analyze_command
-from placement_advisor.analysis.hosts import HostOptions
+from placement_advisor.analysis.hosts import HostOptions, parse_hosts
 from placement_advisor.analysis.recording import (
     ROUNDS_FILE,
     ResumeState,
@@ -33,7 +33,6 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Sharing
 from placement_advisor.machine.testbed_plan import HostLink, TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
-from placement_advisor.remote_hosts.host_requests import parse_hosts
 from placement_advisor.report import analysis_folder
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.effort import Effort
@@ -68,7 +67,7 @@ def asked(path="net.py", name=None, **options):
         ["net.py", "--effort", "0.5", "--steps", "9", "--rounds", "90", "--refine", "0"],
         ["net.py", "--time-limit", "1000000.5"],
         ["net.py", "--hosts", "a:2,b:1", "--launch", "srun -w {host}", "--link", "direct"],
-        ["net.py", "--hosts", "a:2@10.0.0.1:7600,b:1@10.0.0.2", "--secret", "a secret"],
+        ["net.py", "--hosts", "a:2@10.0.0.1,b:1@2001:db8::2"],
     ],
 )
 def test_the_command_with_another_batch_asks_for_nothing_else(words, monkeypatch):

@@ -32,7 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     rate = asked.rate_mbit and asked.rate_mbit * 1e6
     delay = None if asked.delay_us is None else round(asked.delay_us * 1e3)
-    secret = new_secret(1).decode()
+    secret = new_secret().decode()
     with (
         lab(hosts=2, rate_bit_per_s=rate, delay_ns=delay) as network,
         tempfile.TemporaryDirectory() as folder,

@@ -14,7 +14,7 @@ from placement_advisor.candidates.families import NAMES
 from placement_advisor.cli.app import app
 from placement_advisor.report.analysis_folder import write_analysis
 
-COMMANDS = get_command(app).commands
+COMMANDS = {name: each for name, each in get_command(app).commands.items() if not each.hidden}
 HEAVY = {"numpy", "tensorflow", "keras", "networkx", "matplotlib", "numba"}
 COMPLETES = f"""
 import atexit, sys
@@ -32,6 +32,10 @@ def test_every_command_has_a_panel_and_an_example_that_it_takes(name):
     assert command.make_context(name, words).params
     shown = " ".join(run_here(name, "--help").out.split())
     assert command.epilog in shown
+
+
+def test_only_what_a_launcher_types_is_hidden():
+    assert get_command(app).commands.keys() - COMMANDS == {"worker"}
 
 
 def test_the_help_of_candidates_names_every_family():

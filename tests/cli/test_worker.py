@@ -67,11 +67,12 @@ def test_on_its_output_a_worker_speaks_in_frames_alone(tmp_path, monkeypatch):
     assert [message[0] for message in heard] == ["versions", "opened"]
 
 
-def test_a_terminal_gives_no_orders():
+def test_it_takes_no_orders_from_a_terminal_or_without_being_told_where_from():
     ours, theirs = pty.openpty()
-    ran = subprocess.run(WORKER, stdin=theirs, capture_output=True, check=False, timeout=600)
+    for words, stdin in ((WORKER, theirs), (WORKER[:-1], subprocess.DEVNULL)):
+        ran = subprocess.run(words, stdin=stdin, capture_output=True, check=False, timeout=600)
+        assert ran.returncode == 2
+        assert ran.stdout == b""
+        assert b"error: worker: no command gives orders here" in ran.stderr
     for end in (ours, theirs):
         os.close(end)
-    assert ran.returncode == 2
-    assert ran.stdout == b""
-    assert b"error: worker --stdio: a terminal cannot give orders" in ran.stderr

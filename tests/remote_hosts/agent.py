@@ -4,7 +4,6 @@ As a program it answers on its standard output until its standard input ends; `A
 """
 
 import json
-import math
 import os
 import socket
 import ssl
@@ -72,33 +71,6 @@ def join_network(pid):
 
 def open_network(folder, network, near, far):
     relay.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
-
-
-# Not for every agent: numpy, which comes along, has threads, with which no process gets a user
-# namespace.
-_hosts = []
-
-
-def open_host(address, port, secret):
-    """Take a host at which a service waits; return its name and the folder of its relay."""
-    from placement_advisor.remote_hosts.remote_host import RemoteHost
-    from placement_advisor.remote_hosts.services import ListeningService, Waiting
-
-    waiting = Waiting(address=address, port=port, secret=secret.encode())
-    host = RemoteHost("far", ListeningService(waiting))
-    _hosts.append(host)
-    host.open()
-    return [host.facts.host_name, host.facts.relay_folder]
-
-
-def factorial_there(number):
-    """Compute in a child there."""
-    answer = _hosts[-1].child("child").call(math.factorial, number)
-    return answer if isinstance(answer, int) else answer.message
-
-
-def close_host():
-    _hosts.pop().close()
 
 
 def serve(port, name):

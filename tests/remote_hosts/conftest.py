@@ -2,8 +2,6 @@ import pytest
 from light_hosts import light_host
 from network_lab.lab import lab, refusal
 
-from placement_advisor.remote_hosts.tls import new_secret
-
 
 @pytest.fixture(scope="session")
 def host(tmp_path_factory):
@@ -24,16 +22,3 @@ def network():
         pytest.skip(reason)
     with lab(hosts=3) as made:
         yield made
-
-
-@pytest.fixture
-def new_secret_file(tmp_path):
-    """Writes a secret that was not there before."""
-
-    def write(name):
-        path = tmp_path / name
-        path.write_bytes(new_secret(1))
-        path.chmod(0o600)
-        return path
-
-    return write

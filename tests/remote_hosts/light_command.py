@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from placement_advisor.remote_hosts import services
+from placement_advisor.remote_hosts import remote_host
 
 HERE = Path(__file__).parent
 
@@ -16,14 +16,14 @@ def main():
     children._PRELOADED = "light_preload"
     path = (str(HERE), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))  # For the fork server.
-    launched = services.service_command
+    launched = remote_host.service_command
 
     def service_command(host, launch):
-        if host != services.LOCALHOST:
+        if host != remote_host.LOCALHOST:
             return launched(host, launch)
         return [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker", "--stdio"]
 
-    services.service_command = service_command
+    remote_host.service_command = service_command
     sys.argv[0] = "advisor"
     advisor()
 

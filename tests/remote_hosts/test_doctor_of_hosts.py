@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,7 @@ from network_lab.lab import Lab
 from placement_advisor.results.contracts import load_schema
 
 HERE = Path(__file__).parent
-PORT = 7_600
 _LIMIT_S = 120
-
-
-@pytest.fixture
-def secret(new_secret_file):
-    return new_secret_file("hosts.pem")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,26 +68,6 @@ class Desk:
         assert ran.returncode == (0 if content["can_analyze"] else 1)
         return content
 
-    @contextmanager
-    def waiting(self, host, secret):
-        """Have a service wait on a host."""
-        place = f"{self.network.address(host)}:{PORT}"
-        light = [sys.executable, "-P", str(HERE / "light_worker.py"), "advisor", "worker"]
-        service = self.network.run(
-            host,
-            [*light, "--listen", place, "--secret", secret],
-            env=self.environment(host),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert "waiting at" in service.stderr.readline()
-        try:
-            yield place
-            assert service.poll() is None
-        finally:
-            service.kill()
-            service.communicate()
-
 
 @pytest.fixture
 def desk(network, tmp_path):
@@ -117,7 +90,7 @@ def test_two_hosts_reach_one_another_also_without_tls(desk):
     assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
     here, there = content["hosts"]
     assert (here["address"], there["address"]) == ("10.77.0.1", "10.77.0.2")
-    assert (there["interface"], there["mtu_bytes"], there["port"]) == ("eth0", 1_500, None)
+    assert (there["interface"], there["mtu_bytes"]) == ("eth0", 1_500)
     assert abs(there["clock"]["offset_ns"]) <= there["clock"]["uncertainty_ns"]
     assert there["private_network"] is True
     assert desk.network.processes("h1") == ()
@@ -132,32 +105,6 @@ def test_a_command_elsewhere_reaches_them_too_and_says_so_in_words(desk):
     assert "host h1, 10.77.0.2" in ran.stdout
     assert "this machine → h2" in ran.stdout
     assert ran.stdout.endswith("next: advisor analyze MODEL.py, with these hosts\n")
-
-
-def test_one_port_of_a_service_that_waits_has_control_and_data(desk, secret):
-    with desk.waiting("h1", secret) as place:
-        content = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", secret)
-    assert problems(content) == {}
-    assert content["hosts"][1]["port"] == PORT
-    assert ways(content) == {("localhost", "h1"), ("h1", "localhost")}
-
-
-def test_hosts_that_all_wait_serve_a_command_elsewhere(desk, secret):
-    with desk.waiting("h1", secret) as one, desk.waiting("h2", secret) as other:
-        for _ in range(2):  # One analysis after the other.
-            content = desk.told("--hosts", f"h1:1@{one},h2:1@{other}", "--secret", secret)
-            assert problems(content) == {}
-            assert {("h1", "h2"), ("h2", "h1"), ("this machine", "h1")} < ways(content)
-
-
-def test_another_secret_and_a_host_where_nobody_listens_are_told(desk, secret, new_secret_file):
-    other = new_secret_file("other.pem")
-    with desk.waiting("h1", secret) as place:
-        told = desk.told("--hosts", f"localhost:1,h1:1@{place}", "--secret", other)
-    assert problems(told)["reached"].startswith(f"host h1: {place} has another secret")
-    nobody = f"{desk.network.address('h2')}:{PORT}"
-    told = desk.told("--hosts", f"localhost:1,h2:1@{nobody}", "--secret", secret)
-    assert problems(told)["reached"] == f"host h2: {nobody} cannot be reached: Connection refused"
 
 
 def test_two_versions_of_tensorflow_are_one_error(desk):

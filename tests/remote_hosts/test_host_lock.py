@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.remote_hosts.host_lock import sole_use
+from placement_advisor.remote_hosts.service import sole_use
 
 
 @pytest.fixture(autouse=True)

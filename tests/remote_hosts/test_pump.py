@@ -14,14 +14,14 @@ from placement_advisor.remote_hosts.tls import carry, join, new_secret
 
 @pytest.fixture(scope="module")
 def secret():
-    return new_secret(1)
+    return new_secret()
 
 
 class Chain:
     """TCP - relay - TLS - relay - TCP; `left` and `right` are the outer ends."""
 
     def __init__(self, secret):
-        self.loop = loop_in_background("chain")
+        self.loop = loop_in_background()
         self.left, left_inner = tcp_pair()
         self.right, right_inner = tcp_pair()
         client, server = asyncio.run_coroutine_threadsafe(tls_pair(secret), self.loop).result()

@@ -21,9 +21,9 @@ from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.calls import FailureCause
 from placement_advisor.remote_hosts import conversation, remote_host
 from placement_advisor.remote_hosts.conversation import COMMAND_MARK, encode, framed
+from placement_advisor.remote_hosts.host_facts import PROTOCOL
 from placement_advisor.remote_hosts.host_files import HostLostError
-from placement_advisor.remote_hosts.remote_host import open_hosts
-from placement_advisor.remote_hosts.services import LaunchedService
+from placement_advisor.remote_hosts.remote_host import LaunchedService, open_hosts
 
 # The service's own process and what it starts is out of reach of whoever ends the launcher, as that
 # of another host is.
@@ -40,9 +40,12 @@ def soon_silent(monkeypatch):
 def test_a_host_says_what_it_is(host):
     facts = host.facts
     assert facts.host_name == socket.gethostname()
-    assert facts.advisor_version == __version__
-    assert facts.tensorflow_version == version("tensorflow")
-    assert facts.python_version == platform.python_version()
+    assert host.versions == {
+        "protocol": PROTOCOL,
+        "advisor": __version__,
+        "tensorflow": version("tensorflow"),
+        "python": platform.python_version(),
+    }
     assert facts.cores == usable_cores()
     assert facts.available_memory_bytes > 0
     found = range_of_pings(host.pings(), time.time_ns())

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from placement_advisor.remote_hosts.tls import Greeter, Greeting, Purpose, answer
+from placement_advisor.remote_hosts.tls import Greeter, Greeting, answer
 
 
 def tcp_pair():
@@ -20,7 +20,7 @@ async def tls_pair(secret):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         dialled = asyncio.ensure_future(
-            greeter.dial("127.0.0.1", port, Greeting(purpose=Purpose.DATA))
+            greeter.dial("127.0.0.1", port, Greeting(network=1, port=20_000))
         )
         accepted, _ = await asyncio.to_thread(listening.accept)
         server, _ = await greeter.accept(accepted)

@@ -10,12 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from placement_advisor.analysis.hosts import HostOptions, connect
+from placement_advisor.analysis.hosts import HostOptions, connect, parse_hosts
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import preload
-from placement_advisor.remote_hosts.host_requests import parse_hosts
 from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
 from placement_advisor.testbed.testbed import Testbed

@@ -1,12 +1,11 @@
-"""Hosts, addresses and ports in the words of users."""
+"""Hosts and addresses in the words of users."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_advisor.analysis.hosts import HostRequest, parse_hosts, read_hostfile
 from placement_advisor.errors import AdvisorError
-from placement_advisor.remote_hosts.host_requests import HostRequest, parse_hosts, read_hostfile
-from placement_advisor.remote_hosts.relay import check_may_listen, parse_place
 
 
 def test_hosts_are_names_with_numbers_of_devices_and_where_others_reach_them():
@@ -98,55 +97,25 @@ def test_any_words_are_hosts_or_refused(words):
 
 
 @pytest.mark.parametrize(
-    ("where", "address", "port"),
+    ("where", "address"),
     [
-        ("10.0.0.1:7600", "10.0.0.1", 7600),
-        ("b-fast:1", "b-fast", 1),
-        ("[2001:db8::5]:7600", "2001:db8::5", 7600),
-        ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65_535),
-        ("[2001:db8::5]", "2001:db8::5", None),
-        ("2001:db8::5:7600", "2001:db8::5:7600", None),
-        ("::1", "::1", None),
+        ("[2001:db8::5]", "2001:db8::5"),
+        ("[fe80::1%eth0]", "fe80::1%eth0"),
+        ("2001:db8::5:7600", "2001:db8::5:7600"),
+        ("::1", "::1"),
     ],
 )
-def test_at_a_port_behind_an_address_a_service_waits(where, address, port):
+def test_an_address_may_be_one_of_ipv6(where, address):
     (found,) = parse_hosts(f"a:2@{where}")
-    assert found == HostRequest(name="a", devices=2, address=address, port=port)
+    assert found == HostRequest(name="a", devices=2, address=address)
+    assert parse_hosts(found.words) == (found,)
 
 
-@pytest.mark.parametrize("where", ["b:0", "b:65536", "[b", "b]:1", "[]:1", "b:", ":7600", "[b]1"])
+@pytest.mark.parametrize(
+    "where",
+    ["10.0.0.1:7600", "b:0", "[2001:db8::5]:7600", "[b", "b]:1", "[]", "b:", ":7600", "[b]1"],
+)
 def test_what_is_no_address_is_refused_with_examples(where):
     with pytest.raises(AdvisorError, match="is no address") as error:
         parse_hosts(f"a:2@{where}")
-    assert "[2001:db8::5]:7600" in (error.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("192.0.2.7:7000", ("192.0.2.7", 7000)),
-        ("node-7:1", ("node-7", 1)),
-        ("[2001:db8::7]:65535", ("2001:db8::7", 65_535)),
-        ("0.0.0.0:7000", ("0.0.0.0", 7000)),
-    ],
-)
-def test_an_address_with_a_port(text, place):
-    assert parse_place(text) == place
-
-
-@pytest.mark.parametrize(
-    "text", ["", ":7000", "[]:7000", "node", "node:", "node:0", "node:65536", "::1:7000", "a:b:1"]
-)
-def test_what_is_no_address_with_a_port_is_told_with_an_example(text):
-    with pytest.raises(AdvisorError, match="is no address with a port") as raised:
-        parse_place(text)
-    assert "[2001:db8::7]:7000" in (raised.value.hint or "")
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
-def test_everywhere_takes_a_word_more(address):
-    with pytest.raises(AdvisorError, match="every network that this host is in") as raised:
-        check_may_listen(address, everywhere=False)
-    assert "--everywhere" in (raised.value.hint or "")
-    check_may_listen(address, everywhere=True)
-    check_may_listen("192.0.2.7", everywhere=False)
+    assert "[2001:db8::5], without a port" in (error.value.hint or "")
