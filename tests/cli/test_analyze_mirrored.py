@@ -227,7 +227,7 @@ def test_devices_of_one_process_are_mirrored_as_well(analyze):
     ("model", "told"),
     [
         # Gradients that add up to others.
-        (MEAN_OF_ITS_OWN.format(scaled=""), ["divided by strategy.num_replicas_in_sync"]),
+        (MEAN_OF_ITS_OWN.format(scaled=""), ["by strategy.num_replicas_in_sync"]),
         (MEAN_OF_ITS_OWN.format(scaled=SCALED), None),
         (CLIPPED.format(norm=1e-2), ["Each replica clips by the norm of its own"]),
         (CLIPPED.format(norm=1e6), None),

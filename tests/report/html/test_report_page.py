@@ -358,6 +358,6 @@ def test_every_name_where_one_device_is_too_small(show, advisor, tmp_path):
     page = show(folder)
     assert_real_names_found(page, folder)
     expect(page.page.locator(".headline")).to_contain_text("cannot fit")
-    failed = page.page.locator(".candidates .failure").first
-    expect(failed).to_contain_text("on a the step holds")
+    failed = page.page.locator(".candidates .failure").filter(has_text="on a the step holds")
+    expect(failed.first).to_contain_text("more than the 22.0 MB there")
     page.picture("report-cannot-fit")
