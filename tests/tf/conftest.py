@@ -19,14 +19,14 @@ def _fork_server():
 
 @pytest.fixture(scope="session")
 def traced(tmp_path_factory):
-    """Return a function that traces one of the models beside these tests, or of the samples."""
+    """Return a function that traces a model beside these tests or a sample, once for all tests."""
 
     @cache
-    def traced_model(name):
+    def traced_model(name, *, run=False):
         path = MODELS / f"{name}.py"
         if not path.exists():
             path = Path(__file__).parents[2] / "sample_models" / f"{name}.py"
-        return trace(path, tmp_path_factory.mktemp(name))
+        return trace(path, tmp_path_factory.mktemp(name), run=run)
 
     return traced_model
 

@@ -19,7 +19,7 @@ import placement_advisor
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
-from placement_advisor.tf.split_step import split_step, trace_share
+from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.user_step import live_step
 from placement_advisor.tf.verifier import Verifier, find_cancelling, results_of_shares
 
@@ -388,9 +388,13 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
-def refused(what: str) -> str:
-    """Return the error that is raised for what cannot be split."""
-    cpus(4 if "group" in what or "placement" in what else 2)
+def refusals(whats: list[str], count: int) -> dict[str, str]:
+    """Return the errors that are raised for what cannot be split, on so many CPUs."""
+    cpus(count)
+    return {what: _refusal(what) for what in whats}
+
+
+def _refusal(what: str) -> str:
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
     arguments: dict[str, Any] = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
     layout = random_placement(live_step(arguments["fn"], (x,)).graph, 1)
@@ -510,22 +514,6 @@ def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ..
     model.optimizer.apply(total[:trainable], model.trainable_variables)
     for variable, value in zip(model.non_trainable_variables, total[trainable:], strict=True):
         variable.assign(value)
-
-
-def kinds_of_zeros(batch: int, share: int, units: int) -> list[str]:
-    """Return the op that makes zeros for each sample: in the whole batch, in a share, in one alone.
-
-    The share is traced as one of the whole batch, then by itself.
-    """
-    cpus(1)
-
-    def step(x: Any) -> Any:
-        return x + tf.zeros((x.shape[0], units), name="start")
-
-    whole = live_step(step, (np.ones((batch, units), np.float32),))
-    alone = live_step(step, (np.ones((share, units), np.float32),))
-    traces = (whole, trace_share(whole, 0, share), alone)
-    return [trace.graph.op("start").kind for trace in traces]
 
 
 _DEVICE = "/device:CPU:0"

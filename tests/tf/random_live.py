@@ -77,8 +77,7 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
 
     ``place`` and ``make_parallel`` have how far the worst variable is from that of the step alone,
     over how far it may be; ``refused`` has the reason where the batch cannot be split, ``own`` the
-    ops that compute something of a replica's own. ``drowned`` counts variables of which rounding
-    alone hides a thousandth of the change.
+    ops that compute something of a replica's own.
     """
     cpus(2)
     path = Path(folder) / "model.py"
@@ -91,18 +90,11 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
     for each in (alone, noisy):
         each.called(_own(each))
     changes = Changes(before, alone.values(), noisy.values())
-    sizes = [_largest(after - value) for value, after, _ in zip(*changes, strict=True)]
 
     file = Path(folder) / "placement.json"
     at_random(traced.graph, WORKERS, seed).save(file, traced.graph, WORKERS)
     placed.called(placement_advisor.place(placed.step, file, *placed.batches[0]))
-    found: dict[str, Any] = {
-        "ops": len(traced.graph),
-        "variables": len(sizes),
-        "changed": sum(map(bool, sizes)),
-        "drowned": sum(a > TOLERANCE * s for a, s in zip(changes.allowed(), sizes, strict=True)),
-        "place": changes.apart(placed.values()),
-    }
+    found: dict[str, Any] = {"place": changes.apart(placed.values())}
     try:
         size = traced.loaded.batch_size or 0
         found["own"] = split_step(traced, (size // 2, size - size // 2)).own

@@ -33,8 +33,8 @@ def _is_matmul(name):
         ("one_or_two_products", None, 2 * PRODUCT_FLOPS - 1, 2 * PRODUCT_FLOPS),
     ],
 )
-def test_a_composite_takes_its_body_times_its_trips(child, step, trips, least_flops, most_flops):
-    ((found_trips, flops, _, members),) = child.call(traced_bodies.composites, step).values()
+def test_a_composite_takes_its_body_times_its_trips(loader, step, trips, least_flops, most_flops):
+    ((found_trips, flops, _, members),) = loader.call(traced_bodies.composites, step).values()
     assert found_trips == trips
     assert least_flops < flops <= most_flops
     assert any(map(_is_matmul, members)) == (step != "product_that_nobody_reads")
@@ -48,20 +48,20 @@ def test_a_composite_takes_its_body_times_its_trips(child, step, trips, least_fl
         ("doubled_rows", 4, True),  # Its values grow.
     ],
 )
-def test_what_depends_on_data_or_grows_has_unknown_work(child, step, trips, flops_are_known):
-    ((found, flops, size, _),) = child.call(traced_bodies.composites, step).values()
+def test_what_depends_on_data_or_grows_has_unknown_work(loader, step, trips, flops_are_known):
+    ((found, flops, size, _),) = loader.call(traced_bodies.composites, step).values()
     assert (found, size) == (trips, None)
     assert flops_are_known or flops is None
 
 
-def test_a_loop_reads_and_writes_what_its_trips_do(child):
-    ((_, _, size, _),) = child.call(traced_bodies.composites, "four_products").values()
+def test_a_loop_reads_and_writes_what_its_trips_do(loader):
+    ((_, _, size, _),) = loader.call(traced_bodies.composites, "four_products").values()
     # A product reads (2, 3) and (3, 3) and writes (2, 3) floats; counters are a few bytes more.
     assert 4 * 4 * (6 + 9 + 6) <= size <= 4 * (4 * (6 + 9 + 6) + 100)
 
 
-def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(child):
-    found = child.call(traced_bodies.composites, "four_products_with_gradient")
+def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(loader):
+    found = loader.call(traced_bodies.composites, "four_products_with_gradient")
     assert [trips for trips, *_ in found.values()] == [4, 4]
     forward, backward = (flops for _, flops, *_ in found.values())
     assert 4 * PRODUCT_FLOPS < forward < 4 * 2 * PRODUCT_FLOPS
@@ -69,8 +69,8 @@ def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(child):
     assert 4 * 2 * PRODUCT_FLOPS < backward < 4 * 3 * PRODUCT_FLOPS
 
 
-def test_what_a_conditional_runs_on_the_host_counts_for_each_trip_of_a_known_loop(child):
-    found = child.call(traced_bodies.inside, "marked_twice")
+def test_what_a_conditional_runs_on_the_host_counts_for_each_trip_of_a_known_loop(loader):
+    found = loader.call(traced_bodies.inside, "marked_twice")
     ((inside, kinds),) = found.values()
     assert kinds == ["CPU", "GPU"]
     ops, copies, copied_bytes = inside
@@ -78,14 +78,14 @@ def test_what_a_conditional_runs_on_the_host_counts_for_each_trip_of_a_known_loo
     assert (copies, copied_bytes) == (2, 1 + 3)
     assert 4 <= ops <= 8
 
-    once = child.call(traced_bodies.inside, "marked_twice")
+    once = loader.call(traced_bodies.inside, "marked_twice")
     ((branch, _),) = once.values()
-    ((inside, kinds),) = child.call(traced_bodies.inside, "marked_in_each_trip").values()
+    ((inside, kinds),) = loader.call(traced_bodies.inside, "marked_in_each_trip").values()
     assert kinds == ["CPU", "GPU"]
     assert inside[1:] == (4 * branch[1], 4 * branch[2])
     assert inside[0] > 4 * branch[0]
 
-    found = child.call(traced_bodies.inside, "until_small")
+    found = loader.call(traced_bodies.inside, "until_small")
     assert [inside for inside, _ in found.values()] == [None]
 
 

@@ -96,7 +96,6 @@ def _traced(child, tmp_path):
 @pytest.mark.parametrize(
     ("given", "shapes"),
     [
-        ("rows(40), rows(40, 1), batch_size=8", [(8, 3), (8, 1)]),
         ("rows(40), rows(40, 1), batch_size=8, validation_split=0.5", [(8, 3), (8, 1)]),
         ("tf.data.Dataset.from_tensors((rows(6), rows(6, 1))).repeat(5)", [(6, 3), (6, 1)]),
         ("rows(40), rows(40, 1), 8, sample_weight=np.ones(40)", [(8, 3), (8, 1), (8,)]),

@@ -3,17 +3,9 @@
 import pytest
 
 from placement_advisor.processes.calls import RemoteModule
-from placement_advisor.processes.children import Child
 
 registered_kernels = RemoteModule("registered_kernels")
 _BOTH = ["CPU", "GPU"]
-
-
-@pytest.fixture(scope="module")
-def registry():
-    """One child for all tests of this file: its answers depend on nothing but the question."""
-    with Child("registry") as child:
-        yield child
 
 
 @pytest.mark.parametrize(
@@ -46,8 +38,8 @@ def registry():
         ("EagerPyFunc", {"Tin": ["float32"], "Tout": ["float32"]}, ["CPU"]),
     ],
 )
-def test_kernels_by_hand(registry, kind, attributes, kinds):
-    found, _ = registry.call(registered_kernels.placement, kind, attributes)
+def test_kernels_by_hand(loader, kind, attributes, kinds):
+    found, _ = loader.call(registered_kernels.placement, kind, attributes)
     assert found == kinds
 
 
@@ -78,20 +70,20 @@ def test_kernels_by_hand(registry, kind, attributes, kinds):
         ("StringJoin", {"N": 2}, ()),
     ],
 )
-def test_outputs_in_host_memory_by_hand(registry, kind, attributes, host_outputs):
-    _, found = registry.call(registered_kernels.placement, kind, attributes)
+def test_outputs_in_host_memory_by_hand(loader, kind, attributes, host_outputs):
+    _, found = loader.call(registered_kernels.placement, kind, attributes)
     assert found == host_outputs
 
 
-def test_an_attribute_that_the_node_leaves_out_has_its_default(registry):
+def test_an_attribute_that_the_node_leaves_out_has_its_default(loader):
     ask = registered_kernels.placement
     # The type of a shape is int32 if nothing is said.
     for kind, said, default in [
         ("Reshape", {"T": "int32"}, {"Tshape": "int32"}),
         ("Shape", {"T": "string"}, {"out_type": "int32"}),
     ]:
-        full = registry.call(ask, kind, {**said, **default})
-        assert registry.call(ask, kind, said) == full
+        full = loader.call(ask, kind, {**said, **default})
+        assert loader.call(ask, kind, said) == full
         assert full[0]
 
 
@@ -105,21 +97,21 @@ def test_an_attribute_that_the_node_leaves_out_has_its_default(registry):
         ("switch_with_lookup", "Case", ["CPU"]),
     ],
 )
-def test_a_composite_runs_where_all_that_it_holds_can_run(registry, graph, kind, kinds):
-    found = registry.call(registered_kernels.in_graph, graph)
+def test_a_composite_runs_where_all_that_it_holds_can_run(loader, graph, kind, kinds):
+    found = loader.call(registered_kernels.in_graph, graph)
     assert found[kind][0] == kinds
     if kinds == ["CPU"]:
         assert found[kind][1] == ()
 
 
-def test_functions_that_call_each_other_in_a_circle_share_their_kinds(registry):
-    found = registry.call(registered_kernels.circle_of_functions)
+def test_functions_that_call_each_other_in_a_circle_share_their_kinds(loader):
+    found = loader.call(registered_kernels.circle_of_functions)
     assert found == {"ping": ["CPU"], "pong": ["CPU"], "alone": _BOTH}
 
 
-def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_variable(registry):
+def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_variable(loader):
     gpu, cpu = (f"/job:worker/replica:0/task:1/device:{its}" for its in ("GPU:1", "CPU:0"))
-    device_of = registry.call(registered_kernels.placed_on_a_gpu, gpu)
+    device_of = loader.call(registered_kernels.placed_on_a_gpu, gpu)
     on_host = {name for name, device in device_of.items() if device == cpu}
     # int32 has no MatMul and no variable on a GPU, a text no constant. A read of the variable has
     # a kernel for any type, but stands where the variable does. What both sides read is copied.
@@ -134,7 +126,7 @@ def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_va
     assert {device_of[name] for name in device_of.keys() - on_host} == {gpu}
 
 
-def test_the_cpu_runs_what_has_a_cpu_kernel_and_nothing_else(registry):
+def test_the_cpu_runs_what_has_a_cpu_kernel_and_nothing_else(loader):
     types = [
         "float16",
         "float32",
@@ -146,12 +138,12 @@ def test_the_cpu_runs_what_has_a_cpu_kernel_and_nothing_else(registry):
         "complex64",
         "qint8",
     ]
-    different = registry.call(registered_kernels.told_and_done_on_this_cpu, types)
+    different = loader.call(registered_kernels.told_and_done_on_this_cpu, types)
     assert different == []
 
 
-def test_answers_for_ops_that_come_again_are_remembered(registry):
+def test_answers_for_ops_that_come_again_are_remembered(loader):
     count = 20_000
-    took_s = registry.call(registered_kernels.seconds_for, count)
+    took_s = loader.call(registered_kernels.seconds_for, count)
     # Some 3 µs each here, against 700 µs for asking the registry; a wide margin for slow machines.
     assert took_s / count < 50e-6

@@ -44,7 +44,7 @@ MODELS = (
     ),
 )
 def test_any_placement_computes_what_the_users_own_step_computes(traced, name, kind, tmp_path):
-    _check_placements(traced(name), kind, tmp_path)
+    _check_placements(traced(name, run=True), kind, tmp_path)
 
 
 STEPS_OF_THEIR_OWN = {

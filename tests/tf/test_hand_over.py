@@ -17,8 +17,8 @@ handed_over = RemoteModule("handed_over")
         ("dataset", ["batch.pickle", "step", "train_step.py"], {(8, 1)}),
     ],
 )
-def test_what_was_handed_over_is_traced_elsewhere(child, tmp_path, kind, files, products):
-    written = child.call(handed_over.write, kind, str(tmp_path))
+def test_what_was_handed_over_is_traced_elsewhere(loader, tmp_path, kind, files, products):
+    written = loader.call(handed_over.write, kind, str(tmp_path))
     path = tmp_path / "object" / written.rpartition("/")[2]
     assert sorted(file.name for file in path.parent.iterdir()) == files
     traced = trace(path, tmp_path)
@@ -26,7 +26,7 @@ def test_what_was_handed_over_is_traced_elsewhere(child, tmp_path, kind, files, 
     assert {(4 * rows * columns,) for rows, columns in products} <= found
 
 
-def test_what_calls_python_cannot_travel(child, tmp_path):
-    said = child.call(handed_over.write, "python", str(tmp_path))
+def test_what_calls_python_cannot_travel(loader, tmp_path):
+    said = loader.call(handed_over.write, "python", str(tmp_path))
     assert said.startswith("calls_python calls Python while it runs (EagerPyFunc)"), said
     assert not (tmp_path / "object").exists()

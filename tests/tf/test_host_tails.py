@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 from command_runs import few_rounds, run_here
@@ -28,11 +29,11 @@ def file_of(tmp_path_factory):
     """Return a function that writes a detector of so many classes."""
     folder = tmp_path_factory.mktemp("detectors")
 
+    @cache
     def written(classes):
         path = folder / f"detector{classes}.pb"
-        if not path.exists():
-            with children.Child("writer") as writer:
-                writer.call(detection_graph.write, str(path), 64, 64, classes)
+        with children.Child("writer") as writer:
+            writer.call(detection_graph.write, str(path), 64, 64, classes)
         return path
 
     return written
@@ -41,13 +42,11 @@ def file_of(tmp_path_factory):
 @pytest.fixture(scope="module")
 def graph_of(file_of, tmp_path_factory):
     """Return a function that traces a detector of so many classes."""
-    graphs = {}
 
+    @cache
     def traced(classes):
-        if classes not in graphs:
-            folder = tmp_path_factory.mktemp(f"traced{classes}")
-            graphs[classes] = trace(file_of(classes), folder, run=False, outputs=OUTPUTS).graph
-        return graphs[classes]
+        folder = tmp_path_factory.mktemp("traced")
+        return trace(file_of(classes), folder, run=False, outputs=OUTPUTS).graph
 
     return traced
 

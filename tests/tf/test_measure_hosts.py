@@ -17,8 +17,8 @@ _TEN_GBIT, _GBIT, _TEN_MBIT, _MODEM = 0.84, 8.4, 840.0, 84_000.0
 
 
 @pytest.fixture
-def ask(child):
-    return child.call
+def ask(loader):
+    return loader.call
 
 
 def test_sizes_are_measured_until_they_take_too_long_but_two_at_least(ask):

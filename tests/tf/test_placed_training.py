@@ -481,20 +481,16 @@ def test_what_is_not_the_same_trains_as_it_is_and_says_why(train, asked, why):
     assert found["told"][-1].startswith("trained as it is")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mistake", ["dropped", "doubled", "scaled", "stale", "swapped"])
-def test_a_placed_step_with_a_mistake_is_refused(train, mistake):
-    assert_refused(train(_SCRIPTS["a loop over a function"], 1, mistake=mistake))
+_MISTAKES = {
+    **dict.fromkeys(("dropped", "doubled", "scaled", "stale", "swapped")),
+    **dict.fromkeys(("one_replica", "averaged_twice", "share_lost"), (8, 8)),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", ["one_replica", "averaged_twice", "share_lost"])
-def test_shares_with_a_mistake_are_refused(train, mistake):
-    text = _SCRIPTS["a loop over a function"]
-    assert_refused(train(text, 1, samples=(8, 8), mistake=mistake))
-
-
-def assert_refused(found):
+@pytest.mark.parametrize(("mistake", "samples"), _MISTAKES.items())
+def test_a_placed_step_or_shares_with_a_mistake_are_refused(train, mistake, samples):
+    found = train(_SCRIPTS["a loop over a function"], 1, samples=samples, mistake=mistake)
     assert found["made"], "the mistake could not be made"
     assert "computes something else" in (found["bill"]["why_not"] or ""), found
     assert not found["bill"]["placed_steps"]

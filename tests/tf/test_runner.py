@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 from real_runs import needs_workers
+from recorded_profiles import crossing
 from traced_models import trace
 
 from placement_advisor.errors import TestbedError
@@ -15,7 +16,6 @@ from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import Child
-from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.answers import Prepared
@@ -123,12 +123,12 @@ def test_a_device_that_is_not_there_is_a_failure(child, model):
     assert "CPU:7" in answer.message
 
 
-def test_a_bundle_that_is_saved_loads_equal(child, traced, tmp_path):
+def test_a_bundle_that_is_saved_loads_equal(loader, traced, tmp_path):
     for name in ("two_tower", "scoped_step"):
         again = tmp_path / name
         again.mkdir()
         bundle = str(traced(name).bundle)
-        same_graph, different = child.call(graph_defs.saved_and_loaded, bundle, str(again))
+        same_graph, different = loader.call(graph_defs.saved_and_loaded, bundle, str(again))
         assert same_graph
         assert different == []
 
@@ -185,14 +185,14 @@ def _check_calibration(calibration):
         ([], []),
     ],
 )
-def test_values_are_sent_in_few_messages(call, sizes, messages):
+def test_values_are_sent_in_few_messages(loader, sizes, messages):
     values = {str(number): np.zeros(size, np.int8) for number, size in enumerate(sizes)}
-    assert call(placed_step.in_messages, values, 8) == messages
+    assert loader.call(placed_step.in_messages, values, 8) == messages
 
 
-def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child):
+def test_a_calibration_that_tensorflow_aborts_is_made_once_more(loader):
     def calibrated(*failures):
-        return child.call(runner_access.calibrate, *failures)
+        return loader.call(runner_access.calibrate, *failures)
 
     assert calibrated("AbortedError") == "measured"
     again = calibrated("AbortedError", "AbortedError")
@@ -210,28 +210,26 @@ def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(call, d
 @pytest.mark.parametrize(
     "function", [runner_access.time_collectives, runner_access.open_mirrored_worker]
 )
-def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(child, function):
-    answer = child.call(function, "UnavailableError")
+def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(loader, function):
+    answer = loader.call(function, "UnavailableError")
     assert isinstance(answer, CallFailure)
     assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)
     assert "connection reset" in answer.message
-    assert child.failure() is None
+    assert loader.failure() is None
 
 
-def test_each_device_has_its_own_copy_of_constants_and_inputs_and_no_op_without_a_kernel(child):
-    ops = child.call(
-        graph_defs.placed,
-        {
-            "two": ("Const", []),
-            "unread": ("Const", []),
-            "a": ("Neg", ["two"]),
-            "b": ("Mul", ["two", "two:0"]),
-            "c": ("AddV2", ["a", "b"]),
-        },
-        {"a": "d0", "b": "d1", "c": "d1"},
-        {},
-    )
-    assert ops == {
+def test_each_device_has_its_own_copy_of_constants_and_inputs_and_no_op_without_a_kernel(loader):
+    def placed(ops, device_of, **shapes):
+        return loader.call(graph_defs.placed, ops, device_of, shapes)
+
+    ops = {
+        "two": ("Const", []),
+        "unread": ("Const", []),
+        "a": ("Neg", ["two"]),
+        "b": ("Mul", ["two", "two:0"]),
+        "c": ("AddV2", ["a", "b"]),
+    }
+    assert placed(ops, {"a": "d0", "b": "d1", "c": "d1"}) == {
         "two": ("Const", [], "d0"),
         "two/copy_0": ("Const", [], "d1"),
         "unread": ("Const", [], "host"),
@@ -240,112 +238,78 @@ def test_each_device_has_its_own_copy_of_constants_and_inputs_and_no_op_without_
         "c": ("AddV2", ["a", "b"], "d1"),
     }
 
-    ops = child.call(
-        graph_defs.placed,
-        {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
-        {"x": "d1", "y": "d0"},
-        {"x": (2, 3)},
-    )
-    assert ops == {
+    ops = {"x": ("Placeholder", []), "y": ("Neg", ["x"])}
+    assert placed(ops, {"x": "d1", "y": "d0"}, x=(2, 3)) == {
         "x": ("ReadVariableOp", ["x/resident"], "d1"),
         "x/resident": ("VarHandleOp", [], "d1"),
         "y": ("Neg", ["x"], "d0"),
     }
 
     gpu = "/job:worker/replica:0/task:1/device:GPU:0"
-    ops = child.call(
-        graph_defs.placed,
-        {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])},
-        {"ids": gpu, "product": gpu},
-        {},
-    )
-    assert ops["ids"][2] == "/job:worker/replica:0/task:1/device:CPU:0"
-    assert ops["product"][2] == gpu
+    ops = {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])}
+    found = placed(ops, dict.fromkeys(ops, gpu))
+    assert found["ids"][2] == "/job:worker/replica:0/task:1/device:CPU:0"
+    assert found["product"][2] == gpu
 
 
-def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child):
+def test_moved_ops_are_those_that_stand_elsewhere_than_planned(loader):
     there = "/job:worker/replica:0/task:{}/device:CPU:0"
     planned = {"stays": there.format(0), "moves": there.format(1), "not_run": there.format(1)}
     executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
-    moved = child.call(graph_defs.moved, executed, planned)
+    moved = loader.call(graph_defs.moved, executed, planned)
     assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
 
 
-def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child):
+def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(loader):
     """Of two processes with a GPU each, one looks up ids on its CPU and both take them."""
     task = "/job:worker/replica:0/task:{}/device:{}:0".format
 
     def ends(target):
         return {"tensor_name": target, "send_device": task(0, "CPU"), "recv_device": target}
 
-    found = child.call(
+    found = loader.call(
         graph_defs.crossings,
         [
             [
                 ("ids", "LookupTableFindV2", [], {}),
-                ("send_here", "_Send", ["ids"], ends(task(0, "GPU"))),
-                ("send_there", "_Send", ["ids"], ends(task(1, "GPU"))),
-                ("receive_here", "_Recv", [], ends(task(0, "GPU"))),
+                ("here_send", "_Send", ["ids"], ends(task(0, "GPU"))),
+                ("ids_send", "_Send", ["ids"], ends(task(1, "GPU"))),
+                ("here_recv", "_Recv", [], ends(task(0, "GPU"))),
             ],
-            [("receive_there", "_Recv", [], ends(task(1, "GPU")))],
+            [("ids_recv", "_Recv", [], ends(task(1, "GPU")))],
         ],
         {task(i, kind): f"{'ab'[i]}:0" for i in range(2) for kind in ("GPU", "CPU")},
         {("ids", 0): 8},
     )
-    assert found == (
-        PlannedCopy(
-            send_node="send_there",
-            recv_node="receive_there",
-            producer="ids",
-            port=0,
-            source="a:0",
-            target="b:0",
-            size_bytes=8,
-        ),
-    )
+    assert found == (crossing("ids", "a:0", "b:0", size_bytes=8),)
 
 
-def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child):
+def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(loader):
     def ends(tensor):
         return {"tensor_name": tensor, "send_device": "D0", "recv_device": "D1"}
 
-    crossings = child.call(
+    found = loader.call(
         graph_defs.crossings,
         [
             [
                 ("split", "Split", [], {}),
                 ("write", "AssignVariableOp", [], {}),
                 ("write/_1", "Const", ["^write"], {}),
-                ("send_signal", "_Send", ["write/_1"], ends("edge_1_write")),
-                ("send_part", "_Send", ["split:1"], ends("edge_2_split")),
+                ("write_send", "_Send", ["write/_1"], ends("edge_1_write")),
+                ("split_send", "_Send", ["split:1"], ends("edge_2_split")),
                 ("send_out", "_Send", ["split"], {**ends("split:0"), "client_terminated": "yes"}),
             ],
             [
-                ("receive_signal", "_Recv", [], ends("edge_1_write")),
-                ("receive_part", "_HostRecv", [], ends("edge_2_split")),
+                ("write_recv", "_Recv", [], ends("edge_1_write")),
+                ("split_recv", "_HostRecv", [], ends("edge_2_split")),
             ],
         ],
         {"D0": "worker:0", "D1": "worker:1"},
         {("split", 0): 8, ("split", 1): 12},
     )
-    between = {"source": "worker:0", "target": "worker:1"}
-    assert crossings == (
-        PlannedCopy(
-            send_node="send_signal",
-            recv_node="receive_signal",
-            producer="write",
-            port=-1,
-            size_bytes=0,
-            **between,
-        ),
-        PlannedCopy(
-            send_node="send_part",
-            recv_node="receive_part",
-            producer="split",
-            port=1,
-            size_bytes=12,
-            **between,
-        ),
+    assert found == (
+        crossing("write", "worker:0", "worker:1", port=-1, size_bytes=0),
+        crossing("split", "worker:0", "worker:1", port=1, size_bytes=12),
     )
 
 

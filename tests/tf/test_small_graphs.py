@@ -35,11 +35,15 @@ class _Attributes:
         return ""
 
 
-def nodes_of(ops, attributes=None, specs=None):
-    """Return nodes from ``{name: (kind, inputs)}``, inputs as ``name``, ``name:port``, ``^name``.
+def written(text):
+    """Return ops, ``{name: (kind, inputs)}``, of a text like ``name = Kind name:port ^before;``."""
+    lines = (line.split() for line in text.split(";"))
+    return {name: (kind, inputs) for name, _, kind, *inputs in lines}
 
-    A tensor is one int32 unless ``specs`` says otherwise.
-    """
+
+def nodes_of(ops, attributes=None, specs=None):
+    """Return nodes of ops or of their text; a tensor is one int32 unless ``specs`` says more."""
+    ops = written(ops) if isinstance(ops, str) else ops
     nodes = {
         name: Node(name, kind, _Attributes((attributes or {}).get(name, {})))
         for name, (kind, _) in ops.items()
@@ -71,14 +75,8 @@ def ops_of(nodes):
 
 def test_constants_wait_for_nothing_but_in_a_loop_and_their_readers_wait_instead():
     nodes = nodes_of(
-        {
-            "write": ("AssignVariableOp", []),
-            "first": ("Const", ["^write"]),
-            "second": ("Const", ["^first"]),
-            "free": ("Const", []),
-            "sum": ("AddV2", ["second", "free", "^free"]),
-            "after": ("NoOp", ["^first", "^write"]),
-        }
+        "write = AssignVariableOp; first = Const ^write; second = Const ^first; "
+        "free = Const; sum = AddV2 second free ^free; after = NoOp ^first ^write"
     )
     flat_step.lift_control_inputs_of_constants(nodes)
     ops = ops_of(nodes)
@@ -86,118 +84,73 @@ def test_constants_wait_for_nothing_but_in_a_loop_and_their_readers_wait_instead
     assert ops["sum"] == ("AddV2", ["second", "free", "^write"])
     assert ops["after"] == ("NoOp", ["^write"])
 
-    nodes = nodes_of(
-        {"enter": ("Enter", []), "one": ("Const", ["^enter"]), "sum": ("AddV2", ["enter", "one"])}
-    )
+    nodes = nodes_of("enter = Enter; one = Const ^enter; sum = AddV2 enter one")
     flat_step.lift_control_inputs_of_constants(nodes, {id(node) for node in nodes})
     assert ops_of(nodes)["one"] == ("Const", ["^enter"])
 
 
 def test_outputs_do_not_wait_for_updates_and_idle_barriers_go():
     nodes = nodes_of(
-        {
-            "loss": ("Mean", []),
-            "update": ("AssignVariableOp", []),
-            "all_updates": ("NoOp", ["^update"]),
-            "output": ("Identity", ["loss", "^all_updates"]),
-            "waits_for_nothing": ("NoOp", []),
-            "read": ("ReadVariableOp", ["^waits_for_nothing", "^update"]),
-            "barrier": ("NoOp", ["^update"]),
-            "read_after": ("ReadVariableOp", ["^barrier"]),
-        }
+        "loss = Mean; update = AssignVariableOp; all_updates = NoOp ^update; "
+        "output = Identity loss ^all_updates; waits_for_nothing = NoOp; "
+        "read = ReadVariableOp ^waits_for_nothing ^update; barrier = NoOp ^update; "
+        "read_after = ReadVariableOp ^barrier"
     )
-    assert ops_of(flat_step.drop_barriers(nodes, {"output"}, {"update"})) == {
-        "loss": ("Mean", []),
-        "update": ("AssignVariableOp", []),
-        "output": ("Identity", ["loss"]),
-        "read": ("ReadVariableOp", ["^update"]),
-        "barrier": ("NoOp", ["^update"]),
-        "read_after": ("ReadVariableOp", ["^barrier"]),
-    }
+    assert ops_of(flat_step.drop_barriers(nodes, {"output"}, {"update"})) == written(
+        "loss = Mean; update = AssignVariableOp; output = Identity loss; "
+        "read = ReadVariableOp ^update; barrier = NoOp ^update; "
+        "read_after = ReadVariableOp ^barrier"
+    )
 
 
 def test_readers_of_an_identity_of_many_read_what_it_was_given():
     nodes = nodes_of(
-        {
-            "a": ("MatMul", []),
-            "b": ("TopKV2", []),
-            "write": ("AssignVariableOp", []),
-            "all": ("IdentityN", ["a", "b:1", "^write"]),
-            "Func/call/output/_1": ("Identity", ["all:1"]),
-            "square": ("Mul", ["all", "all:1"]),
-            "root": ("Sqrt", ["Func/call/output/_1"]),
-            "after": ("NoOp", ["^all"]),
-            "kept": ("IdentityN", ["a"]),
-        }
+        "a = MatMul; b = TopKV2; write = AssignVariableOp; all = IdentityN a b:1 ^write; "
+        "Func/call/output/_1 = Identity all:1; square = Mul all all:1; "
+        "root = Sqrt Func/call/output/_1; after = NoOp ^all; kept = IdentityN a"
     )
     stay, targets = flat_step.bypass_identities(nodes, {"kept"}, ("all", "write", "after"))
-    assert ops_of(stay) == {
-        "a": ("MatMul", []),
-        "b": ("TopKV2", []),
-        "write": ("AssignVariableOp", []),
-        "square": ("Mul", ["a", "b:1", "^write"]),
-        "root": ("Sqrt", ["b:1", "^write"]),
-        "after": ("NoOp", ["^a", "^b", "^write"]),
-        "kept": ("IdentityN", ["a"]),
-    }
+    assert ops_of(stay) == written(
+        "a = MatMul; b = TopKV2; write = AssignVariableOp; square = Mul a b:1 ^write; "
+        "root = Sqrt b:1 ^write; after = NoOp ^a ^b ^write; kept = IdentityN a"
+    )
     assert targets == ("write", "after")
 
 
 def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays():
     nodes = nodes_of(
-        {
-            "variable": ("VarHandleOp", []),
-            "write": ("AssignVariableOp", ["variable"]),
-            "unread": ("ReadVariableOp", ["variable", "^write"]),
-            "again": ("ReadVariableOp", ["variable", "^unread"]),
-            "update": ("AssignAddVariableOp", ["variable", "^again"]),
-            "output": ("ReadVariableOp", ["variable"]),
-            "read": ("ReadVariableOp", ["variable"]),
-            "sum": ("AddV2", ["read"]),
-        }
+        "variable = VarHandleOp; write = AssignVariableOp variable; "
+        "unread = ReadVariableOp variable ^write; "
+        "again = ReadVariableOp variable ^unread; "
+        "update = AssignAddVariableOp variable ^again; output = ReadVariableOp variable; "
+        "read = ReadVariableOp variable; sum = AddV2 read"
     )
-    assert ops_of(flat_step.drop_unread_reads(nodes, {"output"})) == {
-        "variable": ("VarHandleOp", []),
-        "write": ("AssignVariableOp", ["variable"]),
-        "update": ("AssignAddVariableOp", ["variable", "^write"]),
-        "output": ("ReadVariableOp", ["variable"]),
-        "read": ("ReadVariableOp", ["variable"]),
-        "sum": ("AddV2", ["read"]),
-    }
+    assert ops_of(flat_step.drop_unread_reads(nodes, {"output"})) == written(
+        "variable = VarHandleOp; write = AssignVariableOp variable; "
+        "update = AssignAddVariableOp variable ^write; output = ReadVariableOp variable; "
+        "read = ReadVariableOp variable; sum = AddV2 read"
+    )
 
 
-_RESIDUAL = {
-    "x": ("Placeholder", []),
-    "m/a/MatMul": ("MatMul", ["x"]),
-    "m/b/MatMul": ("MatMul", ["m/a/MatMul"]),
-    "m/add": ("AddV2", ["m/a/MatMul", "m/b/MatMul"]),
-    "m/c/MatMul": ("MatMul", ["m/add"]),
-    "m/add_1": ("AddV2", ["m/add", "m/c/MatMul"]),
-}
-_EXPERTS = {
-    "x": ("Placeholder", []),
-    "m/gate/MatMul": ("MatMul", ["x"]),
-    "m/Softmax": ("Softmax", ["m/gate/MatMul"]),
-    "m/TopKV2": ("TopKV2", ["m/Softmax"]),
-    "m/dispatch": ("Einsum", ["m/TopKV2", "x"]),
-    "m/expert/MatMul": ("MatMul", ["m/dispatch"]),
-    "m/combine": ("Einsum", ["m/expert/MatMul", "m/TopKV2:1"]),
-}
-_CASTS = {
-    "user": ("Placeholder", []),
-    "item": ("Placeholder", []),
-    "m/Cast": ("Cast", ["user"]),
-    "m/Cast_1": ("Cast", ["item"]),
-    "m/users/Gather": ("GatherV2", ["m/Cast"]),
-    "m/items/Gather": ("GatherV2", ["m/Cast_1"]),
-    "m/mul": ("Mul", ["m/users/Gather", "m/items/Gather"]),
-}
-_READING = {
-    "x": ("Placeholder", []),
-    "read": ("ReadVariableOp", []),
-    "m/MatMul": ("MatMul", ["x", "read"]),
-    "m/dense/MatMul": ("MatMul", ["m/MatMul"]),
-}
+_RESIDUAL = written(
+    "x = Placeholder; m/a/MatMul = MatMul x; m/b/MatMul = MatMul m/a/MatMul; "
+    "m/add = AddV2 m/a/MatMul m/b/MatMul; m/c/MatMul = MatMul m/add; "
+    "m/add_1 = AddV2 m/add m/c/MatMul"
+)
+_EXPERTS = written(
+    "x = Placeholder; m/gate/MatMul = MatMul x; m/Softmax = Softmax m/gate/MatMul; "
+    "m/TopKV2 = TopKV2 m/Softmax; m/dispatch = Einsum m/TopKV2 x; "
+    "m/expert/MatMul = MatMul m/dispatch; m/combine = Einsum m/expert/MatMul m/TopKV2:1"
+)
+_CASTS = written(
+    "user = Placeholder; item = Placeholder; m/Cast = Cast user; m/Cast_1 = Cast item; "
+    "m/users/Gather = GatherV2 m/Cast; m/items/Gather = GatherV2 m/Cast_1; "
+    "m/mul = Mul m/users/Gather m/items/Gather"
+)
+_READING = written(
+    "x = Placeholder; read = ReadVariableOp; m/MatMul = MatMul x read; "
+    "m/dense/MatMul = MatMul m/MatMul"
+)
 
 
 @pytest.mark.parametrize(
@@ -223,9 +176,7 @@ def test_ops_of_a_model_itself_are_parts(ops, own, parts):
 
 
 def test_a_part_is_named_after_its_first_op_and_known_by_scopes_of_its_own():
-    first, second, other = nodes_of(
-        {"m/scale/Mul": ("Mul", []), "m/Tanh": ("Tanh", []), "m/scale/Mul_1": ("Mul", [])}
-    )
+    first, second, other = nodes_of("m/scale/Mul = Mul; m/Tanh = Tanh; m/scale/Mul_1 = Mul")
     part = Part(scope="m", ops=(first, second))
     assert part.short_name == "scale"
     assert part.keys(others=()) == {"m/scale", "m/Tanh"}
@@ -244,42 +195,30 @@ _COMPARE = {
 def _trips(ops, known):
     """Return trips while the last op holds; ``known`` gives start and step of tensors."""
     inductions = {name: Induction(start=a, step=b) for name, (a, b) in known.items()}
-    return trips_of(nodes_of(ops)[-1], lambda node, _: inductions.get(node.name))
-
-
-def _leaves(*names):
-    return {name: ("Placeholder", []) for name in names}
+    leaves = "".join(f"{name} = Placeholder; " for name in known)
+    return trips_of(nodes_of(leaves + ops)[-1], lambda node, _: inductions.get(node.name))
 
 
 def test_trips_end_with_the_first_condition_that_fails_and_are_unknown_without_one():
     # i = 0, 1, … is below 10 ten times; j = 4, 7, 10 is not above 10 three times.
-    ops = {
-        **_leaves("i", "j", "ten"),
-        "below": ("Less", ["i", "ten"]),
-        "not_above": ("LessEqual", ["j", "ten"]),
-        "both": ("LogicalAnd", ["below", "not_above"]),
-        "go": ("Identity", ["both"]),
-    }
+    ops = (
+        "below = Less i ten; not_above = LessEqual j ten; both = LogicalAnd below not_above; "
+        "go = Identity both"
+    )
     assert _trips(ops, {"i": (0, 1), "j": (4, 3), "ten": (10, 0)}) == 3
-    assert _trips(ops, {"i": (0, 1), "ten": (10, 0)}) is None
+    assert _trips(f"j = Placeholder; {ops}", {"i": (0, 1), "ten": (10, 0)}) is None
     # What fails at once ends the loop whatever the other says.
-    assert _trips(ops, {"i": (12, 1), "ten": (10, 0)}) == 0
-
-    assert _trips({**_leaves("data"), "go": ("Any", ["data"])}, {}) is None
+    assert _trips(f"j = Placeholder; {ops}", {"i": (12, 1), "ten": (10, 0)}) == 0
+    assert _trips("data = Placeholder; go = Any data", {}) is None
 
 
 @pytest.mark.parametrize(("start", "step", "limit", "trips"), [(0, 1, 5, 5), (9, -2, 0, 5)])
 def test_a_range_of_autograph_tests_the_sign_of_its_step(start, step, limit, trips):
-    ops = {
-        **_leaves("i", "limit", "delta", "zero"),
-        "up": ("GreaterEqual", ["delta", "zero"]),
-        "below": ("Less", ["i", "limit"]),
-        "going_up": ("LogicalAnd", ["up", "below"]),
-        "down": ("Less", ["delta", "zero"]),
-        "above": ("Greater", ["i", "limit"]),
-        "going_down": ("LogicalAnd", ["down", "above"]),
-        "go": ("LogicalOr", ["going_up", "going_down"]),
-    }
+    ops = (
+        "up = GreaterEqual delta zero; below = Less i limit; going_up = LogicalAnd up below; "
+        "down = Less delta zero; above = Greater i limit; going_down = LogicalAnd down above; "
+        "go = LogicalOr going_up going_down"
+    )
     known = {"i": (start, step), "limit": (limit, 0), "delta": (step, 0), "zero": (0, 0)}
     assert _trips(ops, known) == trips
 
@@ -291,40 +230,24 @@ def test_a_range_of_autograph_tests_the_sign_of_its_step(start, step, limit, tri
     limit=st.integers(-30, 30),
 )
 def test_trips_are_those_of_a_loop_that_counts(kind, start, step, limit):
-    ops = {**_leaves("i", "limit"), "go": (kind, ["i", "limit"])}
     counted, i = 0, start
     while _COMPARE[kind](i, limit) and counted < 100:
         counted, i = counted + 1, i + step
     expected = None if counted == 100 else counted
-    assert _trips(ops, {"i": (start, step), "limit": (limit, 0)}) == expected
+    assert _trips(f"go = {kind} i limit", {"i": (start, step), "limit": (limit, 0)}) == expected
 
 
 # for (i = 0; i < 10; i += 3) x = x * scale; the result is used outside.
-_LOOP = {
-    "x": ("Placeholder", []),
-    "start": ("Const", []),
-    "scale": ("ReadVariableOp", []),
-    "enter_i": ("Enter", ["start"]),
-    "enter_x": ("Enter", ["x"]),
-    "enter_scale": ("Enter", ["scale"]),
-    "i": ("Merge", ["enter_i", "next_i"]),
-    "value": ("Merge", ["enter_x", "next_x"]),
-    "limit": ("Const", ["^i"]),
-    "less": ("Less", ["i", "limit"]),
-    "go": ("LoopCond", ["less"]),
-    "switch_i": ("Switch", ["i", "go"]),
-    "switch_x": ("Switch", ["value", "go"]),
-    "again_i": ("Identity", ["switch_i:1"]),
-    "again_x": ("Identity", ["switch_x:1"]),
-    "step": ("Const", ["^again_i"]),
-    "add": ("AddV2", ["again_i", "step"]),
-    "mul": ("Mul", ["again_x", "enter_scale"]),
-    "next_i": ("NextIteration", ["add"]),
-    "next_x": ("NextIteration", ["mul"]),
-    "exit_i": ("Exit", ["switch_i"]),
-    "exit_x": ("Exit", ["switch_x"]),
-    "result": ("Neg", ["exit_x"]),
-}
+_LOOP = written(
+    "x = Placeholder; start = Const; scale = ReadVariableOp; enter_i = Enter start; "
+    "enter_x = Enter x; enter_scale = Enter scale; i = Merge enter_i next_i; "
+    "value = Merge enter_x next_x; limit = Const ^i; less = Less i limit; "
+    "go = LoopCond less; switch_i = Switch i go; switch_x = Switch value go; "
+    "again_i = Identity switch_i:1; again_x = Identity switch_x:1; step = Const ^again_i; "
+    "add = AddV2 again_i step; mul = Mul again_x enter_scale; next_i = NextIteration add; "
+    "next_x = NextIteration mul; exit_i = Exit switch_i; exit_x = Exit switch_x; "
+    "result = Neg exit_x"
+)
 
 
 def _attributes(limit):
@@ -339,13 +262,10 @@ def test_a_loop_is_one_op_that_takes_what_enters_and_gives_what_leaves():
     before = ops_of(nodes)
     found = folded(nodes)
     assert ops_of(nodes) == before
-    assert ops_of(found.nodes) == {
-        "x": ("Placeholder", []),
-        "start": ("Const", []),
-        "scale": ("ReadVariableOp", []),
-        "rnn": ("While", ["start", "x", "scale"]),
-        "result": ("Neg", ["rnn"]),
-    }
+    assert ops_of(found.nodes) == written(
+        "x = Placeholder; start = Const; scale = ReadVariableOp; rnn = While start x scale; "
+        "result = Neg rnn"
+    )
     inside = tuple(n for n in _LOOP if n not in ("x", "start", "scale", "result"))
     assert found.loops == {"rnn": Loop(members=inside, outputs=(("exit_x", 0),))}
     assert [node.name for node in found.bodies["rnn"]] == list(inside)
@@ -360,15 +280,11 @@ def test_trips_are_counted_from_start_step_and_limit(limit, trips):
 
 
 def test_a_loop_within_a_loop_belongs_to_the_outer_one():
-    inner = {
-        "enter_y": ("Enter", ["again_x"]),
-        "y": ("Merge", ["enter_y", "next_y"]),
-        "more": ("LoopCond", ["enter_y"]),
-        "switch_y": ("Switch", ["y", "more"]),
-        "next_y": ("NextIteration", ["switch_y:1"]),
-        "exit_y": ("Exit", ["switch_y"]),
-        "mul": ("Mul", ["exit_y", "enter_scale"]),
-    }
+    inner = written(
+        "enter_y = Enter again_x; y = Merge enter_y next_y; more = LoopCond enter_y; "
+        "switch_y = Switch y more; next_y = NextIteration switch_y:1; "
+        "exit_y = Exit switch_y; mul = Mul exit_y enter_scale"
+    )
     attributes = {**_attributes(10), "enter_y": {"frame_name": "rnn/inner"}}
     nodes = nodes_of({**_LOOP, **inner}, attributes)
     around = {node.name: frames(nodes).get(id(node), ()) for node in nodes}
@@ -396,52 +312,36 @@ def _noted(ops, shape):
 
 
 def test_a_list_has_the_length_and_shape_that_it_is_made_with_and_of_others_of_its_sum():
-    ops = {"shape": ("Const", []), "five": ("Const", [])}
-    ops["reserved"] = ("TensorListReserve", ["shape", "five"])
+    ops = "shape = Const; five = Const; reserved = TensorListReserve shape five"
     found, specs = _noted(ops, _SHAPE)
     assert found == {"reserved": ListContent((2, 3), "float32", 5)}
     assert specs["reserved"] == TensorSpec((5, 2, 3), "variant", 4)
     assert specs["reserved"].size_bytes == 5 * 2 * 3 * 4
 
-    ops = {"shape": ("Const", []), "unknown": ("Placeholder", []), "rows": ("Placeholder", [])}
-    ops |= {
-        "given": ("TensorListFromTensor", ["rows", "shape"]),
-        "reserved": ("TensorListReserve", ["shape", "unknown"]),
-        "sum": ("AddN", ["reserved", "given"]),
-    }
-    found, specs = _noted(ops, _ANY_SHAPE)
+    found, specs = _noted(
+        "shape = Const; unknown = Placeholder; rows = Placeholder; "
+        "given = TensorListFromTensor rows shape; "
+        "reserved = TensorListReserve shape unknown; sum = AddN reserved given",
+        _ANY_SHAPE,
+    )
     assert found["sum"] == found["reserved"] == found["given"] == ListContent((2, 3), "float32", 5)
     assert specs["reserved"].size_bytes == 5 * 2 * 3 * 4
 
 
-def test_what_is_put_into_a_list_tells_the_shape_of_its_items():
-    ops = {"shape": ("Const", []), "five": ("Const", []), "row": ("Placeholder", [])}
-    ops |= {
-        "reserved": ("TensorListReserve", ["shape", "five"]),
-        "set": ("TensorListSetItem", ["reserved", "five", "row"]),
-        "empty": ("EmptyTensorList", ["shape", "five"]),
-        "pushed": ("TensorListPushBack", ["empty", "row"]),
-        "twice": ("TensorListPushBack", ["pushed", "row"]),
-        "popped": ("TensorListPopBack", ["twice", "shape"]),
-    }
-    found, specs = _noted(ops, _ANY_SHAPE)
+def test_what_is_put_into_a_list_tells_the_shape_of_its_items_unless_they_differ():
+    found, specs = _noted(
+        "shape = Const; five = Const; row = Placeholder; rows = Placeholder; "
+        "reserved = TensorListReserve shape five; set = TensorListSetItem reserved five row; "
+        "empty = EmptyTensorList shape five; pushed = TensorListPushBack empty row; "
+        "twice = TensorListPushBack pushed row; popped = TensorListPopBack twice shape; "
+        "mixed = TensorListPushBack pushed rows",
+        _ANY_SHAPE,
+    )
     assert found["reserved"] == ListContent(None, "float32", 5)
     assert specs["reserved"] == SCALAR  # As it was: its size is not known.
     assert specs["set"] == TensorSpec((5, 2, 3), "variant", 4)
     assert found["empty"] == ListContent(None, "float32", 0)
-    lengths = [found[name].length for name in ("pushed", "twice", "popped")]
-    assert lengths == [1, 2, 1]
-
-
-def test_items_of_different_shapes_have_no_shape():
-    ops = {"shape": ("Const", []), "five": ("Const", []), "row": ("Placeholder", [])}
-    ops |= {
-        "rows": ("Placeholder", []),
-        "empty": ("EmptyTensorList", ["shape", "five"]),
-        "pushed": ("TensorListPushBack", ["empty", "row"]),
-        "mixed": ("TensorListPushBack", ["pushed", "rows"]),
-    }
-    found, _ = _noted(ops, _ANY_SHAPE)
+    assert [found[name].length for name in ("pushed", "twice", "popped")] == [1, 2, 1]
     assert found["mixed"] == ListContent(None, "float32", 2)
 
 

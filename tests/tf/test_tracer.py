@@ -39,7 +39,7 @@ def _readers(graph, name):
     return [graph.op(edge.consumer) for edge in graph.outputs_of(name) if not edge.is_control]
 
 
-@pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "recurrent", "nested"])
+@pytest.mark.parametrize("name", ["two_tower", "norm_dropout", "recurrent", "nested"])
 def test_all_that_serves_a_layer_carries_it(traced, name):
     graph = traced(name).graph
     assert [op.name for op in _of(graph, role=Role.BACKWARD, layer=None)] == []
@@ -62,7 +62,6 @@ def test_layers_of_two_towers_with_their_slots_and_the_counter_of_steps(traced):
         assert _of(graph, layer=layer, role=Role.FORWARD)
         assert _of(graph, layer=layer, role=Role.BACKWARD), layer
 
-    graph = traced("two_tower").graph
     for weights in ("user_conv/kernel", "item_dense/bias", "embedding/embeddings"):
         layer = weights.partition("/")[0]
         names = [f"adam/{weights.replace('/', '_')}_{slot}" for slot in ("momentum", "velocity")]
@@ -74,7 +73,6 @@ def test_layers_of_two_towers_with_their_slots_and_the_counter_of_steps(traced):
         read_forward = [op for op in _of(graph, variable=weights) if op.role is Role.FORWARD]
         assert layer in {op.layer for op in read_forward}
 
-    graph = traced("two_tower").graph
     touching = _of(graph, variable="adam/iteration")
     assert {op.role for op in touching} == {Role.VARIABLE, Role.UPDATE}
     (write,) = [op for op in touching if op.kind.startswith("Assign")]
@@ -130,7 +128,6 @@ def test_layers_with_numbers_are_not_mixed_up_and_have_their_averages_and_seeds(
         ("sequential/dense_2", Role.BACKWARD): 2,
     }
 
-    graph = traced("norm_dropout").graph
     norm = "sequential/batch_normalization"
     for name, layer in {
         f"{norm}/moving_mean": norm,
@@ -155,7 +152,6 @@ def test_layers_of_nested_models_have_paths_and_calls_have_numbers_that_gradient
     assert sizes["dense"].parameter_bytes == 5 * 6 * _FLOAT_BYTES
     assert sizes["dense_1"].parameter_bytes == 6 * 6 * _FLOAT_BYTES
 
-    graph = traced("nested").graph
     for layer in ("ranker/encoder/dense_1", "ranker/encoder/dense_1@2"):
         backward = _of(graph, layer=layer, role=Role.BACKWARD, kind="MatMul")
         assert len(backward) == 2
@@ -206,7 +202,6 @@ def test_a_loop_and_its_gradient_are_one_op_each_with_the_variables_that_it_take
     assert {(op.role, op.layer) for op in gradients} == {(Role.BACKWARD, "while")}
     assert _of(graph, kind="If")
 
-    graph = traced("looping_step").graph
     taken = {
         edge.producer
         for op in graph.ops
@@ -479,7 +474,8 @@ inputs = tf.ones((2, 4))
 
 
 def test_ops_keep_their_devices_in_one_short_form_and_the_line_that_made_them(trace_source):
-    asked = trace_source(_SCOPES).traced.requested_device_of
+    traced = trace_source(_SCOPES).traced
+    asked = traced.requested_device_of
     assert {name: asked.get(name) for name in ("matmul", "here", "first", "nowhere")} == {
         "matmul": "GPU:1",
         "here": "GPU:1",
@@ -489,7 +485,6 @@ def test_ops_keep_their_devices_in_one_short_form_and_the_line_that_made_them(tr
     # A called function stands where it is called.
     assert {asked[name] for name in asked if name.endswith("Relu")} == {"/job:worker/task:2/CPU:0"}
 
-    traced = trace_source(_SCOPES).traced
     lines = _SCOPES.splitlines()
     for name, line in traced.line_of.items():
         assert Path(line.file).name == "model_file.py", name
