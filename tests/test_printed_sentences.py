@@ -13,21 +13,6 @@ def test_the_list_is_up_to_date():
     assert kept == printed_sentences.listing(), "run: python tests/printed_sentences.py"
 
 
-def test_texts_are_collected_and_docstrings_and_patterns_are_not(tmp_path):
-    module = tmp_path / "module.py"
-    module.write_text(
-        "'''What this long docstring says.'''\n"
-        "A = re.compile('not a text for you')\n"
-        "b = f'{x.devices} devices of yours need more {\"than four of these words\"}'\n"
-        "c = 'too few'\n",
-        encoding="utf-8",
-    )
-    assert printed_sentences.sentences(module) == [
-        "{devices} devices of yours need more {text}",
-        "than four of these words",
-    ]
-
-
 @pytest.mark.parametrize("module", printed_sentences.by_module())
 def test_sentences_are_short_and_plain(module):
     every = printed_sentences.by_module()[module]

@@ -8,23 +8,6 @@ import pytest
 SHORT = "You type a command. "
 
 
-def test_sentences_leave_out_code_tables_and_headings():
-    page = (
-        "# Title anew\n\nOne `a. B` here. Two\nis [a link](x.md#anew) long.\n\n"
-        "- An item. Another.\n- A third\n\n| anew | b |\n|---|---|\n\n"
-        "```sh\nanew\n```\n\n<!-- anew -->\n\nLast?\n"
-    )
-    assert prose.sentences(page) == [
-        "One Code here.",
-        "Two is a link long.",
-        "An item.",
-        "Another.",
-        "A third",
-        "Last?",
-    ]
-    assert not list(prose.problems(page))
-
-
 def test_one_sentence_in_ten_may_be_long_and_none_very_long():
     long = "You " + "say " * 25 + "it. "
     assert not list(prose.problems(long + SHORT))

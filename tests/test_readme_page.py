@@ -9,43 +9,6 @@ import typer
 
 from placement_advisor.cli.app import app
 
-PAGE = """Before.
-
-<!-- advisor one -->
-
-```
-old
-```
-
-Between.
-
-<!-- advisor two -v; from: second -->
-
-```
-old
-
-too
-```
-
-```
-advisor three
-```
-"""
-OUTPUTS = {"advisor one": "a\n\nb\n", "advisor two -v": "first\n\nsecond: 1\n  2\n\nthird\n"}
-
-
-def test_blocks_are_filled_with_what_their_commands_put_out():
-    assert readme_page.commands(PAGE) == list(OUTPUTS)
-    filled = readme_page.filled(PAGE, OUTPUTS.__getitem__)
-    assert filled == PAGE.replace("old\n```\n\nBetween", "a\n\nb\n```\n\nBetween").replace(
-        "old\n\ntoo", "second: 1\n  2"
-    )
-
-
-def test_a_line_that_is_not_put_out_any_more_is_an_error():
-    with pytest.raises(ValueError, match="substring not found"):
-        readme_page.filled(PAGE, lambda _: "nothing of it\n")
-
 
 def test_the_pages_show_an_analysis_and_what_else_they_promise():
     pages = [page.read_text(encoding="utf-8") for page in readme_page.PAGES]

@@ -47,15 +47,18 @@ from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRa
 from placement_advisor.tf.answers import TracedSplit
 
 
-def candidate(name, predicted, measured, family=None):
-    comparison = measured and Comparison(
-        baseline="single", ratio=Interval(median=measured, low=measured, high=measured), rounds=9
-    )
+def compared(ratio):
+    """Return a comparison that came out at a ratio, None for none."""
+    interval = ratio and Interval(median=ratio, low=ratio, high=ratio)
+    return interval and Comparison(baseline="single", ratio=interval, rounds=9)
+
+
+def candidate(name, predicted, measured):
     return Candidate(
         name=name,
-        family=family or name,
+        family=name,
         rationale="",
-        comparison=comparison or None,
+        comparison=compared(measured),
         predicted_ratio=PredictedRatio(ratio=predicted, low=predicted, high=predicted, doubt=DOUBT),
     )
 
@@ -134,11 +137,7 @@ def known(too_large=None):
 def outcome(step_ns, ratio=None, failure=None):
     return CandidateRun(
         measured=None if step_ns is None else measured_as(step_ns),
-        comparison=None
-        if ratio is None
-        else Comparison(
-            baseline="single", ratio=Interval(median=ratio, low=ratio, high=ratio), rounds=9
-        ),
+        comparison=compared(ratio),
         failure=failure,
         files=None,
     )

@@ -222,14 +222,10 @@ def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
 
     assert not fits(most - 1)
     assert fits(2 * most)
-    alone = Placement(
-        label="",
-        family="",
-        device_of=dict.fromkeys(placement.device_of, host.devices[0].name),
-        rationale="",
-    )
+    first = host.devices[0].name
+    alone = replace(placement, device_of=dict.fromkeys(placement.device_of, first))
     schedule = Simulator(graph, roofline_by_place(graph, host), host).schedule(alone)
-    assert most < schedule.peak_memory[host.devices[0].name].size_bytes
+    assert most < schedule.peak_memory[first].size_bytes
 
 
 WHOLE = unsplit(two_towers(8), 8)
@@ -267,7 +263,6 @@ def test_hosts_share_the_batch_or_have_one_each_and_what_cannot_be_split_leaves_
     assert alone.strong(2) is FEW
     assert alone.weak(2, 2) is FEW
     assert samples(TRACES.another()) == 4
-    alone = TRACES._replace(splits={2: FEW, 4: FEW})
     assert samples(alone.another()) == 16
     assert alone._replace(larger={2: ODD}).another() is None
 
@@ -354,9 +349,8 @@ def test_a_step_fits_and_grows_as_its_replay_with_all_ops_does(family):
     most = max(on_eight(family, traces)[1])
     assert not on_eight(family, traces, most - 1)[0].memory.fits()
     assert on_eight(family, traces, most)[0].memory.fits()
-    step, peaks, smaller = on_eight(family, split_updates().weak(8), 1_000_000)
+    step, peaks, smaller = on_eight(family, traces, 1_000_000)
     assert step.memory.busiest(smaller).peak_bytes == max(peaks)
-    traces = split_updates().weak(8)
     step, _, smaller = on_eight(family, traces, 2_000)
     largest = step.memory.busiest(smaller).largest_batch
 

@@ -1,10 +1,6 @@
 """`[tool.advisor]` of a pyproject.toml: what it says, and every mistake in it with its line."""
 
-from contextlib import suppress
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
 from placement_advisor.check.problems import Place
@@ -131,13 +127,9 @@ def test_a_file_without_the_table_says_what_to_add(refused, text):
         (MODEL + "path = 3", ", line 5: not valid TOML: "),
         (b"[tool.advisor]\nhardware = '\xff'", ": not valid TOML: 'utf-8' codec"),
         ("[tool.advisor]\nhardware = '" + "x" * 100_000, ", line 2: more than 100,000 characters"),
-        ("[tool]\nadvisor = 3", ", line 2: tool.advisor: 3 is not an object"),
-        ("[tool.advisor]\nhardware = 3\nmodels = []", ", line 2: tool.advisor.hardware: 3 is not"),
         ("[tool.advisor]\nmodels = []", ", line 1: tool.advisor: no field 'hardware'"),
         ("[tool.advisor]\nhardware = '2xT4'", ", line 1: tool.advisor: no field 'models'"),
         ("[tool.advisor]\nhardware = '2xT4'\nmodels = []", ", line 3: tool.advisor.models: [] is"),
-        ("[tool.advisor]\nhardware = 'a'\nmodels = 'b'", ", line 3: tool.advisor.models: 'b' is n"),
-        ("[tool.advisor]\nhardware = 'a'\nmodels = ['b']", ", line 3: tool.advisor.models[0]: 'b'"),
         ("[tool.advisor]\nhardware = ''\nmodels = []", ", line 2: tool.advisor.hardware: '' is no"),
         (MODEL + "[[tool.advisor.models]]\n", ", line 5: tool.advisor.models[1]: no field 'path'"),
         (MODEL + "[[tool.advisor.models]]\n\npath = 'm.py'",
@@ -148,16 +140,11 @@ def test_a_file_without_the_table_says_what_to_add(refused, text):
          ", line 2: tool.advisor.hardwear: unknown key; did you mean hardware?"),
         (MODEL + "zzz = 1", AT + ".zzz: unknown key; there are path, pl"),
         (MODEL + '"a\\u001b[2J" = 1', ", line 3: tool.advisor.models[0].'a\\x1b[2J': unknown key"),
-        (MODEL + "placement = 1", AT + ".placement: 1 is not a string"),
         (MODEL + 'graph = "a\\u0000"', AT + ".graph: 'a\\x00' is not a"),
         (MODEL + "args = 'x'", AT + ".args: "),
-        (MODEL + "args = [3]", AT + ".args"),
         (MODEL + "batch_size = 0", AT + ".batch_size: 0 is not a number"),
-        (MODEL + "batch_size = '8'", AT + ".batch_size: '8' is not a nu"),
-        (MODEL + "batch_size = true", AT + ".batch_size: True is not"),
         (MODEL + "mode = 'training'",
          AT + ".mode: 'training' is not train or infer"),
-        (MODEL + "mode = []", AT + ".mode: [] is not train or infer"),
         (MODEL + "max_transfer_bytes = '40 MX'",
          AT + ".max_transfer_bytes: '40 MX' is no size; write it as in"),
         (MODEL + "max_transfer_bytes = 40", AT + ".max_transfer_bytes: 40"),
@@ -165,39 +152,9 @@ def test_a_file_without_the_table_says_what_to_add(refused, text):
         (MODEL + f"max_peak_memory = '{'9' * 400} GB'", AT + ".max_peak"),
         (MODEL + "max_step_regression = '5'",
          AT + ".max_step_regression: '5' is no percentage"),
-        (MODEL + "max_step_regression = 0.05",
-         AT + ".max_step_regression: 0.05 is not a string"),
         (MODEL + f"max_step_regression = '{'9' * 400}%'", AT + ".max_st"),
     ],
     ids=str,
 )  # fmt: skip
 def test_every_mistake_is_one_error_with_its_line(refused, text, error):
     assert refused(text).startswith(error)
-
-
-_toml_values = st.one_of(
-    st.integers().map(str),
-    st.booleans().map(lambda value: str(value).lower()),
-    st.sampled_from(["nan", "inf", "1979-05-27", "[]", "{}", "[[1]]", '"5%"', '"1 GB"', '"x.py"']),
-    st.text(st.characters(codec="utf-8", exclude_categories=["C"], exclude_characters="'")).map(
-        lambda value: f"'{value}'"
-    ),
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    key=st.sampled_from(
-        ["hardware", "models", "path", "placement", "batch_size", "mode", "graph",
-         "max_transfer_bytes", "max_peak_memory", "max_step_regression", "more"]
-    ),
-    value=_toml_values,
-    table=st.sampled_from(["[tool]\nadvisor", "[tool.advisor]\nx", MODEL + "y", "tool", ""]),
-)  # fmt: skip
-def test_any_value_anywhere_is_settings_or_an_error(tmp_path, key, value, table):
-    lines = [f"{table} = {value}"] if table else []
-    path = tmp_path / "pyproject.toml"
-    for text in ("\n".join([*lines, f"{key} = {value}"]), f"{MODEL}{key} = {value}"):
-        path.write_text(text, encoding="utf-8")
-        with suppress(AdvisorError):
-            assert read_config(path).models

@@ -28,16 +28,6 @@ def measured(card, *batches):
     ]
 
 
-def test_two_points_by_hand():
-    # 100 samples in 0.2 s, 300 in 0.4 s: 1 ms a sample on top of 100 ms.
-    card = fit_batch_time(
-        [Throughput(batch=100, samples_per_s=500), Throughput(batch=300, samples_per_s=750)]
-    )
-    assert card.fixed_ns == pytest.approx(100 * MS)
-    assert card.per_sample_ns == pytest.approx(MS)
-    assert card.step_ns(200) == 300 * MS
-
-
 def test_a_fit_weighs_relative_errors():
     # One point each way off 10 + n ms by a tenth: the line keeps to both alike.
     points = [

@@ -1,9 +1,10 @@
 """Costs of collectives, from times that are made of known ones."""
 
 import pytest
+from placed_steps import pair
 
 from placement_advisor.cost.collectives import CollectiveTimes, fit_collectives
-from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.devices import CopyWork, Dispatch
 
 SIZES = (4_096, 262_144, 2_097_152)
 
@@ -36,22 +37,11 @@ def test_gathers_that_seem_to_take_longer_than_reductions_leave_no_part_negative
 
 def test_replicas_use_links_for_collectives_alone_and_start_by_themselves():
     work = CopyWork(per_copy_ns=5)
-    link = Link(
-        source="a",
-        target="b",
-        latency_ns=1,
-        bandwidth_bytes_per_s=1e12,
-        basis=Basis.ASSUMED,
-        channel="bus",
-        sender=work,
-        receiver=work,
-    )
-    devices = tuple(Device(name=name, kind="CPU") for name in "ab")
-    there = Cluster(devices=devices, links=(link,), dispatch=Dispatch(remote_start_ns=9))
+    dispatch = Dispatch(remote_start_ns=9)
+    there = pair(latency_ns=1, channel="bus", work=work, dispatch=dispatch)
     times = CollectiveTimes(call_ns=3, launch_ns=4, hop_ns=2_000, ns_per_byte=0.5)
     found = times.on(there)
-    (changed,) = found.links
-    assert changed.transfer_ns(1_000) == 2_000 + 500
-    assert changed.sender == changed.receiver == CopyWork()
-    assert changed.channel == "bus"
+    for link in found.links:
+        assert link.transfer_ns(1_000) == 2_000 + 500
+        assert (link.sender, link.receiver, link.channel) == (CopyWork(), CopyWork(), "bus")
     assert found.dispatch == Dispatch(step_overhead_ns=3)

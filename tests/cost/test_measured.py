@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from placed_steps import place
 
 from placement_advisor.cost.measured_costs import (
     UNSEEN_OP_LIMIT_NS,
@@ -15,7 +16,6 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device, Dispatch
 from placement_advisor.simulator.simulator import Simulator
 
@@ -102,12 +102,7 @@ def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_on
         links=(),
         dispatch=Dispatch(step_overhead_ns=500),
     )
-    placement = Placement(
-        label="single",
-        family="single",
-        device_of=dict.fromkeys("xy", "a") | {"unseen": "a"},
-        rationale="",
-    )
-    schedule = Simulator(graph, table.everywhere(cluster), cluster).schedule(placement)
+    single = place(dict.fromkeys(("x", "y", "unseen"), "a"))
     # Shared out in whole ns, so up to half a ns per op is lost or gained.
-    assert abs(schedule.step_ns - 2_000) <= len(graph)
+    simulator = Simulator(graph, table.everywhere(cluster), cluster)
+    assert abs(simulator.step_ns(single) - 2_000) <= len(graph)

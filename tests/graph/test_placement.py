@@ -241,30 +241,13 @@ def placement_document(graph):
     ("key", "value", "problem"),
     [
         ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
-        ("schema_version", None, "schema_version: None is not a version"),
-        ("label", 5, "label: 5 is not a string"),
         ("graph_fingerprint", [], "graph_fingerprint: [] is not a hash of 16 hexadecimal digits"),
-        ("by_layer", [], "by_layer: [] is not an object"),
-        ("by_layer", {"a": 0}, "by_layer.a: 0 is not a string"),
         ("by_layer", {}, "by_layer: no device for layer 'a'"),
-        ("by_op", {"op0": None}, "by_op.op0: None is not a string"),
         ("by_op", {"op0": "GPU:9"}, "by_op.'op0': 'GPU:9' is not one of the devices"),
         ("devices", [], "devices: [] is too short"),
         ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] names one twice"),
-        ("devices", [5], "devices[0]: 5 is not a string"),
-        ("structure", 3, "structure: 3 is not an object"),
         ("structure", {"fingerprint": "f" * 16}, "structure: no field 'layers'"),
         ("traced_as", {"batch": 3}, "traced_as: no field 'mode'"),
-        (
-            "traced_as",
-            {"mode": "train", "batch_size": -3, "inputs": [], "outputs": []},
-            "traced_as.batch_size: -3 is not a number of samples",
-        ),
-        (
-            "structure",
-            {"fingerprint": "f" * 16, "layers": {"a": {"number": -1, "made_of": "a" * 16}}},
-            "structure.layers.a.number: -1 is not a number",
-        ),
         (
             "structure",
             {"fingerprint": "f" * 16, "layers": {"a": TWICE, "b": TWICE}},
@@ -284,11 +267,8 @@ def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path, key, value, p
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "not valid JSON: EOF while parsing a value at line 1 column 0"),
-        (b"[]", "[] is not an object"),
         (b"{}", "no field 'schema_version'"),
         (b'{"schema_version": 1}', "no field 'label'"),
-        (b"[" * 100_000, "not valid JSON: recursion limit exceeded at line 1 column 202"),
         (b"\xff", "not valid JSON: expected value at line 1 column 1"),
     ],
 )

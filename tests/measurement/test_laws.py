@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_values import measurement, step_profile
 
 from placement_advisor.measurement.invariants import (
     comparison_violations,
@@ -15,8 +16,6 @@ from placement_advisor.measurement.measurement import (
     Comparison,
     Interval,
     Invariant,
-    Measurement,
-    StepProfile,
     compare,
     least_samples,
 )
@@ -26,25 +25,14 @@ MS = 1_000_000
 
 
 def run(rounds, profile=None):
-    return Measurement(
-        warmup_ns=(),
-        rounds=tuple(tuple(steps) for steps in rounds),
-        moved_ops=(),
-        verification=None,
-        profile=profile,
-        profile_run=None,
-    )
+    return measurement(tuple(tuple(steps) for steps in rounds), profile=profile)
 
 
 def profile(compute_ms, step_ms):
-    return StepProfile(
-        step_ns=(round(step_ms * MS),),
+    return step_profile(
+        round(step_ms * MS),
         compute_ns={"worker:0": round(compute_ms * MS), "worker:1": 0},
         exposed_by_device={"worker:0": 0, "worker:1": 0},
-        transfers=(),
-        activities=(),
-        op_ns={},
-        timeline=(),
     )
 
 

@@ -3,12 +3,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_values import measurement, step_profile
 
 from placement_advisor.measurement.measurement import (
     InputTiming,
-    Measurement,
     SizeBasis,
-    StepProfile,
     TransferTotal,
     bootstrap_median,
 )
@@ -29,26 +28,7 @@ def profile(*sizes, step_ns=()):
         )
         for size in sizes
     )
-    return StepProfile(
-        step_ns=step_ns,
-        compute_ns={},
-        exposed_by_device={},
-        transfers=transfers,
-        activities=(),
-        op_ns={},
-        timeline=(),
-    )
-
-
-def measurement(rounds, step_profile=None):
-    return Measurement(
-        warmup_ns=(),
-        rounds=rounds,
-        moved_ops=(),
-        verification=None,
-        profile=step_profile,
-        profile_run=None,
-    )
+    return step_profile(*step_ns, transfers=transfers)
 
 
 def test_no_samples_have_no_median_and_many_have_the_textbook_interval():
@@ -68,14 +48,15 @@ def test_the_interval_holds_the_median_and_lies_among_the_samples(samples):
 
 
 def test_overheads_and_rates_are_those_of_all_batches():
-    run = measurement(((100, 100), (400,)), profile(step_ns=(120, 130, 900)))
+    run = measurement(((100, 100), (400,)), profile=profile(step_ns=(120, 130, 900)))
     assert run.profiler_overhead == 1.3
     timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
     assert timing.samples_per_s(10) == 1_000
 
 
 @pytest.mark.parametrize(
-    "run", [measurement(((1,),)), measurement(((1,),), profile()), measurement((), profile())]
+    "run",
+    [measurement(((1,),)), *(measurement(rounds, profile=profile()) for rounds in (((1,),), ()))],
 )
 def test_the_profiler_overhead_is_unknown_where_one_side_is_missing(run):
     assert run.profiler_overhead is None

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from types import MappingProxyType
 
 import pytest
 from drawn_cases import cases
@@ -55,16 +54,22 @@ def growth_of(graph, degree=1, batch=BATCH):
     return StepGrowth(graph, batch, larger)
 
 
-def towers(cluster, *splits, growing=None, corrections=MappingProxyType({})):
-    costs = TOWER_COSTS.everywhere(cluster)
-    found = break_even(
-        Simulator(TOWERS, costs, cluster),
-        baseline=SINGLE,
-        splits=splits or (SPLIT,),
-        growing=GrowingStep(growth_of(TOWERS), costs, cluster) if growing is None else growing,
+def searched(simulator, splits=(SPLIT,), growing=None, *, baseline=SINGLE, corrections=None):
+    return break_even(
+        simulator,
+        baseline=baseline,
+        splits=splits,
+        growing=growing,
         worthwhile_ratio=WORTHWHILE,
-        corrections=corrections,
+        corrections=corrections or {},
     )
+
+
+def towers(cluster, *splits, growing=None, corrections=None):
+    costs = TOWER_COSTS.everywhere(cluster)
+    growing = growing or GrowingStep(growth_of(TOWERS), costs, cluster)
+    simulator = Simulator(TOWERS, costs, cluster)
+    found = searched(simulator, splits or (SPLIT,), growing, corrections=corrections)
     assert found is not None
     return found
 
@@ -110,14 +115,8 @@ def test_a_tower_that_grows_with_the_square_of_the_batch_by_hand():
     graph = OpGraph([*TOWERS.ops[:2], squared, TOWERS.ops[3]], TOWERS.edges)
     cluster = pair(latency_ns=500)
     costs = TOWER_COSTS.everywhere(cluster)
-    found = break_even(
-        Simulator(graph, costs, cluster),
-        baseline=SINGLE,
-        splits=[SPLIT],
-        growing=GrowingStep(growth_of(graph, degree=2), costs, cluster),
-        worthwhile_ratio=WORTHWHILE,
-        corrections={},
-    )
+    growing = GrowingStep(growth_of(graph, degree=2), costs, cluster)
+    found = searched(Simulator(graph, costs, cluster), growing=growing)
     for point in found.batch.points:
         n = point.value
         alone_ns = 100 * n + 10 * n**2
@@ -177,14 +176,8 @@ def test_the_best_of_several_splits_may_change_along_the_sweep():
     on_a = {**SINGLE.device_of, "apart": "a"}
     both = replace(SPLIT, device_of={**on_a, "right": "b"}, label="tower")
     apart = replace(SPLIT, device_of={**on_a, "apart": "b"}, label="apart")
-    found = break_even(
-        Simulator(graph, costs.everywhere(cluster), cluster),
-        baseline=replace(SINGLE, device_of=on_a),
-        splits=[apart, both],
-        growing=None,
-        worthwhile_ratio=WORTHWHILE,
-        corrections={},
-    )
+    simulator = Simulator(graph, costs.everywhere(cluster), cluster)
+    found = searched(simulator, [apart, both], baseline=replace(SINGLE, device_of=on_a))
     for point in found.latency.points:
         assert point.best.split == ("tower" if point.value < 280 else "apart")
         assert point.best.ratio == min(2_000, 1_440 + 2 * point.value) / 2_300
@@ -201,13 +194,11 @@ def test_winning_that_begins_and_ends_again_is_counted():
     cluster = pair(dispatch=Dispatch(remote_start_ns=50))
     on_a = {"x": "a", "forward": "a", "decay": "a"}
     costs = price({"forward": 500, "decay": 500}).everywhere(cluster)
-    found = break_even(
+    found = searched(
         Simulator(graph, costs, cluster),
+        [replace(SPLIT, device_of={**on_a, "decay": "b"})],
+        GrowingStep(growth_of(graph), costs, cluster),
         baseline=replace(SINGLE, device_of=on_a),
-        splits=[replace(SPLIT, device_of={**on_a, "decay": "b"})],
-        growing=GrowingStep(growth_of(graph), costs, cluster),
-        worthwhile_ratio=WORTHWHILE,
-        corrections={},
     )
     assert found.batch.changes == 2
     assert crossing(found.batch) == (2, 1)
@@ -220,17 +211,7 @@ def test_without_a_split_or_a_link_there_is_no_break_even():
     simulator = Simulator(TOWERS, TOWER_COSTS.everywhere(cluster), cluster)
     alone = replace(cluster, links=())
     for there, splits in ((cluster, ()), (alone, (SPLIT,))):
-        assert (
-            break_even(
-                simulator.on(there),
-                baseline=SINGLE,
-                splits=splits,
-                growing=None,
-                worthwhile_ratio=WORTHWHILE,
-                corrections={},
-            )
-            is None
-        )
+        assert searched(simulator.on(there), splits) is None
 
 
 def test_an_axis_that_has_no_end_or_no_figure_is_not_swept():
@@ -257,14 +238,7 @@ def test_links_of_hosts_stay_as_they_are():
     graph = OpGraph(
         [each._replace(device_kinds=frozenset({"CPU", "GPU"})) for each in TOWERS.ops], TOWERS.edges
     )
-    found = break_even(
-        Simulator(graph, TOWER_COSTS.everywhere(cluster), cluster),
-        baseline=SINGLE,
-        splits=[SPLIT],
-        growing=None,
-        worthwhile_ratio=WORTHWHILE,
-        corrections={},
-    )
+    found = searched(Simulator(graph, TOWER_COSTS.everywhere(cluster), cluster))
     # single 4,010 + 2,000; split 4,010 + 1,000: the tensor back has no bytes to speak of
     assert found.free_copies.ratio == 5_010 / 6_010
     assert found.bandwidth.here.value == 1_000_000_000
@@ -279,14 +253,8 @@ def ratio(step, cluster):
 @cases(40)
 @given(placed_steps(hosts=True))
 def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_does_not(step):
-    found = break_even(
-        step.simulator(),
-        baseline=step.on_one_device().placement,
-        splits=[step.placement],
-        growing=None,
-        worthwhile_ratio=WORTHWHILE,
-        corrections={},
-    )
+    alone = step.on_one_device().placement
+    found = searched(step.simulator(), [step.placement], baseline=alone)
     if found is None:
         assert not step.cluster.device_links()
         return
@@ -294,17 +262,12 @@ def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_do
         here = sweep.here.value
 
         def at(value, sweep=sweep, here=here):
-            factor = value / here
-            return ratio(
-                step,
-                step.cluster.with_device_links(
-                    lambda link: (
-                        link.with_bytes_scaled(1 / factor)
-                        if sweep.axis is Axis.BANDWIDTH
-                        else link.with_latency_scaled(factor)
-                    )
-                ),
-            )
+            def changed(link):
+                if sweep.axis is Axis.BANDWIDTH:
+                    return link.with_bytes_scaled(here / value)
+                return link.with_latency_scaled(value / here)
+
+            return ratio(step, step.cluster.with_device_links(changed))
 
         assert sweep.here.best.ratio == ratio(step, step.cluster)
         ends = [point for point in (sweep.wins_from, sweep.loses_at) if point]

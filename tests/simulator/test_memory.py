@@ -56,14 +56,8 @@ def copy(producer, size_bytes, start_ns, end_ns, *, receive_work_ns=0):
 
 
 def variable(name, size_bytes):
-    return Op(
-        name,
-        "VarHandleOp",
-        Role.VARIABLE,
-        variable=name,
-        output_bytes=(None,),
-        parameter_bytes=size_bytes,
-    )
+    held = {"output_bytes": (None,), "parameter_bytes": size_bytes}
+    return Op(name, "VarHandleOp", Role.VARIABLE, variable=name, **held)
 
 
 def reading(name, size_bytes):

@@ -28,7 +28,6 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch, Sharing
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator.schedule import hidden_ns
@@ -455,9 +454,7 @@ def simulated(*costs):
     """Return what is told of ops of these costs, one after the other on one device."""
     graph = OpGraph([Op(f"op{i}", "MatMul") for i in range(len(costs))], [])
     table = CostTable(costs={op.name: cost for op, cost in zip(graph.ops, costs, strict=True)})
-    placement = Placement(
-        label="single", family="single", device_of={op.name: "a" for op in graph.ops}, rationale=""
-    )
+    placement = place(dict.fromkeys((op.name for op in graph.ops), "a"))
     cluster = Cluster(devices=(Device(name="a", kind="CPU"),), links=())
     origin = Origin(graph_file="", placement_file="", machine="", renamed={})
     return simulation(graph, placement, {"a": table}, cluster, origin)

@@ -24,14 +24,7 @@ PLAIN = ProductConstants(
 FAST = 1e18
 
 
-def seconds(
-    constants=PLAIN,
-    bandwidth=FAST,
-    *,
-    gpu=GPU,
-    has_weights=True,
-    **changes,
-):
+def seconds(constants=PLAIN, bandwidth=FAST, *, gpu=GPU, has_weights=True, **changes):
     products = Products(**numbers(**({"m": 1024, "n": 1024, "k": 1024, "count": 1} | changes)))
     return float(product_s(products, gpu, constants, bandwidth, has_weights=has_weights)[0])
 

@@ -72,8 +72,7 @@ def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(gpu, arithmetic, s
     facts = gpu_facts(gpu)
     is_half = arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
     peak = max(
-        facts.peak_flops_per_s,
-        (facts.half_flops_per_s if is_half else facts.tf32_flops_per_s) or 0,
+        facts.peak_flops_per_s, (facts.half_flops_per_s if is_half else facts.tf32_flops_per_s) or 0
     )
     time_s = time(arithmetic, gpu, dims=(1, m, k, n)).time_ns / 1e9 + 1e-9
     moved = (2 if is_half else 4) * (m * k + k * n + m * n)
@@ -110,13 +109,7 @@ def test_a_larger_product_on_units_never_takes_less(gpu, arithmetic, sizes, more
     image=st.integers(7, 256),
 )
 def test_a_larger_convolution_on_units_never_takes_less(
-    gpu,
-    arithmetic,
-    filter_size,
-    batch,
-    inputs,
-    outputs,
-    image,
+    gpu, arithmetic, filter_size, batch, inputs, outputs, image
 ):
     def time_ns(batch, inputs, outputs, image):
         dims = (batch, inputs, outputs, filter_size, image, 1, filter_size // 2)

@@ -62,9 +62,7 @@ def test_rows_that_overflow_the_cache_are_read_from_memory_again():
 
 
 @pytest.mark.parametrize("length", [1, 100, HELD_ROW, HELD_ROW + 1, 5000])
-def test_nothing_is_faster_than_copying_the_tensor_and_twice_the_rows_take_twice(
-    length,
-):
+def test_nothing_is_faster_than_copying_the_tensor_and_twice_the_rows_take_twice(length):
     for time_s in (softmax, normalisation):
         assert time_s(100, length) >= 8 * 100 * length / 1e9
         assert time_s(200, length) == pytest.approx(2 * time_s(100, length))
