@@ -52,7 +52,7 @@ def place(
         AdvisorError: the step cannot be traced; the placement was made for another graph; a
             device is missing; or a variable cannot be moved. Nothing has changed then.
     """
-    from placement_advisor.tf.user_step import place_user_step
+    from placement_advisor.tf.place import place_user_step
 
     if isinstance(placement, str):
         placement = Path(placement)
@@ -105,7 +105,7 @@ def make_parallel(
             Without ``inputs`` the first call raises what is wrong with the step, or that the size
             of its batch is not known.
     """
-    from placement_advisor.tf.user_step import parallel_step
+    from placement_advisor.tf.place import parallel_step
 
     groups = [[each] if isinstance(each, str) else list(each) for each in devices]
     given = [1.0] * len(groups) if ratios is None else list(ratios)

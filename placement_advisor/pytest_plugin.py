@@ -48,8 +48,8 @@ def _failures(root: Path, model: str) -> Iterator[str]:
         AdvisorError: nothing can be checked, or no such model is configured.
     """
     from placement_advisor.check.check_models import CheckOptions, check_models
+    from placement_advisor.check.lock_file import find_config, read_config
     from placement_advisor.check.problems import Status
-    from placement_advisor.check.project_files import find_config, read_config
     from placement_advisor.report.check_report import explanation, model_reports
 
     config = read_config(find_config(root))

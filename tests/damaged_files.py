@@ -17,13 +17,13 @@ from op_graphs import large
 from placed_steps import diamond
 from sample_analysis import as_json, sample
 
-from placement_advisor.check.project_files import lock_text, read_config, read_lock
+from placement_advisor.check.lock_file import lock_text, read_config, read_lock
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
 from placement_advisor.report.find_analysis import read_analysis
-from placement_advisor.report.screen import MOST_LINES, screen
+from placement_advisor.report.terminal import MOST_LINES, screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -372,8 +372,8 @@ def _address_check(host: HostExamined, place: NetworkPlace) -> machine_checks.Ch
 
 def _network_check(place: NetworkPlace, link: HostLink) -> machine_checks.Check:
     if place.has_private_network:
-        return _ok("network", "workers can run in one of their own, out of reach")
-    finding = "no private one can be made for workers"
+        return _ok("network", "workers can run in a private network that nothing else reaches")
+    finding = "no private network can be made for workers"
     action = f"{machine_checks.ALLOW_NETWORKS}, or, where you trust the network, --link direct"
     return (_problem if link is HostLink.TLS else _note)("network", finding, action)
 

@@ -183,7 +183,7 @@ def bound_reason(bound: UncertainBound, candidates: Sequence[Candidate]) -> str:
     others = _splits_of_batch(candidates)
     of = _WHOLE if others else "of these ops"
     below = _measured_below(bound, candidates)
-    refuted = f", too high: {listed(below)} took less as measured" if below else ""
+    refuted = f", too high: {listed(below)} ran faster" if below else ""
     if below and not is_refuted(bound, candidates):
         # All times are off alike: a proof, which is of the share, stands beside this.
         refuted += "; no split refutes what it says of the gain"
@@ -313,8 +313,8 @@ def _copies_against_compute(name: str, profile: measurements.StepProfile) -> str
     if profile.transfer_count is None:
         unseen = profile.unseen_copies
         return (
-            f"{name}: the profile shows no sign of {len(unseen)} copies that each step makes, "
-            f"{unseen[0]} among them, so how much it copies is unknown; compute: {compute}"
+            f"{name}: each step makes {copies_text(len(unseen))} that the profile does "
+            f"not show, such as {unseen[0]}, so how much it copies is unknown; compute: {compute}"
         )
     if not profile.transfer_count:
         return f"{name}: no copies; compute: {compute}"

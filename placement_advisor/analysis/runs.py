@@ -46,7 +46,7 @@ from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.cost_measurement import with_launches
-from placement_advisor.testbed.user_step import batch_points, loop_timing
+from placement_advisor.testbed.native_timing import batch_points, loop_timing
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.calls import native_step
 from placement_advisor.units import NS_PER_S

@@ -36,7 +36,14 @@ from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
-from placement_advisor.units import NS_PER_S, counted, format_bytes, format_duration, format_ns
+from placement_advisor.units import (
+    NS_PER_S,
+    counted,
+    format_bytes,
+    format_duration,
+    format_ns,
+    format_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -49,6 +56,7 @@ if TYPE_CHECKING:
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
 _MORE = "--resume --rounds"
+_MUST_WIN = format_share(1 - measurements.WORTHWHILE_RATIO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +398,7 @@ def _against_as_is(
             split=best,
             speedup=speedup,
             because=f"{best.name} beats single as the advisor runs it, "
-            "but not the unmodified step by the 3 % that a split must win",
+            f"but not the unmodified step by the {_MUST_WIN} that a split must win",
         )
     return VerdictDecision(
         verdict=AdviceVerdict.CANNOT_TELL,

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.candidates.references import devices_asked_for
 from placement_advisor.check import problems as check_problems
+from placement_advisor.check.lock_record import Part, PredictedVerdict
 from placement_advisor.check.placements import PlacementFreedom
-from placement_advisor.check.record import Part, PredictedVerdict
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import PASS_ROLES, Role
 from placement_advisor.graph.placement import NO_LAYER
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.record import Difference, Growth, Move, Record
+    from placement_advisor.check.lock_record import Difference, Growth, Move, Record
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 

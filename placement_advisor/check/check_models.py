@@ -23,9 +23,9 @@ from placement_advisor.candidates.families import SPLITS
 from placement_advisor.check.check_measured import MeasuredCheck, measure, with_measured
 from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import CodeLines, code_lines
+from placement_advisor.check.lock_file import CONFIG_FILE, lock_text, read_lock
 from placement_advisor.check.placements import AUTO, lay_out, moved_back, split_for_check
 from placement_advisor.check.problems import CheckResult, ModelResult, Status
-from placement_advisor.check.project_files import CONFIG_FILE, lock_text, read_lock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import holding, output_file, scratch_folder
@@ -39,9 +39,9 @@ from placement_advisor.tf.load.model_source import ModelSource, source_kind, spl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
+    from placement_advisor.check.lock_file import CheckConfig, ModelConfig
+    from placement_advisor.check.lock_record import Record
     from placement_advisor.check.placements import BatchSplit
-    from placement_advisor.check.project_files import CheckConfig, ModelConfig
-    from placement_advisor.check.record import Record
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan

@@ -21,7 +21,7 @@ from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import alike
 from placement_advisor.check import causes, code_lines, placements
 from placement_advisor.check import problems as check_problems
-from placement_advisor.check.record import (
+from placement_advisor.check.lock_record import (
     Difference,
     Versions,
     devices_fingerprint,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.check.project_files import ModelConfig
-    from placement_advisor.check.record import Move, Record
+    from placement_advisor.check.lock_file import ModelConfig
+    from placement_advisor.check.lock_record import Move, Record
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement

@@ -20,8 +20,8 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import graph_of, placed_on_devices
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.references import as_written, devices_asked_for
+from placement_advisor.check.lock_record import PART_OF, Part, same_layers
 from placement_advisor.check.problems import some_layers
-from placement_advisor.check.record import PART_OF, Part, same_layers
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
 from placement_advisor.graph.fingerprint import layer_fingerprints
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.record import LayerRecord, Move
+    from placement_advisor.check.lock_record import LayerRecord, Move
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.check.record import Difference, Record
+    from placement_advisor.check.lock_record import Difference, Record
 
 
 # More names than these no reader of a pull request takes in.

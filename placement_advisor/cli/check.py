@@ -99,7 +99,7 @@ def check(
     Exit codes: 0 passed, 1 a check failed, 2 could not run.
     """
     from placement_advisor.check.check_models import CheckOptions, check_models
-    from placement_advisor.check.project_files import find_config, read_config
+    from placement_advisor.check.lock_file import find_config, read_config
     from placement_advisor.files.output import holding, output_file
 
     if measure and (update or graphs_only):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.report.screen import Line
+    from placement_advisor.report.terminal import Line
 
 
 # A step of a thousand candidates would not fill it.
@@ -65,7 +65,7 @@ def print_analysis(folder: Path, *, verbose: bool) -> None:
     from rich.console import Console
 
     from placement_advisor.report.find_analysis import read_analysis
-    from placement_advisor.report.screen import screen
+    from placement_advisor.report.terminal import screen
     from placement_advisor.results.analysis import ANALYSIS
 
     console = Console()
@@ -108,7 +108,7 @@ def diff(
 ) -> None:
     """Say what changed between two analyses, and why the verdict did."""
     from placement_advisor.report.find_analysis import find_analysis, read_analysis
-    from placement_advisor.report.screen import render_difference
+    from placement_advisor.report.terminal import render_difference
     from placement_advisor.results.analysis import ANALYSIS
     from placement_advisor.results.difference import difference
 

@@ -288,14 +288,14 @@ def memory_check(free: int) -> Check:
 
 def _network(facts: machine_facts.Facts) -> Iterator[Check]:
     if facts.has_private_network:
-        finding = "workers run in one of their own, out of reach"
+        finding = "workers run in a private network that nothing else reaches"
         yield Check(name="network", state=State.OK, finding=finding)
         return
     yield Check(
         name="network",
         state=State.PROBLEM,
-        finding="no private one can be made: no workers run, since TensorFlow's listen on every "
-        "interface without authentication",
+        finding="no private network can be made: no workers run, since TensorFlow's listen on "
+        "every interface without authentication",
         action=f"{ALLOW_NETWORKS}, or, where no stranger reaches this machine, --open-ports",
     )
 

@@ -23,15 +23,8 @@ import numpy as np
 from placement_advisor.compiled import compiled
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import mapped
-from placement_advisor.profile.device_trace import (
-    LARGEST_NUMBER,
-    MOST_GPUS,
-    CopyKind,
-    GpuRuns,
-    copied_bytes,
-    destination,
-    widen,
-)
+from placement_advisor.profile.copy_names import LARGEST_NUMBER, CopyKind, copied_bytes, destination
+from placement_advisor.profile.device_trace import MOST_GPUS, GpuRuns, widen
 from placement_advisor.profile.file_format import FileFormat
 from placement_advisor.units import format_bytes
 

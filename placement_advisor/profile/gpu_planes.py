@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.measurement import measurement as measurements
-from placement_advisor.profile import device_trace, xplane_schema
+from placement_advisor.profile import copy_names, device_trace, xplane_schema
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.xplane import plane_as_objects, space_file
 
@@ -73,7 +73,7 @@ class Stream:
 
     events: Events
     names: tuple[str, ...]
-    kinds: tuple[device_trace.CopyKind | None, ...]
+    kinds: tuple[copy_names.CopyKind | None, ...]
     name: Ints
     copied: Mapping[device_trace.Route, Ints]
     size_bytes: Ints
@@ -92,7 +92,7 @@ class Stream:
         within = (
             places
             for route, places in self.copied.items()
-            if route.kind is device_trace.CopyKind.DEVICE_TO_DEVICE
+            if route.kind is copy_names.CopyKind.DEVICE_TO_DEVICE
         )
         return np.concatenate([np.flatnonzero(self.is_compute), *within])
 
@@ -114,7 +114,7 @@ class GpuPlane:
         self._copy_kinds = {
             name: kind
             for name, text in plane.event_names.items()
-            if (kind := device_trace.copy_kind(text)) is not None
+            if (kind := copy_names.copy_kind(text)) is not None
         }
 
     def read(
@@ -168,13 +168,13 @@ class GpuPlane:
             stats=stats,
         )
 
-    def _route(self, kind: device_trace.CopyKind, receiver: int) -> device_trace.Route:
+    def _route(self, kind: copy_names.CopyKind, receiver: int) -> device_trace.Route:
         there = None if receiver < 0 else self._device_of(receiver)
         return device_trace.gpu_route(kind, self._here, sender=None, receiver=there)
 
 
 def _details(text: str) -> tuple[int, int]:
-    size_bytes, receiver = device_trace.copied_bytes(text), device_trace.destination(text)
+    size_bytes, receiver = copy_names.copied_bytes(text), copy_names.destination(text)
     return (
         device_trace.UNKNOWN_BYTES if size_bytes is None else size_bytes,
         -1 if receiver is None else receiver,
@@ -280,7 +280,7 @@ def _gather_copies(
 ) -> None:
     """Put what a stream of the device ``here`` copied into the steps in which it began."""
     for route, places in stream.copied.items():
-        if route.kind is device_trace.CopyKind.DEVICE_TO_DEVICE:
+        if route.kind is copy_names.CopyKind.DEVICE_TO_DEVICE:
             continue
         waiting = route.target if route.target in device_names else here
         for place, start_ns, end_ns in listed(stream, places):
@@ -351,7 +351,7 @@ class GpuPlanes:
         tensors = np.array([self._builder.tensor(name) for name in stream.tensors] + [-1])
         for route, places in stream.copied.items():
             spans = stream.spans(places)
-            if route.kind is device_trace.CopyKind.COLLECTIVE:
+            if route.kind is copy_names.CopyKind.COLLECTIVE:
                 self._builder.used(device, device_trace.DeviceUse.COLLECTIVE, spans)
                 continue
             copied = device_trace.CopyColumns(
@@ -373,7 +373,7 @@ class GpuPlanes:
         most = np.zeros(len(stream.names), np.int64)
         np.maximum.at(most, place, took_ns)
         for i, (name, kind) in enumerate(zip(stream.names, stream.kinds, strict=True)):
-            if kind is None or kind is device_trace.CopyKind.COLLECTIVE:
+            if kind is None or kind is copy_names.CopyKind.COLLECTIVE:
                 row = self._builder.row(name, device_trace.USE_OF[kind])
                 row.add(int(calls[i]), int(total_ns[i]), int(least[i]), int(most[i]))
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.profile import device_trace, file_format
+from placement_advisor.profile import copy_names, device_trace, file_format
 from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, TimeTotals
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def summary_totals(path: str, form: file_format.FileFormat, lines: Iterable[str]
         lambda: defaultdict(int)
     )
     for device, row in rows:
-        total_ns[device][device_trace.USE_OF[device_trace.copy_kind(row.name)]] += row.total_ns
+        total_ns[device][device_trace.USE_OF[copy_names.copy_kind(row.name)]] += row.total_ns
     notes = ["a summary has sums alone: what hides behind what is not known"]
     often = Counter((device, row.name) for device, row in rows)
     twice = sorted({name for (_, name), count in often.items() if count > 1})
@@ -168,7 +168,7 @@ def _copies(
             continue
         name = table.text(cells, "name")
         kind = found.kind(name)
-        if kind is None or kind is device_trace.CopyKind.COLLECTIVE:
+        if kind is None or kind is copy_names.CopyKind.COLLECTIVE:
             found.add_kernel(gpu, _LAUNCH.sub("", name), span)
         else:
             yield _Copy(gpu, kind, span, *table.copied(cells))
@@ -185,12 +185,12 @@ class _Size(NamedTuple):
         if self.number is None:
             return None
         size_bytes = round(self.number * thousand**self.prefix)
-        return size_bytes if size_bytes <= device_trace.LARGEST_NUMBER else None
+        return size_bytes if size_bytes <= copy_names.LARGEST_NUMBER else None
 
 
 class _Copy(NamedTuple):
     gpu: int
-    kind: device_trace.CopyKind
+    kind: copy_names.CopyKind
     span: tuple[int, int]
     sender: int | None
     receiver: int | None
@@ -323,7 +323,7 @@ def _activity(name: str, calls: int, total_ns: int, min_ns: int, max_ns: int) ->
         total_ns=total_ns,
         min_ns=min_ns,
         max_ns=max_ns,
-        is_copy=device_trace.USE_OF[device_trace.copy_kind(name)]
+        is_copy=device_trace.USE_OF[copy_names.copy_kind(name)]
         not in (device_trace.DeviceUse.COMPUTE, device_trace.DeviceUse.COLLECTIVE),
     )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile import device_trace, totals
+from placement_advisor.profile import copy_names, device_trace, totals
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.chrome_trace import read_chrome_trace
 from placement_advisor.profile.file_format import CLIENT_FILE, FileFormat, recorded_run, text_lines
@@ -125,7 +125,7 @@ def copies_between(
                 found += _copies_to(target, match[1], number, moments, others, ended, cuts)
     by_route: defaultdict[device_trace.Route, list[device_trace.SentTensor]] = defaultdict(list)
     for sent in found:
-        by_route[device_trace.Route(sent.source, sent.target, device_trace.CopyKind.WORKER)].append(
+        by_route[device_trace.Route(sent.source, sent.target, copy_names.CopyKind.WORKER)].append(
             sent
         )
     for route, of_route in by_route.items():
@@ -137,7 +137,7 @@ def copies_between(
             tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
         )
         builder.copies(route, copied)
-        builder.row(device_trace.CopyKind.WORKER, device_trace.DeviceUse.PEER).add_each(
+        builder.row(copy_names.CopyKind.WORKER, device_trace.DeviceUse.PEER).add_each(
             end_ns - start_ns
         )
     return tuple(sorted(found, key=lambda sent: sent.end_ns))

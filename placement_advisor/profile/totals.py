@@ -29,7 +29,7 @@ from placement_advisor.files.contract import Count, Ns, Text
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
-from placement_advisor.profile import device_trace
+from placement_advisor.profile import copy_names, device_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,8 +67,8 @@ def copies_by_host(
     hosts: dict[str, int] = {}
     halves = []
     for route, of_route in copied.items():
-        onward = route.kind is device_trace.CopyKind.HOST_TO_DEVICE
-        if not onward and route.kind is not device_trace.CopyKind.DEVICE_TO_HOST:
+        onward = route.kind is copy_names.CopyKind.HOST_TO_DEVICE
+        if not onward and route.kind is not copy_names.CopyKind.DEVICE_TO_HOST:
             continue
         device = route.target if onward else route.source
         moments = of_route.spans.start if onward else of_route.spans.end

@@ -26,7 +26,7 @@ from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.machine.clock_range import ClockRange, drifted_ns
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import steps as profile_steps
-from placement_advisor.profile.device_trace import CopyKind
+from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.gpu_planes import gather_gpu_work, gpu_streams
 from placement_advisor.profile.xplane import read_planes, set_back, space_file
 

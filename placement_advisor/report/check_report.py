@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from placement_advisor import __version__
+from placement_advisor.check.lock_record import Part
 from placement_advisor.check.problems import EXPLANATIONS, LASTING, Place, Status
-from placement_advisor.check.record import Part
 from placement_advisor.report import document
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from placement_advisor.check.lock_record import Cut, Difference, LayerRecord, Record
     from placement_advisor.check.problems import CheckResult, Explanation, ModelResult
-    from placement_advisor.check.record import Cut, Difference, LayerRecord, Record
 
 
 # Of each sort of change. Whoever wants all of them reads the diff of the lock file.

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
 from placement_advisor.check import problems as check_problems
-from placement_advisor.check.record import Growth, Move, PredictedVerdict
+from placement_advisor.check.lock_record import Growth, Move, PredictedVerdict
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
-    from placement_advisor.check import problems, record
+    from placement_advisor.check import lock_record, problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ def _problem(found: problems.Problem) -> Problem:
     return like(Problem, found, effects=effects)
 
 
-def _record(found: record.Record) -> Record:
+def _record(found: lock_record.Record) -> Record:
     return like(
         Record,
         found,
@@ -205,7 +205,7 @@ def _record(found: record.Record) -> Record:
     )
 
 
-def _difference(found: record.Difference) -> Difference:
+def _difference(found: lock_record.Difference) -> Difference:
     return like(
         Difference,
         found,

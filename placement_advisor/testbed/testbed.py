@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s
 from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.processes.calls import CallFailure, FailureCause, expect
@@ -25,6 +24,7 @@ from placement_advisor.processes.children import Child, ChildError
 from placement_advisor.profile import worker_steps
 from placement_advisor.tf.calls import runner
 from placement_advisor.tf.run import private_network
+from placement_advisor.tf.step_limit import MOST_LIMIT_S, step_limit_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.step_limit import what_waits
 from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.tf.step_limit import what_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,8 +23,8 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.failures import first_line
+from placement_advisor.tf.place import label_of, live_model_step, live_step
 from placement_advisor.tf.trace import bundle, tracer
-from placement_advisor.tf.user_step import label_of, live_model_step, live_step
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,6 @@ from placement_advisor.candidates.batch_split.plan import own_of_replicas
 from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s
 from placement_advisor.measurement.verification import NOISE_MARGIN, farthest, largest
 from placement_advisor.tf.deterministic_graph import (
     relative_difference,
@@ -25,6 +24,7 @@ from placement_advisor.tf.deterministic_graph import (
 )
 from placement_advisor.tf.failures import run_failure, step_without_end
 from placement_advisor.tf.placed_step import assignments, table_imports
+from placement_advisor.tf.step_limit import MOST_LIMIT_S, step_limit_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set

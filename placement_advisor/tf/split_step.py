@@ -396,7 +396,9 @@ def _wired(
         for share, trace in traces.items():
             split_plan.check_no_pairs(whole.graph, trace.graph, size / share)
     if any(other != plan for other in others):
-        raise BatchSplitError("what belongs to a sample differs between shares of different sizes")
+        raise BatchSplitError(
+            "which part of a tensor belongs to a sample depends on the size of the share"
+        )
     axes = split_merging.batch_axes(plan, whole.flat, parts[0].flat)
     mergings, own = (
         split_merging.found_mergings(plan, whole, parts, axes)

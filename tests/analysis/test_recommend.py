@@ -320,8 +320,7 @@ def test_of_a_proof_it_is_said_how_sure_it_is_and_a_better_measurement_refutes_i
     assert answer.headline.startswith("stay single, proved")
     (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
     assert told.startswith(
-        "bound (simulated, too high: single took less as measured; no split refutes what it says "
-        "of the gain):"
+        "bound (simulated, too high: single ran faster; no split refutes what it says of the gain):"
     )
     proved = recommend([SINGLE, LOSING], TESTBED, None, bound(9_800_000))
     assert any("critical path: 2 ops need one another" in reason for reason in proved.reasons)
@@ -333,7 +332,7 @@ def test_of_a_proof_it_is_said_how_sure_it_is_and_a_better_measurement_refutes_i
     answer = recommend([SINGLE, better], TESTBED, None, bound(9_800_000))
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
     assert answer.headline.startswith("stay single: ")
-    too_high = "bound (simulated, too high: towers took less as measured"
+    too_high = "bound (simulated, too high: towers ran faster"
     assert any(reason.startswith(f"{too_high}):") for reason in answer.reasons)
     as_fast = candidate("towers", ms=9.9, ratio=(0.985, 0.98, 0.99))
     answer = recommend([SINGLE, as_fast], TESTBED, None, bound(9_800_000))
@@ -470,7 +469,7 @@ def test_a_bound_is_told_as_one_of_all_only_where_nothing_that_is_shown_is_beyon
     if BATCH.name in [each.name for each in also]:
         assert "no placement that leaves the batch whole can take less than 6.00 ms" in told
         assert told.endswith("; batch splits the batch, which makes other ops")
-    assert told.startswith("bound (simulated, too high: pipeline took less as measured; no ") is (
+    assert told.startswith("bound (simulated, too high: pipeline ran faster; no ") is (
         any(c.measured and c.samples is None and c.measured.step_ns[0] < 6 * MS for c in also)
     )
 

@@ -31,7 +31,7 @@ PACKAGE = "placement_advisor"
 # They check JSON and TOML that anyone may have written; a folder stands for all that is in it.
 READERS = (
     "analysis/recording.py",
-    "check/project_files.py",
+    "check/lock_file.py",
     "files/",
     "graph/identities.py",
     "graph/op_graph.py",

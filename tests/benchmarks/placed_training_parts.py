@@ -221,7 +221,7 @@ def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int
 
 def _over_by_hand(run: Any, batches: list[Any]) -> float:
     """Return what a step takes under the hooks over what it takes in a loop by hand."""
-    from placement_advisor.tf.user_step import as_users
+    from placement_advisor.tf.place import as_users
 
     placed, live = run._step, run._step.split.live
     given = placed.inputs(batches[-1])

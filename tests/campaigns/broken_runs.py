@@ -22,13 +22,13 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.step_limit import MOST_LIMIT_S
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf import placed_step
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.run import runner
 from placement_advisor.tf.split_step import split_step
+from placement_advisor.tf.step_limit import MOST_LIMIT_S
 from placement_advisor.tf.trace.tracer import seed_everything, trace_step
 
 # Four models that nobody chose, drawn after the code was frozen; every second has dropout or batch

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from hypothesis import strategies as st
 
-from placement_advisor.check.record import Cut, LayerRecord, PredictedVerdict, Record, Versions
+from placement_advisor.check.lock_record import Cut, LayerRecord, PredictedVerdict, Record, Versions
 
 ONE, TWO = "GPU:0", "GPU:1"
 ALIKE = [[ONE, TWO]]

@@ -3,8 +3,8 @@
 import pytest
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
+from placement_advisor.check.lock_file import ModelConfig, find_config, read_config
 from placement_advisor.check.problems import Place
-from placement_advisor.check.project_files import ModelConfig, find_config, read_config
 from placement_advisor.errors import AdvisorError
 
 FULL = """\

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_cases import ALIKE, ONE, TWO, cut, layer, record, records
 
-from placement_advisor.check.record import Growth, LayerRecord, Move, Part, difference
+from placement_advisor.check.lock_record import Growth, LayerRecord, Move, Part, difference
 
 # A minute is far too long for a check; a quiet machine takes a tenth of it.
 LARGE_WITHIN_S = 60.0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_cases import ONE, TWO, cut, layer, record
 
-from placement_advisor.check.record import (
+from placement_advisor.check.lock_record import (
     devices_fingerprint,
     one_to_one,
     renamed_devices,

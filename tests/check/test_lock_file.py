@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_cases import ONE, TWO, cut, layer, record, records
 
-from placement_advisor.check.project_files import lock_text, read_lock
-from placement_advisor.check.record import MAX_CUTS, LayerRecord
+from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.lock_record import MAX_CUTS, LayerRecord
 from placement_advisor.errors import AdvisorError
 
 LOCKED = {"models/ranker.py:step": record(cuts=(cut("a", 5), cut("a", 5), cut("b", None)))}

@@ -27,7 +27,7 @@ from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.machine import this_machine
 from placement_advisor.report.find_analysis import find_runs
-from placement_advisor.report.screen import MOST_LINES
+from placement_advisor.report.terminal import MOST_LINES
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import Testbed

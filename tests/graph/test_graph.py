@@ -18,7 +18,7 @@ from placement_advisor.graph.digraph import (
 )
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.step_limit import MOST_LIMIT_S, step_limit_s, what_waits
+from placement_advisor.tf.step_limit import MOST_LIMIT_S, step_limit_s, what_waits
 
 
 def test_ops_stand_after_their_producers_and_otherwise_as_given():

@@ -5,12 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_advisor.profile.copy_names import CopyKind, copied_bytes, copy_kind, destination
 from placement_advisor.profile.device_trace import (
-    CopyKind,
     Spans,
-    copied_bytes,
-    copy_kind,
-    destination,
     span_shares,
     spans_length,
     spans_length_before,

@@ -11,7 +11,8 @@ from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, wr
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.profile.device_trace import CopyKind, DeviceUse, Route
+from placement_advisor.profile.copy_names import CopyKind
+from placement_advisor.profile.device_trace import DeviceUse, Route
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
 from placement_advisor.profile.totals import ByHost, totals_of

@@ -3,7 +3,8 @@
 import pytest
 from recorded_profiles import event, host, mark, trace_of, write
 
-from placement_advisor.profile.device_trace import Cause, CopyKind, DeviceUse, Route
+from placement_advisor.profile.copy_names import CopyKind
+from placement_advisor.profile.device_trace import Cause, DeviceUse, Route
 from placement_advisor.profile.totals import totals_of
 from placement_advisor.profile.xplane import Line, Plane
 

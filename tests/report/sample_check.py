@@ -7,16 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement_advisor.check.problems import (
-    CheckResult,
-    Effect,
-    ModelResult,
-    Place,
-    Problem,
-    ProblemCode,
-    Status,
-)
-from placement_advisor.check.record import (
+from placement_advisor.check.lock_record import (
     Cut,
     Difference,
     LayerRecord,
@@ -25,6 +16,15 @@ from placement_advisor.check.record import (
     PredictedVerdict,
     Record,
     difference,
+)
+from placement_advisor.check.problems import (
+    CheckResult,
+    Effect,
+    ModelResult,
+    Place,
+    Problem,
+    ProblemCode,
+    Status,
 )
 
 LOCK = "placements.lock.json"

@@ -9,7 +9,7 @@ from sample_analysis import published
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.contract import plain
-from placement_advisor.report.screen import render_difference
+from placement_advisor.report.terminal import render_difference
 from placement_advisor.results.candidate import RatioInterval
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.difference import difference

@@ -12,7 +12,7 @@ from sample_analysis import CAPTURED, published
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.results import shown
 from placement_advisor.measurement.measurement import FailureKind
-from placement_advisor.report.screen import MOST_LINES, screen, shortened
+from placement_advisor.report.terminal import MOST_LINES, screen, shortened
 from placement_advisor.results.analysis import Finding, Training, Trial, Where
 from placement_advisor.results.candidate import Failure, RatioInterval, Steps
 

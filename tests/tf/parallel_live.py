@@ -18,9 +18,9 @@ from tensorflow.python.eager import context
 import placement_advisor
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.graph.placement import Placement
+from placement_advisor.tf.place import live_step
 from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
 from placement_advisor.tf.split_step import split_step
-from placement_advisor.tf.user_step import live_step
 from placement_advisor.tf.verifier import Verifier, find_cancelling, results_of_shares
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import placement_advisor
 from placement_advisor.analysis.instructions import how_to_split
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.tf.user_step import live_step, short_name
+from placement_advisor.tf.place import live_step, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from placed_live import WORKERS, cpus, random_placement
 
 from placement_advisor.files.contract import plain
 from placement_advisor.results.analysis import Training
-from placement_advisor.tf import placed_step, user_step
+from placement_advisor.tf import place, placed_step
 from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.model_source import execute
 from placement_advisor.tf.trace.tracer import traced_step
@@ -106,7 +106,7 @@ def interrupted(script: str, plan: SplitPlan, trial_steps: int) -> dict[str, Any
 
     Those moves are the second ones: the first ones make the split ready.
     """
-    moves = user_step.MovedState
+    moves = place.MovedState
     pressed = []
 
     def half_way(name: str) -> None:

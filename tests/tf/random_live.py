@@ -18,9 +18,9 @@ import placement_advisor
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.measurement.verification import NOISE_MARGIN
 from placement_advisor.tf.deterministic_graph import rounded
+from placement_advisor.tf.place import live_step
 from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.trace.tracer import VariableLog
-from placement_advisor.tf.user_step import live_step
 
 # So many steps from the same state, on batches of their own where the file has several.
 STEPS = 3

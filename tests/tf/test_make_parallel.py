@@ -124,7 +124,7 @@ REFUSED_ON_TWO = {
     "zero": "0 of 1:0 is not a positive number",
     "no step": "a int is no step",
     "variables nowhere": "variables='second': there are 'first', 'host', 'spread'",
-    "variables twice": "variables='spread' goes with no placement",
+    "variables twice": "variables='spread' cannot be used with a placement",
     "tiny batch": "a batch of 1 has less than one sample for each of 2 devices",
 }
 REFUSED_ON_FOUR = {

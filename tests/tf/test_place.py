@@ -11,7 +11,7 @@ from pairs import pairs
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.processes.calls import RemoteModule
-from placement_advisor.tf.user_step import real_devices
+from placement_advisor.tf.place import real_devices
 
 placed_live = RemoteModule("placed_live")
 

@@ -11,7 +11,6 @@ from traced_models import trace
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.graph.step_limit import step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
@@ -20,6 +19,7 @@ from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner
+from placement_advisor.tf.step_limit import step_limit_s
 
 graph_defs = RemoteModule("graph_defs")
 placed_step = RemoteModule("placement_advisor.tf.placed_step")

@@ -8,7 +8,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.profile.recorded_ops import read_recorded
-from placement_advisor.testbed.user_step import batch_points, loop_timing
+from placement_advisor.testbed.native_timing import batch_points, loop_timing
 from placement_advisor.tf.answers import OwnSteps, Traced
 from placement_advisor.tf.calls import mirrored, native_step, splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource

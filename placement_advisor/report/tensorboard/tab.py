@@ -426,7 +426,7 @@ def _actions(analysis: found.Analysis) -> Iterator[str]:
 
 
 def _finding(finding: found.Finding) -> Section:
-    other = "Of a split that is not recommended." if finding.is_hypothetical else ""
+    other = "This is about a split that is not recommended." if finding.is_hypothetical else ""
     saves = f"Saves {statements.saving_text(finding.saving)}." if finding.saving else ""
     where = statements.where_text(finding)
     texts = Part(other, is_hint=True), Part(finding.action), Part(where, is_hint=True), Part(saves)

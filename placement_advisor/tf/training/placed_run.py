@@ -31,11 +31,11 @@ from placement_advisor.tf.load.capture import FUNCTION, Capture, SessionRun, Ste
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_step import EagerLoop
 from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.tf.place import Runner, devices_here, packed, real_devices
 from placement_advisor.tf.trace.tracer import trace_step
 from placement_advisor.tf.training.recording import Recorder, finish
 from placement_advisor.tf.training.session_step import LiveSplit, SessionStep, in_tf2, with_all_cpus
 from placement_advisor.tf.training.trial import Bill, TrainingTrial
-from placement_advisor.tf.user_step import Runner, devices_here, packed, real_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,8 +21,8 @@ from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.recorded_ops import GRAPH
 from placement_advisor.tf.failures import first_line
 from placement_advisor.tf.load.example_batches import spec_of
+from placement_advisor.tf.place import live_model_step, live_step
 from placement_advisor.tf.run.runner import profiler_options
-from placement_advisor.tf.user_step import live_model_step, live_step
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import placed_ops, read_placement
-from placement_advisor.tf import placed_step, user_step
+from placement_advisor.tf import place, placed_step
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.session_step import ancestors, with_config
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
@@ -55,11 +55,11 @@ class LiveSplit:
                 cannot be split.
         """
         self.live = live
-        self._here = user_step.devices_here()
+        self._here = place.devices_here()
         if plan.samples is None:
             assert plan.placement is not None, "a plan has a placement or shares of the batch"
-            placement, names = user_step.fitting(plan.placement, live)
-            self.placement = placement.renamed(user_step.real_devices(names, self._here, {}))
+            placement, names = place.fitting(plan.placement, live)
+            self.placement = placement.renamed(place.real_devices(names, self._here, {}))
             self.program: flat_step.FlatStep | SplitStep = live.flat
             flat = tf.nest.flatten(live.loaded.specs)
             self.specs = dict(zip(live.flat.inputs, flat, strict=True))
@@ -67,13 +67,13 @@ class LiveSplit:
             return
         assert plan.single is not None, "shares of the batch are those of an analysis"
         read_placement(plan.single, live.graph, live.traced_as())
-        self._split, self.placement = user_step.split_batch(
+        self._split, self.placement = place.split_batch(
             live,
             groups=plan.groups(),
             ratios=plan.samples,
             within=plan.placement,
             family=plan.family if plan.placement is None else BATCH,
-            real=user_step.real_devices(plan.devices, self._here, {}),
+            real=place.real_devices(plan.devices, self._here, {}),
         )
         self.program, self.specs = self._split, self._split.specs
 
@@ -115,15 +115,15 @@ class LiveSplit:
             on_gpus=any(device.startswith("GPU:") for device in self._here),
         )
 
-        def place(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+        def put(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
             devices = {op: _LOCAL + device for op, device in device_of.items()}
             placed = placed_step.placed_graph(bundle, devices, f"{_LOCAL}CPU:0")
             return PlacedStep(bundle, placed, runtime, _LIMIT_S)
 
         device_of = self.placement.device_of
-        verifier = Verifier(place, whole, alone)
+        verifier = Verifier(put, whole, alone)
         verifier.begin(_STEPS)
-        ready = place(bundle, device_of)
+        ready = put(bundle, device_of)
         try:
             return verifier.verify("split", bundle, device_of, ready, _STEPS)
         finally:
@@ -166,7 +166,7 @@ class SessionStep:
         self._left_alone: dict[int, tuple[Fetched, bool]] = {}  # With these, by their id.
         self._held = target.variables
         self._shapes = [tuple(spec.shape) for spec in tf.nest.flatten(split.live.loaded.specs)]
-        self._placed = user_step.placed_graph_def(split.program, split.placement)
+        self._placed = place.placed_graph_def(split.program, split.placement)
         table = next((n.name for n in self._placed.node if n.op.startswith(_TABLES)), None)
         if table is not None:
             raise ModelError(f"its step looks up in a table of the session ({table})")
@@ -265,7 +265,7 @@ class SessionStep:
             go.append(_carries(own, twin, held.dtype))
             back.append(_carries(twin, own, held.dtype))
         outputs = [name for name in program.outputs if name.partition(":")[0] not in given]
-        trimmed, read = user_step.without_given(placed, given)
+        trimmed, read = place.without_given(placed, given)
         found = tf.graph_util.import_graph_def(
             trimmed,
             input_map={f"{name}:0": given[name] for name in read},
@@ -346,7 +346,5 @@ def _is_there(handle: Any, device: str) -> bool:
     One without a device stands on the first GPU, if there is any.
     """
     if not handle.device:
-        return user_step.short_name(device) == "CPU:0" and not tf.config.list_physical_devices(
-            "GPU"
-        )
-    return user_step.short_name(handle.device) == user_step.short_name(device)
+        return place.short_name(device) == "CPU:0" and not tf.config.list_physical_devices("GPU")
+    return place.short_name(handle.device) == place.short_name(device)

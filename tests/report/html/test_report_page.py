@@ -27,7 +27,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.html_file import report_html
-from placement_advisor.report.screen import screen
+from placement_advisor.report.terminal import screen
 from placement_advisor.results.analysis import ANALYSIS
 
 DEMO_LIMIT_MS = 1_000

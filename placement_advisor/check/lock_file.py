@@ -20,8 +20,8 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
+from placement_advisor.check.lock_record import MAX_CUTS, Cut, Part, Record
 from placement_advisor.check.problems import Place
-from placement_advisor.check.record import MAX_CUTS, Cut, Part, Record
 from placement_advisor.defaults import AS_WRITTEN, LOCK_FILE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files import contract, untrusted

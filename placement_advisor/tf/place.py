@@ -687,7 +687,8 @@ def _family(variables: str, within: Placement | Path | None) -> str:
         raise PlacementError(f"{_LABEL}: variables={variables!r}: there are {known}")
     if within is not None and family != BATCH:
         raise PlacementError(
-            f"{_LABEL}: variables={variables!r} goes with no placement, which says where each is",
+            f"{_LABEL}: variables={variables!r} cannot be used with a placement, which says where "
+            "each variable is",
             hint="leave one of them out",
         )
     return family
