@@ -122,5 +122,6 @@ def loop_timing(loader: children.Child, as_is_ns: Sequence[int]) -> LoopTiming |
     """
     if not as_is_ns or median(as_is_ns) > _SLOWEST_FIT_STEP_S * NS_PER_S:
         return None
-    answer = loader.call(native_step.time_fit, _FIT_ROUNDS, time_limit_s=_FIT_LIMIT_S)
+    step_ns = median(as_is_ns)
+    answer = loader.call(native_step.time_fit, _FIT_ROUNDS, step_ns, time_limit_s=_FIT_LIMIT_S)
     return answer if isinstance(answer, LoopTiming) else None

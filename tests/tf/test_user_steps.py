@@ -44,7 +44,7 @@ def load(child, tmp_path):
 
 def test_each_round_times_one_step_for_each_call_and_several(child, load):
     load(_MODEL.format(compiled='model.compile("sgd", "mse")'))
-    timing = child.call(native_step.time_fit, 2)
+    timing = child.call(native_step.time_fit, 2, 20_000_000)
     assert isinstance(timing, LoopTiming)
     assert timing.steps_per_call == 10
     assert len(timing.one_ns) == len(timing.several_ns) == 2

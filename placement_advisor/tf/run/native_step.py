@@ -160,14 +160,16 @@ def record(folder: str, core: int) -> OwnSteps:
 
 # With ten, nine tenths of what a call costs are gone.
 STEPS_PER_CALL = 10
-# Calls between the first and the last: a tenth of a second at a millisecond for each step.
-_STEPS = 50
+# A round has as many steps as take a tenth of a second: those of one call to five.
+_ROUND_NS = 0.1 * NS_PER_S
+_MOST_CALLS = 5
 
 
 @returns_failures(Exception)
-def time_fit(rounds: int) -> LoopTiming | None:
+def time_fit(rounds: int, step_ns: float) -> LoopTiming | None:
     """Time the loop of the loaded workload, None if it is not Keras' own with a call for each step.
 
+    ``step_ns`` is about what a step takes, by which steps are counted out.
     A `fit` of the user's own is not called: nobody knows what else it does.
     """
     workload = loaded_workload()
@@ -177,6 +179,8 @@ def time_fit(rounds: int) -> LoopTiming | None:
     if type(model).fit is not keras.Model.fit:
         return None
     dataset = tf.data.Dataset.from_tensors(_without_lists(workload.batches[0])).repeat()
+    calls = round(_ROUND_NS / step_ns / STEPS_PER_CALL)
+    steps = STEPS_PER_CALL * max(1, min(_MOST_CALLS, calls))
     functions: dict[int, Any] = {}
     times: dict[int, list[int]] = {1: [], STEPS_PER_CALL: []}
     try:
@@ -184,7 +188,7 @@ def time_fit(rounds: int) -> LoopTiming | None:
             for steps_per_call, found in times.items():
                 model.steps_per_execution = steps_per_call
                 model.train_function = functions.get(steps_per_call)  # None makes it anew.
-                found.append(_step_ns(model, dataset, steps_per_call))
+                found.append(_step_ns(model, dataset, steps_per_call, steps))
                 functions[steps_per_call] = model.train_function
     finally:
         model.steps_per_execution, model.train_function = 1, None
@@ -196,14 +200,14 @@ def time_fit(rounds: int) -> LoopTiming | None:
     )
 
 
-def _step_ns(model: Any, dataset: Any, steps_per_call: int) -> int:
+def _step_ns(model: Any, dataset: Any, steps_per_call: int, steps: int) -> int:
     ends_ns: list[int] = []
     clock = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: ends_ns.append(time.perf_counter_ns())
     )
-    steps = steps_per_call + _STEPS
-    model.fit(dataset, steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[clock])
-    return (ends_ns[-1] - ends_ns[0]) // _STEPS
+    in_all = steps_per_call + steps
+    model.fit(dataset, steps_per_epoch=in_all, shuffle=False, verbose=0, callbacks=[clock])
+    return (ends_ns[-1] - ends_ns[0]) // steps
 
 
 def _without_lists(batch: Any) -> Any:
