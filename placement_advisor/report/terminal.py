@@ -440,7 +440,7 @@ def _candidates(found: Difference) -> Iterator[document.Part]:
         ranges = "intervals" if found.basis == "measured" else "ranges"
         yield f"not beyond their {ranges}: {first_names(stayed, _NAMED)}"
     if alone := [each.name for each in compared if each.moved is None]:
-        yield f"with a speed-up in one of them alone: {first_names(alone, _NAMED)}"
+        yield f"with a speed-up in only one of the two analyses: {first_names(alone, _NAMED)}"
 
 
 def _difference_cells(each: MovedCandidate, step: StepFigures | None) -> list[str]:

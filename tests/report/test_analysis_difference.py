@@ -99,7 +99,7 @@ def test_without_figures_that_compare_or_an_interval_that_moved_the_reason_says_
     found = difference(before, now, None)
     assert found.why[0] == "towers has no result now"
     assert found.candidates[1].moved is None
-    assert "with a speed-up in one of them alone: towers" in render_difference(found)
+    assert "with a speed-up in only one of the two analyses: towers" in render_difference(found)
 
 
 def test_what_changed_is_told_by_area(before):
