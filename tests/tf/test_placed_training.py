@@ -369,6 +369,7 @@ def test_a_placed_training_is_the_same_training(train, name):
     assert placed["bill"]["why_not"] is None, placed["told"]
     assert placed["bill"]["placed_steps"] > 10, placed
     assert (placed["out"], placed["error"]) == (own["out"], None)
+    assert sum(" steps with drawn" in line for line in placed["told"]) == 1  # Not one an epoch.
 
 
 _RESUMED = (

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # Those of a training that is under way; the first is the one in which the profiler sets itself up.
 _PROFILED = (2, 12)
+# Epochs may take less than a second each.
+_BETWEEN_LINES_S = 60.0
 
 
 def cut_cpu(count: int) -> None:
@@ -112,7 +114,7 @@ class PlacedRun(Capture):
         super().__init__(lambda file: is_user_code(file, script), lambda _: None)
         self.bill = Bill(label=plan.label, is_tried=trial_steps > 0)
         self._source = ModelSource(path=str(script), step=plan.step)
-        self._plan, self._say = plan, say
+        self._plan, self._say, self._said_s = plan, say, time.monotonic()
         self._trial = TrainingTrial(trial_steps) if trial_steps else None
         self._recorder = None if profile is None else Recorder(profile, _PROFILED)
         self._is_busy = False
@@ -204,7 +206,9 @@ class PlacedRun(Capture):
     def _epoch_hook(self, original: Any) -> Any:
         def on_epoch_end(callbacks: Any, *args: Any, **kwargs: Any) -> None:
             original(callbacks, *args, **kwargs)
-            if self._step is not None and self._trial is None:
+            is_due = time.monotonic() - self._said_s >= _BETWEEN_LINES_S
+            if self._step is not None and self._trial is None and is_due:
+                self._said_s = time.monotonic()
                 self._say(self.bill.told(so_far=True))
 
         return on_epoch_end
