@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from placement_advisor import defaults
+from placement_advisor import defaults, units
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.analysis.reasons import doubt_text, speedup_of, speedup_text, unsure_reason
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
@@ -36,14 +36,6 @@ from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
-from placement_advisor.units import (
-    NS_PER_S,
-    counted,
-    format_bytes,
-    format_duration,
-    format_ns,
-    format_share,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -56,7 +48,7 @@ if TYPE_CHECKING:
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
 _MORE = "--resume --rounds"
-_MUST_WIN = format_share(1 - measurements.WORTHWHILE_RATIO)
+_MUST_WIN = units.format_share(1 - measurements.WORTHWHILE_RATIO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +109,7 @@ def rounds_to_settle(comparison: measurements.Comparison) -> MoreRounds:
 def next_experiment_text(settling: NextExperiment | None, again: RerunEstimate | None) -> str:
     """Return what would settle it as the end of a sentence; nothing if nothing is known to."""
     run = next_run(settling, again)
-    takes = "" if run is None else f", about {format_duration(run.takes_ns / NS_PER_S)}"
+    takes = "" if run is None else f", about {units.format_duration(run.takes_ns / units.NS_PER_S)}"
     match settling:
         case None:
             return ""
@@ -151,7 +143,7 @@ def next_run(settling: NextExperiment | None, again: RerunEstimate | None) -> Ne
         rounds, change = settling.count, f"with {_MORE} {settling.count}"
     else:
         return None
-    return NextRun(change=change, takes_ns=round(again.takes_s(rounds) * NS_PER_S))
+    return NextRun(change=change, takes_ns=round(again.takes_s(rounds) * units.NS_PER_S))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -190,12 +182,12 @@ class Complexity:
         if self.is_new > simpler.is_new:
             return "is not what you have"
         if self.torn_layers > simpler.torn_layers:
-            return f"tears {counted(self.torn_layers, 'layer')} against {simpler.torn_layers}"
+            return f"tears {units.counted(self.torn_layers, 'layer')} against {simpler.torn_layers}"
         if self.over_host > simpler.over_host:
-            over_host = counted(self.over_host, "tensor")
+            over_host = units.counted(self.over_host, "tensor")
             return f"copies {over_host} over the host against {simpler.over_host}"
         if self.copies > simpler.copies:
-            return f"copies {counted(self.copies, 'tensor')} against {simpler.copies}"
+            return f"copies {units.counted(self.copies, 'tensor')} against {simpler.copies}"
         return "was found by a search, and follows no rule"
 
 
@@ -279,14 +271,14 @@ def rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> VerdictDecision
     )
     used = set(placement.device_of.values())
     peaks = ", ".join(
-        f"{device} {format_bytes(size)}"
+        f"{device} {units.format_bytes(size)}"
         for device, size in predicted.peak_memory_bytes.items()
         if device in used
     )
     return VerdictDecision(
         verdict=AdviceVerdict.CANNOT_FIT,
         says=f"the smallest split that fits is {best.name} on {len(used)} devices, "
-        f"{format_ns(predicted.step_ns)}, peak memory {peaks}",
+        f"{units.format_ns(predicted.step_ns)}, peak memory {peaks}",
         split=best,
         because=alone.failure.message,
     )
