@@ -27,7 +27,7 @@ from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD
 from placement_advisor.candidates.towers import GROUP
 from placement_advisor.graph.name_patterns import listed, name_patterns
 from placement_advisor.graph.op import PASS_ROLES, Role
-from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.placement import most_voted, placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -331,7 +331,7 @@ class _ScopeNode:
         if not self.votes:
             return
         # An op's own name may be a scope as well; then it has to be right for the op.
-        device = self.own or min(self.votes, key=lambda each: (-self.votes[each], each))
+        device = self.own or most_voted(self.votes)
         if device != inherited:
             yield self.path, device
         for part in self.parts.values():

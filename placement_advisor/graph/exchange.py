@@ -135,6 +135,7 @@ def _mermaid(
     """
     from placement_advisor.graph.graph_summary import read_variables
     from placement_advisor.graph.layer_view import depth_for, layer_view
+    from placement_advisor.graph.placement import most_voted
 
     view = layer_view(graph, depth or depth_for(graph, _MAX_BOXES))
     layer_of, free = view.membership.layer_of, view.membership.free
@@ -164,7 +165,7 @@ def _mermaid(
         held = f"{format_bytes(parameter_bytes[layer])} · " if parameter_bytes[layer] else ""
         label, color = f"{_label(layer)}<br/>{held}{share} of flops", ""
         if votes := devices[layer]:
-            device = min(votes, key=lambda device: (-votes[device], device))
+            device = most_voted(votes)
             part = f" {format_share(votes[device] / votes.total())}" if len(votes) > 1 else ""
             label, color = f"{label}<br/>{_label(device)}{part}", f":::device{used.index(device)}"
         yield f'  {node}["{label}"]{color}\n'

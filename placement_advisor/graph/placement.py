@@ -77,10 +77,7 @@ class Placement:
         votes: dict[str, Counter[str]] = {}
         for op in placed_ops(graph):
             votes.setdefault(op.layer or NO_LAYER, Counter())[self.device_of[op.name]] += 1
-        return {
-            layer: min(count, key=lambda device: (-count[device], device))
-            for layer, count in votes.items()
-        }
+        return {layer: most_voted(count) for layer, count in votes.items()}
 
     def torn_layers(self, graph: OpGraph) -> int:
         """Return how many layers have ops on several devices."""
@@ -299,6 +296,11 @@ def read_placement_file(path: Path) -> PlacementFile:
         raise PlacementError(
             f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
         ) from None
+
+
+def most_voted(votes: Counter[str]) -> str:
+    """Return the device with most votes (ties: first in device name)."""
+    return min(votes, key=lambda device: (-votes[device], device))
 
 
 def placed_ops(graph: OpGraph) -> tuple[Op, ...]:

@@ -120,8 +120,7 @@ def loop_timing(loader: children.Child, as_is_ns: Sequence[int]) -> LoopTiming |
     ``as_is_ns`` are step times outside of it. None is returned where they are too slow, the step is
     not one of `fit`, or `fit` fails.
     """
-    if not as_is_ns or median(as_is_ns) > _SLOWEST_FIT_STEP_S * NS_PER_S:
+    if not as_is_ns or (step_ns := median(as_is_ns)) > _SLOWEST_FIT_STEP_S * NS_PER_S:
         return None
-    step_ns = median(as_is_ns)
     answer = loader.call(native_step.time_fit, _FIT_ROUNDS, step_ns, time_limit_s=_FIT_LIMIT_S)
     return answer if isinstance(answer, LoopTiming) else None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from placement_advisor.graph.digraph import topological_order
 from placement_advisor.graph.layer_view import depth_for, layer_view, total_bytes
 from placement_advisor.graph.op import Total
+from placement_advisor.graph.placement import most_voted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -291,9 +292,7 @@ class LayerMap:
         for op, part in self.part_of.items():
             if op in placement.device_of:
                 votes[part][placement.device_of[op]] += 1
-        return tuple(
-            min(count, key=lambda device: (-count[device], device), default="") for count in votes
-        )
+        return tuple(most_voted(count) if count else "" for count in votes)
 
     def cut_bytes(self, graph: OpGraph, placement: Placement) -> dict[int, int | None]:
         """Return the bytes that cross to another device, by the number of the flow.
