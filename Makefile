@@ -32,8 +32,8 @@ demo: $(INSTALLED)  ## analyze a training script: does its split over two device
 # set, as in many containers.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
-# Two files at a time; what a file's tests share is made once, by one of the two processes.
-SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
+# Three files at a time, since some wait; what a file's tests share is made once, by one process.
+SIDE_BY_SIDE := -n3 --dist=loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
 	$(PYTEST) $(SIDE_BY_SIDE) --junitxml=.pytest_cache/times.xml
