@@ -190,10 +190,9 @@ def recommend(
         ruling.adds + _about_own(own, ruling) + verdict.next_experiment_text(ruling.settling, again)
     )
     headline = f"{opening}{ruling.says}, {ground}{adds}"
-    caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
+    caveat = _stand_in_caveat(as_is, ruling) if testbed.stand_in else None
     if as_is:
-        where = " on all cores" if testbed.stand_in else ""
-        headline += f"; {caveat or f'{verdict.AS_IS}{where}: {format_ns(median(as_is))}'}"
+        headline += f"; {caveat or f'{verdict.AS_IS}: {format_ns(median(as_is))}'}"
 
     tell = (
         verdict_reasons.measured_reasons
@@ -210,7 +209,7 @@ def recommend(
     ]
     shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
     if as_is and shown is not None:
-        reasons.append(verdict_reasons.as_is_reason(as_is, shown, stand_in=testbed.stand_in))
+        reasons.append(verdict_reasons.as_is_reason(as_is, shown))
     elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
     return Recommendation(
         verdict=ruling.verdict,
@@ -323,19 +322,23 @@ def _of_candidates(
     return told, others
 
 
-def _as_is_caveat(as_is: Sequence[int], ruling: verdict.VerdictDecision) -> str | None:
-    """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
+def _stand_in_caveat(as_is: Sequence[int] | None, ruling: verdict.VerdictDecision) -> str:
+    """Return what a verdict on stand-ins does not tell, and if the unmodified step beats its split.
 
-    It is said only where the step times that are shown say so, too. Elsewhere a split is
+    The latter is said only where the step times that are shown say so, too. Elsewhere a split is
     recommended only if it beats it.
     """
+    told = "stand-ins do not tell how fast this machine is"
+    if not as_is:
+        return told
+    told += f": {verdict.AS_IS} on all cores {format_ns(median(as_is))}"
     run = ruling.split.measured if ruling.split is not None else None
     if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
-        return None
+        return told
     comparison = verdict.with_as_is(ruling.split, run, as_is, among=1)
     as_is_ns, split_ns = median(as_is), median(run.step_ns)
     if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
-        return None
+        return told
     is_faster = comparison.ratio.low > 1
     return (
         f"on this machine your untouched step is {('faster' if is_faster else 'as fast')}: "

@@ -70,8 +70,8 @@ def screen(analysis: Analysis, folder: Path, width: int) -> list[Line]:
     )
     basis = "measured" if has_run else "simulated"
     ranked = _ranked(analysis.candidates, basis)
-    last = _commands(analysis, folder)
     for most, rows in _WITHIN:
+        last = _commands(analysis, folder, most)
         head = list(_head(analysis, folder, width, most))
         beside = list(_beside(analysis, folder, basis, width, most))
         rest = [*_why(analysis, width, most), *_findings(analysis, folder, width, most)]
@@ -281,13 +281,17 @@ def _trained(training: Training) -> str:
     )
 
 
-def _commands(analysis: Analysis, folder: Path) -> list[Line]:
+def _commands(analysis: Analysis, folder: Path, most: int) -> list[Line]:
     """Return what to type next, and where all the rest is."""
     count = len(analysis.warnings)
     full = f"In full, with {count} warning{'s' * (count > 1)}" if count else "In full"
+    command = _next(analysis, folder)
+    runs = most > 1 and analysis.testbed.stand_in and command.startswith("advisor run")
+    about = "  it times the split against your own step on all of the machine"
     return [
         Line(""),
-        Line(f"Next: {_next(analysis, folder)}", _HEADING_STYLE),
+        Line(f"Next: {command}", _HEADING_STYLE),
+        *([Line(about, _ASIDE_STYLE)] if runs else []),
         Line(f"{full}: advisor show -v {shlex.quote(str(folder))}"),
     ]
 
