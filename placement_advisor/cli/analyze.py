@@ -96,8 +96,8 @@ def analyze(
         int | None,
         typer.Option(
             min=1,
-            help="Rounds, each of which times every candidate once. They run to the end. "
-            f"Default: {defaults.ROUNDS}, more while in doubt, for a minute or two.",
+            help="Fewest rounds, each of which times every candidate once. More follow while in "
+            f"doubt, for a minute or two. Default: {defaults.ROUNDS}, fewer if they take longer.",
         ),
     ] = None,
     resume: Annotated[

@@ -74,14 +74,14 @@ def test_a_line_says_what_is_left_in_all_from_there_on(stderr):
     with watching(stderr) as watcher:
         watcher.expect(TimeAhead(stage_s=20, later_s=25))
         watcher.working("tracing", 0, 1)
-        watcher.expect(TimeAhead(stage_s=10, later_s=15, doubt_s=95))
+        watcher.expect(TimeAhead(stage_s=105, later_s=15, is_most=True))
         watcher.working("timing rounds", 0, 15)
         watcher.working("timing rounds", 1, 15)
         watcher.expect(TimeAhead(stage_s=20, later_s=25, is_busy=True))
         watcher.working("profiling", 0, 1)
     assert stderr.getvalue() == (
         "advisor: tracing, about 45 s left\n"
-        "advisor: timing rounds, about 25 s left, 2 min if in doubt\n"
+        "advisor: timing rounds, up to 2 min left\n"
         "advisor: profiling, about 45 s left, longer while other work runs\n"
     )
 
