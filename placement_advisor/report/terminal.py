@@ -21,7 +21,7 @@ from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import FailureKind, Interval
 from placement_advisor.report import document, statements
-from placement_advisor.results.analysis import FULL_TEXT, HOW_TO_SPLIT
+from placement_advisor.results.analysis import HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _findings(analysis: Analysis, folder: Path, width: int, most: int) -> Iterat
         if finding.saving is not None:
             title += f" saves {statements.saving_text(finding.saving)}"
         yield from _paragraph(title, width, min(most, _MOST_OF_A_TITLE), _HEADING_STYLE)
-        instead = f"what to do: {_file(folder, FULL_TEXT)}"
+        instead = f"what to do: advisor show -v {shlex.quote(str(folder))}"
         yield from _instruction(finding.action, width, most, instead, lead=_GAP)
 
 
