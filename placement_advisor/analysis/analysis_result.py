@@ -163,7 +163,8 @@ class Recommendation:
     that leaves them out, ``headline`` in one with all of it. ``caveat`` says what the answer
     does not tell of this machine, None where devices are real. ``deciding`` are the few reasons
     that decide, in short; ``reasons`` are all of them. ``others`` tells what was seen of the
-    candidates that the answer is not about. ``next_run`` is None where no run is known that would tell more.
+    candidates that the answer is not about. ``next_run`` is None where no run is known that would
+    tell more.
     """
 
     verdict: AdviceVerdict

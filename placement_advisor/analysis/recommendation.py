@@ -19,12 +19,14 @@ from placement_advisor.candidates import references
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, FailureKind
+from placement_advisor.simulator.schedule import intervals_by_key, intervals_length_outside
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate, TestbedSummary, UncertainBound
+    from placement_advisor.measurement.measurement import StepProfile
 
 
 # What is read at a glance.
@@ -81,7 +83,7 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
             profile.exposed_by_device,
             median(profile.step_ns),
             "profiled",
-        )
+        ) + _longest_wait(profile)
         if base is not None and base.profile is not None and not alone.broken_laws:
             yield _compute_text(split.name, profile.compute_ns, base.profile.compute_ns, "profiled")
     ratio = split.predicted_ratio
@@ -90,6 +92,21 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
             f"{split.name} was simulated at {verdict_reasons.speedup_of(ratio.ratio)}: the "
             "answer rests on the measurement alone"
         )
+
+
+def _longest_wait(profile: StepProfile) -> str:
+    """Return which tensor the device that waits most waits for longest, as an addition."""
+    waiting = max(profile.exposed_by_device, key=profile.exposed_by_device.__getitem__)
+    spans = profile.timeline
+    computes = [(span.start_ns, span.end_ns) for span in spans if span.lane == waiting]
+    copies = intervals_by_key(
+        (span.name, (span.start_ns, span.end_ns))
+        for span in spans
+        if span.is_copy and span.lane.endswith(f"→ {waiting}")
+    )
+    waits_ns = {name: intervals_length_outside(on_way, computes) for name, on_way in copies.items()}
+    longest = max(waits_ns, key=waits_ns.__getitem__, default="")
+    return f", longest for {longest}" if waits_ns.get(longest) else ""
 
 
 def _simulated_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
+from placement_advisor.files.output import RUNS_FOLDER
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import FailureKind, Interval
 from placement_advisor.report import document, statements
@@ -74,7 +75,7 @@ def screen(analysis: Analysis, folder: Path, width: int) -> list[Line]:
         last = _commands(analysis, folder, most)
         head = list(_head(analysis, folder, width, most))
         beside = list(_beside(analysis, folder, basis, width, most))
-        rest = [*_why(analysis, width, most), *_findings(analysis, folder, width, most)]
+        rest = [*_why(analysis, folder, width, most), *_findings(analysis, folder, width, most)]
         # A gap, the heading of the table, and the line that counts rows that are not shown.
         room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
         if room >= min(len(ranked), rows):
@@ -241,11 +242,16 @@ def _kind(candidate: Candidate) -> str:
     return candidate.failure.kind if candidate.failure is not None else ""
 
 
-def _why(analysis: Analysis, width: int, most: int) -> Iterator[Line]:
+def _why(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:
     if analysis.recommendation.deciding:
         yield Line("")
     for reason in analysis.recommendation.deciding[:_REASONS]:
         yield from _paragraph(reason, width, most, lead="- ")
+    name = analysis.recommendation.candidate
+    step = next((c.measured for c in analysis.candidates if c.name == name), None)
+    if most > 1 and step is not None and step.profile is not None and step.exposed_ns:
+        run = shlex.quote(str(folder / RUNS_FOLDER / str(name)))
+        yield Line(f"{_GAP}waits by tensor: advisor profile {run}")
 
 
 def _findings(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:

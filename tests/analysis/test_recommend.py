@@ -19,6 +19,7 @@ from placement_advisor.measurement.measurement import (
     Interval,
     Invariant,
     SizeBasis,
+    Span,
     TransferTotal,
     Violation,
 )
@@ -420,24 +421,31 @@ def total(source, target, count, size_bytes, time_ms, exposed_ms):
     )
 
 
-def profile(step_ms, compute_ms, exposed_ms, transfers=None):
+def profile(step_ms, compute_ms, exposed_ms, transfers=None, timeline=()):
     """A profile of 10 steps on two devices, with copies from the first to the second."""
     return step_profile(
         *(step_ms * MS,) * 10,
         compute_ns={"w0": compute_ms[0] * MS, "w1": compute_ms[1] * MS},
         exposed_by_device={"w0": exposed_ms[0] * MS, "w1": exposed_ms[1] * MS},
         transfers=(total("w0", "w1", 6, 8, 1, 1),) if transfers is None else transfers,
+        timeline=timeline,
     )
 
 
 PROFILED = replace(SINGLE, measured=measurement(10, profile(10, (9, 0), (0, 0), ())))
-WAITING = replace(SLOW, measured=measurement(12, profile(16, (5, 3), (2, 4))))
+# While w1 computes it does not wait for the longer copy, and never for what is on its way to w0.
+RAN = [("w1", "op", 2, 6), ("w0 → w1", "large:0", 1, 6), ("w0 → w1", "small:0", 6, 9)]
+SPANS = [
+    Span(lane=lane, name=name, start_ns=start, end_ns=end, is_copy=name != "op")
+    for lane, name, start, end in (*RAN, ("w1 → w0", "back:0", 0, 16))
+]
+WAITING = replace(SLOW, measured=measurement(12, profile(16, (5, 3), (2, 4), timeline=SPANS)))
 
 
 def test_what_decides_is_where_the_steps_go_and_what_none_can_beat():
     answer = recommend([PROFILED, WAITING, CRASHED], TESTBED, None, bound(6 * MS))
     assert answer.deciding == (
-        "towers: w1 waits 4.00 ms for copies, 25 % of its step (profiled)",
+        "towers: w1 waits 4.00 ms for copies, 25 % of its step (profiled), longest for small:0",
         "towers: w0 computes for 5.00 ms a step, single for 9.00 ms (profiled)",
         "no placement of these ops takes less than 6.00 ms; single takes 10.0 ms (simulated)",
     )
