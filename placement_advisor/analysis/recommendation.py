@@ -207,9 +207,15 @@ def recommend(
         ruling.adds + _about_own(own, ruling) + verdict.next_experiment_text(ruling.settling, again)
     )
     headline = f"{opening}{ruling.says}, {ground}{adds}"
-    caveat = _stand_in_caveat(as_is, ruling) if testbed.stand_in else None
+    shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
+    caveat = "stand-ins do not tell how fast this machine is" if testbed.stand_in else None
     if as_is:
-        headline += f"; {caveat or f'{verdict.AS_IS}: {format_ns(median(as_is))}'}"
+        where = " on all cores" if testbed.stand_in else ""
+        beside = f"{verdict.AS_IS}{where} {format_ns(median(as_is))}"
+        if shown is not None and shown.measured is not None and shown.measured.step_ns:
+            beside += f", {shown.name} {format_ns(median(shown.measured.step_ns))}"
+        caveat = caveat and f"{caveat}: {beside}"
+        headline += f"; {caveat or beside}"
 
     tell = (
         verdict_reasons.measured_reasons
@@ -224,9 +230,6 @@ def recommend(
         verdict_reasons.bound_reason(bound, candidates) if bound is not None else None,
         *told,
     ]
-    shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
-    if as_is and shown is not None:
-        reasons.append(verdict_reasons.as_is_reason(as_is, shown))
     elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
     return Recommendation(
         verdict=ruling.verdict,
@@ -337,31 +340,6 @@ def _of_candidates(
         is_beside = not is_answer and verdict.is_not_applicable(candidate)
         (others if is_beside else told).append(verdict_reasons.failure_reason(candidate))
     return told, others
-
-
-def _stand_in_caveat(as_is: Sequence[int] | None, ruling: verdict.VerdictDecision) -> str:
-    """Return what a verdict on stand-ins does not tell, and if the unmodified step beats its split.
-
-    The latter is said only where the step times that are shown say so, too. Elsewhere a split is
-    recommended only if it beats it.
-    """
-    told = "stand-ins do not tell how fast this machine is"
-    if not as_is:
-        return told
-    told += f": {verdict.AS_IS} on all cores {format_ns(median(as_is))}"
-    run = ruling.split.measured if ruling.split is not None else None
-    if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
-        return told
-    comparison = verdict.with_as_is(ruling.split, run, as_is, among=1)
-    as_is_ns, split_ns = median(as_is), median(run.step_ns)
-    if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
-        return told
-    is_faster = comparison.ratio.low > 1
-    return (
-        f"on this machine your untouched step is {('faster' if is_faster else 'as fast')}: "
-        f"as-is on all cores {format_ns(as_is_ns)}, the split {format_ns(split_ns)}. The "
-        "verdict is about serial devices, which the stand-ins imitate"
-    )
 
 
 def _does_not_fit(candidate: Candidate) -> bool:

@@ -261,7 +261,7 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line():
     of = replace(SAMPLE, candidates=(single, unverified(towers), alternating))
     assert "not verified, so not recommended: towers\n" in text(of)
     shown_text = text(published(sample_analysis.unreliable()))
-    (row,) = [line for line in shown_text.splitlines() if line.startswith("towers ")]
+    (row,) = [line for line in shown_text.splitlines() if line.startswith("towers  ")]
     assert row.split()[-2:] == ["–", "–"]  # Neither copies nor waits.
 
 
