@@ -227,7 +227,8 @@ def time_ahead_in_rounds(
 ) -> TimeAhead:
     """Return what is ahead once some rounds are done, for which see `rounds_left`."""
     left, last = rounds_left(known, done, round_s, spent_s), time_after_rounds(known)
-    return replace(left, stage_s=left.stage_s + known.brief_s + last.stage_s, later_s=last.later_s)
+    stage_s = left.stage_s + known.brief_s + last.stage_s
+    return replace(last, stage_s=stage_s, is_most=left.is_most)
 
 
 def time_after_rounds(known: ProgressFacts) -> TimeAhead:
@@ -247,8 +248,7 @@ def rounds_left(known: ProgressFacts, done: int, round_s: float, spent_s: float)
         least = least_samples(max(1, len(known.steps_ns) - 1))
         sure_s = max(min(sure_s, budget_s), (least - done) * round_s)
     most_s = max(sure_s, min((benchmark.MAX_ROUNDS - done) * round_s, budget_s))
-    busy = known.is_busy
-    return TimeAhead(stage_s=most_s, later_s=0.0, is_most=most_s > sure_s, is_busy=busy)
+    return TimeAhead(stage_s=most_s, later_s=0.0, is_most=most_s > sure_s)
 
 
 def rerun_estimate(

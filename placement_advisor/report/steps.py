@@ -566,20 +566,15 @@ def profile_as_markdown(read: totals.ReadProfile) -> str:
 
 def _profile_tables(profile: totals.ProfileTotals) -> dict[str, list[document.Part]]:
     """Return the tables by their titles, and below two of them what they count."""
-    found: dict[str, list[document.Part]] = {
+    return {
         **({"Per step": [_device_table(profile, per_step=True)]} if profile.step_ns else {}),
         "In all": [_device_table(profile, per_step=False)],
         "Copies": [_routes(profile)],
         "By way of the host": [_by_host(profile)],
-        "Tensors": [_tensors(profile)],
-        "Waiting": [_waits(profile)],
+        "Tensors": [_tensors(profile), _OF_TENSORS if profile.tensors else ""],
+        "Waiting": [_waits(profile), _OF_WAITS if profile.waits else ""],
         "Activities": [_activities(profile)],
     }
-    if profile.tensors:
-        found["Tensors"].append(_OF_TENSORS)
-    if profile.waits:
-        found["Waiting"].append(_OF_WAITS)
-    return found
 
 
 def _headline(read: totals.ReadProfile) -> str:
