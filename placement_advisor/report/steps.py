@@ -536,8 +536,8 @@ _OF_TENSORS = (
     "the time."
 )
 _OF_WAITS = (
-    "waiting: each gap between ops counts for the tensors that arrive in it, in their order: until "
-    "a tensor is sent for the op that makes it, then for its copy."
+    "waiting: a gap between ops counts for the tensors that arrive in it, one after another. Time "
+    "until a tensor is sent counts for the op that makes it, the rest for its copy."
 )
 TOP_TENSORS = 10
 TOP_WAITS = 6
