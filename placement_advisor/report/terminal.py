@@ -293,7 +293,7 @@ def _commands(analysis: Analysis, folder: Path, most: int) -> list[Line]:
     full = f"In full, with {count} warning{'s' * (count > 1)}" if count else "In full"
     command = _next(analysis, folder)
     runs = most > 1 and analysis.testbed.stand_in and command.startswith("advisor run")
-    about = "  it times the split against your own step on all of the machine"
+    about = "  it compares with your own step on all of the machine, not with single"
     return [
         Line(""),
         Line(f"Next: {command}", _HEADING_STYLE),

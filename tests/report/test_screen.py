@@ -297,7 +297,7 @@ def test_where_a_script_is_to_train_otherwise_the_command_for_it_comes_next(
     candidates = tuple(ran(name, 1.0) for name in ("single", *names))
     of = replace(SAMPLE, model=replace(SAMPLE.model, captured=CAPTURED), candidates=candidates)
     found = answering(of, verdict=verdict, next_run=None)
-    says = "Next: advisor run train.py\n  it times the split against your own step"
+    says = "Next: advisor run train.py\n  it compares with your own step on all"
     assert (says in text(found)) == is_next
     # The split that a script has is kept as it is if it is the best.
     kept = answering(found, verdict=AdviceVerdict.SPLIT, candidate="as-written")
