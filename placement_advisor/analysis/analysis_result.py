@@ -160,10 +160,11 @@ class Recommendation:
 
     ``speedup`` is single over candidate (above 1 is faster), with its interval where measured.
     ``applies_to`` says for which devices the answer holds. ``answer`` is the verdict in a sentence
-    that leaves them out, ``headline`` in one with all of it. ``caveat`` says where this machine
-    does better as it is than the answer. ``deciding`` are the few reasons that decide, in short;
-    ``reasons`` are all of them. ``others`` tells what was seen of the candidates that the answer is
-    not about. ``next_run`` is None where no run is known that would tell more.
+    that leaves them out, ``headline`` in one with all of it. ``caveat`` says what the answer
+    does not tell of this machine, None where devices are real. ``deciding`` are the few reasons
+    that decide, in short; ``reasons`` are all of them. ``others`` tells what was seen of the
+    candidates that the answer is not about. ``next_run`` is None where no run is known that would
+    tell more.
     """
 
     verdict: AdviceVerdict

@@ -154,10 +154,8 @@ def _start_workers(
     found: HostsExamined, hosts: list[tuple[HostExamined, RemoteHost]]
 ) -> list[_Reached]:
     """Fork a worker on each host, all at once."""
-    if not hosts:
-        return []
-    if hosts[0][1].name != LOCALHOST:
-        preload()  # It goes on while those on the hosts start.
+    if hosts and LOCALHOST not in [host.name for _, host in hosts]:
+        preload()  # It goes on while those on the hosts start; here it would count as load.
     reached = []
     for each, host in hosts:
         try:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from placement_advisor import defaults
@@ -131,14 +133,14 @@ class ProgressFacts:
 class TimeAhead:
     """What is ahead of an analysis, in seconds from some moment on.
 
-    ``stage_s`` is for the stage that is under way, ``later_s`` for those behind it. Rounds that are
-    added while the verdict is in doubt take ``doubt_s`` more at most. All of it is what an idle
+    ``stage_s`` is for the stage that is under way, ``later_s`` for those behind it. ``is_most``:
+    rounds are in it that are added only while the verdict is in doubt. All of it is what an idle
     machine takes; ``is_busy``: this one is not idle.
     """
 
     stage_s: float
     later_s: float
-    doubt_s: float = 0.0
+    is_most: bool = False
     is_busy: bool = False
 
     def left_s(self, spent_s: float) -> float:
@@ -189,7 +191,7 @@ def usual_stage_s(known: ProgressFacts) -> dict[Stage, float]:
             Stage.CALIBRATE: _START_S + (0.0 if known.is_calibrated else _CALIBRATION_S),
             Stage.MEASURE: _MEASURE_S * (1 + known.splits),
             Stage.PREPARE: grows(*_PREPARE_S) * count,
-            Stage.RUN: rounds_left(known, 0, known.round_s).stage_s + _around_rounds_s(known),
+            Stage.RUN: rounds_left(known, 0, known.round_s, 0.0).stage_s + _around_rounds_s(known),
             Stage.PROFILE: grows(*_PROFILE_S) * count,
         }
     if known.is_resumed:
@@ -212,38 +214,41 @@ def time_ahead(known: ProgressFacts, stage: Stage) -> TimeAhead:
     """Return what is ahead when a stage begins."""
     usual, order = usual_stage_s(known), list(Stage)
     later = [each for each in usual if order.index(each) > order.index(stage)]
-    has_rounds = Stage.RUN in (stage, *later)
     return TimeAhead(
         stage_s=usual.get(stage, 0.0),
         later_s=sum(usual[each] for each in later),
-        doubt_s=rounds_left(known, 0, known.round_s).doubt_s if has_rounds else 0.0,
+        is_most=Stage.RUN in (stage, *later) and rounds_left(known, 0, known.round_s, 0.0).is_most,
         is_busy=known.is_busy,
     )
 
 
-def time_ahead_in_rounds(known: ProgressFacts, done: int, spent_s: float) -> TimeAhead:
-    """Return what is ahead once some rounds are done, which took so long."""
-    left = rounds_left(known, done, spent_s / done)
-    last = time_after_rounds(known)
+def time_ahead_in_rounds(
+    known: ProgressFacts, done: int, round_s: float, spent_s: float
+) -> TimeAhead:
+    """Return what is ahead once some rounds are done, for which see `rounds_left`."""
+    left, last = rounds_left(known, done, round_s, spent_s), time_after_rounds(known)
     stage_s = left.stage_s + known.brief_s + last.stage_s
-    return replace(last, stage_s=stage_s, doubt_s=left.doubt_s)
+    return replace(last, stage_s=stage_s, is_most=left.is_most)
 
 
 def time_after_rounds(known: ProgressFacts) -> TimeAhead:
     """Return what is ahead once no round is."""
-    return replace(time_ahead(known, Stage.RUN), stage_s=_BESIDE_S, doubt_s=0.0)
+    return replace(time_ahead(known, Stage.RUN), stage_s=_BESIDE_S, is_most=False)
 
 
-def rounds_left(known: ProgressFacts, done: int, round_s: float) -> TimeAhead:
-    """Return what is left of the rounds alone: see `Trial.race` for when they end."""
+def rounds_left(known: ProgressFacts, done: int, round_s: float, spent_s: float) -> TimeAhead:
+    """Return the most that is left of the rounds alone: see `time_in_rounds` for when they end.
+
+    One of them takes ``round_s``, and ``spent_s`` has passed since the first one began.
+    """
     rounds = known.rounds or defaults.ROUNDS
-    budget_s = max(0.0, benchmark.TIMING_BUDGET_S - done * round_s)
+    budget_s = max(0.0, benchmark.TIMING_BUDGET_S - spent_s)
     sure_s = max(0, rounds - done) * round_s
     if known.rounds is None:
         least = least_samples(max(1, len(known.steps_ns) - 1))
         sure_s = max(min(sure_s, budget_s), (least - done) * round_s)
-    more_s = max(0, benchmark.MAX_ROUNDS - max(rounds, done)) * round_s
-    return TimeAhead(stage_s=sure_s, later_s=0.0, doubt_s=min(more_s, max(0.0, budget_s - sure_s)))
+    most_s = max(sure_s, min((benchmark.MAX_ROUNDS - done) * round_s, budget_s))
+    return TimeAhead(stage_s=most_s, later_s=0.0, is_most=most_s > sure_s)
 
 
 def rerun_estimate(
@@ -289,7 +294,7 @@ class AnalysisProgress:
         """Begin."""
         self.watcher, self.known = watcher, initial_facts(options)
         self._clock = Clock(Stage.IMPORT)
-        self._round_s: float | None = None
+        self._rounds_end_s = [0.0]
 
     def learn(self, **facts: Any) -> None:
         """Replace some of the facts that are known."""
@@ -303,8 +308,8 @@ class AnalysisProgress:
     def end_round(self, done: int) -> None:
         """Expect of the rounds to come what those that are done have taken."""
         spent_s = self.timings_ns()[Stage.RUN] / NS_PER_S
-        self._round_s = spent_s / done
-        self.watcher.expect(time_ahead_in_rounds(self.known, done, spent_s))
+        self._rounds_end_s.append(spent_s)
+        self.watcher.expect(time_ahead_in_rounds(self.known, done, self._round_s(), spent_s))
 
     def end_rounds(self) -> None:
         """Expect no more rounds."""
@@ -312,7 +317,12 @@ class AnalysisProgress:
 
     def again(self, known: ProgressFacts, left_out: str | None) -> RerunEstimate:
         """Return what an analysis would take of which so much is known; see `durations.again`."""
-        return rerun_estimate(known, self.timings_ns(), self._round_s, left_out)
+        round_s = self._round_s() if self._rounds_end_s[1:] else None
+        return rerun_estimate(known, self.timings_ns(), round_s, left_out)
+
+    def _round_s(self) -> float:
+        """Return what a round takes, whoever joined in some of them."""
+        return median(after - before for before, after in pairwise(self._rounds_end_s))
 
     def timings_ns(self) -> dict[str, int]:
         """Return what each stage has taken by now."""

@@ -282,23 +282,6 @@ def unverified_reason(candidate: Candidate) -> str | None:
     )
 
 
-def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) -> str | None:
-    """Return how the unmodified step compares; None if there is nothing to compare with."""
-    if candidate.measured is None or not candidate.measured.step_ns:
-        return None
-    as_is_ns, step_ns = median(as_is), median(candidate.measured.step_ns)
-    line = (
-        f"as-is, with all of the machine, a step takes {format_ns(as_is_ns)}; "
-        f"{candidate.name} takes {format_ns(step_ns)}"
-    )
-    if stand_in:
-        line += (
-            ": stand-ins compare placements with one another; they do not say how fast this "
-            "machine can be"
-        )
-    return line
-
-
 def _ratio_reason(name: str, comparison: measurements.Comparison) -> str:
     speedup = comparison.speedup
     return (

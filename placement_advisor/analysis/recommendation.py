@@ -19,12 +19,14 @@ from placement_advisor.candidates import references
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, FailureKind
+from placement_advisor.simulator.schedule import intervals_by_key, intervals_length_outside
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate, TestbedSummary, UncertainBound
+    from placement_advisor.measurement.measurement import StepProfile
 
 
 # What is read at a glance.
@@ -81,7 +83,7 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
             profile.exposed_by_device,
             median(profile.step_ns),
             "profiled",
-        )
+        ) + _longest_wait(profile)
         if base is not None and base.profile is not None and not alone.broken_laws:
             yield _compute_text(split.name, profile.compute_ns, base.profile.compute_ns, "profiled")
     ratio = split.predicted_ratio
@@ -90,6 +92,21 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
             f"{split.name} was simulated at {verdict_reasons.speedup_of(ratio.ratio)}: the "
             "answer rests on the measurement alone"
         )
+
+
+def _longest_wait(profile: StepProfile) -> str:
+    """Return which tensor the device that waits most waits for longest, as an addition."""
+    waiting = max(profile.exposed_by_device, key=profile.exposed_by_device.__getitem__)
+    spans = profile.timeline
+    computes = [(span.start_ns, span.end_ns) for span in spans if span.lane == waiting]
+    copies = intervals_by_key(
+        (span.name, (span.start_ns, span.end_ns))
+        for span in spans
+        if span.is_copy and span.lane.endswith(f"→ {waiting}")
+    )
+    waits_ns = {name: intervals_length_outside(on_way, computes) for name, on_way in copies.items()}
+    longest = max(waits_ns, key=waits_ns.__getitem__, default="")
+    return f", longest for {longest}" if waits_ns.get(longest) else ""
 
 
 def _simulated_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
@@ -190,10 +207,15 @@ def recommend(
         ruling.adds + _about_own(own, ruling) + verdict.next_experiment_text(ruling.settling, again)
     )
     headline = f"{opening}{ruling.says}, {ground}{adds}"
-    caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
+    shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
+    caveat = "stand-ins do not tell how fast this machine is" if testbed.stand_in else None
     if as_is:
         where = " on all cores" if testbed.stand_in else ""
-        headline += f"; {caveat or f'{verdict.AS_IS}{where}: {format_ns(median(as_is))}'}"
+        beside = f"{verdict.AS_IS}{where} {format_ns(median(as_is))}"
+        if shown is not None and shown.measured is not None and shown.measured.step_ns:
+            beside += f", {shown.name} {format_ns(median(shown.measured.step_ns))}"
+        caveat = caveat and f"{caveat}: {beside}"
+        headline += f"; {caveat or beside}"
 
     tell = (
         verdict_reasons.measured_reasons
@@ -208,9 +230,6 @@ def recommend(
         verdict_reasons.bound_reason(bound, candidates) if bound is not None else None,
         *told,
     ]
-    shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
-    if as_is and shown is not None:
-        reasons.append(verdict_reasons.as_is_reason(as_is, shown, stand_in=testbed.stand_in))
     elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
     return Recommendation(
         verdict=ruling.verdict,
@@ -321,27 +340,6 @@ def _of_candidates(
         is_beside = not is_answer and verdict.is_not_applicable(candidate)
         (others if is_beside else told).append(verdict_reasons.failure_reason(candidate))
     return told, others
-
-
-def _as_is_caveat(as_is: Sequence[int], ruling: verdict.VerdictDecision) -> str | None:
-    """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
-
-    It is said only where the step times that are shown say so, too. Elsewhere a split is
-    recommended only if it beats it.
-    """
-    run = ruling.split.measured if ruling.split is not None else None
-    if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
-        return None
-    comparison = verdict.with_as_is(ruling.split, run, as_is, among=1)
-    as_is_ns, split_ns = median(as_is), median(run.step_ns)
-    if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
-        return None
-    is_faster = comparison.ratio.low > 1
-    return (
-        f"on this machine your untouched step is {('faster' if is_faster else 'as fast')}: "
-        f"as-is on all cores {format_ns(as_is_ns)}, the split {format_ns(split_ns)}. The "
-        "verdict is about serial devices, which the stand-ins imitate"
-    )
 
 
 def _does_not_fit(candidate: Candidate) -> bool:

@@ -376,9 +376,12 @@ def _against_as_is(
 ) -> VerdictDecision:
     """Rule on a split that beats the single device: it must beat the unmodified step as well.
 
-    ``among`` is the number of splits that it was chosen from.
+    ``as_is`` has as many of its steps in each round, ``among`` is the number of splits that it was
+    chosen from.
     """
-    comparison = with_as_is(best, run, as_is, among=among)
+    each = len(as_is) // len(run.rounds)
+    turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
+    comparison = measurements.compare(AS_IS, turns, run.rounds, among=among)
     verdict = measurements.Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
     says = f"{best.name}, {speedup_text(speedup)}"
     if verdict is measurements.Verdict.FASTER:
@@ -399,15 +402,6 @@ def _against_as_is(
         speedup=speedup,
         settling=MoreRounds(count=run.round_count),
     )
-
-
-def with_as_is(
-    split: Candidate, run: measurements.Measurement, as_is: Sequence[int], *, among: int
-) -> measurements.Comparison | None:
-    """Compare a split with the unmodified step, of which as many steps ran in each round."""
-    each = len(as_is) // len(run.rounds)
-    turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
-    return measurements.compare(AS_IS, turns, run.rounds, among=among)
 
 
 def rule_simulated(

@@ -566,7 +566,7 @@ def _no_kernel(found: Difference, lines: CodeLines) -> check_problems.Problem:
 def _slower_texts(slower: Iterable[Growth], lines: CodeLines) -> Iterator[str]:
     for growth in slower:
         more = format_ns(growth.after_ns - growth.before_ns)
-        place = lines.of_parts([(growth.layer, Part.FORWARD)])
+        place = lines.of_layer(growth.layer)
         yield check_problems.with_place(f"{check_problems.layer_text(growth.layer)} +{more}", place)
 
 
@@ -580,7 +580,7 @@ def _heaviest_place(
     """Return the line of what weighs most: of layers that take longer, or of what crosses."""
     more_ns = (found.after.step_us - found.before.step_us) * NS_PER_US
     if slower and sum(each.after_ns - each.before_ns for each in slower) >= _MAIN_SHARE * more_ns:
-        place = lines.of_parts([(slower[0].layer, Part.FORWARD)])
+        place = lines.of_layer(slower[0].layer)
         if place is not None:
             return place
     return lines.of_cuts(found.cuts_added) or lines.of_parts(

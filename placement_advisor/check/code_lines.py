@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import inf
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +60,22 @@ class CodeLines:
         self, parts: Iterable[tuple[str, Part]], alike: Collection[str] = ()
     ) -> Place | None:
         """Return the first line that tells parts of layers from others, but for those ``alike``."""
-        wanted = set(parts)
+        return self._found(set(parts), alike)[1]
+
+    def of_layer(self, layer: str) -> Place | None:
+        """Return the line that tells a layer from others, else the one that made its variables.
+
+        None if all layers run in one line, as in `fit`, and no other tells it from them.
+        """
+        found = (self._found({(layer, part)}) for part in (Part.FORWARD, Part.VARIABLES))
+        others, place = min(found, key=itemgetter(0))
+        runs_all = others and place in self.sharers.get(Part.BACKWARD, ())
+        return None if runs_all else place
+
+    def _found(
+        self, wanted: Set[tuple[str, Part]], alike: Collection[str] = ()
+    ) -> tuple[float, Place | None]:
+        """Return how many others the best line leads to, and that line."""
         found = []
         for layer, part in wanted:
             own = {*alike, *(other for other, of in wanted if of is part)}
@@ -68,10 +85,10 @@ class CodeLines:
         fewest = min((others for others, _ in found), default=0)
         places = [place for others, place in found if others == fewest]
         if not places:
-            return None
+            return inf, None
         count = Counter(place.file for place in places)
         file = max(sorted(count), key=lambda name: count[name])
-        return min(place for place in places if place.file == file)
+        return fewest, min(place for place in places if place.file == file)
 
     def telling(self, stack: Stack, part: Part, layers: Set[str]) -> Place:
         """Return the line of a stack that tells these layers from others."""

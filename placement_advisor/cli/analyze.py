@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.console import print_json, progress, warn
+from placement_advisor.cli.console import print_json, progress, say, warn
 from placement_advisor.cli.options import (
     CANDIDATES,
     AsJson,
@@ -96,8 +96,8 @@ def analyze(
         int | None,
         typer.Option(
             min=1,
-            help="Rounds, each of which times every candidate once. They run to the end. "
-            f"Default: {defaults.ROUNDS}, more while in doubt, for a minute or two.",
+            help="Fewest rounds, each of which times every candidate once. More follow while in "
+            f"doubt, for a minute or two. Default: {defaults.ROUNDS}, fewer if they take longer.",
         ),
     ] = None,
     resume: Annotated[
@@ -201,8 +201,13 @@ def analyze(
         output=output,
         resume=resume,
     )
-    with progress(quiet=quiet) as watcher:
-        analysis = analyze_into_folder(options, watcher)
+    try:
+        with progress(quiet=quiet) as watcher:
+            analysis = analyze_into_folder(options, watcher)
+    except KeyboardInterrupt:
+        kept = "nothing of this analysis is kept, timed rounds included"
+        say(f"{kept}; {options.folder} is as it was")
+        raise
     if as_json:
         if not quiet:
             warn(analysis.warnings)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.cli.console import say
 from placement_advisor.errors import AdvisorError
-from placement_advisor.processes.calls import is_ours
+from placement_advisor.processes.calls import is_ours, without_stderr
 from placement_advisor.report.split_plan import keep_training
 from placement_advisor.results.analysis import Training
 from placement_advisor.tf.load.model_source import execute
@@ -65,7 +65,8 @@ class _WhenImported(importlib.abc.MetaPathFinder):
             del loader.exec_module
             self._depth += 1
             try:
-                original(module)
+                with without_stderr():
+                    original(module)
             finally:
                 self._depth -= 1
             if not self._depth and self in sys.meta_path and "tensorflow" in sys.modules:
@@ -80,6 +81,7 @@ def main() -> NoReturn:
     request, file, arguments = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     signals: list[int] = []
     atexit.register(_send, signals)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # Warnings and errors stay.
     with ExitStack() as at_the_end:
         begin = partial(_begin, request, file, arguments, at_the_end)
         sys.meta_path.insert(0, _WhenImported(begin))
@@ -108,7 +110,8 @@ def _begin(
     )
 
     if request["logical_cpus"]:
-        cut_cpu(request["logical_cpus"])
+        with without_stderr():  # It looks for GPUs, which are not missed here.
+            cut_cpu(request["logical_cpus"])
     plan = SPLIT_PLAN.validate_python(request["plan"])
     if plan.family == MIRRORED:
         mirror_from_first_layer(plan, at_the_end.enter_context, say)

@@ -4,7 +4,8 @@ A `Callee` is a child process of this machine or one on another host. `RemoteMod
 functions of modules that only children import. Secrets are values of arguments and
 environment variables whose names say so; they are removed from what a child prints and raises
 before anybody reads it. Names of ops and layers stay, and so do secrets that the user's code
-reads from files. Lines of a traceback are the user's own, or this package's.
+reads from files. Lines of a traceback are the user's own, or this package's. What TensorFlow logs
+of itself is for nobody.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -171,6 +173,19 @@ class RemoteFunction:
 
 
 _OURS = Path(__file__).resolve().parents[1]
+
+
+@contextmanager
+def without_stderr() -> Iterator[None]:
+    """Hide what is written to stderr: TensorFlow greets there whatever its log level."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def is_user_code(file: str, model_file: Path) -> bool:

@@ -62,9 +62,7 @@ class TimeLeft:
         if self._ahead is None:
             return ""
         left_s = self._ahead.left_s(time.monotonic() - self._since)
-        text = f", about {format_duration(left_s)} left"
-        if self._ahead.doubt_s:
-            text += f", {format_duration(left_s + self._ahead.doubt_s)} if in doubt"
+        text = f", {'up to' if self._ahead.is_most else 'about'} {format_duration(left_s)} left"
         if self._ahead.is_busy:
             text += ", longer while other work runs"
         return text

@@ -9,7 +9,7 @@ a process with a row each.
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import count
+from itertools import chain, count
 from math import floor
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -531,6 +531,14 @@ def _us(time_ns: int) -> float:
     return time_ns / units.NS_PER_US
 
 
+_OF_TENSORS = (
+    "exposed: what receives it computes nothing meanwhile. Copies that are exposed at once share "
+    "the time."
+)
+_OF_WAITS = (
+    "waiting: a gap between ops counts for the tensors that arrive in it, one after another. Time "
+    "until a tensor is sent counts for the op that makes it, the rest for its copy."
+)
 TOP_TENSORS = 10
 TOP_WAITS = 6
 # Names of kernels are whole C++ signatures.
@@ -541,7 +549,7 @@ def render_profile(read: totals.ReadProfile) -> str:
     """Return the text."""
     head = document.Section("", [f"{read.totals.path}: {_headline(read)}", read.which or ""])
     return document.as_text(
-        [head, *_profile_tables(read.totals).values(), document.Section("", _remarks(read))]
+        [head, *chain(*_profile_tables(read.totals).values()), document.Section("", _remarks(read))]
     )
 
 
@@ -550,23 +558,22 @@ def profile_as_markdown(read: totals.ReadProfile) -> str:
     which = [] if read.which is None else [f"{read.which}."]
     parts: list[document.Part] = [f"{_headline(read)}.", *which]
     parts += [
-        document.Section(title, [table]) for title, table in _profile_tables(read.totals).items()
+        document.Section(title, tables) for title, tables in _profile_tables(read.totals).items()
     ]
     parts.append(document.Section("To know", [document.Bullets(_remarks(read))]))
     return f"# {document.escape(read.totals.path)}\n\n{document.as_markdown(parts)}"
 
 
-def _profile_tables(profile: totals.ProfileTotals) -> dict[str, document.Table]:
-    """Return the tables by their titles."""
-    per_step = {"Per step": _device_table(profile, per_step=True)} if profile.step_ns else {}
+def _profile_tables(profile: totals.ProfileTotals) -> dict[str, list[document.Part]]:
+    """Return the tables by their titles, and below two of them what they count."""
     return {
-        **per_step,
-        "In all": _device_table(profile, per_step=False),
-        "Copies": _routes(profile),
-        "By way of the host": _by_host(profile),
-        "Tensors": _tensors(profile),
-        "Waiting": _waits(profile),
-        "Activities": _activities(profile),
+        **({"Per step": [_device_table(profile, per_step=True)]} if profile.step_ns else {}),
+        "In all": [_device_table(profile, per_step=False)],
+        "Copies": [_routes(profile)],
+        "By way of the host": [_by_host(profile)],
+        "Tensors": [_tensors(profile), _OF_TENSORS if profile.tensors else ""],
+        "Waiting": [_waits(profile), _OF_WAITS if profile.waits else ""],
+        "Activities": [_activities(profile)],
     }
 
 

@@ -18,10 +18,11 @@ from rich.text import Text
 
 from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
+from placement_advisor.files.output import RUNS_FOLDER
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import FailureKind, Interval
 from placement_advisor.report import document, statements
-from placement_advisor.results.analysis import FULL_TEXT, HOW_TO_SPLIT
+from placement_advisor.results.analysis import HOW_TO_SPLIT
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ def screen(analysis: Analysis, folder: Path, width: int) -> list[Line]:
     )
     basis = "measured" if has_run else "simulated"
     ranked = _ranked(analysis.candidates, basis)
-    last = _commands(analysis, folder)
     for most, rows in _WITHIN:
+        last = _commands(analysis, folder, most)
         head = list(_head(analysis, folder, width, most))
         beside = list(_beside(analysis, folder, basis, width, most))
-        rest = [*_why(analysis, width, most), *_findings(analysis, folder, width, most)]
+        rest = [*_why(analysis, folder, width, most), *_findings(analysis, folder, width, most)]
         # A gap, the heading of the table, and the line that counts rows that are not shown.
         room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
         if room >= min(len(ranked), rows):
@@ -241,11 +242,16 @@ def _kind(candidate: Candidate) -> str:
     return candidate.failure.kind if candidate.failure is not None else ""
 
 
-def _why(analysis: Analysis, width: int, most: int) -> Iterator[Line]:
+def _why(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:
     if analysis.recommendation.deciding:
         yield Line("")
     for reason in analysis.recommendation.deciding[:_REASONS]:
         yield from _paragraph(reason, width, most, lead="- ")
+    name = analysis.recommendation.candidate
+    step = next((c.measured for c in analysis.candidates if c.name == name), None)
+    if most > 1 and step is not None and step.profile is not None and step.exposed_ns:
+        run = shlex.quote(str(folder / RUNS_FOLDER / str(name)))
+        yield Line(f"{_GAP}waits by tensor: advisor profile {run}")
 
 
 def _findings(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:
@@ -262,7 +268,7 @@ def _findings(analysis: Analysis, folder: Path, width: int, most: int) -> Iterat
         if finding.saving is not None:
             title += f" saves {statements.saving_text(finding.saving)}"
         yield from _paragraph(title, width, min(most, _MOST_OF_A_TITLE), _HEADING_STYLE)
-        instead = f"what to do: {_file(folder, FULL_TEXT)}"
+        instead = f"what to do: advisor show -v {shlex.quote(str(folder))}"
         yield from _instruction(finding.action, width, most, instead, lead=_GAP)
 
 
@@ -281,13 +287,17 @@ def _trained(training: Training) -> str:
     )
 
 
-def _commands(analysis: Analysis, folder: Path) -> list[Line]:
+def _commands(analysis: Analysis, folder: Path, most: int) -> list[Line]:
     """Return what to type next, and where all the rest is."""
     count = len(analysis.warnings)
     full = f"In full, with {count} warning{'s' * (count > 1)}" if count else "In full"
+    command = _next(analysis, folder)
+    runs = most > 1 and analysis.testbed.stand_in and command.startswith("advisor run")
+    about = "  it compares with your own step on all of the machine, not with single"
     return [
         Line(""),
-        Line(f"Next: {_next(analysis, folder)}", _HEADING_STYLE),
+        Line(f"Next: {command}", _HEADING_STYLE),
+        *([Line(about, _ASIDE_STYLE)] if runs else []),
         Line(f"{full}: advisor show -v {shlex.quote(str(folder))}"),
     ]
 

@@ -192,7 +192,7 @@ class Recommendation:
     answer: contract.Prose
     """The verdict in a sentence."""
     caveat: contract.Prose | None
-    """What is faster on this machine."""
+    """What it does not tell of this machine."""
     how: contract.Prose | None
     """The split, in a line."""
     deciding: Annotated[contract.Rows[contract.Prose], MaxLen(3)]

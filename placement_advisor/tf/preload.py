@@ -8,18 +8,15 @@ import contextlib
 import gc
 import os
 
+from placement_advisor.processes.calls import without_stderr
 from placement_advisor.processes.orphan_guard import follow_the_command
 
 follow_the_command()
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# TensorFlow greets on stderr whatever the log level. A failed import is not hidden: the first
-# child imports again and reports it.
-_stderr = os.dup(2)
-with open(os.devnull, "wb") as _silence:  # noqa: PTH123 - a descriptor is needed
-    os.dup2(_silence.fileno(), 2)
-with contextlib.suppress(Exception):
+# A failed import is not hidden: the first child imports again and reports it.
+with without_stderr(), contextlib.suppress(Exception):
     import tensorflow as tf
 
     tf.keras.Model  # noqa: B018 - Keras loads on first use and is most of the import time
@@ -29,7 +26,5 @@ with contextlib.suppress(Exception):
     from placement_advisor.tf.trace import device_kinds, tracer  # noqa: F401
 
     device_kinds.registered_kernels()
-os.dup2(_stderr, 2)
-os.close(_stderr)
 # A child's collector passes over what was there before it, which never becomes garbage.
 gc.freeze()

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import NextRun
 from placement_advisor.analysis.options import effort_of
 from placement_advisor.analysis.progress import (
+    AnalysisProgress,
     ProgressFacts,
+    SilentListener,
     Stage,
     TimeAhead,
     initial_facts,
@@ -76,8 +79,10 @@ def test_ahead_is_the_stage_that_begins_and_all_that_come_later():
     assert before.left_s(15) == 8
     # A stage of 20 s that has taken 60 may well take another 6.
     assert before.left_s(60) == 9
-    assert time_ahead(RUNS, Stage.IMPORT).doubt_s == time_ahead(RUNS, Stage.RUN).doubt_s > 0
-    assert time_after_rounds(RUNS).doubt_s == time_ahead(RUNS, Stage.PROFILE).doubt_s == 0
+    assert all(time_ahead(RUNS, stage).is_most for stage in (Stage.IMPORT, Stage.RUN))
+    assert not any(
+        each.is_most for each in (time_after_rounds(RUNS), time_ahead(RUNS, Stage.PROFILE))
+    )
     assert time_after_rounds(RUNS).later_s == time_ahead(RUNS, Stage.RUN).later_s
 
 
@@ -100,11 +105,22 @@ def test_ahead_is_the_stage_that_begins_and_all_that_come_later():
 )
 def test_rounds_to_come_take_what_rounds_have_taken(asked, done, round_s, sure_s, doubt_s):
     assert TIMING_BUDGET_S == 90
-    left = rounds_left(replace(RUNS, rounds=asked), done, round_s)
-    assert (left.stage_s, left.doubt_s) == (sure_s, doubt_s)
-    whole = time_ahead_in_rounds(replace(RUNS, rounds=asked), done, done * round_s)
-    assert whole.stage_s == pytest.approx(sure_s + time_after_rounds(RUNS).stage_s)
-    assert whole.doubt_s == pytest.approx(doubt_s)
+    left = rounds_left(replace(RUNS, rounds=asked), done, round_s, done * round_s)
+    assert (left.stage_s, left.is_most) == (sure_s + doubt_s, doubt_s > 0)
+    whole = time_ahead_in_rounds(replace(RUNS, rounds=asked), done, round_s, done * round_s)
+    assert whole.stage_s == pytest.approx(left.stage_s + time_after_rounds(RUNS).stage_s)
+
+
+@given(round_s=st.floats(0.1, 3.0), joins_s=st.floats(0, 9))
+def test_no_round_leaves_more_to_come_than_the_one_before_whoever_joins(round_s, joins_s):
+    told, spent_s = [], 0.0
+    progress = AnalysisProgress(SilentListener(), OPTIONS)
+    progress.watcher = SimpleNamespace(expect=lambda ahead: told.append(ahead.stage_s))
+    for done in range(1, 90):
+        spent_s += round_s + joins_s * (done in (3, 6))
+        progress.timings_ns = lambda: {Stage.RUN: spent_s * 1_000 * MS}  # noqa: B023 - used at once
+        progress.end_round(done)
+    assert all(after <= before + 1e-6 for before, after in pairwise(told))
 
 
 def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own():
@@ -115,7 +131,8 @@ def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own(
     # Five steps of either in eight rounds, four of the untouched step, and little between turns.
     assert both[Stage.RUN] - alone[Stage.RUN] == pytest.approx(8 * (5 * 3 + 4), abs=0.5)
     left_s = [
-        time_ahead_in_rounds(known, 15, 15.0).stage_s for known in (RUNS, replace(RUNS, brief_ns=0))
+        time_ahead_in_rounds(known, 15, 1.0, 15.0).stage_s
+        for known in (RUNS, replace(RUNS, brief_ns=0))
     ]
     assert left_s[0] < left_s[1]
     assert briefly.round_s == replace(briefly, brief_ns=None).round_s
@@ -161,15 +178,16 @@ def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration():
     del seen_ns[Stage.REPORT]
     usual = usual_stage_s(RUNS)
     found = rerun_estimate(RUNS, seen_ns, 2.5, None)
-    beside_s = usual[Stage.RUN] - rounds_left(RUNS, 0, RUNS.round_s).stage_s
+    rounds_s = rounds_left(RUNS, 0, RUNS.round_s, 0.0).stage_s
+    beside_s = usual[Stage.RUN] - rounds_s
     others_s = usual[Stage.CALIBRATE] + usual[Stage.REPORT] + beside_s
     assert (found.round_s, found.left_out) == (2.5, None)
     assert found.fixed_s == pytest.approx(10 * (len(Stage) - 3) + others_s)
     seen_ns = {Stage.IMPORT: 3_000 * MS, Stage.SEARCH: 1, Stage.SPLIT: 1}
     found = rerun_estimate(RUNS, seen_ns, None, "--quick")
-    usual = usual_stage_s(RUNS)
     assert found.left_out == "--quick"
-    assert found.takes_s(15) == pytest.approx(sum(usual.values()) - usual[Stage.IMPORT] + 3)
+    others_s = sum(usual.values()) - usual[Stage.IMPORT] - rounds_s
+    assert found.takes_s(15) == pytest.approx(3 + others_s + 15 * RUNS.round_s)
 
 
 # 40 s beside rounds of 2 s.

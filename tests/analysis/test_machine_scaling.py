@@ -202,7 +202,12 @@ def test_only_what_is_first_whatever_costs_are_has_no_ties():
 
 
 def test_a_picture_has_a_line_and_a_range_for_each_machine_and_no_ideal():
-    strong, weak = draw_scaling(COMPARED).axes
+    figure = draw_scaling(COMPARED)
+    says = (
+        "8xV100 pays up to 2 devices with the batch shared, up to 4 devices with the batch on each"
+    )
+    assert figure.get_suptitle().startswith(f"{COMPARED.model}: {says} (simulated)\n")
+    strong, weak = figure.axes
     labels = [line.get_label() for line in weak.get_lines()]
     assert [label for label in labels if not label.startswith("_")] == ["8xV100", "2xT4"]
     # N× on N devices, then of each machine its speed-ups, both ends of their range and the knee.

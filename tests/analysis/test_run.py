@@ -228,7 +228,7 @@ def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round():
     assert len(rounds) == ROUNDS
     assert preparing.later_s > running.later_s
     assert {each.later_s for each in (*rounds, over)} == {running.later_s}
-    assert (rounds[0].doubt_s > 0, over.doubt_s) == (True, 0)
+    assert (rounds[0].is_most, over.is_most) == (True, False)
     assert running.later_s == pytest.approx(profiling.stage_s + profiling.later_s)
     # No round takes a millisecond here: what was expected of them has been corrected.
     assert rounds[-1].stage_s < running.stage_s

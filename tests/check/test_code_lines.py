@@ -57,6 +57,15 @@ def test_where_no_line_tells_layers_apart_one_that_all_share_stands_for_them():
     assert CodeLines().of_parts([("item", FORWARD)]) is None
 
 
+def test_where_one_line_runs_all_layers_that_of_a_layer_is_where_it_was_made_or_none():
+    runs = {(name, part): [at(14, 16)] for name in "abc" for part in (FORWARD, BACKWARD)}
+    lines = {"a": 5, "b": 6}
+    made = {(n, Part.VARIABLES): [at(line, 12, 16), at(14, 16)] for n, line in lines.items()}
+    found = from_stacks(runs | made)
+    assert [found.of_layer(name) for name in "abc"] == [Place("m.py", 5), Place("m.py", 6), None]
+    assert TOWERS.of_layer("user") == Place("m.py", 55)
+
+
 GPU = frozenset({"CPU", "GPU"})
 GRAPH = OpGraph(
     [

@@ -57,7 +57,8 @@ def test_the_text_says_where_the_time_went(advisor, tmp_path):
         row for row in words if row[:1] == ["GPU:0"]
     ]
     assert any("GPU:0 → GPU:1, CUDA memcpy PtoP" in line and "12.0 MB" in line for line in lines)
-    assert any(line.startswith("edge_7_relu") for line in lines)
+    at = next(i for i, line in enumerate(lines) if line.startswith("edge_7_relu"))
+    assert lines[at + 2].startswith("exposed: what receives it computes nothing meanwhile")
     assert "compute is on GPU:0, GPU:1, the busiest for 1.00 times as long as the least" in lines
     assert "0 % of device time is unclassified" in lines
 

@@ -38,15 +38,6 @@ def watching(stream, *, quiet=False):
         yield watcher
 
 
-def test_without_a_terminal_each_stage_is_one_plain_line(stderr):
-    with watching(stderr) as watcher:
-        watcher.working("timing", 0, 3)
-        watcher.working("timing", 1, 3)
-        watcher.note("model.py: model")
-        watcher.working("profiling", 0, 1)
-    assert stderr.getvalue() == "advisor: timing\nadvisor: model.py: model\nadvisor: profiling\n"
-
-
 def test_quiet_says_nothing(terminal):
     with watching(terminal, quiet=True) as watcher:
         watcher.working("timing", 0, 3)
@@ -70,18 +61,21 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes_and_notes_stay(ter
     assert "timing 3/6, towers, about 8 s left" in terminal.getvalue()
 
 
-def test_a_line_says_what_is_left_in_all_from_there_on(stderr):
+def test_without_a_terminal_each_stage_is_one_line_with_what_is_left_from_there_on(stderr):
     with watching(stderr) as watcher:
+        watcher.working("loading", 0, 1)
+        watcher.note("model.py: model")
         watcher.expect(TimeAhead(stage_s=20, later_s=25))
         watcher.working("tracing", 0, 1)
-        watcher.expect(TimeAhead(stage_s=10, later_s=15, doubt_s=95))
+        watcher.expect(TimeAhead(stage_s=105, later_s=15, is_most=True))
         watcher.working("timing rounds", 0, 15)
         watcher.working("timing rounds", 1, 15)
         watcher.expect(TimeAhead(stage_s=20, later_s=25, is_busy=True))
         watcher.working("profiling", 0, 1)
     assert stderr.getvalue() == (
+        "advisor: loading\nadvisor: model.py: model\n"
         "advisor: tracing, about 45 s left\n"
-        "advisor: timing rounds, about 25 s left, 2 min if in doubt\n"
+        "advisor: timing rounds, up to 2 min left\n"
         "advisor: profiling, about 45 s left, longer while other work runs\n"
     )
 

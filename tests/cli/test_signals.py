@@ -49,7 +49,9 @@ def interrupt(command):
     os.killpg(command.process.pid, signal.SIGINT)
     ran = command.wait(timeout_s=ENDS_WITHIN_S)
     assert (ran.code, ran.out) == (130, "")
-    assert ran.err.splitlines()[-1] == "advisor: interrupted"
+    kept, last = ran.err.splitlines()[-2:]
+    assert kept.startswith("advisor: nothing of this analysis is kept, timed rounds included; ")
+    assert last == "advisor: interrupted"
     assert "Traceback" not in ran.err
 
 

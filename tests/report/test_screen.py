@@ -150,7 +150,7 @@ def test_what_was_captured_is_said_first_and_what_is_cut_is_in_a_file_that_is_na
     # The ground, the answer, the caveat, three reasons, the failures.
     assert len([line for line in lines if line.endswith("…")]) >= 7
     assert "how: advisor-out/deepconn/how_to_split.py" in lines
-    assert lines.count("  what to do: advisor-out/deepconn/report.txt") == 2
+    assert lines.count("  what to do: advisor show -v advisor-out/deepconn") == 2
     assert not any("do this" in line for line in lines)
     said = "It rests on 9 steps, 12 % off. " + "Of what those take, more is said elsewhere " * 9
     of = answering(SAMPLE, deciding=(said,) * 3)
@@ -178,7 +178,7 @@ def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(word
             assert set(before) <= vocabulary
     joined = " ".join(shown_text.split())
     assert f"c: {to_do}" in joined or "how: advisor-out/deepconn/how_to_split.py" in joined
-    assert joined.count(to_do) >= 2 or "what to do: advisor-out/deepconn/report.txt" in joined
+    assert joined.count(to_do) >= 2 or "what to do: advisor show -v advisor-out/deepconn" in joined
 
 
 LONG_COMMAND = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
@@ -261,7 +261,7 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line():
     of = replace(SAMPLE, candidates=(single, unverified(towers), alternating))
     assert "not verified, so not recommended: towers\n" in text(of)
     shown_text = text(published(sample_analysis.unreliable()))
-    (row,) = [line for line in shown_text.splitlines() if line.startswith("towers ")]
+    (row,) = [line for line in shown_text.splitlines() if line.startswith("towers  ")]
     assert row.split()[-2:] == ["–", "–"]  # Neither copies nor waits.
 
 
@@ -297,7 +297,8 @@ def test_where_a_script_is_to_train_otherwise_the_command_for_it_comes_next(
     candidates = tuple(ran(name, 1.0) for name in ("single", *names))
     of = replace(SAMPLE, model=replace(SAMPLE.model, captured=CAPTURED), candidates=candidates)
     found = answering(of, verdict=verdict, next_run=None)
-    assert ("Next: advisor run train.py" in text(found)) == is_next
+    says = "Next: advisor run train.py\n  it compares with your own step on all"
+    assert (says in text(found)) == is_next
     # The split that a script has is kept as it is if it is the best.
     kept = answering(found, verdict=AdviceVerdict.SPLIT, candidate="as-written")
     assert kept.trains_with is None

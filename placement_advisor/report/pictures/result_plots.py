@@ -32,7 +32,7 @@ from placement_advisor.report.statements import (
     with_range,
 )
 from placement_advisor.simulator.break_even import Axis
-from placement_advisor.units import format_bandwidth, format_ns
+from placement_advisor.units import counted, format_bandwidth, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -430,11 +430,26 @@ def draw_scaling(compared: HardwareComparison) -> Figure:
     row[0].set_ylabel("times as fast as one device (simulated)", fontsize=canvas.FONT_SIZE)
     row[0].legend(frameon=False, fontsize=canvas.FONT_SIZE, loc="upper left")
     figure.suptitle(
-        f"{canvas.drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
-        "speed-up by number of devices, thin lines its range; a ring marks the knee",
+        f"{canvas.drawable(f'{compared.model}: {_scaling_outcome(compared)} (simulated)')}\n"
+        f"{compared.mode}, a batch of {compared.batch}: speed-up by number of devices, thin lines "
+        "its range; a ring marks the knee",
         fontsize=canvas.FONT_SIZE,
     )
     return figure
+
+
+def _scaling_outcome(compared: HardwareComparison) -> str:
+    """Return up to how many devices of the fastest machine pay."""
+    first = compared.fastest()
+    if first is None:
+        return "no machine holds it on one device"
+    knees = ((first.machine.knee(scaling), title) for scaling, title in _TITLES.items())
+    told = (
+        f"up to {counted(knee.devices, 'device')} with {title.partition(': ')[2]}"
+        for knee, title in knees
+        if knee is not None
+    )
+    return f"{first.machine.label} pays {', '.join(told)}"
 
 
 def _draw_machines(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
