@@ -6,7 +6,6 @@ It imports nothing that may be missing.
 from __future__ import annotations
 
 import platform
-import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,11 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from placement_advisor import __version__
 from placement_advisor.errors import TestbedError
@@ -43,8 +47,6 @@ ADVISOR = "placement-advisor"
 NEEDED = ("tensorflow", "keras", "numba", "numpy", "networkx", "matplotlib", "protobuf")
 VIEWERS = ("tensorboard", "tensorboard-plugin-profile", "xprof")
 _PLUGINS = "tensorboard_plugins"
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*])?\s*\(?([^;)]*)\)?\s*(;.*)?")
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*([0-9][\w.*+!-]*)\s*")
 _KINDS = frozenset(kind.value for kind in TestbedKind if kind is not TestbedKind.NONE)
 
 
@@ -170,10 +172,12 @@ def packages(
     asked: dict[str, dict[str, str]] = {name: {} for name in versions}
     for asker, lines in requirements.items():
         for line in lines:
-            found = _REQUIREMENT.fullmatch(line)
-            # A marker says for which systems or extras the line holds.
-            if found and not found[3] and _canonical(found[1]) in asked:
-                asked[_canonical(found[1])][asker] = found[2].strip()
+            with suppress(InvalidRequirement):
+                found = Requirement(line)
+                name = canonicalize_name(found.name)
+                # A marker says for which systems or extras the line holds.
+                if found.marker is None and name in asked:
+                    asked[name][asker] = str(found.specifier)
     return tuple(
         Package(
             name=name,
@@ -209,45 +213,14 @@ def has_cuda_libraries() -> bool:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Return whether a version is among those wanted; clauses of other forms are taken as met.
+    """Return whether a version is among those wanted; what is not of PEP 440 is taken as met.
 
     >>> fits("2.21.0", ">=2.21,<2.22"), fits("2.22.0rc1", "<2.22"), fits("3.0", "~=3.1")
     (True, False, False)
     """
-    return all(
-        _meets(_release(version), found[1], found[2])
-        for clause in wanted.split(",")
-        if (found := _CLAUSE.fullmatch(clause))
-    )
-
-
-def _meets(release: tuple[int, ...], sign: str, text: str) -> bool:
-    bound = _release(text)
-    if sign == "~=":
-        return _meets(release, ">=", text) and release[: len(bound) - 1] == bound[:-1]
-    if text.endswith(".*"):
-        equal = (*release, *[0] * len(bound))[: len(bound)] == bound
-        return equal is (sign == "==")
-    length = max(len(release), len(bound))
-    have, limit = ((*part, *[0] * (length - len(part))) for part in (release, bound))
-    return {
-        ">=": have >= limit,
-        "<=": have <= limit,
-        ">": have > limit,
-        "<": have < limit,
-        "==": have == limit,
-        "!=": have != limit,
-    }[sign]
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version; what marks it as early or local is left out."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    with suppress(InvalidSpecifier, InvalidVersion):
+        return SpecifierSet(wanted).contains(Version(version), prereleases=True)
+    return True
 
 
 def _version(name: str) -> str | None:
