@@ -64,7 +64,7 @@ def render_graph(summary: GraphSummary, *, graph_file: str) -> str:
 
 
 def _graph(summary: GraphSummary, graph_file: str) -> tuple[str, str]:
-    return "graph", f"{graph_file}, fingerprint {summary.fingerprint}"
+    return "graph", f"{graph_file}, fingerprint {summary.graph_fingerprint}"
 
 
 def _text(summary: GraphSummary, head: str, *facts: tuple[str, str]) -> str:
@@ -80,25 +80,27 @@ def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
         f"{summary.layers}; {_floor_share(summary.ops_with_layer_share)} of the ops that compute "
         "belong to one",
     )
-    edges = summary.data_edges
+    edges = summary.edge_bytes
     yield (
         "edges",
         f"{edges.parts} with a tensor, bytes known for {_floor_share(edges.known_share)}; "
         f"{_count(summary.control_edges, 'only orders its ends', 'only order their ends')}",
     )
-    parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
-    if summary.state.parts:
-        parameters += f"; {_sized(summary.state, 'other')} (optimizer slots, metrics, counters)"
+    parameters = f"{_sized(summary.parameter_bytes, 'variable')} read by the forward pass"
+    if summary.state_bytes.parts:
+        parameters += (
+            f"; {_sized(summary.state_bytes, 'other')} (optimizer slots, metrics, counters)"
+        )
     yield "parameters", parameters
     yield (
         "constants",
-        f"{summary.constants.parts}, {total_text(summary.constants, units.format_bytes)}",
+        f"{summary.constant_bytes.parts}, {total_text(summary.constant_bytes, units.format_bytes)}",
     )
     # A loop can hold whole training steps.
     where = " outside loops" if any(op.is_loop for op in summary.control_flow) else ""
     nothing = f"in all, there is no backward pass{where}"
     kept = "kept for the backward pass" if summary.trains else nothing
-    yield "activations", f"{_sized(summary.activations, 'forward tensor')} {kept}"
+    yield "activations", f"{_sized(summary.activation_bytes, 'forward tensor')} {kept}"
     flops = f"{total_text(summary.flops, units.format_flops)} per step; known for "
     flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
     if summary.flops_known_bytes_share is not None:
@@ -122,7 +124,7 @@ def _tables(summary: GraphSummary) -> Iterator[document.Part]:
             total_text(kind.flops, units.format_flops),
             _share(kind.flops_share),
             total_text(kind.bytes_accessed, units.format_bytes),
-            _share(kind.bytes_share),
+            _share(kind.bytes_accessed_share),
             kind.kind,
         )
         for kind in summary.kinds[:_ROWS]
@@ -166,10 +168,10 @@ def _structure(summary: GraphSummary) -> Iterator[document.Part]:
                 f" from {region.fork} to {region.join}",
                 region.branches,
             )
-            for region in summary.branches
+            for region in summary.parallel_branches
         ],
     )
-    repeats = [repeat.blocks for repeat in summary.repeats]
+    repeats = [repeat.blocks for repeat in summary.repeated_blocks]
     yield _first("repeated blocks", [(f"{len(r)} alike blocks in a row", r) for r in repeats])
 
 
@@ -207,8 +209,10 @@ def _host_kind(kind: HostKind) -> str:
     if kind.bound_ops:
         bound = _count(kind.bound_ops, "more op stays", "more ops stay")
         text += f"; {bound} with a variable or table that they share"
-    if kind.crossing.parts:
-        text += f"; {total_text(kind.crossing, units.format_bytes)} to and from ops that have one"
+    if kind.crossing_bytes.parts:
+        text += (
+            f"; {total_text(kind.crossing_bytes, units.format_bytes)} to and from ops that have one"
+        )
     return text
 
 
@@ -220,7 +224,7 @@ def _control_flow(op: ControlFlow) -> str:
         text += f", {trips}"
     else:
         text += ", one branch runs"
-    text += f", {_part(op.flops_share, 'flops')}, {_part(op.bytes_share, 'bytes')}"
+    text += f", {_part(op.flops_share, 'flops')}, {_part(op.bytes_accessed_share, 'bytes')}"
     return text
 
 

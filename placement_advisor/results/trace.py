@@ -14,10 +14,11 @@ from annotated_types import MaxLen
 
 from placement_advisor import __version__
 from placement_advisor.files import contract
-from placement_advisor.graph.graph_summary import LargeTensor
+from placement_advisor.graph.graph_summary import ControlFlow, Kind, LargeTensor
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.graph.layer_structure import Join, ParallelBranches, RepeatedBlocks
-from placement_advisor.graph.op import Role
+from placement_advisor.graph.op import Role, Total
+from placement_advisor.graph.op_patterns import HostKind
 
 if TYPE_CHECKING:
     from placement_advisor.graph.graph_summary import GraphSummary
@@ -40,61 +41,6 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
-    """A sum of parts, some of which may be unknown."""
-
-    amount: contract.Count | None
-    """Of known parts."""
-    parts: contract.Count
-    unknown: contract.Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """Ops of a kind, and what of the work is theirs."""
-
-    kind: contract.Text
-    """Type of the op."""
-    ops: contract.Positive
-    flops: Sum
-    flops_share: contract.Share | None
-    """Of all known flops."""
-    bytes_accessed: Sum
-    bytes_accessed_share: contract.Share | None
-    """Of all known bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostKind:
-    """Ops of a kind that GPUs have no kernel for."""
-
-    kind: contract.Text
-    """Type of the op."""
-    ops: contract.Positive
-    layers: contract.Rows[contract.Text]
-    bound_ops: contract.Count
-    """Kept there by shared variables."""
-    crossing_bytes: Sum
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlFlow:
-    """A loop or a conditional."""
-
-    op: contract.Text
-    kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
-    """Type of the op."""
-    role: Role
-    layer: contract.Text | None
-    trips: contract.Count | None
-    """None if unknown, or for a conditional."""
-    flops_share: contract.Share | None
-    """Of all its turns."""
-    bytes_accessed_share: contract.Share | None
-    """Of all its turns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """What one traced step holds."""
 
@@ -114,18 +60,18 @@ class Trace:
     """One for each call."""
     ops_with_layer_share: contract.Share
     """Of forward, backward, update ops."""
-    edge_bytes: Sum
+    edge_bytes: Total
     control_edges: contract.Count
     """They only order ops."""
-    parameter_bytes: Sum
-    state_bytes: Sum
-    constant_bytes: Sum
+    parameter_bytes: Total
+    state_bytes: Total
+    constant_bytes: Total
     trains: bool
-    activation_bytes: Sum
+    activation_bytes: Total
     largest_tensors: Annotated[contract.Rows[LargeTensor], MaxLen(20)]
     """Largest first, without constants and variables."""
-    flops: Sum
-    bytes_accessed: Sum
+    flops: Total
+    bytes_accessed: Total
     flops_known_bytes_share: contract.Share | None
     """Accessed by ops of known flops."""
     kinds: contract.Rows[Kind]
@@ -154,24 +100,4 @@ class Trace:
             tensorflow_version=traced.tensorflow_version,
             model=contract.like(Model, traced, path=model_path, left_out=traced.left_out.told()),
             graph_file=graph_file,
-            graph_fingerprint=summary.fingerprint,
-            edge_bytes=summary.data_edges,
-            parameter_bytes=summary.parameters,
-            state_bytes=summary.state,
-            constant_bytes=summary.constants,
-            activation_bytes=summary.activations,
-            kinds=[
-                contract.like(Kind, kind, bytes_accessed_share=kind.bytes_share)
-                for kind in summary.kinds
-            ],
-            parallel_branches=summary.branches,
-            repeated_blocks=summary.repeats,
-            host_only=[
-                contract.like(HostKind, kind, crossing_bytes=kind.crossing)
-                for kind in summary.host_only
-            ],
-            control_flow=[
-                contract.like(ControlFlow, op, bytes_accessed_share=op.bytes_share)
-                for op in summary.control_flow
-            ],
         )

@@ -38,7 +38,12 @@ def test_what_is_asked_of_a_package_is_gathered_from_all():
         {"tensorflow": "2.21.0", "protobuf": "8.1.0", "xprof": None},
         {
             "placement-advisor": ["tensorflow<2.22,>=2.21", "protobuf>=6.31"],
-            "tensorflow": ["Protobuf (<8.0.0,>=6.31.1)", 'protobuf<1; extra == "old"', "numpy", "no requirement"],
+            "tensorflow": [
+                "Protobuf (<8.0.0,>=6.31.1)",
+                'protobuf<1; extra == "old"',
+                "numpy",
+                "no requirement",
+            ],
             "xprof": ["protobuf[upb]>=3.19.6"],
         },
     )
