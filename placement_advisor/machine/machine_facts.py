@@ -13,7 +13,7 @@ from importlib import metadata
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -22,6 +22,7 @@ from packaging.version import InvalidVersion, Version
 
 from placement_advisor import __version__
 from placement_advisor.errors import TestbedError
+from placement_advisor.files.contract import Count, Ns, Rows, Text
 from placement_advisor.machine.calibration import calibration_fingerprint, kept_calibrations
 from placement_advisor.machine.nvidia import find_gpus
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -51,34 +52,51 @@ _KINDS = frozenset(kind.value for kind in TestbedKind if kind is not TestbedKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """Who wants another version."""
+
+    by: Text
+    wanted: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A package: its version if it is installed, and what the advisor wants.
+    """A package that the advisor needs."""
 
-    ``unmet`` has who wants another version, and which.
-    """
+    name: Text
+    version: Text | None
+    """None if not installed."""
+    wanted: Text | None
+    """By the advisor."""
+    unmet: Rows[Unmet]
+    """What other packages want instead."""
 
-    name: str
-    version: str | None
-    wanted: str | None
-    unmet: tuple[tuple[str, str], ...] = ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTime:
+    """A copy that was measured; None if it took no time."""
+
+    size_bytes: Count
+    copy_ns: int
+    """Median over all links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFigures:
-    """A calibration on file: of which testbed, how old, whether it holds, and its main figures.
+    """Figures that are kept of a testbed."""
 
-    ``small`` and ``large`` are bytes and ns of the smallest and of the largest copy measured, the
-    median over links; None if none took any time.
-    """
-
-    testbed: str
-    devices: tuple[str, ...]
-    age_ns: int
+    testbed: Literal["gpus", "workers", "logical-cpus"]
+    devices: Rows[Text]
+    age_ns: Ns
+    """Since it was measured."""
     holds: bool
-    small: tuple[int, int] | None
-    large: tuple[int, int] | None
-    step_overhead_ns: int
-    quantum_ns: int
+    """Whether analyses here use it."""
+    small_copy: CopyTime | None
+    large_copy: CopyTime | None
+    step_overhead_ns: Ns
+    """To start and end a step."""
+    quantum_ns: Ns
+    """How long ops hold up copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +151,20 @@ def _figures(kept: KeptCalibration, now_ns: int) -> KeptFigures:
     timings = [timing for timings in calibration.links.values() for timing in timings]
     sizes = sorted({timing.size_bytes for timing in timings})
     return KeptFigures(
-        testbed=kept.testbed,
+        testbed=kept.testbed,  # type: ignore[arg-type]
         devices=tuple(calibration.reference_ns),
         age_ns=max(0, now_ns - kept.written_ns),
         holds=_holds(kept.testbed, calibration, kept.fingerprint),
-        small=_median_copy(timings, sizes[0]) if sizes else None,
-        large=_median_copy(timings, sizes[-1]) if sizes else None,
+        small_copy=_median_copy(timings, sizes[0]) if sizes else None,
+        large_copy=_median_copy(timings, sizes[-1]) if sizes else None,
         step_overhead_ns=calibration.step_overhead_ns,
         quantum_ns=calibration.quantum_ns,
     )
 
 
-def _median_copy(timings: list[CopyTiming], size_bytes: int) -> tuple[int, int] | None:
+def _median_copy(timings: list[CopyTiming], size_bytes: int) -> CopyTime | None:
     time_ns = round(median(t.copy_ns for t in timings if t.size_bytes == size_bytes))
-    return (size_bytes, time_ns) if time_ns > 0 else None
+    return CopyTime(size_bytes=size_bytes, copy_ns=time_ns) if time_ns > 0 else None
 
 
 def _holds(testbed: str, calibration: Calibration, fingerprint: str) -> bool:
@@ -184,7 +202,7 @@ def packages(
             version=version,
             wanted=asked[name].get(ADVISOR) or None,
             unmet=tuple(
-                (asker, wanted)
+                Unmet(by=asker, wanted=wanted)
                 for asker, wanted in asked[name].items()
                 if version is not None and not fits(version, wanted)
             ),

@@ -15,7 +15,7 @@ from placement_advisor.files import contract
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.device_trace import Wait
-from placement_advisor.profile.totals import ByHost, XprofOverview
+from placement_advisor.profile.totals import ByHost, RoutePerStep, XprofOverview
 from placement_advisor.simulator.schedule import PathKind, PathStep, time_by_kind
 
 if TYPE_CHECKING:
@@ -171,19 +171,6 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutePerStep:
-    """Copies of a step."""
-
-    count: contract.NotNegative
-    """Mean."""
-    size_bytes: contract.NotNegative
-    """Of known size."""
-    time_ns: contract.NotNegative
-    """At least one is under way."""
-    exposed_ns: contract.NotNegative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """All copies of a sort from one device to another."""
 
@@ -289,7 +276,7 @@ class Profile:
             advisor_version=__version__,
             format=read.form,
             devices=map(_device, profile.devices),
-            routes=map(_route, profile.routes),
+            routes=[contract.like(Route, each, **each.route._asdict()) for each in profile.routes],
             tensors=[
                 contract.like(Tensor, each, **each.route._asdict()) for each in profile.tensors
             ],
@@ -314,15 +301,3 @@ def _amounts(amounts: Mapping[DeviceUse, totals.TimeTotals], idle_ns: int | None
         if use.name != "COMPUTE":
             told[f"{use.name.lower()}_exposed_ns"] = amount.exposed_ns
     return Amounts(**told)
-
-
-def _route(totals: totals.RouteTotals) -> Route:
-    per_step = None
-    if totals.count_per_step is not None:
-        per_step = RoutePerStep(
-            count=totals.count_per_step,
-            size_bytes=totals.bytes_per_step,  # type: ignore[arg-type]
-            time_ns=totals.time_per_step_ns,  # type: ignore[arg-type]
-            exposed_ns=totals.exposed_per_step_ns,  # type: ignore[arg-type]
-        )
-    return contract.like(Route, totals, **totals.route._asdict(), per_step=per_step)

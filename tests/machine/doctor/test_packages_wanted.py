@@ -8,6 +8,7 @@ from placement_advisor.machine.machine_facts import (
     NEEDED,
     VIEWERS,
     Package,
+    Unmet,
     fits,
     has_profile_plugin,
     installed_packages,
@@ -48,18 +49,18 @@ def test_what_is_asked_of_a_package_is_gathered_from_all():
         },
     )
     assert found == (
-        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21"),
+        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21", unmet=()),
         Package(
             name="protobuf",
             version="8.1.0",
             wanted=">=6.31",
-            unmet=(("tensorflow", "<8.0.0,>=6.31.1"),),
+            unmet=(Unmet(by="tensorflow", wanted="<8.0.0,>=6.31.1"),),
         ),
-        Package(name="xprof", version=None, wanted=None),
+        Package(name="xprof", version=None, wanted=None, unmet=()),
     )
 
     (found,) = packages({"keras": None}, {"placement-advisor": ["keras>=3.12"]})
-    assert found == Package(name="keras", version=None, wanted=">=3.12")
+    assert found == Package(name="keras", version=None, wanted=">=3.12", unmet=())
 
 
 def test_this_environment_has_what_it_wants():
