@@ -1,6 +1,6 @@
 """Answers of `advisor simulate` and `profile`: where the time of a step went.
 
-Single ops and copies of a simulated step are left out; ``--trace`` writes them.
+Left out: single ops and copies of a simulated step.
 """
 
 from __future__ import annotations
