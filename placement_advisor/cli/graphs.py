@@ -54,7 +54,7 @@ def trace(
     summary = summarize(traced.graph)
     said = {"model_path": source.path, "graph_file": str(file)}
     if as_json:
-        from placement_advisor.results.trace import Trace
+        from placement_advisor.results.steps import Trace
 
         print_json(Trace.of(traced, summary, **said))
         return
