@@ -14,7 +14,7 @@ from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from placement_advisor import keras
-    from placement_advisor.api import analyze, apply, lower_bound, placed, search, simulate
+    from placement_advisor.api import analyze, apply, placed, search, simulate
     from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
     from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from placement_advisor.placing import make_parallel, place, record_steps
 
 _MODULES = {
-    "api": ("analyze", "apply", "lower_bound", "placed", "search", "simulate"),
+    "api": ("analyze", "apply", "placed", "search", "simulate"),
     "candidates.searched": ("SearchResult",),
     "cost.table": ("CostBasis", "CostTable", "OpCost"),
     "machine.devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
@@ -59,7 +59,6 @@ __all__ = [
     "analyze",
     "apply",
     "keras",
-    "lower_bound",
     "make_parallel",
     "place",
     "placed",

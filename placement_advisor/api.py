@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.solvers.lower_bounds import LowerBound
     from placement_advisor.tf.training.trial import SplitPlan
 
 Table: TypeAlias = CostTable | Mapping[str, int]
@@ -57,28 +56,6 @@ def simulate(graph: OpGraph, placement: Placement, costs: Costs, cluster: Cluste
     from placement_advisor.simulator.simulator import Simulator
 
     return Simulator(graph, _tables(graph, costs, cluster), cluster).schedule(placement)
-
-
-def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
-    """Return what no placement of the ops can beat, with the strongest argument for it.
-
-    >>> from placement_advisor import Cluster, Device, Edge, Op, OpGraph, lower_bound
-    >>> graph = OpGraph(
-    ...     [Op(name=name, kind="MatMul") for name in "abc"],
-    ...     [Edge(producer="a", consumer="b", port=0, size_bytes=4)],
-    ... )
-    >>> one = Cluster(devices=(Device(name="CPU:0", kind="CPU"),), links=())
-    >>> lower_bound(graph, {"a": 100, "b": 200, "c": 300}, one).step_ns
-    600
-
-    Raises:
-        AdvisorError: an op has no cost.
-    """
-    from placement_advisor.simulator.simulator import Simulator
-    from placement_advisor.solvers.lower_bounds import bound_step
-
-    tables = _tables(graph, costs, cluster)
-    return bound_step(graph, tables, cluster, Simulator(graph, tables, cluster))
 
 
 def search(

@@ -19,8 +19,7 @@ from placement_advisor.results.difference import Difference
 from placement_advisor.results.doctor import Doctor, Hosts
 from placement_advisor.results.machine import Acceptance, Calibration, Hardware
 from placement_advisor.results.plans import Balance, Scaling, Search
-from placement_advisor.results.steps import Profile, Simulation
-from placement_advisor.results.trace import Trace
+from placement_advisor.results.steps import Profile, Simulation, Trace
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
 TYPES: dict[str, Any] = {

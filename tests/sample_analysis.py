@@ -549,10 +549,7 @@ def not_applicable():
 
 
 def with_batch():
-    """The towers also as if they were replicas of 16 samples each.
-
-    What `mirrored` has with the whole batch on every device was run as well.
-    """
+    """The towers also as if they were replicas of 16 samples each."""
     plain = sample()
     batch = replace(
         plain.candidates[1],
@@ -561,8 +558,7 @@ def with_batch():
         samples=(16, 16),
         weak_predicted_ns=60_000 * US,
     )
-    weak_ns = (70_000 * US, 80_000 * US, 90_000 * US)
-    mirrored = replace(batch, name="mirrored", weak_measured_ns=weak_ns)
+    mirrored = replace(batch, name="mirrored")
     return replace(plain, candidates=(*plain.candidates, batch, mirrored))
 
 

@@ -53,7 +53,7 @@ def test_nothing_public_imports_tensorflow_or_a_solver():
     assert ran.stdout == "[]\n"
 
 
-def test_public_calls_simulate_search_and_bound_by_hand():
+def test_public_calls_simulate_and_search_by_hand():
     here = pa.Placement(
         label="here", family="by hand", device_of={"one": "a", "two": "a"}, rationale=""
     )
@@ -70,11 +70,11 @@ def test_public_calls_simulate_search_and_bound_by_hand():
     assert set(found.placement.device_of.values()) == {"b"}
     assert found.step_ns == 190
     with pytest.raises(pa.AdvisorError, match="op 'right' has none on 'a'"):
-        pa.lower_bound(APART, {"left": 1}, TWO)
+        pa.search(APART, {"left": 1}, TWO)
     graph = OpGraph([op("one", 8)._replace(flops=10**9, bytes_accessed=8)], [])
     device = pa.Device(name="a", kind="CPU", peak_flops_per_s=1e9, memory_bandwidth_bytes_per_s=1e9)
-    bound = pa.lower_bound(graph, None, pa.Cluster(devices=(device,), links=()))
-    assert bound.step_ns == pytest.approx(10**9, rel=0.5)
+    found = pa.search(graph, None, pa.Cluster(devices=(device,), links=()), effort=0)
+    assert found.lower_bound_ns == pytest.approx(10**9, rel=0.5)
 
 
 @cases(25)

@@ -37,9 +37,9 @@ class Candidate:
     ``ratio_after_runs`` that as predicted when others had run and it had not, None if it was not.
     ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph;
     ``torn_layers`` is how many of them have ops on other devices as well. A split of the batch has
-    no layers, but the ``samples`` of each replica; ``weak_predicted_ns`` and
-    ``weak_measured_ns`` are its steps with the whole batch on every device. ``broken_laws`` are
-    those that its prediction or measurement breaks: nothing is concluded from its profile then.
+    no layers, but the ``samples`` of each replica; ``weak_predicted_ns`` is its step with the whole
+    batch on every device. ``broken_laws`` are those that its prediction or measurement breaks:
+    nothing is concluded from its profile then.
     """
 
     name: str
@@ -57,7 +57,6 @@ class Candidate:
     samples: tuple[int, ...] | None = None
     broken_laws: tuple[measurements.Violation, ...] = ()
     weak_predicted_ns: int | None = None
-    weak_measured_ns: tuple[int, ...] = ()
 
     @property
     def profile(self) -> measurements.StepProfile | None:

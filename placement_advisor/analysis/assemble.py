@@ -164,7 +164,6 @@ def _candidate(
         torn_layers=placement.torn_layers(graph) if split is None else 0,
         samples=None if split is None else split.samples,
         weak_predicted_ns=predicted.weak_step_ns,
-        weak_measured_ns=results.beside.weak_ns if name == MIRRORED else (),
         predicted=predicted.schedule,
         predicted_ratio=predicted.ratio,
         ratio_after_runs=predicted.after_runs,

@@ -99,14 +99,13 @@ class CandidateRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceTimings:
-    """Steps that are no candidates, timed once a round: as is, and mirrored with whole batches.
+    """The user's own step, which is no candidate, timed once a round.
 
     ``without_as_is`` there are no times of it, and it is not timed: it has failed, or would have
     other devices than candidates have. ``warnings`` say why it failed.
     """
 
     as_is_ns: Rows[Ns] = ()
-    weak_ns: Rows[Ns] = ()
     without_as_is: bool = False
     warnings: Rows[str] = ()
 
@@ -276,7 +275,6 @@ class CandidateRuns:
         def end_round(number: int) -> None:
             done = number + 1 - first
             self._time_as_is(number)
-            self._time_weak_scaling(number)
             results = self._results()
             self._steering.show(f"timing, round {done} done", results)
             spent_s = time.monotonic() - began_s
@@ -294,14 +292,13 @@ class CandidateRuns:
             benchmark.time_briefly(trial, self._time_as_is)
 
     def _warm_up(self) -> None:
-        """Run what is timed beside candidates once before, since the first call traces."""
+        """Run the user's step once before, since the first call traces."""
         if not self._session.testbed.plan.runs_as_is:
             self._beside = replace(self._beside, without_as_is=True)
-        before = self._beside
+        before_ns = self._beside.as_is_ns
         self._time_as_is(0)
-        self._time_weak_scaling(0)
-        as_is_ns = () if self._beside.without_as_is else before.as_is_ns
-        self._beside = replace(self._beside, as_is_ns=as_is_ns, weak_ns=before.weak_ns)
+        as_is_ns = () if self._beside.without_as_is else before_ns
+        self._beside = replace(self._beside, as_is_ns=as_is_ns)
 
     def _time_as_is(self, number: int) -> None:
         beside, options = self._beside, self._options
@@ -317,20 +314,6 @@ class CandidateRuns:
             self._beside = replace(beside, as_is_ns=(), without_as_is=True, warnings=warnings)
         else:
             self._beside = replace(beside, as_is_ns=(*beside.as_is_ns, *answer))
-
-    def _time_weak_scaling(self, number: int) -> None:
-        """Time a mirrored step with the whole batch on every device."""
-        beside, mirrored = self._beside, self._session.mirrored
-        entry = self._trial.entries.get(MIRRORED)
-        if mirrored is None or entry is None or entry.failure is not None:
-            return
-        limit_s = self._options.source.time_limit_s
-        answer = mirrored.run_weak_steps(number, 1 + self._options.steps, time_limit_s=limit_s)
-        if isinstance(answer, CallFailure):
-            warning = f"weak scaling was not timed: {benchmark.failure_of(answer).message}"
-            self._beside = replace(beside, warnings=(*beside.warnings, warning))
-        else:
-            self._beside = replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
 
 
 def rounds_to_refine_after(asked: int | None, joining: int) -> range:

@@ -67,22 +67,6 @@ MOVES = frozenset(
         ProblemCode.MOVED,
     }
 )
-# What to do about an effect whose cause is not known.
-ACTIONS = {
-    ProblemCode.OUT_OF_MEMORY: "make the batch smaller, or move layers to where memory is left",
-    ProblemCode.OVER_BUDGET: "let less cross or be held, or raise the budget in pyproject.toml",
-    ProblemCode.COPIES: "compute what is read there on that side, or send one tensor for several",
-    ProblemCode.BYTES: "cut where less crosses: before a layer that widens, after one that narrows",
-    ProblemCode.SLOWER: (
-        "check whether the layers named need to be that heavy, or split the model again with "
-        "advisor analyze"
-    ),
-    ProblemCode.MEMORY: (
-        "see what stays in memory longer or is larger than before; a smaller batch needs less"
-    ),
-    ProblemCode.STANDING: "ask advisor analyze which placement pays now",
-    ProblemCode.MEASURED_SLOWER: "put the layers back where they were",
-}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -135,11 +119,12 @@ class Problem:
 
 def effect_as_problem(effect: Effect, place: Place | None) -> Problem:
     """Return an effect as a problem of its own."""
+    action = EXPLANATIONS[effect.code].action
     return Problem(
         code=effect.code,
         what=effect.what,
         culprits=effect.culprits,
-        action=ACTIONS[effect.code],
+        action=action[0].lower() + action.removesuffix(".")[1:],
         place=place,
     )
 
@@ -351,9 +336,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ProblemCode.MEMORY: Explanation(
         title="A device needs more memory at its peak",
         found="The simulated peak is higher by more than 5 % than the lock file has it.",
-        action=(
-            "See what stays in memory longer or is larger than before. A smaller batch needs less."
-        ),
+        action="See what stays in memory longer or is larger than before, or take a smaller batch.",
     ),
     ProblemCode.STANDING: Explanation(
         title="The placement no longer pays as it did",

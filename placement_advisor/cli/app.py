@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from placement_advisor import __version__, defaults
+from placement_advisor.cli import machines
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.check import check, explain
 from placement_advisor.cli.console import ReaderGoneError, open_streams, say
 from placement_advisor.cli.graphs import graph, search, simulate, trace
-from placement_advisor.cli.machines import balance, calibrate, compare_hardware, doctor, hardware
 from placement_advisor.cli.options import OfScript
 from placement_advisor.cli.results import diff, profile, report, show, view
 from placement_advisor.cli.run import run
-from placement_advisor.cli.worker import worker
 from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.report.progress import harmless
 
@@ -53,19 +52,19 @@ _COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         show: "advisor-out/train",
         view: "advisor-out",
         check: "--update",
-        doctor: "",
+        machines.doctor: "",
     },
     "Explore": {
-        compare_hardware: "train.py 4xV100-NVLink 4xA100",
-        balance: "train.py --devices 2",
+        machines.compare_hardware: "train.py 4xV100-NVLink 4xA100",
+        machines.balance: "train.py --devices 2",
         profile: "logs/train",
         diff: "before/train advisor-out/train",
         report: "advisor-out/train",
         explain: "PA101",
     },
     "Machines": {
-        calibrate: "--devices 2",
-        hardware: "V100",
+        machines.calibrate: "--devices 2",
+        machines.hardware: "V100",
     },
     "Files": {
         trace: "train.py -o step.graph.json.gz",
@@ -74,7 +73,7 @@ _COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         search: "step.graph.json.gz --hardware 4xA100",
     },
 }
-_OF_SCRIPT = (analyze, run, trace, balance, compare_hardware)
+_OF_SCRIPT = (analyze, run, trace, machines.balance, machines.compare_hardware)
 for _panel, _commands in _COMMANDS.items():
     for _command, _words in _commands.items():
         _name = _command.__name__.replace("_", "-")
@@ -84,7 +83,7 @@ for _panel, _commands in _COMMANDS.items():
             rich_help_panel=_panel,
             epilog=f"Example: advisor {_name} {_words}".rstrip(),
         )(_command)
-app.command("worker", hidden=True)(worker)  # For `--launch` alone to type.
+app.command("worker", hidden=True)(machines.worker)  # For `--launch` alone to type.
 _TRAINS = re.compile(r"^\s*(import|from)\s+(tensorflow|keras|tf_keras)\b", re.MULTILINE)
 # Imports stand at the top of a script.
 _HEAD_CHARS = 20_000

@@ -5,7 +5,6 @@ All but `trace` work without TensorFlow.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from contextlib import ExitStack
@@ -55,7 +54,7 @@ def trace(
     summary = summarize(traced.graph)
     said = {"model_path": source.path, "graph_file": str(file)}
     if as_json:
-        from placement_advisor.results.trace import Trace
+        from placement_advisor.results.steps import Trace
 
         print_json(Trace.of(traced, summary, **said))
         return
@@ -158,31 +157,20 @@ def simulate(
             "CPU workers as the placement has devices.",
         ),
     ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="Write the schedule here, for chrome://tracing or Perfetto."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate one step of a graph file under a placement, from assumed costs.
 
     Where the placement's devices have other names than the hardware's, they are taken in order.
     """
-    from placement_advisor.report.steps import chrome_trace, render_simulation
-
-    with ExitStack() as stack:
-        put = None
-        if trace is not None:
-            put = stack.enter_context(output_file(trace, option="--trace", read=graph))
-        found = _simulated(graph, placement, hardware)
-        if put is not None:
-            content = chrome_trace(found.graph, found.schedule)
-            put(holding(json.dumps(content, ensure_ascii=False) + "\n"))
+    found = _simulated(graph, placement, hardware)
     if as_json:
         from placement_advisor.results.steps import Simulation
 
         print_json(Simulation.of(found))
         return
+    from placement_advisor.report.steps import render_simulation
+
     sys.stdout.write(render_simulation(found))
 
 

@@ -1,7 +1,8 @@
-"""`advisor hardware`, `doctor`, `calibrate`, `balance` and `compare-hardware`."""
+"""`advisor hardware`, `doctor`, `calibrate`, `balance`, `compare-hardware` and `worker`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from itertools import count
@@ -302,3 +303,29 @@ def compare_hardware(
     from placement_advisor.report.plans import render_hardware_comparison
 
     sys.stdout.write(render_hardware_comparison(found))
+
+
+_STANDARD_INPUT = 0
+
+
+def worker(
+    stdio: Annotated[
+        bool,
+        typer.Option(
+            "--stdio", help="Take orders on standard input and answer on standard output."
+        ),
+    ] = False,
+) -> None:
+    """Lend this machine's devices to one analysis. `advisor analyze --hosts` runs it there.
+
+    It ends with its input, or when nothing is heard for 8 s, and leaves nothing behind.
+    """
+    if not stdio or os.isatty(_STANDARD_INPUT):
+        raise AdvisorError(
+            "worker: no command gives orders here",
+            hint="`advisor analyze --hosts` runs `advisor worker --stdio` on each host, by ssh",
+        )
+    from placement_advisor.remote_hosts.conversation import take_standard_streams
+    from placement_advisor.remote_hosts.service import serve
+
+    serve(take_standard_streams())

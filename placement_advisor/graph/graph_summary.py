@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from placement_advisor.files.contract import Count, Text
+from placement_advisor.files.contract import Count, Positive, Share, Text
 from placement_advisor.graph import layer_structure
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import (
@@ -52,31 +52,35 @@ class LargeTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindWork:
-    """The work of all ops of one kind, as shares of what is known of the step's.
+class Kind:
+    """Ops of a kind, and what of the work is theirs."""
 
-    A share is None where the step's total is unknown or nothing.
-    """
-
-    kind: str
-    ops: int
+    kind: Text
+    """Type of the op."""
+    ops: Positive
     flops: Total
-    flops_share: float | None
+    flops_share: Share | None
+    """Of all known flops."""
     bytes_accessed: Total
-    bytes_share: float | None
+    bytes_accessed_share: Share | None
+    """Of all known bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlFlow:
-    """One loop or branch, with its share of what is known of the step's flops and bytes."""
+    """A loop or a conditional."""
 
-    op: str
-    kind: str
+    op: Text
+    kind: Literal["While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"]
+    """Type of the op."""
     role: Role
-    layer: str | None
-    trips: int | None
-    flops_share: float | None
-    bytes_share: float | None
+    layer: Text | None
+    trips: Count | None
+    """None if unknown, or for a conditional."""
+    flops_share: Share | None
+    """Of all its turns."""
+    bytes_accessed_share: Share | None
+    """Of all its turns."""
 
     @property
     def is_loop(self) -> bool:
@@ -88,35 +92,34 @@ class ControlFlow:
 class GraphSummary:
     """A step in numbers.
 
-    ``parameters`` are the variables that the forward pass reads and does not write, ``state`` all
-    others, such as an optimizer's slots. ``trains`` says whether there is a backward pass:
-    ``activations`` are then the forward tensors that it reads, otherwise all of them. ``flops`` and
-    ``bytes_accessed`` have a part for each op that computes; ``flops_known_bytes_share`` is the
-    share of the bytes accessed that lies in ops of known flops, None if an op of unknown flops has
-    unknown bytes as well. Lists
-    are complete, but for ``largest_tensors``, and sorted, heaviest first; ``joins``, ``branches``
-    and ``repeats`` stand in layer order.
+    ``parameter_bytes`` are of variables that the forward pass reads and does not write,
+    ``state_bytes`` of all others, such as an optimizer's slots. ``trains`` says whether there is a
+    backward pass: ``activation_bytes`` are then of the forward tensors that it reads, otherwise of
+    all. ``flops`` and ``bytes_accessed`` have a part for each op that computes. What lies in ops of
+    known flops is ``flops_known_bytes_share`` of the bytes accessed, None if an op of unknown flops
+    has unknown bytes as well. Lists are complete, but for ``largest_tensors``, and sorted, heaviest
+    first; ``joins``, ``parallel_branches`` and ``repeated_blocks`` stand in layer order.
     """
 
-    fingerprint: str
+    graph_fingerprint: str
     ops_by_role: Mapping[Role, int]
     layers: int
     ops_with_layer_share: float
-    data_edges: Total
+    edge_bytes: Total
     control_edges: int
-    parameters: Total
-    state: Total
-    constants: Total
+    parameter_bytes: Total
+    state_bytes: Total
+    constant_bytes: Total
     trains: bool
-    activations: Total
+    activation_bytes: Total
     flops: Total
     bytes_accessed: Total
     flops_known_bytes_share: float | None
     largest_tensors: tuple[LargeTensor, ...]
     joins: tuple[layer_structure.Join, ...]
-    branches: tuple[layer_structure.ParallelBranches, ...]
-    repeats: tuple[layer_structure.RepeatedBlocks, ...]
-    kinds: tuple[KindWork, ...]
+    parallel_branches: tuple[layer_structure.ParallelBranches, ...]
+    repeated_blocks: tuple[layer_structure.RepeatedBlocks, ...]
+    kinds: tuple[Kind, ...]
     host_only: tuple[HostKind, ...]
     control_flow: tuple[ControlFlow, ...]
 
@@ -140,7 +143,7 @@ def summarize(graph: OpGraph) -> GraphSummary:
     read = read_variables(graph)
     state = set(variables) - set(read)
     return GraphSummary(
-        fingerprint=graph.fingerprint,
+        graph_fingerprint=graph.fingerprint,
         ops_by_role={
             role: count for role in Role if (count := sum(op.role is role for op in graph.ops))
         },
@@ -148,22 +151,22 @@ def summarize(graph: OpGraph) -> GraphSummary:
         ops_with_layer_share=(
             sum(op.layer is not None for op in computing) / len(computing) if computing else 1.0
         ),
-        data_edges=Total.of(edge.size_bytes for edge in data_edges),
+        edge_bytes=Total.of(edge.size_bytes for edge in data_edges),
         control_edges=len(graph.edges) - len(data_edges),
-        parameters=Total.of(op.parameter_bytes for op in read),
-        state=Total.of(op.parameter_bytes for op in state),
-        constants=Total.of(
+        parameter_bytes=Total.of(op.parameter_bytes for op in read),
+        state_bytes=Total.of(op.parameter_bytes for op in state),
+        constant_bytes=Total.of(
             size for op in graph.ops if op.role is Role.CONSTANT for size in op.output_bytes
         ),
         trains=any(op.role is Role.BACKWARD for op in graph.ops),
-        activations=_activations(graph, tensors),
+        activation_bytes=_activations(graph, tensors),
         flops=flops,
         bytes_accessed=bytes_accessed,
         flops_known_bytes_share=(_share(priced_bytes, bytes_accessed) if is_all_sized else None),
         largest_tensors=_largest(graph, tensors),
         joins=layer_structure.towers(view, layer_structure.counting_layers(graph, view)),
-        branches=layer_structure.parallel_branches(view),
-        repeats=layer_structure.repeated_blocks(graph, view),
+        parallel_branches=layer_structure.parallel_branches(view),
+        repeated_blocks=layer_structure.repeated_blocks(graph, view),
         kinds=_kinds(computing, flops, bytes_accessed),
         host_only=host_kinds(graph),
         control_flow=_control_flow(computing, flops, bytes_accessed),
@@ -248,7 +251,7 @@ def read_variables(graph: OpGraph) -> tuple[Op, ...]:
     return tuple(found)
 
 
-def _kinds(computing: list[Op], flops: Total, bytes_accessed: Total) -> tuple[KindWork, ...]:
+def _kinds(computing: list[Op], flops: Total, bytes_accessed: Total) -> tuple[Kind, ...]:
     groups: dict[str, list[Op]] = defaultdict(list)
     for op in computing:
         groups[op.kind].append(op)
@@ -257,19 +260,22 @@ def _kinds(computing: list[Op], flops: Total, bytes_accessed: Total) -> tuple[Ki
         its_flops = Total.of(op.flops for op in ops)
         its_bytes = Total.of(op.bytes_accessed for op in ops)
         found.append(
-            KindWork(
+            Kind(
                 kind=kind,
                 ops=len(ops),
                 flops=its_flops,
                 flops_share=_share(its_flops.amount, flops),
                 bytes_accessed=its_bytes,
-                bytes_share=_share(its_bytes.amount, bytes_accessed),
+                bytes_accessed_share=_share(its_bytes.amount, bytes_accessed),
             )
         )
     # By the larger share, so that what is heavy in arithmetic and what is heavy in memory
     # traffic both come first.
     return tuple(
-        sorted(found, key=lambda k: (-max(k.flops_share or 0, k.bytes_share or 0), -k.ops, k.kind))
+        sorted(
+            found,
+            key=lambda k: (-max(k.flops_share or 0, k.bytes_accessed_share or 0), -k.ops, k.kind),
+        )
     )
 
 
@@ -279,14 +285,16 @@ def _control_flow(
     found = [
         ControlFlow(
             op=op.name,
-            kind=op.kind,
+            kind=op.kind,  # type: ignore[arg-type]
             role=op.role,
             layer=op.layer,
             trips=op.trips,
             flops_share=_share(op.flops, flops),
-            bytes_share=_share(op.bytes_accessed, bytes_accessed),
+            bytes_accessed_share=_share(op.bytes_accessed, bytes_accessed),
         )
         for op in computing
         if op.kind in LOOP_KINDS | BRANCH_KINDS
     ]
-    return tuple(sorted(found, key=lambda c: (-max(c.flops_share or 0, c.bytes_share or 0), c.op)))
+    return tuple(
+        sorted(found, key=lambda c: (-max(c.flops_share or 0, c.bytes_accessed_share or 0), c.op))
+    )

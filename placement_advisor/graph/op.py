@@ -213,16 +213,17 @@ STANDING_ROLES = frozenset({Role.CONSTANT, Role.VARIABLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """A sum of ``parts`` values. Of those, ``unknown`` are missing from it: then it is a floor."""
+    """A sum of parts, some of which may be unknown."""
 
-    known: int
-    parts: int
-    unknown: int
+    amount: Count | None
+    """Of known parts."""
+    parts: Count
+    unknown: Count
 
     @property
-    def amount(self) -> int | None:
-        """The sum of what is known, None if nothing is."""
-        return None if self.parts and self.unknown == self.parts else self.known
+    def known(self) -> int:
+        """The sum of what is known, 0 if nothing is."""
+        return self.amount or 0
 
     @property
     def is_floor(self) -> bool:
@@ -239,4 +240,5 @@ class Total:
         """Add up."""
         given = list(values)
         known = [value for value in given if value is not None]
-        return cls(known=sum(known), parts=len(given), unknown=len(given) - len(known))
+        amount = sum(known) if known or not given else None
+        return cls(amount=amount, parts=len(given), unknown=len(given) - len(known))

@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.files.contract import Count, Positive, Rows, Text
 from placement_advisor.graph.op import COMPUTING_ROLES, KERNEL_FREE_ROLES, Edge, Op, Role, Total
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work import elementwise
@@ -24,18 +25,16 @@ _GPU = "GPU"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKind:
-    """The ops of one kind that have no GPU kernel.
+    """Ops of a kind that GPUs have no kernel for."""
 
-    ``bound_ops`` have one, but stand with a variable or table that such an op takes, so they stay
-    on the host as well. ``crossing`` are the bytes between ops of the kind and ops that could run
-    on a GPU, either way, each tensor once.
-    """
-
-    kind: str
-    ops: int
-    layers: tuple[str, ...]
-    bound_ops: int
-    crossing: Total
+    kind: Text
+    """Type of the op."""
+    ops: Positive
+    layers: Rows[Text]
+    bound_ops: Count
+    """Kept there by shared variables."""
+    crossing_bytes: Total
+    """To and from ops that could run on a GPU, each tensor once."""
 
 
 def host_kinds(graph: OpGraph) -> tuple[HostKind, ...]:
@@ -57,10 +56,10 @@ def host_kinds(graph: OpGraph) -> tuple[HostKind, ...]:
                 ops=len(ops),
                 layers=tuple(dict.fromkeys(op.layer for op in ops if op.layer is not None)),
                 bound_ops=len(bound),
-                crossing=_crossing(graph, ops),
+                crossing_bytes=_crossing(graph, ops),
             )
         )
-    return tuple(sorted(found, key=lambda k: (-k.crossing.known, -k.ops, k.kind)))
+    return tuple(sorted(found, key=lambda k: (-k.crossing_bytes.known, -k.ops, k.kind)))
 
 
 def _crossing(graph: OpGraph, ops: list[Op]) -> Total:

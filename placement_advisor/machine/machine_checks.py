@@ -98,9 +98,9 @@ def _packages(facts: machine_facts.Facts) -> Iterator[Check]:
                 blocks=package.name in machine_facts.NEEDED,
             )
         elif package.unmet:
-            wanted = [package.wanted, *(spec for _, spec in package.unmet)]
+            wanted = [package.wanted, *(unmet.wanted for unmet in package.unmet)]
             all_wanted = ",".join(dict.fromkeys(filter(None, wanted)))
-            askers = [f"{asker} wants {spec}" for asker, spec in package.unmet]
+            askers = [f"{unmet.by} wants {unmet.wanted}" for unmet in package.unmet]
             yield Check(
                 name=package.name,
                 state=State.PROBLEM,
@@ -331,8 +331,8 @@ def _calibrations(facts: machine_facts.Facts) -> Iterator[Check]:
 
 def _figures(kept: machine_facts.KeptFigures) -> str:
     copies = [
-        f"{format_bytes(size_bytes)} in {format_ns(time_ns)}"
-        for size_bytes, time_ns in filter(None, (kept.small, kept.large))
+        f"{format_bytes(copy.size_bytes)} in {format_ns(copy.copy_ns)}"
+        for copy in filter(None, (kept.small_copy, kept.large_copy))
     ]
     figures = [f"copies {', '.join(copies)}"] if copies else []
     figures.append(f"step overhead {format_ns(kept.step_overhead_ns)}")

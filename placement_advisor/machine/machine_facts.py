@@ -6,7 +6,6 @@ It imports nothing that may be missing.
 from __future__ import annotations
 
 import platform
-import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +13,16 @@ from importlib import metadata
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from placement_advisor import __version__
 from placement_advisor.errors import TestbedError
+from placement_advisor.files.contract import Count, Ns, Rows, Text
 from placement_advisor.machine.calibration import calibration_fingerprint, kept_calibrations
 from placement_advisor.machine.nvidia import find_gpus
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -43,40 +48,55 @@ ADVISOR = "placement-advisor"
 NEEDED = ("tensorflow", "keras", "numba", "numpy", "networkx", "matplotlib", "protobuf")
 VIEWERS = ("tensorboard", "tensorboard-plugin-profile", "xprof")
 _PLUGINS = "tensorboard_plugins"
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*])?\s*\(?([^;)]*)\)?\s*(;.*)?")
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*([0-9][\w.*+!-]*)\s*")
 _KINDS = frozenset(kind.value for kind in TestbedKind if kind is not TestbedKind.NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """Who wants another version."""
+
+    by: Text
+    wanted: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A package: its version if it is installed, and what the advisor wants.
+    """A package that the advisor needs."""
 
-    ``unmet`` has who wants another version, and which.
-    """
+    name: Text
+    version: Text | None
+    """None if not installed."""
+    wanted: Text | None
+    """By the advisor."""
+    unmet: Rows[Unmet]
+    """What other packages want instead."""
 
-    name: str
-    version: str | None
-    wanted: str | None
-    unmet: tuple[tuple[str, str], ...] = ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTime:
+    """A copy that was measured; None if it took no time."""
+
+    size_bytes: Count
+    copy_ns: int
+    """Median over all links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFigures:
-    """A calibration on file: of which testbed, how old, whether it holds, and its main figures.
+    """Figures that are kept of a testbed."""
 
-    ``small`` and ``large`` are bytes and ns of the smallest and of the largest copy measured, the
-    median over links; None if none took any time.
-    """
-
-    testbed: str
-    devices: tuple[str, ...]
-    age_ns: int
+    testbed: Literal["gpus", "workers", "logical-cpus"]
+    devices: Rows[Text]
+    age_ns: Ns
+    """Since it was measured."""
     holds: bool
-    small: tuple[int, int] | None
-    large: tuple[int, int] | None
-    step_overhead_ns: int
-    quantum_ns: int
+    """Whether analyses here use it."""
+    small_copy: CopyTime | None
+    large_copy: CopyTime | None
+    step_overhead_ns: Ns
+    """To start and end a step."""
+    quantum_ns: Ns
+    """How long ops hold up copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,20 +151,20 @@ def _figures(kept: KeptCalibration, now_ns: int) -> KeptFigures:
     timings = [timing for timings in calibration.links.values() for timing in timings]
     sizes = sorted({timing.size_bytes for timing in timings})
     return KeptFigures(
-        testbed=kept.testbed,
+        testbed=kept.testbed,  # type: ignore[arg-type]
         devices=tuple(calibration.reference_ns),
         age_ns=max(0, now_ns - kept.written_ns),
         holds=_holds(kept.testbed, calibration, kept.fingerprint),
-        small=_median_copy(timings, sizes[0]) if sizes else None,
-        large=_median_copy(timings, sizes[-1]) if sizes else None,
+        small_copy=_median_copy(timings, sizes[0]) if sizes else None,
+        large_copy=_median_copy(timings, sizes[-1]) if sizes else None,
         step_overhead_ns=calibration.step_overhead_ns,
         quantum_ns=calibration.quantum_ns,
     )
 
 
-def _median_copy(timings: list[CopyTiming], size_bytes: int) -> tuple[int, int] | None:
+def _median_copy(timings: list[CopyTiming], size_bytes: int) -> CopyTime | None:
     time_ns = round(median(t.copy_ns for t in timings if t.size_bytes == size_bytes))
-    return (size_bytes, time_ns) if time_ns > 0 else None
+    return CopyTime(size_bytes=size_bytes, copy_ns=time_ns) if time_ns > 0 else None
 
 
 def _holds(testbed: str, calibration: Calibration, fingerprint: str) -> bool:
@@ -170,17 +190,19 @@ def packages(
     asked: dict[str, dict[str, str]] = {name: {} for name in versions}
     for asker, lines in requirements.items():
         for line in lines:
-            found = _REQUIREMENT.fullmatch(line)
-            # A marker says for which systems or extras the line holds.
-            if found and not found[3] and _canonical(found[1]) in asked:
-                asked[_canonical(found[1])][asker] = found[2].strip()
+            with suppress(InvalidRequirement):
+                found = Requirement(line)
+                name = canonicalize_name(found.name)
+                # A marker says for which systems or extras the line holds.
+                if found.marker is None and name in asked:
+                    asked[name][asker] = str(found.specifier)
     return tuple(
         Package(
             name=name,
             version=version,
             wanted=asked[name].get(ADVISOR) or None,
             unmet=tuple(
-                (asker, wanted)
+                Unmet(by=asker, wanted=wanted)
                 for asker, wanted in asked[name].items()
                 if version is not None and not fits(version, wanted)
             ),
@@ -209,45 +231,14 @@ def has_cuda_libraries() -> bool:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Return whether a version is among those wanted; clauses of other forms are taken as met.
+    """Return whether a version is among those wanted; what is not of PEP 440 is taken as met.
 
     >>> fits("2.21.0", ">=2.21,<2.22"), fits("2.22.0rc1", "<2.22"), fits("3.0", "~=3.1")
     (True, False, False)
     """
-    return all(
-        _meets(_release(version), found[1], found[2])
-        for clause in wanted.split(",")
-        if (found := _CLAUSE.fullmatch(clause))
-    )
-
-
-def _meets(release: tuple[int, ...], sign: str, text: str) -> bool:
-    bound = _release(text)
-    if sign == "~=":
-        return _meets(release, ">=", text) and release[: len(bound) - 1] == bound[:-1]
-    if text.endswith(".*"):
-        equal = (*release, *[0] * len(bound))[: len(bound)] == bound
-        return equal is (sign == "==")
-    length = max(len(release), len(bound))
-    have, limit = ((*part, *[0] * (length - len(part))) for part in (release, bound))
-    return {
-        ">=": have >= limit,
-        "<=": have <= limit,
-        ">": have > limit,
-        "<": have < limit,
-        "==": have == limit,
-        "!=": have != limit,
-    }[sign]
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version; what marks it as early or local is left out."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    with suppress(InvalidSpecifier, InvalidVersion):
+        return SpecifierSet(wanted).contains(Version(version), prereleases=True)
+    return True
 
 
 def _version(name: str) -> str | None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.files.contract import Count, Ns, Text
+from placement_advisor.files.contract import Count, NotNegative, Ns, Text
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
@@ -231,11 +231,24 @@ class DeviceTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoutePerStep:
+    """Copies of a step."""
+
+    count: NotNegative
+    """Median, as all of these."""
+    size_bytes: NotNegative
+    """Of known size."""
+    time_ns: NotNegative
+    """At least one is under way."""
+    exposed_ns: NotNegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTotals:
     """All copies on a route; ``size_bytes`` are those of copies that give their size.
 
     ``time_ns`` is that in which at least one was under way, ``exposed_ns`` what of it the device
-    that waits did not compute. ``count_per_step`` and the like are medians, None without steps.
+    that waits did not compute. ``per_step`` is None without steps.
     """
 
     route: device_trace.Route
@@ -244,10 +257,7 @@ class RouteTotals:
     size_bytes: int
     time_ns: int
     exposed_ns: int
-    count_per_step: float | None
-    bytes_per_step: float | None
-    time_per_step_ns: float | None
-    exposed_per_step_ns: float | None
+    per_step: RoutePerStep | None
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -385,7 +395,6 @@ def _route(
     exposed = device_trace.spans_outside(under_way, computing_at(waits_for(route, uses), uses))
     known = copied.size_bytes != device_trace.UNKNOWN_BYTES
     sizes = np.where(known, copied.size_bytes, 0)
-    steps = len(cuts) > 0
     place = np.searchsorted(cuts, copied.spans.start, side="right") - 1
     inside = (place >= 0) & (place < len(cuts) - 1)
     count, size_bytes = (
@@ -399,10 +408,14 @@ def _route(
         size_bytes=int(sizes.sum()),
         time_ns=device_trace.spans_length(under_way),
         exposed_ns=device_trace.spans_length(exposed),
-        count_per_step=float(np.median(count)) if steps else None,
-        bytes_per_step=float(np.median(size_bytes)) if steps else None,
-        time_per_step_ns=_per_step(under_way, cuts) if steps else None,
-        exposed_per_step_ns=_per_step(exposed, cuts) if steps else None,
+        per_step=RoutePerStep(
+            count=float(np.median(count)),
+            size_bytes=float(np.median(size_bytes)),
+            time_ns=_per_step(under_way, cuts),
+            exposed_ns=_per_step(exposed, cuts),
+        )
+        if len(cuts)
+        else None,
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -56,24 +56,6 @@ _PS_PER_NS = 1_000
 _MOST_PS = 2**62
 CORRUPT = -1
 _FIRST_STATS = 64
-
-
-class EventColumns(NamedTuple):
-    """Events in the order of the file; times are relative to the line, in ns, cut off as such.
-
-    ``key`` is a number that was asked for of every event, `NO_KEY` where it has none. Rows of
-    ``stats`` are one value of an event each, for the stats that were asked for: the event's place,
-    the number of the stat among those, its field in the schema, and the value; of texts and bytes
-    that is where they begin in the file and how long they are. Aggregated events, which have a
-    count in place of a time, are left out; ``damaged`` is how many have no sensible time.
-    """
-
-    name: Ints
-    start_ns: Ints
-    duration_ns: Ints
-    key: Ints
-    stats: Ints
-    damaged: int
 
 
 @compiled()
@@ -180,6 +162,16 @@ def _decode(
     of_all: NDArray[np.bool_],
     named: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, int, int]:
+    """Return the ``count`` events between two places: name, start, duration, key, stats, damaged.
+
+    Times are relative to the line, in ns. ``key_stat`` is the id of the stat that is the key, 0 for
+    none. ``asked`` are the ids of the stats that are wanted, sorted; ``of_all`` says of each
+    whether it is wanted of all events or only of those whose name is one of ``named`` (ids,
+    sorted). Rows of stats are one value of an event each: the event's place, the number of the stat
+    among those, its field in the schema, and the value; of texts and bytes that is where they begin
+    in the file and how long they are. Aggregated events, which have a count in place of a time, are
+    left out. Last comes where the line ends, `CORRUPT` if an event is.
+    """
     name = np.empty(count, np.int64)
     start_ns = np.empty(count, np.int64)
     duration_ns = np.empty(count, np.int64)
@@ -256,30 +248,6 @@ def _decode(
         damaged,
         at,
     )
-
-
-def decode_events(
-    data: Bytes,
-    start: int,
-    end: int,
-    count: int,
-    key_stat: int,
-    asked: Ints,
-    of_all: NDArray[np.bool_],
-    named: Ints,
-) -> EventColumns | None:
-    """Return the ``count`` events of the line between two places, None if one is corrupt.
-
-    ``key_stat`` is the id of the stat that is the key, 0 for none. ``asked`` are the ids of the
-    stats that are wanted, sorted; ``of_all`` says of each whether it is wanted of all events or
-    only of those whose name is one of ``named`` (ids, sorted).
-    """
-    name, start_ns, duration_ns, key, stats, damaged, ended = _decode(
-        data, start, end, count, key_stat, asked, of_all, named
-    )
-    if ended == CORRUPT:
-        return None
-    return EventColumns(name, start_ns, duration_ns, key, stats, damaged)
 
 
 # Nanoseconds since the epoch passed 10^18 in 2001; no machine has been up for 30 years.
@@ -396,7 +364,7 @@ class SpaceFile:
         """
         wanted = {*of_all, *of_named}
         ids = sorted(stat for stat, name in plane.stat_names.items() if name in wanted)
-        found = decode_events(
+        name, start_ns, duration_ns, key_of, stats, damaged, ended = _decode(
             self._data,
             *line.place,
             line.event_count,
@@ -405,15 +373,15 @@ class SpaceFile:
             np.array([plane.stat_names[stat] in of_all for stat in ids], np.bool_),
             np.array(sorted(named), np.int64),
         )
-        if found is None:
+        if ended == CORRUPT:
             raise self._corrupt(f"the line {line.name!r} of {plane.name!r} holds no events")
         return Events(
-            name=found.name,
-            start_ns=found.start_ns + self._line_start_ns(line),
-            duration_ns=found.duration_ns,
-            key=found.key,
-            damaged=found.damaged,
-            stats=found.stats,
+            name=name,
+            start_ns=start_ns + self._line_start_ns(line),
+            duration_ns=duration_ns,
+            key=key_of,
+            damaged=damaged,
+            stats=stats,
             stat_names=tuple(plane.stat_names[stat] for stat in ids),
         )
 

@@ -1,18 +1,15 @@
-"""One step is described here, as text and as a trace: traced, simulated or profiled.
+"""One step is described here as text: traced, simulated or profiled.
 
 Texts have one fact a line with names last, so that no name is cut. A sum in which parts are
-missing says so; what is not known is "unknown". `chrome_trace` writes a schedule for
-Perfetto: each device is a process with a row for ops and one for its copy work, and links are
-a process with a row each.
+missing says so; what is not known is "unknown".
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import chain, count
+from itertools import chain
 from math import floor
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor import units
 from placement_advisor.cost.table import CostBasis
@@ -28,16 +25,12 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, LargeTensor
     from placement_advisor.graph.op import Total
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.op_patterns import HostKind
-    from placement_advisor.simulator.schedule import PathStep, Schedule, Transfer
-    from placement_advisor.simulator.simulator import Simulation
-    from placement_advisor.tf.answers import Traced
-
-    Event = dict[str, Any]
-    Row = tuple[int, int]
     from placement_advisor.profile import totals
     from placement_advisor.profile.device_trace import Wait
+    from placement_advisor.simulator.schedule import PathStep
+    from placement_advisor.simulator.simulator import Simulation
+    from placement_advisor.tf.answers import Traced
 
 
 # As many as are read at a glance; JSON has more.
@@ -64,7 +57,7 @@ def render_graph(summary: GraphSummary, *, graph_file: str) -> str:
 
 
 def _graph(summary: GraphSummary, graph_file: str) -> tuple[str, str]:
-    return "graph", f"{graph_file}, fingerprint {summary.fingerprint}"
+    return "graph", f"{graph_file}, fingerprint {summary.graph_fingerprint}"
 
 
 def _text(summary: GraphSummary, head: str, *facts: tuple[str, str]) -> str:
@@ -80,25 +73,27 @@ def _facts(summary: GraphSummary) -> Iterator[tuple[str, str]]:
         f"{summary.layers}; {_floor_share(summary.ops_with_layer_share)} of the ops that compute "
         "belong to one",
     )
-    edges = summary.data_edges
+    edges = summary.edge_bytes
     yield (
         "edges",
         f"{edges.parts} with a tensor, bytes known for {_floor_share(edges.known_share)}; "
         f"{_count(summary.control_edges, 'only orders its ends', 'only order their ends')}",
     )
-    parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
-    if summary.state.parts:
-        parameters += f"; {_sized(summary.state, 'other')} (optimizer slots, metrics, counters)"
+    parameters = f"{_sized(summary.parameter_bytes, 'variable')} read by the forward pass"
+    if summary.state_bytes.parts:
+        parameters += (
+            f"; {_sized(summary.state_bytes, 'other')} (optimizer slots, metrics, counters)"
+        )
     yield "parameters", parameters
     yield (
         "constants",
-        f"{summary.constants.parts}, {total_text(summary.constants, units.format_bytes)}",
+        f"{summary.constant_bytes.parts}, {total_text(summary.constant_bytes, units.format_bytes)}",
     )
     # A loop can hold whole training steps.
     where = " outside loops" if any(op.is_loop for op in summary.control_flow) else ""
     nothing = f"in all, there is no backward pass{where}"
     kept = "kept for the backward pass" if summary.trains else nothing
-    yield "activations", f"{_sized(summary.activations, 'forward tensor')} {kept}"
+    yield "activations", f"{_sized(summary.activation_bytes, 'forward tensor')} {kept}"
     flops = f"{total_text(summary.flops, units.format_flops)} per step; known for "
     flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
     if summary.flops_known_bytes_share is not None:
@@ -122,7 +117,7 @@ def _tables(summary: GraphSummary) -> Iterator[document.Part]:
             total_text(kind.flops, units.format_flops),
             _share(kind.flops_share),
             total_text(kind.bytes_accessed, units.format_bytes),
-            _share(kind.bytes_share),
+            _share(kind.bytes_accessed_share),
             kind.kind,
         )
         for kind in summary.kinds[:_ROWS]
@@ -166,10 +161,10 @@ def _structure(summary: GraphSummary) -> Iterator[document.Part]:
                 f" from {region.fork} to {region.join}",
                 region.branches,
             )
-            for region in summary.branches
+            for region in summary.parallel_branches
         ],
     )
-    repeats = [repeat.blocks for repeat in summary.repeats]
+    repeats = [repeat.blocks for repeat in summary.repeated_blocks]
     yield _first("repeated blocks", [(f"{len(r)} alike blocks in a row", r) for r in repeats])
 
 
@@ -207,8 +202,10 @@ def _host_kind(kind: HostKind) -> str:
     if kind.bound_ops:
         bound = _count(kind.bound_ops, "more op stays", "more ops stay")
         text += f"; {bound} with a variable or table that they share"
-    if kind.crossing.parts:
-        text += f"; {total_text(kind.crossing, units.format_bytes)} to and from ops that have one"
+    if kind.crossing_bytes.parts:
+        text += (
+            f"; {total_text(kind.crossing_bytes, units.format_bytes)} to and from ops that have one"
+        )
     return text
 
 
@@ -220,7 +217,7 @@ def _control_flow(op: ControlFlow) -> str:
         text += f", {trips}"
     else:
         text += ", one branch runs"
-    text += f", {_part(op.flops_share, 'flops')}, {_part(op.bytes_share, 'bytes')}"
+    text += f", {_part(op.flops_share, 'flops')}, {_part(op.bytes_accessed_share, 'bytes')}"
     return text
 
 
@@ -396,149 +393,6 @@ def _where(part: PathStep) -> str:
     return f"{part.what}, {part.where}" if part.where else part.what
 
 
-_OPS, _COPY_WORK = 1, 2
-
-
-def chrome_trace(graph: OpGraph, schedule: Schedule) -> dict[str, Any]:
-    """Return the content of a trace file; times in it are microseconds. Equal for equal steps."""
-    process = {device: number for number, device in enumerate(schedule.compute_ns, start=1)}
-    rows = _link_rows(schedule.transfers, process=len(process) + 1)
-    return {
-        "displayTimeUnit": "ms",
-        "traceEvents": [
-            *_names(process, rows),
-            *_ops(graph, schedule, process),
-            *_copy_work(schedule.transfers, process),
-            *_copy_events(schedule.transfers, rows),
-            *_arrows(graph, schedule, process, rows),
-        ],
-    }
-
-
-def _link_rows(transfers: Sequence[Transfer], *, process: int) -> dict[int, tuple[Row, str]]:
-    """Return the row of each transfer, by its place, and the row's name."""
-    # By link, until when each of its rows is taken.
-    taken_ns: dict[str, list[int]] = {}
-    thread: dict[tuple[str, int], int] = {}
-    rows = {}
-    for place, copy in enumerate(transfers):
-        link = f"{copy.source} → {copy.target}"
-        lanes = taken_ns.setdefault(link, [])
-        free = (lane for lane, until_ns in enumerate(lanes) if until_ns <= copy.start_ns)
-        lane = next(free, len(lanes))
-        lanes[lane:] = [copy.end_ns, *lanes[lane + 1 :]]
-        number = thread.setdefault((link, lane), len(thread) + 1)
-        rows[place] = (process, number), link if lane == 0 else f"{link} ({lane + 1})"
-    return rows
-
-
-def _names(process: dict[str, int], rows: dict[int, tuple[Row, str]]) -> Iterator[Event]:
-    for device, number in process.items():
-        yield _name("process", (number, 0), device)
-        yield _name("thread", (number, _OPS), "ops")
-        yield _name("thread", (number, _COPY_WORK), "copy work")
-    if rows:
-        yield _name("process", (len(process) + 1, 0), "links")
-    for row, name in dict.fromkeys(rows.values()):
-        yield _name("thread", row, name)
-
-
-def _ops(graph: OpGraph, schedule: Schedule, process: dict[str, int]) -> Iterator[Event]:
-    for run in schedule.runs:
-        op = graph.op(run.op)
-        facts: dict[str, Any] = {"kind": op.kind, "ready_us": _us(run.ready_ns)}
-        if op.layer is not None:
-            facts["layer"] = op.layer
-        row = (process[run.device], _OPS)
-        yield _slice(run.op, op.role.value, row, run.start_ns, run.end_ns, facts)
-
-
-def _copy_work(transfers: Sequence[Transfer], process: dict[str, int]) -> Iterator[Event]:
-    for copy in transfers:
-        ends = (
-            ("send", copy.source, copy.send_work, copy.target),
-            ("receive", copy.target, copy.receive_work, copy.source),
-        )
-        for what, device, (start_ns, end_ns), other in ends:
-            if end_ns > start_ns:
-                row = (process[device], _COPY_WORK)
-                facts = {"bytes": copy.size_bytes, "other_end": other}
-                yield _slice(f"{what} {copy.tensor}", "copy work", row, start_ns, end_ns, facts)
-
-
-def _copy_events(
-    transfers: Sequence[Transfer], rows: dict[int, tuple[Row, str]]
-) -> Iterator[Event]:
-    for place, copy in enumerate(transfers):
-        facts = {
-            "bytes": copy.size_bytes,
-            "queued_us": _us(copy.queued_ns),
-            "held_us": _us(copy.held_ns),
-        }
-        yield _slice(copy.tensor, "copy", rows[place][0], copy.start_ns, copy.end_ns, facts)
-
-
-def _arrows(
-    graph: OpGraph,
-    schedule: Schedule,
-    process: dict[str, int],
-    rows: dict[int, tuple[Row, str]],
-) -> Iterator[Event]:
-    run_of = {run.op: run for run in schedule.runs}
-    readers: defaultdict[tuple[str, int, str], dict[str, None]] = defaultdict(dict)
-    for edge in graph.edges:
-        if edge.producer in run_of and edge.consumer in run_of:
-            readers[edge.producer, edge.port, run_of[edge.consumer].device][edge.consumer] = None
-    numbers = count(1)
-    for place, copy in enumerate(schedule.transfers):
-        made = run_of[copy.producer]
-        for name in readers[copy.producer, copy.port, copy.target]:
-            read = run_of[name]
-            points = (
-                ("s", (process[made.device], _OPS), made.start_ns),
-                ("t", rows[place][0], copy.start_ns),
-                ("f", (process[read.device], _OPS), read.start_ns),
-            )
-            number = next(numbers)
-            for phase, (pid, tid), time_ns in points:
-                event = {"ph": phase, "id": number, "name": copy.tensor, "cat": "data flow"}
-                event |= {"pid": pid, "tid": tid, "ts": _us(time_ns)}
-                # A point belongs to the slice that it lies in.
-                yield event | ({"bp": "e"} if phase == "f" else {})
-
-
-def _slice(
-    name: str, category: str, row: Row, start_ns: int, end_ns: int, facts: dict[str, Any]
-) -> Event:
-    return {
-        "ph": "X",
-        "name": name,
-        "cat": category,
-        "pid": row[0],
-        "tid": row[1],
-        "ts": _us(start_ns),
-        "dur": _us(end_ns - start_ns),
-        "args": facts,
-    }
-
-
-def _name(what: str, row: Row, name: str) -> Event:
-    pid, tid = row
-    return {"ph": "M", "name": f"{what}_name", "pid": pid, "tid": tid, "args": {"name": name}}
-
-
-def _us(time_ns: int) -> float:
-    return time_ns / units.NS_PER_US
-
-
-_OF_TENSORS = (
-    "exposed: what receives it computes nothing meanwhile. Copies that are exposed at once share "
-    "the time."
-)
-_OF_WAITS = (
-    "waiting: a gap between ops counts for the tensors that arrive in it, one after another. Time "
-    "until a tensor is sent counts for the op that makes it, the rest for its copy."
-)
 TOP_TENSORS = 10
 TOP_WAITS = 6
 # Names of kernels are whole C++ signatures.

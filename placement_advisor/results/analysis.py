@@ -388,7 +388,7 @@ class ScalingRow:
     """Samples on all devices."""
     predicted_ns: contract.Ns | None
     measured_ns: contract.Ns | None
-    """Median; for weak scaling, of mirrored steps alone."""
+    """Median; None for weak scaling."""
 
 
 def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:
@@ -420,7 +420,7 @@ def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:
                 devices=_devices(c),
                 batch=len(c.samples or ()) * whole,
                 predicted_ns=c.weak_predicted_ns,
-                measured_ns=round(median(c.weak_measured_ns)) if c.weak_measured_ns else None,
+                measured_ns=None,
             )
             for c in splits
         ),

@@ -9,13 +9,14 @@ from placement_advisor import __version__
 from placement_advisor.analysis import host_doctor
 from placement_advisor.files import contract
 from placement_advisor.machine.machine_checks import State, check_all, next_command
+from placement_advisor.machine.machine_facts import KeptFigures, Package
 from placement_advisor.machine.nvidia import Gpu, GpuPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.machine import machine_checks
-    from placement_advisor.machine.machine_facts import Facts, KeptFigures
+    from placement_advisor.machine.machine_facts import Facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,27 +38,6 @@ class Python:
     version: contract.Text
     wanted: contract.Text | None
     """By the advisor."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
-    """Who wants another version."""
-
-    by: contract.Text
-    wanted: contract.Text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
-    """A package that the advisor needs."""
-
-    name: contract.Text
-    version: contract.Text | None
-    """None if not installed."""
-    wanted: contract.Text | None
-    """By the advisor."""
-    unmet: contract.Rows[Unmet]
-    """What other packages want instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,33 +79,6 @@ class Cores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyTime:
-    """A copy that was measured; None if it took no time."""
-
-    size_bytes: contract.Count
-    copy_ns: int
-    """Median over all links."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """Figures that are kept of a testbed."""
-
-    testbed: Literal["gpus", "workers", "logical-cpus"]
-    devices: contract.Rows[contract.Text]
-    age_ns: contract.Ns
-    """Since it was measured."""
-    holds: bool
-    """Whether analyses here use it."""
-    small_copy: CopyTime | None
-    large_copy: CopyTime | None
-    step_overhead_ns: contract.Ns
-    """To start and end a step."""
-    quantum_ns: contract.Ns
-    """How long ops hold up copies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Doctor:
     """What the advisor found of this machine."""
 
@@ -148,7 +101,7 @@ class Doctor:
     """Within the limit of the container."""
     private_network: bool
     """Workers can have one."""
-    calibrations: contract.Rows[Calibration]
+    calibrations: contract.Rows[KeptFigures]
     """Newest first."""
 
     @classmethod
@@ -163,14 +116,6 @@ class Doctor:
             next=next_command(facts, checks),
             checks=checks,
             python=Python(version=facts.python_version, wanted=facts.wanted_python),
-            packages=[
-                contract.like(
-                    Package,
-                    package,
-                    unmet=[Unmet(by=asker, wanted=wanted) for asker, wanted in package.unmet],
-                )
-                for package in facts.packages
-            ],
             tensorboard_profile_plugin=facts.has_profile_plugin,
             gpus=contract.like(
                 Gpus,
@@ -181,16 +126,7 @@ class Doctor:
             ),
             cores=contract.like(Cores, facts.cores, load=facts.load.cores),
             private_network=facts.has_private_network,
-            calibrations=map(_calibration, facts.calibrations),
         )
-
-
-def _calibration(kept: KeptFigures) -> Calibration:
-    small, large = (
-        None if copy is None else CopyTime(size_bytes=copy[0], copy_ns=copy[1])
-        for copy in (kept.small, kept.large)
-    )
-    return contract.like(Calibration, kept, small_copy=small, large_copy=large)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,17 +111,7 @@ class MirroredTestbed:
     def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
         """Run steps on the shares of a batch and return the time of each, in ns."""
         limit_s = testbeds.steps_limit_s(self._testbed.plan, steps)
-        return self._first(
-            lambda child: child.start(mirrored.run_steps, batch, steps, False), limit_s
-        )
-
-    def run_weak_steps(
-        self, batch: int, steps: int, *, time_limit_s: float
-    ) -> list[int] | CallFailure:
-        """Run steps with the whole batch on every device, as weak scaling has it."""
-        return self._first(
-            lambda child: child.start(mirrored.run_steps, batch, steps, True), time_limit_s
-        )
+        return self._first(lambda child: child.start(mirrored.run_steps, batch, steps), limit_s)
 
     def profile(self, label: str, steps: int) -> testbeds.ProfileFiles | CallFailure:
         """Run steps with the profiler of each process on.
@@ -176,7 +166,7 @@ class MirroredTestbed:
         prepared = self._prepare()
         if isinstance(prepared, CallFailure):
             return prepared
-        warm = self._first(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP, False))
+        warm = self._first(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP))
         return warm if isinstance(warm, CallFailure) else None
 
     def close(self) -> None:

@@ -194,7 +194,7 @@ KEPT = ResumeState(
             is_brief=True,
         ),
     },
-    beside=ReferenceTimings(as_is_ns=(4, 4, 4, 5), weak_ns=(7,), warnings=("so",)),
+    beside=ReferenceTimings(as_is_ns=(4, 4, 4, 5), warnings=("so",)),
     after_runs={
         "searched-2": PredictedRatio(
             ratio=0.9, low=0.8, high=1.1, doubt=MEASURED_UNCERTAINTY, runs=3

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
-STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
+STEP_NS, INPUT = 100, object()
 LOOP = LoopTiming(steps_per_call=10, one_ns=(2,), several_ns=(1,))
 ROUNDS, STEPS = 3, 2
 
@@ -76,24 +76,8 @@ class Loader:
         self.is_closed = True
 
 
-class Mirrored:
-    """Times steps with whole batches, until it is to fail."""
-
-    def __init__(self, fails_at):
-        self._fails_at = fails_at
-
-    def close(self):
-        pass
-
-    def run_weak_steps(self, number, steps, *, time_limit_s):
-        return (
-            FAILED if number == self._fails_at else [1_000_000, *[WHOLE_NS + number] * (steps - 1)]
-        )
-
-
 def ran(
     cues=None,
-    mirrored=None,
     show=lambda doing, results: None,
     onlooker=None,
     ended=None,
@@ -106,18 +90,15 @@ def ran(
     beside=None,
     advise=lambda results: [],
 ):
-    """Run no candidate but the mirrored one for some rounds."""
+    """Run no candidate for some rounds."""
     loader = Loader(cues or {})
-    entries = {}
-    if mirrored is not None:
-        entries["mirrored"] = SimpleNamespace(failure=None, files=None, measurement=lambda _: None)
 
     def time_round(number, of, *, is_brief=False):
         assert number == trial.rounds
         trial.rounds += 1
 
     trial = SimpleNamespace(
-        entries=entries,
+        entries={},
         ended=ended,
         comparisons=dict,
         competitors=1,
@@ -135,7 +116,7 @@ def ran(
             close=lambda: None, plan=SimpleNamespace(runs_as_is=runs_as_is)
         ),
         trial=trial,  # type: ignore[arg-type]
-        mirrored=mirrored,  # type: ignore[arg-type]
+        mirrored=None,
         loader=loader,  # type: ignore[arg-type]
         bundles=Path(),
     )
@@ -180,19 +161,10 @@ def test_a_step_that_fails_as_it_is_has_no_times_and_is_not_tried_again(fails_at
     assert found.warnings == ("as-is was not timed: no kernel",)
 
 
-def test_weak_scaling_leaves_out_first_steps_and_costs_nothing_where_it_fails():
-    found, _ = ran(mirrored=Mirrored(fails_at=None))
-    assert found.beside.weak_ns == (200, 200, 201, 201, 202, 202)
-    found, _ = ran(
-        {("time_input", 0): CallFailure(cause=FailureCause.TIMED_OUT, message="hangs")},
-        mirrored=Mirrored(fails_at=2),
-    )
-    assert found.beside.weak_ns == (200, 200, 201, 201)
+def test_a_dataset_that_hangs_costs_nothing_but_its_time():
+    found, _ = ran({("time_input", 0): CallFailure(cause=FailureCause.TIMED_OUT, message="hangs")})
     assert len(found.beside.as_is_ns) == ROUNDS * STEPS
-    assert found.warnings == (
-        "weak scaling was not timed: no kernel",
-        "the dataset was not timed alone: hangs",
-    )
+    assert found.warnings == ("the dataset was not timed alone: hangs",)
     assert found.input_timing is None
 
 
@@ -267,10 +239,10 @@ def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_ru
 
 def test_rounds_that_are_added_go_on_from_those_before():
     shown: list[str] = []
-    earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), weak_ns=(11,), warnings=("said before",))
+    earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
     assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
-    assert (found.beside.weak_ns, found.warnings) == ((11,), ("said before",))
+    assert found.warnings == ("said before",)
     assert shown[:ROUNDS] == [f"timing, round {done} done" for done in (1, 2, 3)]
 
 

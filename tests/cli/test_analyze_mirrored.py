@@ -191,7 +191,7 @@ class TestAMirroredStep:
         row = found.analysis["scaling"][-1]
         assert (row["name"], row["candidate"], row["batch"]) == ("weak scaling", "mirrored", 64)
         assert row["predicted_ns"] > 0
-        assert row["measured_ns"] > 0
+        assert row["measured_ns"] is None
 
     def test_its_profile_shows_the_exchange_on_both_devices_within_the_step(self, run):
         mirrored = run[0].candidate("mirrored")

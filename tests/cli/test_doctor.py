@@ -84,7 +84,7 @@ def test_a_calibration_holds_where_its_fingerprint_is_this_testbeds():
 
 def test_what_blocks_is_a_failed_check(monkeypatch):
     facts = machine_facts.examine()
-    missing = (Package(name="tensorflow", version=None, wanted=">=2.21"),)
+    missing = (Package(name="tensorflow", version=None, wanted=">=2.21", unmet=()),)
     monkeypatch.setattr(machine_facts, "examine", lambda: replace(facts, packages=missing))
     ran = run_here("doctor")
     assert ran.code == 1

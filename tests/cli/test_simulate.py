@@ -1,7 +1,5 @@
 """`advisor simulate`, from files alone."""
 
-import json
-
 import pytest
 from cli_answers import apart, refusal, told
 from command_runs import LAUNCH
@@ -50,7 +48,7 @@ def test_a_step_is_simulated_without_tensorflow(here):
         f"try:\n    {LAUNCH.replace(';', chr(10) + '   ')}\n"
         "finally:\n    print(sorted(set(sys.modules) & {'matplotlib', 'networkx'}))"
     )
-    ran = apart("simulate", *WORDS, "--trace", "t.json", launch=code)
+    ran = apart("simulate", *WORDS, launch=code)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(
         f"graph        m.graph.json.gz, fingerprint {GRAPH.fingerprint}\n"
@@ -59,11 +57,6 @@ def test_a_step_is_simulated_without_tensorflow(here):
         "costs        assumed: "
     )
     assert ran.out.endswith("\n[]\n")
-    trace = json.loads((here / "t.json").read_text(encoding="utf-8"))
-    assert {event["name"] for event in trace["traceEvents"]} >= {"a", "b", "dot", "b:0"}
-    assert sorted(path.name for path in here.iterdir()) == [
-        "m.graph.json.gz", "t.json", "towers.json",
-    ]  # fmt: skip
 
 
 def test_the_devices_of_the_placement_are_taken_in_order_unless_their_names_are_known(
@@ -138,11 +131,6 @@ bandwidth_bytes_per_s = 1e9
         (("other.gz", "--placement", "towers.json"), "towers.json: written for another graph than"),
         ((*WORDS, "--hardware", "none.toml"), "error: none.toml: cannot be read"),
         ((*WORDS, "--hardware", "bare.toml"), "bare.toml: device 'a' has no peak_flops_per_s"),
-        ((*WORDS, "--trace", "nowhere/t.json"), "nowhere/t.json: cannot be written"),
-        (
-            (*WORDS, "--trace", "m.graph.json.gz"),
-            "is an input of this command and is not overwritten",
-        ),
     ],
 )
 def test_what_a_user_can_get_wrong_is_named(words, problem, advisor, here):

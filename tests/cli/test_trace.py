@@ -42,7 +42,9 @@ def test_the_graph_file_is_named_after_the_model_and_summarised(traced, two_towe
     out = traced.ran.out
     # Two towers of 64 × 64 and 64 × 16 weights with biases, 4 bytes each, and what metrics count.
     weights = 4 * 2 * (64 * 64 + 64 + 64 * 16 + 16)
-    assert summarize(OpGraph.load(traced.file)).parameters.known == pytest.approx(weights, abs=64)
+    assert summarize(OpGraph.load(traced.file)).parameter_bytes.known == pytest.approx(
+        weights, abs=64
+    )
     (towers,) = (line for line in out.splitlines() if "2 towers meet in score" in line)
     assert towers.count("(2 layers)") == 2
     assert "bytes known for 100 %" in out

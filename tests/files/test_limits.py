@@ -15,6 +15,7 @@ from placement_advisor.files.untrusted import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch
 from placement_advisor.simulator.arrays import Repetition
+from placement_advisor.solvers.lower_bounds import bound_step
 
 HUGE = 2**63 - 1
 
@@ -97,7 +98,7 @@ def test_a_step_that_becomes_too_long_is_refused():
 def test_the_longest_step_that_is_counted_is_simulated_and_bounded():
     step = two_ops(4, time_ns=MAX_NS - 10 - 14)
     assert step.simulate().step_ns == MAX_NS
-    bound = api.lower_bound(step.graph, step.costs, step.cluster)
+    bound = bound_step(step.graph, step.all_costs(), step.cluster, step.simulator())
     assert (bound.alone_ns["a"], bound.split_ns) == (MAX_NS - 14, MAX_NS)
 
 
@@ -106,7 +107,7 @@ def test_costs_that_are_no_times_are_refused(time_ns):
     step = diamond()
     costs = {"src": 50, "left": time_ns, "right": 100, "sink": 20}
     with pytest.raises(AdvisorError, match=rf"op 'left': {time_ns!r} is not a whole number of ns"):
-        api.lower_bound(step.graph, costs, step.cluster)
+        api.search(step.graph, costs, step.cluster)
     with pytest.raises(AdvisorError, match="op 'left'"):
         api.simulate(step.graph, step.placement, price(costs), step.cluster)
 
@@ -116,4 +117,4 @@ def test_a_cluster_without_a_device_or_with_two_of_one_name_is_refused():
     first, _ = step.cluster.devices
     for devices, problem in (((), "no device"), ((first, first), "one name: a, a")):
         with pytest.raises(AdvisorError, match=problem):
-            api.lower_bound(step.graph, step.costs, replace(step.cluster, devices=devices))
+            api.search(step.graph, step.costs, replace(step.cluster, devices=devices))

@@ -199,7 +199,7 @@ def test_what_crosses_is_read_by_the_host_or_from_it_and_each_tensor_once():
     ]
     (kind,) = host_kinds(OpGraph(ops, edges))
     # x's first output, and what `again` gives to both others.
-    assert (kind.crossing.known, kind.crossing.unknown) == (8 + 16, 0)
+    assert (kind.crossing_bytes.known, kind.crossing_bytes.unknown) == (8 + 16, 0)
 
 
 @given(any_graphs())

@@ -15,7 +15,7 @@ from placement_advisor.graph.op_graph import OpGraph
 
 
 def total(known, parts, unknown=0):
-    return Total(known=known, parts=parts, unknown=unknown)
+    return Total(amount=known, parts=parts, unknown=unknown)
 
 
 def test_a_training_step_by_hand():
@@ -23,14 +23,14 @@ def test_a_training_step_by_hand():
     assert found.ops == 13
     assert found.ops_by_role[Role.VARIABLE] == 3
     # w is read by the forward pass, m only by the update; a table has no bytes.
-    assert found.parameters == total(32, 1)
-    assert found.state == total(32, 1)
-    assert found.constants == total(4, 1)
+    assert found.parameter_bytes == total(32, 1)
+    assert found.state_bytes == total(32, 1)
+    assert found.constant_bytes == total(4, 1)
     # MatMul 300 + 100, update 16; the loop is unknown.
     assert found.flops == total(416, 8, unknown=1)
     # 128 + 56 + 56 + 160
     assert found.bytes_accessed == total(400, 8, unknown=1)
-    assert found.data_edges == total(220, 15, unknown=1)
+    assert found.edge_bytes == total(220, 15, unknown=1)
     assert found.control_edges == 1
     assert found.layers == 3
 
@@ -42,18 +42,18 @@ def test_a_variable_that_the_forward_pass_writes_counts_and_is_no_parameter():
         op("count", "AssignAddVariableOp"),
     ]
     found = summarize(OpGraph(ops, [edge("seen", "read", 0), edge("seen", "count", 0)]))
-    assert found.parameters == total(0, 0)
-    assert found.state == total(4, 1)
+    assert found.parameter_bytes == total(0, 0)
+    assert found.state_bytes == total(4, 1)
 
 
 def test_activations_are_forward_tensors_that_the_backward_pass_reads_or_all_without_one():
     found = summarize(training_step())
     assert found.trains
     # The gradient reads the loop's list (unknown), the ids through a reshape, and a variable.
-    assert found.activations == total(16, 2, unknown=1)
+    assert found.activation_bytes == total(16, 2, unknown=1)
     found = summarize(model("in -> a", "a -> b", "a -> c"))
     assert not found.trains
-    assert found.activations == total(3 * 8, 3)
+    assert found.activation_bytes == total(3 * 8, 3)
 
 
 def test_largest_tensors_and_kinds_come_first():
@@ -73,7 +73,7 @@ def test_largest_tensors_and_kinds_come_first():
     ]
     assert kinds[0].ops == 2
     assert kinds[0].flops_share == pytest.approx(400 / 416)
-    assert kinds[0].bytes_share == pytest.approx(112 / 400)
+    assert kinds[0].bytes_accessed_share == pytest.approx(112 / 400)
 
 
 def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
@@ -86,7 +86,7 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
             layer="loop",
             trips=None,
             flops_share=None,
-            bytes_share=None,
+            bytes_accessed_share=None,
         ),
     )
     loop = next(kind for kind in found.kinds if kind.kind == "While")
@@ -98,7 +98,12 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
         op("a", "MatMul", flops=10, bytes_accessed=20),
     ]
     loop, branch = summarize(OpGraph(ops, [])).control_flow
-    assert (loop.op, loop.trips, loop.flops_share, loop.bytes_share) == ("loop", 7, 0.75, 0.25)
+    assert (loop.op, loop.trips, loop.flops_share, loop.bytes_accessed_share) == (
+        "loop",
+        7,
+        0.75,
+        0.25,
+    )
     assert loop.is_loop
     assert not branch.is_loop
 
@@ -111,7 +116,7 @@ def test_a_host_op_says_what_it_binds_and_what_crosses_from_it():
     # Its table's size could be asked on a GPU, but only where the table is.
     assert lookup.bound_ops == 1
     # The ids go on to a reshape; the words are an input, which starts on the host anyway.
-    assert lookup.crossing == total(16, 1)
+    assert lookup.crossing_bytes == total(16, 1)
     ops = [
         op("a", "StringSplit", device_kinds=HOST, output_bytes=(8,)),
         op("b", "StringToHashBucket", device_kinds=HOST, output_bytes=(4,)),
@@ -119,7 +124,7 @@ def test_a_host_op_says_what_it_binds_and_what_crosses_from_it():
         op("d", "MatMul", device_kinds=BOTH),
     ]
     graph = OpGraph(ops, [edge("a", "b", 8), edge("b", "c", 4), edge("b", "d", 4)])
-    crossing = {kind.kind: kind.crossing for kind in summarize(graph).host_only}
+    crossing = {kind.kind: kind.crossing_bytes for kind in summarize(graph).host_only}
     assert crossing == {"StringSplit": total(0, 0), "StringToHashBucket": total(4, 1)}
 
 
@@ -127,10 +132,10 @@ def test_a_host_op_says_what_it_binds_and_what_crosses_from_it():
 def test_any_graph_has_a_summary_that_adds_up(graph):
     found = summarize(graph)
     assert found.ops == len(graph)
-    assert found.data_edges.parts + found.control_edges == len(graph.edges)
+    assert found.edge_bytes.parts + found.control_edges == len(graph.edges)
     variables = [op for op in graph.ops if op.role is Role.VARIABLE]
     parameter_bytes = sum(variable.parameter_bytes for variable in variables)
-    assert found.parameters.known + found.state.known == parameter_bytes
+    assert found.parameter_bytes.known + found.state_bytes.known == parameter_bytes
     assert sum(kind.ops for kind in found.kinds) == found.flops.parts
     assert sum(kind.flops.known for kind in found.kinds) == found.flops.known
 
@@ -140,7 +145,7 @@ def test_a_long_chain_of_reshapes_holds_no_tensor_of_its_own():
     edges = [edge(f"o{i}", f"o{i + 1}", 8) for i in range(len(ops) - 1)]
     gradient = op("g", "Grad", Role.BACKWARD)
     graph = OpGraph([*ops, gradient], [*edges, edge(ops[-1].name, "g", 8)])
-    assert summarize(graph).activations == total(0, 0)
+    assert summarize(graph).activation_bytes == total(0, 0)
 
 
 def two_layers():
@@ -177,13 +182,13 @@ def test_a_training_step_of_two_layers_by_hand():
         LayerSummary(
             name="a",
             ops_by_role={Role.VARIABLE: 1, Role.FORWARD: 1, Role.BACKWARD: 1, Role.UPDATE: 1},
-            flops=Total(known=15, parts=3, unknown=0),
+            flops=Total(amount=15, parts=3, unknown=0),
             output_bytes=40,
         ),
         LayerSummary(
             name="b",
             ops_by_role={Role.FORWARD: 1, Role.BACKWARD: 1},
-            flops=Total(known=1, parts=2, unknown=1),
+            flops=Total(amount=1, parts=2, unknown=1),
             output_bytes=0,
         ),
     )

@@ -15,7 +15,7 @@ from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.device_trace import DeviceUse, Route
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
-from placement_advisor.profile.totals import ByHost, totals_of
+from placement_advisor.profile.totals import ByHost, RoutePerStep, totals_of
 from placement_advisor.profile.xplane import Event, Line
 from placement_advisor.simulator.schedule import (
     intervals_length,
@@ -83,8 +83,8 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path):
     # GPU:1 waits for it, and computes from 400 on.
     assert there.exposed_ns == 2 * 150
     assert there.bytes_per_s == pytest.approx(8192 / 400e-9)
-    assert (there.count_per_step, there.bytes_per_step) == (1, 4096)
-    assert (there.time_per_step_ns, there.exposed_per_step_ns) == (200, 150)
+    once = RoutePerStep(count=1, size_bytes=4096, time_ns=200, exposed_ns=150)
+    assert there.per_step == once
     back = routes[Route("GPU:1", "GPU:0", CopyKind.PEER)]
     assert (back.count, back.size_bytes, back.exposed_ns) == (2, 2000, 200)
     host_copy = routes[Route("host", "GPU:0", CopyKind.HOST_TO_DEVICE)]

@@ -203,7 +203,6 @@ def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_dev
         ("weak scaling", "batch", 2, 64),
         ("weak scaling", "mirrored", 2, 64),
     ]
-    assert [row.measured_ns for row in rows[-2:]] == [None, 80_000_000]
     lines = scaling_lines(candidates)
     # 64 samples in 60 ms. One device with as many did not run, nor is it known by one with half.
     assert lines[3] == (

@@ -31,8 +31,7 @@ from placement_advisor.results.analysis import Analysis
 from placement_advisor.results.check import Check
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.machine import Calibration
-from placement_advisor.results.steps import Simulation
-from placement_advisor.results.trace import Trace
+from placement_advisor.results.steps import Simulation, Trace
 from placement_advisor.tf.answers import LeftOut
 
 VALIDATORS = {name: jsonschema.Draft202012Validator(load_schema(name)) for name in TYPES}

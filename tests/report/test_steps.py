@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis
 from placement_advisor.report.steps import (
-    chrome_trace,
     render_graph,
     render_simulation,
     render_trace,
@@ -73,35 +71,6 @@ def test_names_cannot_drive_a_terminal():
     )
     assert "\x1b" not in text
     assert "\x07" not in text
-
-
-def with_copies(*copies):
-    told = towers()
-    return replace(told, schedule=replace(told.schedule, transfers=copies))
-
-
-COPIES = towers().schedule.transfers
-FIRST = COPIES[0]
-OVERLAPPING = (
-    FIRST,
-    replace(FIRST, producer="ids", start_ns=FIRST.start_ns + 1, end_ns=FIRST.end_ns + 1),
-    replace(FIRST, producer="ids", port=1, start_ns=FIRST.end_ns, end_ns=FIRST.end_ns + 5),
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("sample", towers()),
-        # The sender of each copy works 5 ns for it; the size of one is unknown.
-        ("worked", with_copies(*(replace(copy, send_work_ns=5) for copy in COPIES))),
-        # Those that overlap on one link have a row each.
-        ("overlapping", with_copies(*OVERLAPPING)),
-    ],
-)
-def test_every_device_and_link_has_its_rows_in_the_golden_file(name, told):
-    golden = (GOLDEN / f"chrome_trace_{name}.json").read_text(encoding="utf-8")
-    assert chrome_trace(told.graph, told.schedule) == json.loads(golden)
 
 
 def test_output_is_the_golden_one_but_for_what_is_not_known():

@@ -10,7 +10,7 @@ from placement_advisor.processes.calls import CallFailure
 from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.testbed.native_timing import batch_points, loop_timing
 from placement_advisor.tf.answers import OwnSteps, Traced
-from placement_advisor.tf.calls import mirrored, native_step, splitter, tracer
+from placement_advisor.tf.calls import native_step, splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 _MODEL = """
@@ -294,46 +294,3 @@ def test_a_loop_of_a_session_is_recorded_as_well(trace, child, tmp_path):
     steps = child.call(native_step.record, str(tmp_path / "profile"), 0)
     assert isinstance(steps, OwnSteps), steps
     assert "PyFunc" in {op.kind for op in read_recorded(tmp_path / "profile").ops}
-
-
-SAYS_ITS_BATCH = """
-import tensorflow as tf
-
-weights = tf.Variable([[1.0], [2.0]])
-optimizer = tf.keras.optimizers.SGD(0.1)
-
-@tf.function
-def train_step(x):
-    tf.print(tf.shape(x)[0], output_stream="file://{log}")
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.square(x @ weights)) / 2
-    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
-    return loss
-
-inputs = (tf.ones((12, 2)),)
-"""
-
-
-def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
-    child, trace_source, tmp_path
-):
-    log = tmp_path / "batches"
-    model = trace_source(SAYS_ITS_BATCH.format(log=log))
-
-    def call(function, *args):
-        return child.call(function, *args)
-
-    def batches_of(function, *args):
-        log.write_text("")
-        answer = call(function, *args)
-        assert answer is None or isinstance(answer, list), answer
-        return set(log.read_text().split())
-
-    source = ModelSource(
-        path=str(tmp_path / "model_file.py"), name=None, mode=None, batch_size=None, outputs=()
-    )
-    call(mirrored.open_devices, "CPU", 2)
-    call(mirrored.prepare, source, str(model.bundle), model.traced.created, None)
-    assert batches_of(mirrored.run_steps, 0, 1, False) == {"6"}
-    assert batches_of(mirrored.run_steps, 0, 1, True) == {"12"}
-    assert batches_of(mirrored.run_marked_steps, 1) == {"6"}

@@ -181,7 +181,7 @@ def find_no_gpu_kernel(evidence: Evidence) -> Iterator[Finding]:
             continue
         if _GPU not in op.device_kinds:
             pinned[op.kind].append(op.name)
-    crossing = {found.kind: found.crossing for found in host_kinds(evidence.graph)}
+    crossing = {found.kind: found.crossing_bytes for found in host_kinds(evidence.graph)}
     for kind, ops in pinned.items():
         device = evidence.requested_device_of[ops[0]]
         size = format_bytes(crossing[kind].known)

@@ -197,12 +197,9 @@ def prepare(
 
 
 @returns_failures(Exception)
-def run_steps(batch: int, steps: int, whole: bool) -> list[int]:
-    """Put a batch in place, then run and time steps, each on its own, in ns.
-
-    The batch is shared out, or ``whole`` on every replica, as weak scaling has it.
-    """
-    return _prepared().timed(batch, steps, whole=whole)
+def run_steps(batch: int, steps: int) -> list[int]:
+    """Share a batch out, then run and time steps, each on its own, in ns."""
+    return _prepared().timed(batch, steps)
 
 
 @returns_failures(Exception)
@@ -266,14 +263,14 @@ class _MirroredStep:
                 found[op.name] = round(part * (count - 1) * held)
         return found
 
-    def timed(self, batch: int, steps: int, *, whole: bool) -> list[int]:
-        """Run and time steps on a batch, shared out or on every replica."""
-        self._put_batch(batch, whole=whole)
+    def timed(self, batch: int, steps: int) -> list[int]:
+        """Run and time steps on a batch."""
+        self._put_batch(batch)
         return [timed(self._step) for _ in range(steps)]
 
     def marked(self, steps: int) -> None:
         """Run steps, each marked for the profiler."""
-        self._put_batch(0)  # Weak scaling leaves a whole batch in place.
+        self._put_batch(0)
         run_marked(self._step, steps)
 
     def unexchanged(self) -> tuple[str, ...]:
@@ -312,12 +309,12 @@ class _MirroredStep:
                 if hasattr(tensor, "numpy"):
                     tensor.numpy()
 
-    def _put_batch(self, number: int, *, whole: bool = False) -> None:
+    def _put_batch(self, number: int) -> None:
         """Give each replica of this process its share of an example batch, on its device."""
         loaded, count = self._loaded, _strategy.num_replicas_in_sync
         assert loaded.batch_size is not None
         size, number = loaded.batch_size // count, number % len(loaded.batches)
-        shares = [loaded if whole else loaded.part(i * size, (i + 1) * size) for i in range(count)]
+        shares = [loaded.part(i * size, (i + 1) * size) for i in range(count)]
         parts = [tf.nest.flatten(share.batches[number]) for share in shares]
         devices = _strategy.extended.worker_devices
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_advisor.machine.machine_facts import Facts, KeptFigures, Package
+from placement_advisor.machine.machine_facts import CopyTime, Facts, KeptFigures, Package, Unmet
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
 from placement_advisor.machine.this_machine import Cores, OtherWork
 
@@ -15,8 +15,8 @@ KEPT = KeptFigures(
     devices=("worker:0", "worker:1"),
     age_ns=3 * 24 * HOUR_NS,
     holds=True,
-    small=(1_024, 240_000),
-    large=(4_194_304, 3_100_000),
+    small_copy=CopyTime(size_bytes=1_024, copy_ns=240_000),
+    large_copy=CopyTime(size_bytes=4_194_304, copy_ns=3_100_000),
     step_overhead_ns=350_000,
     quantum_ns=4_000_000,
 )
@@ -27,9 +27,9 @@ LAPTOP = Facts(
     python_version="3.11.7",
     wanted_python=">=3.11,<3.14",
     packages=(
-        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21"),
-        Package(name="keras", version="3.15.1", wanted="<4,>=3.12"),
-        Package(name="xprof", version="2.24.2", wanted=None),
+        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21", unmet=()),
+        Package(name="keras", version="3.15.1", wanted="<4,>=3.12", unmet=()),
+        Package(name="xprof", version="2.24.2", wanted=None, unmet=()),
     ),
     has_profile_plugin=True,
     has_cuda_libraries=False,
@@ -53,13 +53,13 @@ SERVER = replace(
     LAPTOP,
     python_version="3.14.0",
     packages=(
-        Package(name="tensorflow", version=None, wanted="<2.22,>=2.21"),
-        Package(name="tensorboard", version=None, wanted="<2.22,>=2.21"),
+        Package(name="tensorflow", version=None, wanted="<2.22,>=2.21", unmet=()),
+        Package(name="tensorboard", version=None, wanted="<2.22,>=2.21", unmet=()),
         Package(
             name="protobuf",
             version="8.1.0",
             wanted=">=6.31",
-            unmet=(("tensorflow", "<8.0.0,>=6.31.1"),),
+            unmet=(Unmet(by="tensorflow", wanted="<8.0.0,>=6.31.1"),),
         ),
     ),
     has_profile_plugin=False,

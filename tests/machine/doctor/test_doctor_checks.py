@@ -6,7 +6,7 @@ import pytest
 from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 
 from placement_advisor.machine.machine_checks import State, check_all, next_command
-from placement_advisor.machine.machine_facts import Package
+from placement_advisor.machine.machine_facts import Package, Unmet
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.this_machine import Cores, OtherWork
 
@@ -40,19 +40,25 @@ def test_a_python_that_is_not_wanted_and_a_missing_profile_tab_are_problems():
 
 
 def test_a_missing_tensorflow_blocks_and_a_missing_viewer_does_not():
-    facts = replace(LAPTOP, packages=(Package(name="tensorflow", version=None, wanted=">=2.21"),))
+    facts = replace(
+        LAPTOP, packages=(Package(name="tensorflow", version=None, wanted=">=2.21", unmet=()),)
+    )
     check = one(facts, "tensorflow")
     assert check.blocks
     assert next_command(facts, check_all(facts)) == "pip install 'tensorflow>=2.21'"
 
-    facts = replace(LAPTOP, packages=(Package(name="tensorboard", version=None, wanted=None),))
+    facts = replace(
+        LAPTOP, packages=(Package(name="tensorboard", version=None, wanted=None, unmet=()),)
+    )
     check = one(facts, "tensorboard")
     assert (check.state, check.blocks) == (State.PROBLEM, False)
     assert check.action == "pip install 'tensorboard'"
 
 
 def test_a_package_of_a_wrong_version_names_who_wants_another():
-    wrong = Package(name="protobuf", version="8.1", wanted=">=6", unmet=(("tensorflow", "<8"),))
+    wrong = Package(
+        name="protobuf", version="8.1", wanted=">=6", unmet=(Unmet(by="tensorflow", wanted="<8"),)
+    )
     check = one(replace(LAPTOP, packages=(wrong,)), "protobuf")
     assert (check.state, check.blocks) == (State.PROBLEM, False)
     assert check.finding == "8.1; tensorflow wants <8"
@@ -186,7 +192,7 @@ def test_a_calibration_shows_its_age_and_main_figures_but_none_that_noise_hid():
         "step overhead 350 µs; busy for 4.00 ms before copies"
     )
 
-    kept = replace(KEPT, small=None, large=None, quantum_ns=0)
+    kept = replace(KEPT, small_copy=None, large_copy=None, quantum_ns=0)
     finding = one(replace(LAPTOP, calibrations=(kept,)), "calibration").finding
     assert finding.endswith("old: step overhead 350 µs")
 

@@ -61,7 +61,7 @@ def test_the_document_says_whether_to_analyse_what_is_next_and_null_where_nothin
     assert pairs[0] == {"first": 0, "second": 1, "code": "NV12", "connection": "nvlink"}
     assert pairs[4]["connection"] is None
 
-    kept = replace(LAPTOP.calibrations[0], small=None, large=None)
+    kept = replace(LAPTOP.calibrations[0], small_copy=None, large_copy=None)
     content = told(replace(LAPTOP, wanted_python=None, has_sys_admin=None, calibrations=(kept,)))
     assert content["python"]["wanted"] is content["gpus"]["sys_admin"] is None
     assert content["calibrations"][0]["small_copy"] is None

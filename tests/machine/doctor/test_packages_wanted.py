@@ -3,13 +3,12 @@
 from importlib import metadata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from placement_advisor.machine.machine_facts import (
     NEEDED,
     VIEWERS,
     Package,
+    Unmet,
     fits,
     has_profile_plugin,
     installed_packages,
@@ -19,49 +18,20 @@ from placement_advisor.machine.machine_facts import (
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted"),
+    ("version", "wanted", "answer"),
     [
-        ("2.21.0", ">=2.21,<2.22"),
-        ("2.21", ">=2.21.0"),
-        ("6.33.4", "<8.0.0,>=6.31.1"),
-        ("2.24.2", "==2.24.2"),
-        ("2.24.2", "==2.24.*"),
-        ("3.1.9", "~=3.1.4"),
-        ("1!2.0", "===anything"),  # A form that is not known is taken as met.
-        ("0.68.1+cpu", ">=0.62"),
-        ("3.11.7", ">=3.11,<3.14"),
-        ("1.0", ""),
+        ("2.21.0", ">=2.21,<2.22", True),
+        ("2.22.0", ">=2.21,<2.22", False),
+        ("2.22.0rc1", "<2.22", False),
+        ("2.22.0rc1", ">=2.21", True),
+        ("0.68.1+cpu", ">=0.62", True),
+        ("1.0", "", True),
+        ("1.0", "about 2", True),
+        ("2.0 of ours", "<1", True),
     ],
 )
-def test_a_version_among_those_wanted_fits(version, wanted):
-    assert fits(version, wanted)
-
-
-@pytest.mark.parametrize(
-    ("version", "wanted"),
-    [
-        ("2.22.0", ">=2.21,<2.22"),
-        ("2.22.0rc1", "<2.22"),
-        ("2.20.1", ">=2.21"),
-        ("0.5.0", "!=0.5.0"),
-        ("2.25.0", "==2.24.*"),
-        ("2.24.7", "!=2.24.*"),
-        ("3.2.0", "~=3.1.4"),
-        ("3.14.0", ">=3.11,<3.14"),
-        ("10.0", "<9"),
-    ],
-)
-def test_a_version_outside_does_not_fit(version, wanted):
-    assert not fits(version, wanted)
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=4), st.integers(1, 50))
-def test_any_version_lies_between_itself_and_the_next(numbers, step):
-    version = ".".join(map(str, numbers))
-    following = ".".join(map(str, [*numbers[:-1], numbers[-1] + step]))
-    assert fits(version, f">={version},<{following},=={version}.0")
-    assert not fits(following, f"<={version}")
-    assert not fits(version, f">{version}")
+def test_a_version_is_among_those_wanted_or_not(version, wanted, answer):
+    assert fits(version, wanted) is answer
 
 
 def test_what_is_asked_of_a_package_is_gathered_from_all():
@@ -69,23 +39,28 @@ def test_what_is_asked_of_a_package_is_gathered_from_all():
         {"tensorflow": "2.21.0", "protobuf": "8.1.0", "xprof": None},
         {
             "placement-advisor": ["tensorflow<2.22,>=2.21", "protobuf>=6.31"],
-            "tensorflow": ["Protobuf (<8.0.0,>=6.31.1)", 'protobuf<1; extra == "old"', "numpy"],
+            "tensorflow": [
+                "Protobuf (<8.0.0,>=6.31.1)",
+                'protobuf<1; extra == "old"',
+                "numpy",
+                "no requirement",
+            ],
             "xprof": ["protobuf[upb]>=3.19.6"],
         },
     )
     assert found == (
-        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21"),
+        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21", unmet=()),
         Package(
             name="protobuf",
             version="8.1.0",
             wanted=">=6.31",
-            unmet=(("tensorflow", "<8.0.0,>=6.31.1"),),
+            unmet=(Unmet(by="tensorflow", wanted="<8.0.0,>=6.31.1"),),
         ),
-        Package(name="xprof", version=None, wanted=None),
+        Package(name="xprof", version=None, wanted=None, unmet=()),
     )
 
     (found,) = packages({"keras": None}, {"placement-advisor": ["keras>=3.12"]})
-    assert found == Package(name="keras", version=None, wanted=">=3.12")
+    assert found == Package(name="keras", version=None, wanted=">=3.12", unmet=())
 
 
 def test_this_environment_has_what_it_wants():
