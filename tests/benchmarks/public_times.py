@@ -155,13 +155,9 @@ def _ops(
     if section.startswith("Dense"):
         # Column by column, as cuBLAS has matrices: the product that TensorFlow has is transposed.
         m, n, k = (int(cells[column]) for column in "CDE")
-        dims = 1, n, k, m
-        yield (
-            "product",
-            "".join(cells["FG"[i]] for i in (0, 1)),
-            "I",
-            op._replace(kernel=Kernel(KernelFamily.LINEAR, dims)),
-        )
+        family = KernelFamily.LINEAR if cells["F"] == "T" else KernelFamily.BMM
+        product = op._replace(kernel=Kernel(family, (1, n, k, m)))
+        yield "product", cells["F"] + cells["G"], "I", product
     elif section == "Convolution":
         sizes = {name: int(float(cells[column])) for name, column in names.items() if column < "N"}
         filters, images = (sizes["r"], sizes["s"]), (sizes["h"], sizes["w"])

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Constants: TypeAlias = Mapping[str, Any]
     Rule: TypeAlias = Callable[[tiles.Figures, GpuFacts, Constants, float], tiles.Figures]
-    from collections.abc import Mapping
 
     from placement_advisor.graph.op import Kernel, Op
     from placement_advisor.machine.devices import Device
@@ -326,17 +325,25 @@ _GRADIENTS = frozenset({KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER}
 def kernel_cost(kernel: Kernel, gpu: GpuFacts) -> OpCost:
     """Return the cost of an op that is one kernel, without its launch."""
     is_gradient = kernel.family in _GRADIENTS
-    op = KernelFamily.CONV if is_gradient else kernel.family
-    time = time_in(kernel.arithmetic, op, kernel.dims, gpu)
-    least_ns = min(
-        time_in(kernel.arithmetic, op, kernel.dims, each).time_ns for each in gpus_matched_by(gpu)
-    )
+    time, *others = (_fastest(kernel, each) for each in gpus_matched_by(gpu))
+    least_ns = min(each.time_ns for each in (time, *others))
     is_assumed = is_gradient or time.basis is KernelBasis.ASSUMED
     return OpCost(
         time_ns=least_ns,
         basis=CostBasis.KERNEL_ASSUMED if is_assumed else CostBasis.KERNEL,
         within=None if is_assumed else time.within,
     )
+
+
+def _fastest(kernel: Kernel, gpu: GpuFacts) -> KernelTime:
+    """Return the time of the fastest of the kernels that libraries have for it."""
+    ops = [KernelFamily.CONV if kernel.family in _GRADIENTS else kernel.family]
+    if kernel.family is KernelFamily.BMM and kernel.dims[0] == 1:
+        # Those of single products split k, which those of many do not on A100.
+        on_units = _unit_peak(kernel.arithmetic, gpu) is not None
+        ops = [KernelFamily.LINEAR, *ops[on_units:]]
+    times = (time_in(kernel.arithmetic, op, kernel.dims, gpu) for op in ops)
+    return min(times, key=lambda time: time.time_ns)
 
 
 _WHOLE = frozenset({Arithmetic.DEFAULT, Arithmetic.FLOAT32})

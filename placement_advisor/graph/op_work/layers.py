@@ -385,6 +385,15 @@ def _cudnn(signature: op_signature.Signature) -> int:
     return flops
 
 
+def _cudnn_bytes(signature: op_signature.Signature) -> int:
+    """Read the weights between a step and the next again in each step, all else once."""
+    gates, _ = _CELLS[signature.attribute("rnn_mode") or "lstm"]
+    stacked, _, units = op_signature.shape_of(signature.inputs[1])
+    item_bytes = op_signature.item_bytes_of(signature.inputs[0])
+    again = op_signature.shape_of(signature.inputs[0])[0] - 1
+    return op_signature.moved(signature) + again * stacked * gates * units**2 * item_bytes
+
+
 def _block_lstm(signature: op_signature.Signature) -> int:
     """Count (length, x [time, batch, features], state, state, w [features + units, 4·units])."""
     time, batch, _ = op_signature.shape_of(signature.inputs[1])
@@ -427,8 +436,8 @@ def _lstm_cell_gradient(signature: op_signature.Signature) -> int:
 
 
 _BLOCK = op_signature.Formula(_block_lstm, op_signature.moved)
-_CUDNN = op_signature.Formula(_cudnn, op_signature.moved)
-_CUDNN_GRADIENT = op_signature.Formula(_recurrent_gradient(_cudnn), op_signature.moved)
+_CUDNN = op_signature.Formula(_cudnn, _cudnn_bytes)
+_CUDNN_GRADIENT = op_signature.Formula(_recurrent_gradient(_cudnn), _cudnn_bytes)
 
 _RECURRENT: dict[str, op_signature.Formula] = {
     **op_signature.of_kinds("CudnnRNN CudnnRNNV2 CudnnRNNV3", _CUDNN),

@@ -407,9 +407,9 @@ def test_twice_the_batch_takes_twice_the_flops(kind, batch):
 
 def test_products_and_their_gradients_are_kernels_by_hand():
     forward = signature("MatMul", [tensor(4, 5), tensor(5, 6)], [tensor(4, 6)])
-    assert kernel_of(forward) == Kernel(KernelFamily.LINEAR, (1, 4, 5, 6))
+    assert kernel_of(forward) == Kernel(KernelFamily.BMM, (1, 4, 5, 6))
     by_weights = signature("MatMul", [tensor(4, 5), tensor(4, 6)], [tensor(5, 6)], transpose_a=True)
-    assert kernel_of(by_weights) == Kernel(KernelFamily.LINEAR, (1, 5, 4, 6))
+    assert kernel_of(by_weights) == Kernel(KernelFamily.BMM, (1, 5, 4, 6))
     by_input = signature("MatMul", [tensor(4, 6), tensor(5, 6)], [tensor(4, 5)], transpose_b=True)
     assert kernel_of(by_input) == Kernel(KernelFamily.LINEAR, (1, 4, 6, 5))
     sides = [tensor(2, 3, 5, 4), tensor(3, 5, 6)]
@@ -480,8 +480,8 @@ def test_kernels_say_in_which_numbers_they_compute():
     x = tensor(4, 4)
     product, activation = signature("MatMul", [x, x], [x]), signature("Relu", [x], [x])
     plain = kernel_of(product, is_tf32_allowed=False)
-    assert plain == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.FLOAT32)
+    assert plain == Kernel(KernelFamily.BMM, (1, 4, 4, 4), Arithmetic.FLOAT32)
     assert kernel_of(activation, is_tf32_allowed=False) == kernel_of(activation)
     half = x._replace(dtype="bfloat16", item_bytes=2)
     found = kernel_of(signature("MatMul", [half, half], [half]), is_tf32_allowed=False)
-    assert found == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.BFLOAT16)
+    assert found == Kernel(KernelFamily.BMM, (1, 4, 4, 4), Arithmetic.BFLOAT16)
