@@ -2,7 +2,9 @@
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/public_times.py RECORD...
 
-Nothing is fitted to them. Each RECORD is a folder of one, known by its files:
+Each RECORD is a folder of one, known by its files. A random half of DeepBench's products and
+convolutions told which kernels price them, and two constants (`PLAIN_SINGLE_TILE`,
+`STRIDED_BY_INPUT`). Nothing else is fitted to them.
 
 - `results/train` of baidu-research/DeepBench (Apache-2.0): float32 products, convolutions and
   recurrent layers of cuDNN 5 to 7, forward and backward, and all-reduces of NCCL 2 in one host.
@@ -29,6 +31,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
+import numpy as np
 from gpu_scaling import traced
 from simulated_splits import simulated
 
@@ -38,6 +41,7 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     DataParallelSteps,
 )
 from placement_advisor.cost.collectives import ALL_DEVICES, collective_costs, ring_of_devices
+from placement_advisor.cost.gpu.kernels import FFT_FILTER
 from placement_advisor.cost.roofline import Roof
 from placement_advisor.graph.op import Kernel, KernelFamily, Op
 from placement_advisor.graph.op_work.signature import Signature, TensorSpec
@@ -50,10 +54,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.candidates.batch_split.split_graph import SplitTraces
-    from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.hierarchy import Machine
 
 NS_PER_MS = 1e6
+# Of the halves of DeepBench.
+SEED = 52
 # Classes of sizes, in bytes: up to each.
 SIZES = {"64 kB": 1 << 16, "4 MB": 1 << 22, "1 GB": 1 << 30}
 
@@ -160,55 +165,33 @@ def _ops(
         yield "product", cells["F"] + cells["G"], "I", product
     elif section == "Convolution":
         sizes = {name: int(float(cells[column])) for name, column in names.items() if column < "N"}
-        filters, images = (sizes["r"], sizes["s"]), (sizes["h"], sizes["w"])
+        n, c, k, r, s, h, w = (sizes[name] for name in "nckrshw")
         strides = sizes["vertical"], sizes["horizontal"]
-        paddings = sizes["pad_h"], sizes["pad_w"]
         results = (
-            (image + 2 * padding - taps) // stride + 1
-            for image, padding, taps, stride in zip(images, paddings, filters, strides, strict=True)
+            (h + 2 * sizes["pad_h"] - r) // strides[0] + 1,
+            (w + 2 * sizes["pad_w"] - s) // strides[1] + 1,
         )
-        channels = sizes["n"], sizes["c"], sizes["k"]
-        dims = (*channels, *filters, *images, *results, max(strides))
-        family = (KernelFamily.CONV, KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER)
-        size = "1x1" if filters == (1, 1) else "3x3" if filters == (3, 3) else "larger"
-        for each, column in zip(family, "NOP", strict=True):
-            yield (
-                each,
-                f"{size}, stride {max(strides)}",
-                column,
-                op._replace(kernel=Kernel(each, dims)),
-            )
+        dims = n, c, k, r, s, h, w, *results, max(strides)
+        kind = f"{f'{r}x{s}' if r == s < FFT_FILTER else 'larger'}, stride {max(strides)}"
+        families = KernelFamily.CONV, KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER
+        for family, column in zip(families, "NOP", strict=True):
+            yield family, kind, column, op._replace(kernel=Kernel(family, dims))
     elif section.startswith("Recurrent"):
         units, batch, steps = (int(cells[column]) for column in "CDE")
         gates, mode = _GATES[section.rpartition(" ")[2]]
+        shapes = (steps, batch, units), (1, batch, units), (gates * units * (units + 2),)
+        flow, state, weights = (TensorSpec(shape, "float32", 4) for shape in shapes)
         # The layer takes its input as it is (`skip_input`).
-        flow, state, weights, none = (
-            TensorSpec(shape, "float32", 4)
-            for shape in (
-                (steps, batch, units),
-                (1, batch, units),
-                (gates * units * (units + 2),),
-                (steps, batch, 0),
-            )
-        )
-        for way, kind, inputs, outputs, times in (
-            ("forward", "CudnnRNNV3", (none, state, state, weights), (flow,), "G"),
-            (
-                "backward",
-                "CudnnRNNBackpropV3",
-                (none, state, state, weights, flow, flow),
-                (flow, weights),
-                "HI",
-            ),
+        inputs = flow._replace(shape=(steps, batch, 0)), state, state, weights
+        attributes = {"rnn_mode": mode, "direction": "unidirectional"}
+        for way, kind, more, outputs, times in (
+            ("forward", "CudnnRNNV3", (), (flow,), "G"),
+            ("backward", "CudnnRNNBackpropV3", (flow, flow), (flow, weights), "HI"),
         ):
-            attributes = {"rnn_mode": mode, "direction": "unidirectional"}
-            work = work_of(Signature(kind, inputs, outputs, attributes.get, lambda _: None))
-            yield (
-                mode,
-                way,
-                times,
-                op._replace(kind=kind, flops=work.flops, bytes_accessed=work.bytes_accessed),
-            )
+            signature = Signature(kind, inputs + more, outputs, attributes.get, lambda _: None)
+            work = work_of(signature)
+            sized_op = op._replace(flops=work.flops, bytes_accessed=work.bytes_accessed)
+            yield mode, way, times, sized_op._replace(kind=kind)
 
 
 # What each machine of the record is, of so many GPUs a host, and what joins its hosts.
@@ -229,22 +212,17 @@ def vidur(record: Path) -> Iterator[Timing]:
             path = record / name / f"{kind}.csv"
             if not path.exists() or seen.setdefault(path.read_bytes(), name) != name:
                 continue
-            with path.open(encoding="utf-8", newline="") as text:
-                for row in csv.DictReader(text):
-                    gpus, of_host = int(row["num_workers"]), int(row["devices_per_node"])
-                    words = host.format(of_host)
-                    if gpus > of_host and network is None:
-                        continue
-                    if gpus > of_host:
-                        words = f"{gpus // of_host}x({words})-{str(network).format(of_host)}"
-                    size_bytes = int(row["size"])
-                    yield Timing(
-                        kind,
-                        words,
-                        sized(size_bytes),
-                        float(row[f"time_stats.{kind}.median"]) * NS_PER_MS,
-                        _collective_ns(kind, words, size_bytes),
-                    )
+            for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+                gpus, of_host, size_bytes = (
+                    int(row[column]) for column in ("num_workers", "devices_per_node", "size")
+                )
+                words = host.format(of_host)
+                if gpus > of_host and network is not None:
+                    words = f"{gpus // of_host}x({words})-{network.format(of_host)}"
+                if gpus == of_host or network is not None:
+                    measured_ns = float(row[f"time_stats.{kind}.median"]) * NS_PER_MS
+                    predicted_ns = _collective_ns(kind, words, size_bytes)
+                    yield Timing(kind, words, sized(size_bytes), measured_ns, predicted_ns)
 
 
 @cache
@@ -267,43 +245,42 @@ def _collective_ns(kind: str, words: str, size_bytes: int) -> float:
 
 # What to call for a batch; others of the record's models, Keras has not, or not on one page.
 MODELS = {
-    "imagenet": ("trained('resnet50', {}, is_fused=True)", (20, 40, 200)),
-    "bert": ("trained_bert({}, 384)", (4, 8, 12)),
+    "imagenet": ("trained('resnet50', {}, is_fused=True)", (40, 200)),
+    "bert": ("trained_bert({}, 384)", (4, 12)),
 }
 NETWORKS = ("Ethernet10", "Ethernet100")
+PLACEMENTS = ("1", "2", "4", "11", "22", "44", "1111", "2222", "4444")
 
 
 def pollux(record: Path) -> Iterator[Timing]:
     """Yield steps as long as one GPU's measured one, times what is predicted to be lost."""
     for name, (call, batches) in MODELS.items():
-        with (record / name / "placements.csv").open(encoding="utf-8", newline="") as text:
-            rows = list(csv.DictReader(text))
+        text = (record / name / "placements.csv").read_text(encoding="utf-8")
+        taken = {
+            (row["placement"], row["local_bsz"]): float(row["step_time"]) * NS_PER_S
+            for row in csv.DictReader(text.splitlines())
+        }
         for batch in batches:
-            measured = {
-                row["placement"]: float(row["step_time"]) * NS_PER_S
-                for row in rows
-                if row["local_bsz"] == str(batch) and len(set(row["placement"])) == 1
-            }
             traces = traced(call.format(batch), batch)
             assert not isinstance(traces, str), traces
-            one_ns = _step_ns(traces, "1", NETWORKS[0])
-            for placement, measured_ns in measured.items():
-                hosts = len(placement)
+            one_ns = _step_ns(traces, "1", "")
+            for placement in PLACEMENTS:
+                hosts, measured_ns = len(placement), taken[placement, str(batch)]
                 for network in NETWORKS if hosts > 1 else ("",):
-                    share = _step_ns(traces, placement, network) / one_ns
+                    loss = _step_ns(traces, placement, network) / one_ns
                     kind = f"{hosts} hosts, {network}" if network else "1 host"
-                    predicted_ns = measured["1"] * share
-                    yield Timing(name, "T4", kind, measured_ns, predicted_ns)
+                    yield Timing(name, "T4", kind, measured_ns, taken["1", str(batch)] * loss)
 
 
 def _step_ns(traces: SplitTraces, placement: str, network: str) -> int:
     """Return the simulated step on as many GPUs of each host as the placement has digits."""
     machine = read_machine(f"{len(placement)}x(4xT4)-{network}" if network else "4xT4")
-    cluster: Cluster = machine.host.with_devices(machine.host.device_names()[: int(placement[0])])
-    rings = ring_of_devices(cluster), *machine.first_levels(len(placement))
-    steps = DataParallelSteps(traces.weak(len(cluster.devices)))
+    names = machine.host.device_names()[: int(placement[0])]
+    cluster = machine.host.with_devices(names)
+    steps = DataParallelSteps(traces.weak(len(names)))
     proposed = steps.propose_on_hosts(ONE_BY_ONE, cluster.devices, ALL_DEVICES)
-    assert isinstance(proposed, DataParallel)
+    assert isinstance(proposed, DataParallel), proposed
+    rings = ring_of_devices(cluster), *machine.first_levels(len(placement))
     return simulated(proposed, cluster, rings).step_ns
 
 
@@ -319,9 +296,14 @@ def main() -> None:
     for record in arguments.parse_args().records:
         read = next(reader for name, reader in RECORDS.items() if (record / name).exists())
         groups: defaultdict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+        draws = defaultdict(lambda: np.random.default_rng(SEED))
         for timing in read(record):
+            kinds = [timing.kind]
+            if read is deepbench:
+                is_apart = draws[timing.op.partition("_")[0]].random() >= 1 / 2
+                kinds += ["all", "half kept apart"] if is_apart else ["all"]
             ratio = timing.predicted_ns / timing.measured_ns
-            for kind in (timing.kind, "all") if read is deepbench else (timing.kind,):
+            for kind in kinds:
                 groups[timing.op, timing.machine, kind].append((timing.measured_ns, ratio))
         for group, found in groups.items():
             ratios = [ratio for _, ratio in found]

@@ -251,11 +251,13 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         ),
         row("FusedBatchNormGradV3", [Y, Y], [Y], 60 * 10, 4 * 5 * 60, is_training=True),
         # Two LSTM layers of 16 units on 10 steps of 4 × 8; the second one reads 16 units.
+        # Four gates of 16 × 16 weights lead from step to step, and are read 9 times more.
         row(
             "CudnnRNNV3",
             [tensor(10, 4, 8), *[tensor(2, 4, 16)] * 2, tensor(2_000), ints(4)],
             [tensor(10, 4, 16)],
             40 * 16 * (2 * 4 * (8 + 16) + LSTM) + 40 * 16 * (2 * 4 * (16 + 16) + LSTM),
+            4 * (320 + 2 * 128 + 2_000 + 4 + 640 + 9 * 2 * 4 * 16 * 16),
             rnn_mode="lstm",
             direction="unidirectional",
         ),
