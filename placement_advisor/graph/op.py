@@ -62,8 +62,9 @@ class Inside(NamedTuple):
 class KernelFamily(StrEnum):
     """What a kernel computes.
 
-    ``LINEAR`` is one product of matrices, ``BMM`` a batch of them. ``CONV_BY_INPUT`` and
-    ``CONV_BY_FILTER`` are the gradients of a convolution, with the dimensions of the convolution.
+    ``LINEAR`` is one product with a transposed right operand, as PyTorch keeps weights; ``BMM`` is
+    another one, or a batch of them. ``CONV_BY_INPUT`` and ``CONV_BY_FILTER`` are the gradients of a
+    convolution, with the dimensions of the convolution.
     """
 
     LINEAR = "linear"

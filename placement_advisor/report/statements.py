@@ -352,8 +352,7 @@ MEDIAN_OF = {
 
 # What users call the families of kernels.
 FAMILY_WORDS = {
-    "linear": "products of matrices",
-    "bmm": "batched products",
+    **dict.fromkeys(("linear", "bmm"), "products of matrices"),
     "conv": "convolutions",
     **dict.fromkeys(("add", "mul", "relu", "tanh", "gelu"), "elementwise"),
     "softmax": "softmax",

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.gpu.kernel_times import KernelBasis, kernel_errors
+from placement_advisor.cost.gpu.kernel_times import GRADIENTS, KernelBasis, kernel_errors
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster, Device
 
-_GRADIENTS = (KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER)
 _ON_MATRIX_UNITS = frozenset({KernelFamily.LINEAR, KernelFamily.BMM, KernelFamily.CONV})
 
 
@@ -110,7 +109,7 @@ def family_bases(device: Device) -> dict[KernelFamily, tuple[KernelBasis, float 
     if device.gpu is None:
         raise ValueError(f"device {device.name!r} has no datasheet")
     errors: dict[str, tuple[KernelBasis, float]] = kernel_errors(gpu_facts(device.gpu))
-    lacking = set(_GRADIENTS)
+    lacking = set(GRADIENTS)
     if device.matrix_flops_per_s is not None:
         lacking |= _ON_MATRIX_UNITS
     return {

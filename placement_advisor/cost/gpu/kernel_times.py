@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Constants: TypeAlias = Mapping[str, Any]
     Rule: TypeAlias = Callable[[tiles.Figures, GpuFacts, Constants, float], tiles.Figures]
-    from collections.abc import Mapping
 
     from placement_advisor.graph.op import Kernel, Op
     from placement_advisor.machine.devices import Device
@@ -207,21 +206,10 @@ def _elementwise(
     return kernels.elementwise_s(rows * length, inputs, gpu, kernels.StreamConstants(**constants))
 
 
-def _softmax(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
-    """Time softmax over rows, of (rows, length)."""
-    rows, length = dims.T
-    return kernels.softmax_s(rows, length, gpu, kernels.SoftmaxConstants(**constants), bandwidth)
-
-
-def _layer_norm(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
-    """Time layer normalisation over rows, of (rows, length)."""
-    rows, length = dims.T
-    return kernels.layer_norm_s(
-        rows, length, gpu, kernels.NormalisationConstants(**constants), bandwidth
+def _by_rows(time_s: Callable[..., tiles.Figures], constants_type: type) -> Rule:
+    """Return what times an op over rows, of (rows, length)."""
+    return lambda dims, gpu, constants, bandwidth: time_s(
+        *dims.T, gpu, constants_type(**constants), bandwidth
     )
 
 
@@ -235,8 +223,8 @@ OPS: Mapping[str, Rule] = {
     "relu": partial(_elementwise, 1),
     "tanh": partial(_elementwise, 1),
     "gelu": partial(_elementwise, 1),
-    "softmax": _softmax,
-    "ln": _layer_norm,
+    "softmax": _by_rows(kernels.softmax_s, kernels.SoftmaxConstants),
+    "ln": _by_rows(kernels.layer_norm_s, kernels.NormalisationConstants),
 }
 
 
@@ -318,25 +306,39 @@ def _on_units(constants: Mapping[str, Any], speedup: float) -> Mapping[str, Any]
     }
 
 
-_GRADIENTS = frozenset({KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER})
+GRADIENTS = frozenset({KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER})
+# How many times as long the gradient by the input takes with a stride, whose results are in several
+# interleaved parts. Fitted to a half of DeepBench (tests/benchmarks/public_times.py).
+STRIDED_BY_INPUT = 1.6
 
 
 # A step has the same kernel many times.
 @lru_cache(maxsize=10_000)
 def kernel_cost(kernel: Kernel, gpu: GpuFacts) -> OpCost:
     """Return the cost of an op that is one kernel, without its launch."""
-    is_gradient = kernel.family in _GRADIENTS
-    op = KernelFamily.CONV if is_gradient else kernel.family
-    time = time_in(kernel.arithmetic, op, kernel.dims, gpu)
-    least_ns = min(
-        time_in(kernel.arithmetic, op, kernel.dims, each).time_ns for each in gpus_matched_by(gpu)
-    )
+    is_gradient = kernel.family in GRADIENTS
+    time, *others = (_fastest(kernel, each) for each in gpus_matched_by(gpu))
+    least_ns = min(each.time_ns for each in (time, *others))
     is_assumed = is_gradient or time.basis is KernelBasis.ASSUMED
     return OpCost(
         time_ns=least_ns,
         basis=CostBasis.KERNEL_ASSUMED if is_assumed else CostBasis.KERNEL,
         within=None if is_assumed else time.within,
     )
+
+
+def _fastest(kernel: Kernel, gpu: GpuFacts) -> KernelTime:
+    """Return the time of the fastest of the kernels that libraries have for it."""
+    ops = [KernelFamily.CONV if kernel.family in GRADIENTS else kernel.family]
+    on_units = _unit_peak(kernel.arithmetic, gpu) is not None
+    if kernel.family is KernelFamily.BMM and kernel.dims[0] == 1:
+        # Those of single products split k, which those of many do not on A100.
+        ops = [KernelFamily.LINEAR, *ops[on_units:]]
+    times = (time_in(kernel.arithmetic, op, kernel.dims, gpu) for op in ops)
+    time = min(times, key=lambda time: time.time_ns)
+    if kernel.family is KernelFamily.CONV_BY_INPUT and kernel.dims[-1] > 1 and not on_units:
+        return replace(time, time_ns=round(STRIDED_BY_INPUT * time.time_ns))
+    return time
 
 
 _WHOLE = frozenset({Arithmetic.DEFAULT, Arithmetic.FLOAT32})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,6 +132,9 @@ WINOGRAD_TAPS = WINOGRAD_FILTER**2
 # On smaller ones, Winograd does with as few multiplications.
 FFT_TILES = (16, 32)
 FFT_FILTER = 5
+# `Tiling.single_tile` of filters of 1x1, which are products of plain matrices; the record has none.
+# Of 0.5, 1 and 2, this one tells a half of DeepBench best (tests/benchmarks/public_times.py).
+PLAIN_SINGLE_TILE = 1.0
 # Numbers of a complex one, and multiplications of a complex product.
 COMPLEX, COMPLEX_PRODUCT = 2, 4
 
@@ -238,7 +241,10 @@ def convolution_s(
     shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
 ) -> Figures:
     """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
+    plain = replace(constants.direct, single_tile=PLAIN_SINGLE_TILE)
+    plain_s = _boosted_direct_s(shape, gpu, replace(constants, direct=plain), bandwidth)
     of_algorithms = [
+        np.where(shape.taps == 1, plain_s, np.inf),
         _boosted_direct_s(shape, gpu, constants, bandwidth),
         _f2_s(shape, gpu, constants, bandwidth),
         _f4_s(shape, gpu, constants, bandwidth),

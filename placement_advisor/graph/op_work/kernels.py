@@ -37,6 +37,8 @@ def kernel_of(signature: op_signature.Signature, *, is_tf32_allowed: bool = True
     if rule is None:
         return None
     family, dims_of = rule
+    if family is KernelFamily.LINEAR and not signature.attribute("transpose_b"):
+        family = KernelFamily.BMM
     try:
         arithmetic = _ARITHMETIC_OF.get(signature.outputs[0].dtype)
         if arithmetic is None:

@@ -385,6 +385,15 @@ def _cudnn(signature: op_signature.Signature) -> int:
     return flops
 
 
+def _cudnn_bytes(signature: op_signature.Signature) -> int:
+    """Read the weights from each step to the next in all steps, everything else once."""
+    gates, _ = _CELLS[signature.attribute("rnn_mode") or "lstm"]
+    stacked, _, units = op_signature.shape_of(signature.inputs[1])
+    again = op_signature.shape_of(signature.inputs[0])[0] - 1
+    weights = stacked * gates * units**2 * op_signature.item_bytes_of(signature.inputs[0])
+    return op_signature.moved(signature) + again * weights
+
+
 def _block_lstm(signature: op_signature.Signature) -> int:
     """Count (length, x [time, batch, features], state, state, w [features + units, 4·units])."""
     time, batch, _ = op_signature.shape_of(signature.inputs[1])
@@ -427,18 +436,15 @@ def _lstm_cell_gradient(signature: op_signature.Signature) -> int:
 
 
 _BLOCK = op_signature.Formula(_block_lstm, op_signature.moved)
-_CUDNN = op_signature.Formula(_cudnn, op_signature.moved)
-_CUDNN_GRADIENT = op_signature.Formula(_recurrent_gradient(_cudnn), op_signature.moved)
+_BLOCK_GRADIENT = op_signature.Formula(_recurrent_gradient(_block_lstm), op_signature.moved)
+_CUDNN = op_signature.Formula(_cudnn, _cudnn_bytes)
+_CUDNN_GRADIENT = op_signature.Formula(_recurrent_gradient(_cudnn), _cudnn_bytes)
 
 _RECURRENT: dict[str, op_signature.Formula] = {
-    **op_signature.of_kinds("CudnnRNN CudnnRNNV2 CudnnRNNV3", _CUDNN),
-    **op_signature.of_kinds(
-        "CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3", _CUDNN_GRADIENT
-    ),
-    "BlockLSTM": _BLOCK,
-    "BlockLSTMV2": _BLOCK,
-    "BlockLSTMGrad": op_signature.Formula(_recurrent_gradient(_block_lstm), op_signature.moved),
-    "BlockLSTMGradV2": op_signature.Formula(_recurrent_gradient(_block_lstm), op_signature.moved),
+    **{f"CudnnRNN{version}": _CUDNN for version in ("", "V2", "V3")},
+    **{f"CudnnRNNBackprop{version}": _CUDNN_GRADIENT for version in ("", "V2", "V3")},
+    **op_signature.of_kinds("BlockLSTM BlockLSTMV2", _BLOCK),
+    **op_signature.of_kinds("BlockLSTMGrad BlockLSTMGradV2", _BLOCK_GRADIENT),
     "LSTMBlockCell": op_signature.Formula(_lstm_cell, op_signature.moved),
     "LSTMBlockCellGrad": op_signature.Formula(_lstm_cell_gradient, op_signature.moved),
     "GRUBlockCell": op_signature.Formula(_gru_cell, op_signature.moved),

@@ -53,6 +53,12 @@ def test_the_direct_algorithm_multiplies_once_for_each_tap_of_any_filter_by_hand
     assert time_s == pytest.approx(2 * 4 * 16 * 32 * 7 * 64 / 4e9)
 
 
+def test_a_single_tile_of_a_plain_product_costs_less_than_of_an_unfolded_image():
+    alone = replace(DIRECT, direct=replace(IDEAL, single_tile=1e6))
+    assert seconds(alone) > 100 * seconds(DIRECT)
+    assert seconds(alone, filter_size=1) <= 2 * seconds(DIRECT, filter_size=1)
+
+
 def test_winograd_counts_its_own_flops_and_pads_the_image_to_its_tiles_by_hand():
     direct_s = seconds(DIRECT)
     f2 = replace(DIRECT, direct=NO_TILING, f2=IDEAL)

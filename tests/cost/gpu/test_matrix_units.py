@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.cost.gpu.kernel_times import KernelBasis, kernel_time, time_in
-from placement_advisor.graph.op import Arithmetic
+from placement_advisor.cost.gpu.kernel_times import (
+    GRADIENTS,
+    STRIDED_BY_INPUT,
+    KernelBasis,
+    kernel_cost,
+    kernel_time,
+    time_in,
+)
+from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 PRODUCT = (1, 4096, 4096, 4096)
@@ -27,6 +34,26 @@ def test_a_gpu_without_units_computes_the_default_in_float32():
     for gpu in ("P100-PCIe", "V100-PCIe", "T4"):
         plain = kernel_time("linear", PRODUCT, gpu_facts(gpu))
         assert time(Arithmetic.DEFAULT, gpu) == time(Arithmetic.FLOAT32, gpu) == plain
+
+
+def test_a_product_alone_has_the_faster_kernel_and_on_units_that_of_single_ones():
+    alone = Kernel(KernelFamily.BMM, (1, 16, 1024, 1024), Arithmetic.FLOAT32)
+    for gpu, faster, slower in (("T4", "bmm", "linear"), ("V100-PCIe", "linear", "bmm")):
+        time_ns = kernel_cost(alone, gpu_facts(gpu)).time_ns
+        assert time_ns == time(Arithmetic.FLOAT32, gpu, faster, alone.dims).time_ns
+        assert time_ns < time(Arithmetic.FLOAT32, gpu, slower, alone.dims).time_ns
+    a100, alone = gpu_facts("A100-40GB-PCIe"), alone._replace(arithmetic=Arithmetic.DEFAULT)
+    assert kernel_cost(alone, a100) == kernel_cost(alone._replace(family=KernelFamily.LINEAR), a100)
+
+
+def test_gradients_by_the_input_take_longer_with_a_stride_where_no_units_do_them():
+    dims = (8, 64, 128, 1, 1, 56, 56, 28, 28, 2)
+    for gpu, ratio in (("T4", STRIDED_BY_INPUT), ("A100-40GB-PCIe", 1)):
+        forward, by_input, by_filter = (
+            kernel_cost(Kernel(family, dims), gpu_facts(gpu)).time_ns
+            for family in (KernelFamily.CONV, *sorted(GRADIENTS, reverse=True))
+        )
+        assert (by_input, by_filter) == (round(ratio * forward), forward)
 
 
 def test_units_are_faster_and_assumed():

@@ -251,11 +251,13 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         ),
         row("FusedBatchNormGradV3", [Y, Y], [Y], 60 * 10, 4 * 5 * 60, is_training=True),
         # Two LSTM layers of 16 units on 10 steps of 4 × 8; the second one reads 16 units.
+        # Four gates of 16 × 16 weights lead from step to step, and are read 9 times more.
         row(
             "CudnnRNNV3",
             [tensor(10, 4, 8), *[tensor(2, 4, 16)] * 2, tensor(2_000), ints(4)],
             [tensor(10, 4, 16)],
             40 * 16 * (2 * 4 * (8 + 16) + LSTM) + 40 * 16 * (2 * 4 * (16 + 16) + LSTM),
+            4 * (320 + 2 * 128 + 2_000 + 4 + 640 + 9 * 2 * 4 * 16 * 16),
             rnn_mode="lstm",
             direction="unidirectional",
         ),
@@ -407,9 +409,9 @@ def test_twice_the_batch_takes_twice_the_flops(kind, batch):
 
 def test_products_and_their_gradients_are_kernels_by_hand():
     forward = signature("MatMul", [tensor(4, 5), tensor(5, 6)], [tensor(4, 6)])
-    assert kernel_of(forward) == Kernel(KernelFamily.LINEAR, (1, 4, 5, 6))
+    assert kernel_of(forward) == Kernel(KernelFamily.BMM, (1, 4, 5, 6))
     by_weights = signature("MatMul", [tensor(4, 5), tensor(4, 6)], [tensor(5, 6)], transpose_a=True)
-    assert kernel_of(by_weights) == Kernel(KernelFamily.LINEAR, (1, 5, 4, 6))
+    assert kernel_of(by_weights) == Kernel(KernelFamily.BMM, (1, 5, 4, 6))
     by_input = signature("MatMul", [tensor(4, 6), tensor(5, 6)], [tensor(4, 5)], transpose_b=True)
     assert kernel_of(by_input) == Kernel(KernelFamily.LINEAR, (1, 4, 6, 5))
     sides = [tensor(2, 3, 5, 4), tensor(3, 5, 6)]
@@ -480,8 +482,8 @@ def test_kernels_say_in_which_numbers_they_compute():
     x = tensor(4, 4)
     product, activation = signature("MatMul", [x, x], [x]), signature("Relu", [x], [x])
     plain = kernel_of(product, is_tf32_allowed=False)
-    assert plain == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.FLOAT32)
+    assert plain == Kernel(KernelFamily.BMM, (1, 4, 4, 4), Arithmetic.FLOAT32)
     assert kernel_of(activation, is_tf32_allowed=False) == kernel_of(activation)
     half = x._replace(dtype="bfloat16", item_bytes=2)
     found = kernel_of(signature("MatMul", [half, half], [half]), is_tf32_allowed=False)
-    assert found == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.BFLOAT16)
+    assert found == Kernel(KernelFamily.BMM, (1, 4, 4, 4), Arithmetic.BFLOAT16)
