@@ -393,6 +393,14 @@ def _where(part: PathStep) -> str:
     return f"{part.what}, {part.where}" if part.where else part.what
 
 
+_OF_TENSORS = (
+    "exposed: what receives it computes nothing meanwhile. Copies that are exposed at once share "
+    "the time."
+)
+_OF_WAITS = (
+    "waiting: a gap between ops counts for the tensors that arrive in it, one after another. Time "
+    "until a tensor is sent counts for the op that makes it, the rest for its copy."
+)
 TOP_TENSORS = 10
 TOP_WAITS = 6
 # Names of kernels are whole C++ signatures.
