@@ -1,17 +1,18 @@
-"""Weak scaling and mixed precision as simulated, beside what NVIDIA's own examples reached.
+"""Steps, weak scaling and mixed precision as simulated, beside what NVIDIA's own examples reached.
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/nvidia_scaling.py RECORD
 
 RECORD is a table of rows of their pages (model, section, row). Nothing is fitted to it. ResNet-50
-(`keras.applications`: the stride of a block stands in another convolution), and BERT of base size
-in plain Keras for BioBERT (128 words) and ELECTRA's fine-tuning (384), are simulated with the
-published batch, on up to 8 GPUs, in float32, or TF32 where the GPU has it, and float16. Gradients
-are all-reduced in one pack after the backward pass: XLA hands them over when its cluster ends.
+v1.5 and BERT of base size, for BioBERT (128 words) and ELECTRA's fine-tuning (384), are simulated
+with the published batch, on up to 8 GPUs, in float32, or TF32 where the GPU has it, and float16.
+Gradients are all-reduced in one pack after the backward pass: XLA hands them over when its cluster
+ends. Elementwise ops are fused where XLA was on: in all rows but those of ELECTRA in float32 or
+TF32, whose script (`run_squad.sh`) turns it on with float16 alone.
 
 Left out are models without a batch in the record (EfficientNet), with grouped or 3-D convolutions,
 which have no times of kernels (SE-ResNeXt, VNet), that add up gradients over many steps before they
 exchange them (ELECTRA's pre-training), and those that share a batch (strong scaling: NCF, Wide &
-Deep, UNet). What XLA fuses is not simulated: one figure over another is compared, no step.
+Deep, UNet).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.gpu.kernel_times import with_policy
 from placement_advisor.graph.op import Arithmetic
+from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:
@@ -44,10 +46,11 @@ if TYPE_CHECKING:
 _EIGHT = 8
 # What to call for a batch, by the end of the model's name and the beginning of the section.
 _MODELS: dict[tuple[str, str], Callable[[int], str]] = {
-    ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50', {batch}, is_fused=True)",
+    ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50v1.5', {batch}, is_fused=True)",
     ("biobert", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 128)",
     ("ELECTRA", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 384)",
 }
+_WITHOUT_XLA = "ELECTRA", False
 _MACHINES = {
     "A100": "8xA100",
     "V100 16G": "8xV100-NVLink",
@@ -64,6 +67,7 @@ class Rate:
     key: tuple[str, str]
     is_half: bool
     gpus: int
+    samples: int
     published_per_s: float
     simulated_per_s: float
 
@@ -74,19 +78,30 @@ def main() -> None:
     arguments.add_argument("record", type=Path)
     rates = list(simulated_rates(arguments.parse_args().record))
     of = {(rate.key, rate.is_half, rate.gpus): rate for rate in rates}
-    scaling, mixed = [], []
+    steps, scaling, mixed = [], [], []
     for (key, is_half, gpus), rate in of.items():
+        name = (*key, "float16" if is_half else "float32 or TF32", f"{gpus} GPUs")
+        one = of[key, is_half, 1]
         if gpus > 1:
-            one = of[key, is_half, 1]
-            name = (*key, "float16" if is_half else "float32 or TF32", f"{gpus} GPUs")
             scaling.append((name, *(ratio / gpus for ratio in _over(rate, one))))
-        elif is_half:
+            continue
+        rates_per_s = rate.published_per_s, rate.simulated_per_s
+        steps.append((name, *(1e3 * rate.samples / per_s for per_s in rates_per_s)))
+        if is_half:
             mixed.append(((*key, "float16 over float32 or TF32"), *_over(rate, of[key, False, 1])))
-    for title, ratios in (("Weak scaling, efficiency", scaling), ("Mixed precision", mixed)):
+    for title, ratios in (
+        ("Step of one GPU, ms", steps),
+        ("Weak scaling, efficiency", scaling),
+        ("Mixed precision", mixed),
+    ):
         print(f"\n| {title} | published | simulated |\n|---|---|---|")
         for name, published, found in ratios:
             print(f"| {', '.join(name)} | {published:.3f} | {found:.3f} |")
-        _print_errors([published for _, published, _ in ratios], [found for *_, found in ratios])
+        _print_errors(
+            [published for _, published, _ in ratios],
+            [found for *_, found in ratios],
+            is_ratio=ratios is not steps,
+        )
 
 
 def _over(rate: Rate, one: Rate) -> tuple[float, float]:
@@ -96,8 +111,11 @@ def _over(rate: Rate, one: Rate) -> tuple[float, float]:
     )
 
 
-def _print_errors(published: Sequence[float], found: Sequence[float]) -> None:
-    """Print errors beside those of the best constant, and whether *pays* or not was told right."""
+def _print_errors(published: Sequence[float], found: Sequence[float], *, is_ratio: bool) -> None:
+    """Print errors; those of ratios beside the best constant's, and whether *pays* was told right.
+
+    A step has no constant to compare with.
+    """
 
     def errors(values: Sequence[float]) -> list[float]:
         return [abs(value / known - 1) for value, known in zip(values, published, strict=True)]
@@ -105,13 +123,14 @@ def _print_errors(published: Sequence[float], found: Sequence[float]) -> None:
     steps = [step / 1000 for step in range(300, 5000)]
     constant = min(steps, key=lambda c: median(errors([c] * len(published))))
     for name, values in (
-        (f"constant {constant}", [constant] * len(published)),
+        *[(f"constant {constant}", [constant] * len(published))] * is_ratio,
         ("simulated", found),
     ):
         tenth = quantiles(errors(values), n=10, method="inclusive")[-1]
         print(f"{name}: median {median(errors(values)):.1%}, 90th percentile {tenth:.1%}")
-    pays = [(value > 1) == (known > 1) for value, known in zip(found, published, strict=True)]
-    print(f"more than once as much: {sum(pays)} of {len(pays)} right")
+    if is_ratio:
+        pays = [(value > 1) == (known > 1) for value, known in zip(found, published, strict=True)]
+        print(f"more than once as much: {sum(pays)} of {len(pays)} right")
 
 
 def simulated_rates(record: Path) -> list[Rate]:
@@ -139,8 +158,16 @@ def simulated_rates(record: Path) -> list[Rate]:
                         key=(name, section),
                         is_half=is_half,
                         gpus=gpus,
+                        samples=samples,
                         published_per_s=float(re.findall(r"[0-9.]+", value.replace(",", ""))[0]),
-                        simulated_per_s=_per_s(build(samples), samples, machine, gpus, is_half),
+                        simulated_per_s=_per_s(
+                            build(samples),
+                            samples,
+                            machine,
+                            gpus,
+                            is_half=is_half,
+                            has_xla=(name, is_half) != _WITHOUT_XLA,
+                        ),
                     )
                 )
     for model, rows in skipped.items():
@@ -156,14 +183,18 @@ def _traces(call: str, batch: int) -> SplitTraces:
 
 
 @cache
-def _per_s(call: str, samples: int, machine: str, gpus: int, is_half: bool) -> float:
+def _per_s(
+    call: str, samples: int, machine: str, gpus: int, *, is_half: bool, has_xla: bool
+) -> float:
     whole = read_hardware(machine)
     cluster = whole.with_devices(whole.device_names()[:gpus])
     traces = _traces(call, samples)
-    if is_half:
-        traces = replace(traces, whole=with_policy(traces.whole, Arithmetic.FLOAT16))
     proposed = DataParallelSteps(traces.weak(gpus)).propose(MIRRORED, cluster.devices, ALL_DEVICES)
     assert isinstance(proposed, DataParallel)
+    graph = proposed.split.graph
+    graph = with_fusions(graph) if has_xla else graph
+    graph = with_policy(graph, Arithmetic.FLOAT16) if is_half else graph
+    proposed = proposed._replace(split=replace(proposed.split, graph=graph))
     step_ns = simulated(proposed, cluster, (ring_of_devices(cluster),)).step_ns
     return samples * gpus / step_ns * 1e9
 
