@@ -314,13 +314,14 @@ def _with_halves(gpu: GpuFacts) -> GpuFacts:
 def _on_units(constants: Mapping[str, Any], speedup: float) -> Mapping[str, Any]:
     """Return the constants of products, or of direct convolutions, at a peak so many times as high.
 
-    The clock's are flop/s for a watt.
+    The clock's are flop/s for a watt. Far rows cost nothing (`half_products.py`).
     """
     part = "tiling" if "tiling" in constants else "direct"
     tiling, clock = constants[part], constants["clock"]
     sustained = speedup * clock["sustained_flops_per_joule"]
     return {
         **constants,
+        **dict.fromkeys(constants.keys() & {"far_rows"}, 0),
         part: {**tiling, "filling_k": speedup * tiling["filling_k"]},
         "clock": {**clock, "sustained_flops_per_joule": sustained},
     }
