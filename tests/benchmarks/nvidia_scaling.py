@@ -7,7 +7,7 @@ v1.5 and BERT of base size, for BioBERT (128 words) and ELECTRA's fine-tuning (3
 with the published batch, on up to 8 GPUs, in float32, or TF32 where the GPU has it, and float16.
 Gradients are all-reduced in one pack after the backward pass: XLA hands them over when its cluster
 ends. Elementwise ops are fused where XLA was on: in all rows but those of ELECTRA in float32 or
-TF32, whose script (`run_squad.sh`) turns it on with float16 alone. Gradients wait for Horovod's next
+TF32, whose `run_squad.sh` turns it on with float16 alone. Gradients wait for Horovod's next
 cycle, and those of BERT are exchanged in float16 in steps that compute so.
 
 BioBERT's figures are means of two epochs, not of a steady state, as its page says: so many GPUs
@@ -33,6 +33,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from gpu_scaling import traced
+from grappler_halves import with_halves
 from simulated_splits import simulated
 
 from placement_advisor.candidates.batch_split.data_parallel import DataParallel, DataParallelSteps
@@ -58,6 +59,8 @@ _MODELS: dict[tuple[str, str], Callable[[int], str]] = {
     ("ELECTRA", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 384)",
 }
 _WITHOUT_XLA = "ELECTRA", False
+# Keras' policy computes all of the model in float16; the others have Grappler's rewrite.
+_WITH_POLICY = "ELECTRA"
 _NOT_STEADY = "biobert"
 # Horovod looks for gradients each 5 ms before its version 0.21 of November 2020 (its changelog).
 _CYCLE_NS = 5e6
@@ -182,6 +185,7 @@ def simulated_rates(record: Path) -> list[Rate]:
                             gpus,
                             is_half=is_half,
                             has_xla=(name, is_half) != _WITHOUT_XLA,
+                            has_policy=name == _WITH_POLICY,
                         ),
                     )
                 )
@@ -199,7 +203,14 @@ def _traces(call: str, batch: int) -> SplitTraces:
 
 @cache
 def _per_s(
-    call: str, samples: int, machine: str, gpus: int, *, is_half: bool, has_xla: bool
+    call: str,
+    samples: int,
+    machine: str,
+    gpus: int,
+    *,
+    is_half: bool,
+    has_xla: bool,
+    has_policy: bool,
 ) -> float:
     whole = read_hardware(machine)
     cluster = whole.with_devices(whole.device_names()[:gpus])
@@ -207,9 +218,10 @@ def _per_s(
     proposed = DataParallelSteps(traces.weak(gpus)).propose(MIRRORED, cluster.devices, ALL_DEVICES)
     assert isinstance(proposed, DataParallel)
     graph = proposed.split.graph
+    graph = with_halves(graph) if is_half and not has_policy else graph
     graph = with_fusions(graph) if has_xla else graph
     if is_half:
-        graph = with_policy(graph, Arithmetic.FLOAT16)
+        graph = with_policy(graph, Arithmetic.FLOAT16) if has_policy else graph
         graph = _exchanged_in_halves(graph) if call.startswith("trained_bert") else graph
     proposed = proposed._replace(split=replace(proposed.split, graph=graph))
     step_ns = simulated(proposed, cluster, (ring_of_devices(cluster),)).step_ns
@@ -218,15 +230,20 @@ def _per_s(
 
 
 def _exchanged_in_halves(graph: OpGraph) -> OpGraph:
-    return OpGraph(
-        (
-            op._replace(output_bytes=tuple((size or 0) // 2 for size in op.output_bytes))
-            if op.kind == ALL_REDUCE
-            else op
-            for op in graph.ops
-        ),
-        graph.edges,
-    )
+    reduced = {op.name for op in graph.ops if op.kind == ALL_REDUCE}
+    ops = [
+        op._replace(output_bytes=tuple((size or 0) // 2 for size in op.output_bytes))
+        if op.name in reduced
+        else op
+        for op in graph.ops
+    ]
+    edges = [
+        edge._replace(size_bytes=(edge.size_bytes or 0) // 2)
+        if edge.producer in reduced and not edge.is_control
+        else edge
+        for edge in graph.edges
+    ]
+    return OpGraph(ops, edges)
 
 
 if __name__ == "__main__":
