@@ -261,28 +261,23 @@ def _last_of_kernels(graph: OpGraph) -> dict[str, str]:
 
 
 def _is_fused(graph: OpGraph, edge: Edge) -> bool:
-    producer, consumer = graph.op(edge.producer), graph.op(edge.consumer)
-    if edge.is_control or producer.role != consumer.role or not _is_on_gpu(producer, consumer):
-        return False
-    is_read = consumer.kind in elementwise.ELEMENTWISE_FORMULAS
-    if not is_read and consumer.kind not in _REDUCTIONS:
-        return False
+    producer, consumer = ends = graph.op(edge.producer), graph.op(edge.consumer)
     is_last_pass = producer.kind in _NORMALISATIONS and edge.port == 0
-    if not is_last_pass and producer.kind not in elementwise.ELEMENTWISE_FORMULAS:
+    is_made = is_last_pass or producer.kind in elementwise.ELEMENTWISE_FORMULAS
+    if edge.is_control or producer.role != consumer.role or not is_made:
+        return False
+    if not all(_is_on_gpu(op) for op in ends):
         return False
     # What is broadcast is read from memory.
     whole_bytes = max((size or 0 for size in consumer.output_bytes), default=0)
-    return not is_read or _MASK_SHARE * (edge.size_bytes or 0) >= whole_bytes
+    is_whole = _MASK_SHARE * (edge.size_bytes or 0) >= whole_bytes
+    is_read = consumer.kind in elementwise.ELEMENTWISE_FORMULAS and is_whole
+    return is_read or consumer.kind in _REDUCTIONS
 
 
-def _is_on_gpu(*ops: Op) -> bool:
-    return all(
-        op.role in COMPUTING_ROLES
-        and _GPU in op.device_kinds
-        and not op.host_outputs
-        and op.bytes_accessed is not None
-        for op in ops
-    )
+def _is_on_gpu(op: Op) -> bool:
+    is_known = op.role in COMPUTING_ROLES and op.bytes_accessed is not None
+    return is_known and _GPU in op.device_kinds and not op.host_outputs
 
 
 def _written(graph: OpGraph, members: list[Op]) -> dict[tuple[str, int], int | None]:
