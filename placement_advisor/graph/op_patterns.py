@@ -1,8 +1,7 @@
 """Patterns of ops that a device runs badly.
 
 `host_kinds` finds ops without a GPU kernel, `dense_updates` updates of a whole table for
-gradients of a few rows, and `with_trees_as_one` trees of elementwise ops that could be one
-kernel.
+gradients of a few rows, and `with_fusions` elementwise ops that could be one kernel.
 """
 
 from __future__ import annotations
@@ -192,58 +191,124 @@ def _share(graph: OpGraph, op: Op, size_bytes: int, rows_share: float) -> float:
     return 1 - (1 - rows_share) * size_bytes / op.bytes_accessed
 
 
-def with_trees_as_one(graph: OpGraph) -> OpGraph:
-    """Return the graph; a tree has the name of its last op, and no kernel with a known time."""
-    root: dict[str, str] = {}
-    for op in reversed(graph.ops):  # Readers come behind what they read.
-        root[op.name] = _root_of_readers(graph, op, root) or op.name
-    trees: defaultdict[str, list[Op]] = defaultdict(list)
+# XLA reads these with what computes their inputs in one kernel.
+_REDUCTIONS = frozenset({"BiasAddGrad", "L2Loss", "Max", "Mean", "Min", "Prod", "Sum"})
+# XLA makes these of a kernel that reduces their inputs and an elementwise one that reads them again
+# (batchnorm_expander.cc).
+_NORMALISATIONS = frozenset(
+    f"FusedBatchNorm{of}{version}" for of in ("", "Grad") for version in ("", "V2", "V3")
+)
+# A mask has a byte for each number of four.
+_MASK_SHARE = 4
+
+
+def with_fusions(graph: OpGraph) -> OpGraph:
+    """Return the graph with the kernels that XLA would make of elementwise ops.
+
+    Elementwise ops of one size and role that read one another are one kernel, as are reductions
+    of what it computes. So is the last pass of a batch normalisation with what reads its result.
+    A kernel has the name of its last op, and no time in the record. This is a best case: XLA makes
+    some of them several.
+
+    Source: XLA, `instruction_fusion.cc` and `multi_output_fusion.cc` of its GPU service.
+    """
+    last = _last_of_kernels(graph)
+    kernels: defaultdict[str, list[Op]] = defaultdict(list)
     for op in graph.ops:
-        trees[root[op.name]].append(op)
+        kernels[last[op.name]].append(op)
+    ops: list[Op] = []
+    port: dict[tuple[str, int], int] = {}
+    for members in kernels.values():
+        written = _written(graph, members)
+        ops.append(members[0] if len(members) == 1 else _one(graph, members, written))
+        if len(members) > 1:
+            port |= {source: number for number, source in enumerate(written)}
     edges = dict.fromkeys(
-        edge._replace(producer=root[edge.producer], consumer=root[edge.consumer])
+        Edge(
+            producer=last[edge.producer],
+            consumer=last[edge.consumer],
+            port=port.get((edge.producer, edge.port), edge.port),
+            size_bytes=edge.size_bytes,
+        )
         for edge in graph.edges
-        if root[edge.producer] != root[edge.consumer]
+        if last[edge.producer] != last[edge.consumer]
     )
-    ops = [members[0] if len(members) == 1 else _one(graph, members) for members in trees.values()]
     return OpGraph(ops, edges)
 
 
-def _root_of_readers(graph: OpGraph, op: Op, root: Mapping[str, str]) -> str | None:
-    """Return the last op of the tree that alone reads an elementwise op, None if there is none."""
-    edges = graph.outputs_of(op.name)
-    roots = {root[edge.consumer] for edge in edges}
-    if len(roots) != 1 or any(edge.is_control for edge in edges):
-        return None
-    (found,) = roots
-    return found if _is_elementwise(op) and _is_elementwise(graph.op(found)) else None
+def _last_of_kernels(graph: OpGraph) -> dict[str, str]:
+    """Return the last op of the kernel that each op is part of.
+
+    No path leaves a kernel and comes back: it is deeper behind each edge that is not fused.
+    """
+    depth: dict[str, int] = {}
+    joined: dict[str, str] = {}
+
+    def last(name: str) -> str:
+        while joined[name] != name:
+            joined[name] = name = joined[joined[name]]
+        return name
+
+    for op in graph.ops:
+        joined[op.name] = op.name
+        inputs = [(edge.producer, _is_fused(graph, edge)) for edge in graph.inputs_of(op.name)]
+        depth[op.name] = max((depth[name] + (not fused) for name, fused in inputs), default=0)
+        for name, fused in inputs:
+            if fused and depth[name] == depth[op.name]:
+                joined[last(name)] = op.name
+    return {op.name: last(op.name) for op in graph.ops}
 
 
-def _is_elementwise(op: Op) -> bool:
-    return (
-        op.kind in elementwise.ELEMENTWISE_FORMULAS
-        and op.role in COMPUTING_ROLES
-        and _GPU in op.device_kinds
-        and not op.host_outputs
-        and op.bytes_accessed is not None
-        and None not in op.output_bytes
-    )
+def _is_fused(graph: OpGraph, edge: Edge) -> bool:
+    producer, consumer = ends = graph.op(edge.producer), graph.op(edge.consumer)
+    is_last_pass = producer.kind in _NORMALISATIONS and edge.port == 0
+    is_made = is_last_pass or producer.kind in elementwise.ELEMENTWISE_FORMULAS
+    if edge.is_control or producer.role != consumer.role or not is_made:
+        return False
+    if not all(_is_on_gpu(op) for op in ends):
+        return False
+    # What is broadcast is read from memory.
+    whole_bytes = max((size or 0 for size in consumer.output_bytes), default=0)
+    is_whole = _MASK_SHARE * (edge.size_bytes or 0) >= whole_bytes
+    is_read = consumer.kind in elementwise.ELEMENTWISE_FORMULAS and is_whole
+    return is_read or consumer.kind in _REDUCTIONS
 
 
-def _one(graph: OpGraph, members: list[Op]) -> Op:
-    """Return a tree, given in graph order, as one op: each tensor from outside is read once."""
+def _is_on_gpu(op: Op) -> bool:
+    is_known = op.role in COMPUTING_ROLES and op.bytes_accessed is not None
+    return is_known and _GPU in op.device_kinds and not op.host_outputs
+
+
+def _written(graph: OpGraph, members: list[Op]) -> dict[tuple[str, int], int | None]:
+    """Return the sizes of tensors that others read, or nobody, by op and port."""
     names = {op.name for op in members}
-    last = members[-1]
-    read: dict[tuple[str, int], Edge] = {}
+    written: dict[tuple[str, int], int | None] = {}
     for op in members:
-        read |= {
-            (edge.producer, edge.port): edge
-            for edge in graph.inputs_of(op.name)
-            if edge.producer not in names and not edge.is_control
+        outputs = graph.outputs_of(op.name)
+        if not outputs:
+            written |= {(op.name, port): size for port, size in enumerate(op.output_bytes)}
+        written |= {
+            (op.name, edge.port): edge.size_bytes
+            for edge in outputs
+            if edge.consumer not in names and not edge.is_control
         }
-    inputs_bytes = sum(edge.size_bytes or 0 for edge in read.values())
-    return last._replace(
+    return written
+
+
+def _one(graph: OpGraph, members: list[Op], written: Mapping[tuple[str, int], int | None]) -> Op:
+    """Return a kernel, its ops given in graph order: each tensor from outside is read once."""
+    names = {op.name for op in members}
+    read: dict[tuple[str, int], int] = {}
+    again_bytes = 0
+    for op in members:
+        inputs = [edge for edge in graph.inputs_of(op.name) if edge.producer not in names]
+        read |= {(edge.producer, edge.port): edge.size_bytes or 0 for edge in inputs}
+        if op.kind in _NORMALISATIONS:
+            again_bytes += sum(edge.size_bytes or 0 for edge in inputs)
+    moved = (*read.values(), *(size or 0 for size in written.values()))
+    return members[-1]._replace(
         flops=sum(op.flops or 0 for op in members),
-        bytes_accessed=inputs_bytes + sum(size or 0 for size in last.output_bytes),
+        bytes_accessed=sum(moved) + again_bytes,
+        output_bytes=tuple(written.values()),
         kernel=None,
     )

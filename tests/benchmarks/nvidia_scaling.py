@@ -1,17 +1,23 @@
-"""Weak scaling and mixed precision as simulated, beside what NVIDIA's own examples reached.
+"""Steps, weak scaling and mixed precision as simulated, beside what NVIDIA's own examples reached.
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/nvidia_scaling.py RECORD
 
 RECORD is a table of rows of their pages (model, section, row). Nothing is fitted to it. ResNet-50
-(`keras.applications`: the stride of a block stands in another convolution), and BERT of base size
-in plain Keras for BioBERT (128 words) and ELECTRA's fine-tuning (384), are simulated with the
-published batch, on up to 8 GPUs, in float32, or TF32 where the GPU has it, and float16. Gradients
-are all-reduced in one pack after the backward pass: XLA hands them over when its cluster ends.
+v1.5 and BERT of base size, for BioBERT (128 words) and ELECTRA's fine-tuning (384), are simulated
+with the published batch, on up to 8 GPUs, in float32, or TF32 where the GPU has it, and float16.
+Gradients are all-reduced in one pack after the backward pass: XLA hands them over when its cluster
+ends. Elementwise ops are fused where XLA was on: in all rows but those of ELECTRA in float32 or
+TF32, whose `run_squad.sh` turns it on with float16 alone. Gradients wait for Horovod's next
+cycle, and those of BERT are exchanged in float16 in steps that compute so.
+
+BioBERT's figures are means of two epochs, not of a steady state, as its page says: so many GPUs
+make so many times fewer steps of them. What starts a run then costs each step the more, the more
+GPUs there are, and is in no step that is simulated. Errors are given with these rows and without.
 
 Left out are models without a batch in the record (EfficientNet), with grouped or 3-D convolutions,
 which have no times of kernels (SE-ResNeXt, VNet), that add up gradients over many steps before they
 exchange them (ELECTRA's pre-training), and those that share a batch (strong scaling: NCF, Wide &
-Deep, UNet). What XLA fuses is not simulated: one figure over another is compared, no step.
+Deep, UNet).
 """
 
 from __future__ import annotations
@@ -27,13 +33,17 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from gpu_scaling import traced
+from grappler_halves import with_halves
 from simulated_splits import simulated
 
 from placement_advisor.candidates.batch_split.data_parallel import DataParallel, DataParallelSteps
+from placement_advisor.candidates.batch_split.mirrored_graph import ALL_REDUCE
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.gpu.kernel_times import with_policy
 from placement_advisor.graph.op import Arithmetic
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:
@@ -44,10 +54,16 @@ if TYPE_CHECKING:
 _EIGHT = 8
 # What to call for a batch, by the end of the model's name and the beginning of the section.
 _MODELS: dict[tuple[str, str], Callable[[int], str]] = {
-    ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50', {batch}, is_fused=True)",
+    ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50v1.5', {batch}, is_fused=True)",
     ("biobert", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 128)",
     ("ELECTRA", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 384)",
 }
+_WITHOUT_XLA = "ELECTRA", False
+# Keras' policy computes all of the model in float16; the others have Grappler's rewrite.
+_WITH_POLICY = "ELECTRA"
+_NOT_STEADY = "biobert"
+# Horovod looks for gradients each 5 ms before its version 0.21 of November 2020 (its changelog).
+_CYCLE_NS = 5e6
 _MACHINES = {
     "A100": "8xA100",
     "V100 16G": "8xV100-NVLink",
@@ -64,6 +80,7 @@ class Rate:
     key: tuple[str, str]
     is_half: bool
     gpus: int
+    samples: int
     published_per_s: float
     simulated_per_s: float
 
@@ -74,19 +91,35 @@ def main() -> None:
     arguments.add_argument("record", type=Path)
     rates = list(simulated_rates(arguments.parse_args().record))
     of = {(rate.key, rate.is_half, rate.gpus): rate for rate in rates}
-    scaling, mixed = [], []
+    steps, scaling, mixed = [], [], []
     for (key, is_half, gpus), rate in of.items():
+        name = (*key, "float16" if is_half else "float32 or TF32", f"{gpus} GPUs")
+        one = of[key, is_half, 1]
         if gpus > 1:
-            one = of[key, is_half, 1]
-            name = (*key, "float16" if is_half else "float32 or TF32", f"{gpus} GPUs")
             scaling.append((name, *(ratio / gpus for ratio in _over(rate, one))))
-        elif is_half:
+            continue
+        rates_per_s = rate.published_per_s, rate.simulated_per_s
+        steps.append((name, *(1e3 * rate.samples / per_s for per_s in rates_per_s)))
+        if is_half:
             mixed.append(((*key, "float16 over float32 or TF32"), *_over(rate, of[key, False, 1])))
-    for title, ratios in (("Weak scaling, efficiency", scaling), ("Mixed precision", mixed)):
+    for title, ratios in (
+        ("Step of one GPU, ms", steps),
+        ("Weak scaling, efficiency", scaling),
+        ("Mixed precision", mixed),
+    ):
         print(f"\n| {title} | published | simulated |\n|---|---|---|")
         for name, published, found in ratios:
             print(f"| {', '.join(name)} | {published:.3f} | {found:.3f} |")
-        _print_errors([published for _, published, _ in ratios], [found for *_, found in ratios])
+        for kept in (ratios, [row for row in ratios if row[0][0] != _NOT_STEADY]):
+            _, published_, found_ = zip(*kept, strict=True)
+            print(f"{len(kept)} rows")
+            _print_errors(published_, found_, is_ratio=ratios is not steps)
+    print("\n| BioBERT | lost of a step for each further GPU |\n|---|---|")
+    for (key, is_half, gpus), rate in of.items():
+        if key[0] == _NOT_STEADY and gpus > 1:
+            steps_s = [x.samples * x.gpus / x.published_per_s for x in (of[key, is_half, 1], rate)]
+            lost_ms = 1e3 * (steps_s[1] - steps_s[0]) / (gpus - 1)
+            print(f"| {key[1]}, {'float16' if is_half else 'float32'}, {gpus} | {lost_ms:.1f} ms |")
 
 
 def _over(rate: Rate, one: Rate) -> tuple[float, float]:
@@ -96,8 +129,11 @@ def _over(rate: Rate, one: Rate) -> tuple[float, float]:
     )
 
 
-def _print_errors(published: Sequence[float], found: Sequence[float]) -> None:
-    """Print errors beside those of the best constant, and whether *pays* or not was told right."""
+def _print_errors(published: Sequence[float], found: Sequence[float], *, is_ratio: bool) -> None:
+    """Print errors; those of ratios beside the best constant's, and whether *pays* was told right.
+
+    A step has no constant to compare with.
+    """
 
     def errors(values: Sequence[float]) -> list[float]:
         return [abs(value / known - 1) for value, known in zip(values, published, strict=True)]
@@ -105,13 +141,14 @@ def _print_errors(published: Sequence[float], found: Sequence[float]) -> None:
     steps = [step / 1000 for step in range(300, 5000)]
     constant = min(steps, key=lambda c: median(errors([c] * len(published))))
     for name, values in (
-        (f"constant {constant}", [constant] * len(published)),
+        *[(f"constant {constant}", [constant] * len(published))] * is_ratio,
         ("simulated", found),
     ):
         tenth = quantiles(errors(values), n=10, method="inclusive")[-1]
         print(f"{name}: median {median(errors(values)):.1%}, 90th percentile {tenth:.1%}")
-    pays = [(value > 1) == (known > 1) for value, known in zip(found, published, strict=True)]
-    print(f"more than once as much: {sum(pays)} of {len(pays)} right")
+    if is_ratio:
+        pays = [(value > 1) == (known > 1) for value, known in zip(found, published, strict=True)]
+        print(f"more than once as much: {sum(pays)} of {len(pays)} right")
 
 
 def simulated_rates(record: Path) -> list[Rate]:
@@ -139,8 +176,17 @@ def simulated_rates(record: Path) -> list[Rate]:
                         key=(name, section),
                         is_half=is_half,
                         gpus=gpus,
+                        samples=samples,
                         published_per_s=float(re.findall(r"[0-9.]+", value.replace(",", ""))[0]),
-                        simulated_per_s=_per_s(build(samples), samples, machine, gpus, is_half),
+                        simulated_per_s=_per_s(
+                            build(samples),
+                            samples,
+                            machine,
+                            gpus,
+                            is_half=is_half,
+                            has_xla=(name, is_half) != _WITHOUT_XLA,
+                            has_policy=name == _WITH_POLICY,
+                        ),
                     )
                 )
     for model, rows in skipped.items():
@@ -156,16 +202,48 @@ def _traces(call: str, batch: int) -> SplitTraces:
 
 
 @cache
-def _per_s(call: str, samples: int, machine: str, gpus: int, is_half: bool) -> float:
+def _per_s(
+    call: str,
+    samples: int,
+    machine: str,
+    gpus: int,
+    *,
+    is_half: bool,
+    has_xla: bool,
+    has_policy: bool,
+) -> float:
     whole = read_hardware(machine)
     cluster = whole.with_devices(whole.device_names()[:gpus])
     traces = _traces(call, samples)
-    if is_half:
-        traces = replace(traces, whole=with_policy(traces.whole, Arithmetic.FLOAT16))
     proposed = DataParallelSteps(traces.weak(gpus)).propose(MIRRORED, cluster.devices, ALL_DEVICES)
     assert isinstance(proposed, DataParallel)
+    graph = proposed.split.graph
+    graph = with_halves(graph) if is_half and not has_policy else graph
+    graph = with_fusions(graph) if has_xla else graph
+    if is_half:
+        graph = with_policy(graph, Arithmetic.FLOAT16) if has_policy else graph
+        graph = _exchanged_in_halves(graph) if call.startswith("trained_bert") else graph
+    proposed = proposed._replace(split=replace(proposed.split, graph=graph))
     step_ns = simulated(proposed, cluster, (ring_of_devices(cluster),)).step_ns
+    step_ns += round(_CYCLE_NS / 2) * (gpus > 1)
     return samples * gpus / step_ns * 1e9
+
+
+def _exchanged_in_halves(graph: OpGraph) -> OpGraph:
+    reduced = {op.name for op in graph.ops if op.kind == ALL_REDUCE}
+    ops = [
+        op._replace(output_bytes=tuple((size or 0) // 2 for size in op.output_bytes))
+        if op.name in reduced
+        else op
+        for op in graph.ops
+    ]
+    edges = [
+        edge._replace(size_bytes=(edge.size_bytes or 0) // 2)
+        if edge.producer in reduced and not edge.is_control
+        else edge
+        for edge in graph.edges
+    ]
+    return OpGraph(ops, edges)
 
 
 if __name__ == "__main__":

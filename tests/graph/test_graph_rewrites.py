@@ -6,7 +6,7 @@ from op_graphs import graphs as any_graphs
 
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_patterns import dense_updates, host_kinds, with_trees_as_one
+from placement_advisor.graph.op_patterns import dense_updates, host_kinds, with_fusions
 
 BOTH = frozenset({"CPU", "GPU"})
 
@@ -20,56 +20,65 @@ def edges(*ends):
     return [Edge(source, target, 0, 100) for source, target in ends]
 
 
-def test_a_tree_reads_each_tensor_from_outside_once_and_writes_its_last():
+def test_a_kernel_reads_each_tensor_from_outside_once_and_writes_what_others_read():
     graph = OpGraph(
         [op("x", "MatMul"), op("y", "MatMul"), op("a"), op("b"), op("c"), op("z", "MatMul")],
         edges(("x", "a"), ("y", "a"), ("x", "b"), ("a", "c"), ("b", "c"), ("c", "z")),
     )
-    fused = with_trees_as_one(graph)
+    fused = with_fusions(graph)
     assert [each.name for each in fused.ops] == ["x", "y", "c", "z"]
-    tree = fused.op("c")
+    kernel = fused.op("c")
     # x and y are read, the result is written; each of three ops computes.
-    assert (tree.bytes_accessed, tree.flops, tree.kernel) == (300, 30, None)
+    assert (kernel.bytes_accessed, kernel.flops, kernel.kernel) == (300, 30, None)
     assert {edge.producer for edge in fused.inputs_of("c")} == {"x", "y"}
     assert fused.op("z") == graph.op("z")
 
 
-def test_what_is_read_twice_or_by_several_ops_of_a_tree_is_part_of_it():
-    graph = OpGraph([op("a"), op("b")], [*edges(("a", "b")), *edges(("a", "b"))])
-    (tree,) = with_trees_as_one(graph).ops
-    assert (tree.name, tree.bytes_accessed) == ("b", 100)
-    """As of x · sigmoid(x)."""
+def test_what_others_read_as_well_is_written_on_a_port_of_its_own():
     graph = OpGraph(
-        [op("x"), op("sigmoid", "Sigmoid"), op("y")],
-        edges(("x", "sigmoid"), ("x", "y"), ("sigmoid", "y")),
+        [op("a"), op("b"), op("c"), op("sum", "Sum", output_bytes=(4,)), op("z", "MatMul")],
+        [*edges(("a", "b"), ("b", "c"), ("b", "sum"), ("b", "z")), Edge("c", "z", 0, 100)],
     )
-    (tree,) = with_trees_as_one(graph).ops
-    assert (tree.name, tree.flops) == ("y", 30)
+    kernel, product = with_fusions(graph).ops
+    # Of b and c, which z reads, and of the sum, which nobody does.
+    assert (kernel.name, kernel.output_bytes, kernel.bytes_accessed) == ("sum", (100, 100, 4), 204)
+    inputs = with_fusions(graph).inputs_of(product.name)
+    assert {(edge.producer, edge.port) for edge in inputs} == {("sum", 0), ("sum", 1)}
+
+
+def test_a_normalisation_reads_its_input_twice_and_writes_what_comes_of_its_result():
+    graph = OpGraph(
+        [op("x", "MatMul"), op("bn", "FusedBatchNormV3", output_bytes=(100, None)), op("act")],
+        [*edges(("x", "bn"), ("bn", "act"))],
+    )
+    assert [each.bytes_accessed for each in with_fusions(graph).ops] == [300, 300]
 
 
 @pytest.mark.parametrize(
     ("producer", "consumer"),
     [
         ({"kind": "MatMul"}, {}),
-        ({}, {"kind": "Sum"}),
+        ({"kind": "Sum"}, {}),
         ({"device_kinds": frozenset({"CPU"})}, {}),
         ({"host_outputs": (0,)}, {}),
         ({"role": Role.CONSTANT}, {}),
+        ({"role": Role.BACKWARD}, {}),
         ({"bytes_accessed": None}, {}),
+        ({}, {"output_bytes": (401,)}),
     ],
 )
-def test_what_is_not_elementwise_on_a_gpu_stays_an_op(producer, consumer):
+def test_what_is_not_elementwise_of_one_size_and_role_on_a_gpu_stays_an_op(producer, consumer):
     graph = OpGraph([op("a", **producer), op("b", **consumer)], edges(("a", "b")))
-    assert with_trees_as_one(graph) == graph
+    assert with_fusions(graph) == graph
 
 
-def test_an_op_with_two_readers_or_that_others_wait_for_stays():
-    two = OpGraph([op(n) for n in "abc"], edges(("a", "b"), ("a", "c")))
-    assert with_trees_as_one(two) == two
-    waits = OpGraph(
-        [op("a"), op("b"), op("c", "NoOp")], [*edges(("a", "b")), Edge("a", "c", -1, None)]
+def test_what_only_waits_is_not_fused_and_no_path_comes_back():
+    waits = OpGraph([op("a"), op("b")], [Edge("a", "b", -1, None)])
+    assert with_fusions(waits) == waits
+    around = OpGraph(
+        [op("a"), op("x", "MatMul"), op("b")], edges(("a", "x"), ("x", "b"), ("a", "b"))
     )
-    assert with_trees_as_one(waits) == waits
+    assert with_fusions(around) == around
 
 
 @st.composite
@@ -85,11 +94,10 @@ def graphs(draw):
 
 
 @given(graphs())
-def test_no_graph_gets_a_cycle_or_more_to_do_or_trees_that_could_grow(graph):
-    fused = with_trees_as_one(graph)
+def test_no_graph_gets_a_cycle_or_more_to_do(graph):
+    fused = with_fusions(graph)
     assert sum(each.flops or 0 for each in fused.ops) == sum(each.flops or 0 for each in graph.ops)
     assert {each.name for each in fused.ops} <= {each.name for each in graph.ops}
-    assert with_trees_as_one(fused) == fused
 
 
 TABLE, ROWS, INDICES = 800, 40, 20

@@ -34,7 +34,7 @@ from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.table import ASSUMED_WITHIN, CostTable
 from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.graph.op import COMPUTING_ROLES
-from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates, with_trees_as_one
+from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates, with_fusions
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.simulator.sensitivity import Sensitivity
@@ -408,7 +408,7 @@ def find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     assumed = evidence.assumed
     if assumed is None or evidence.calls_python:
         return
-    fused = with_trees_as_one(evidence.graph)
+    fused = with_fusions(evidence.graph)
     fused_ns = assumed.step_ns(fused)
     saving = assumed.saving(fused_ns)
     if saving is None:

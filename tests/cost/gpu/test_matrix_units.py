@@ -67,6 +67,16 @@ def test_units_are_faster_and_assumed():
         assert found.time_ns < plain.time_ns / 3
 
 
+def test_a_convolution_in_tf32_copies_what_it_reads_and_writes_and_one_in_halves_does_not():
+    dims = (256, 1024, 1024, 1, 14, 1, 0)
+    # Of the image, and as much of the result.
+    copies_ns = 2 * time(Arithmetic.DEFAULT, "A100-40GB-PCIe", "relu", (256, 1024 * 14**2)).time_ns
+    whole = time(Arithmetic.DEFAULT, "A100-40GB-PCIe", "conv", dims).time_ns
+    half = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", "conv", dims).time_ns
+    # In halves, units take as many steps to fill, which are of half the length.
+    assert whole - 2 * half == pytest.approx(copies_ns, rel=0.15)
+
+
 def test_units_before_ampere_do_not_do_bfloat16():
     assert (
         time(Arithmetic.BFLOAT16, "V100-PCIe").time_ns
