@@ -132,6 +132,8 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     for device in range(devices):
         queue_head[device + 1] += queue_head[device]
     queue_tail = queue_head.copy()
+    # No copies go where no op is.
+    in_use = np.flatnonzero(queue_head[1:] > queue_head[:-1])
     for op in range(ops):
         if not missing[op]:
             queue[queue_tail[device_of[op]]] = op
@@ -176,7 +178,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
         now = _NEVER
         device = -1
         is_drain = False
-        for i in range(devices):
+        for i in in_use:
             if until_ns[i] < now:
                 now = until_ns[i]
                 device = i

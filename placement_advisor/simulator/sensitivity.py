@@ -79,7 +79,8 @@ class Sensitivity:
         """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
         self._doubt = doubt
         self._simulators = self._on_all(simulator)
-        self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
+        place = simulator.places_of(baseline)
+        self._baseline_ns = [max(1, each.placed_step_ns(place)) for each in self._simulators]
 
     @property
     def doubt(self) -> CostUncertainty:
@@ -102,8 +103,9 @@ class Sensitivity:
             PlacementError: it does not fit the graph and the cluster.
         """
         simulators = self._simulators if other is None else self._on_all(other)
+        place = simulators[0].places_of(placement)
         ratios = [
-            simulator.step_ns(placement) / baseline_ns
+            simulator.placed_step_ns(place) / baseline_ns
             for simulator, baseline_ns in zip(simulators, self._baseline_ns, strict=True)
         ]
         return predicted_ratio(ratios, self._doubt)

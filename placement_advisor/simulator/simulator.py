@@ -330,22 +330,11 @@ class Simulator:
 
         devices = len(self._cluster.devices)
         in_use = np.bincount(place, minlength=devices)[:devices] > 0
-        step = self._step(place, is_split=int(in_use.sum()) > 1)
-        links = self._links
+        step = self._step(place, is_split=np.count_nonzero(in_use) > 1)
         result: Result = event_loop.run(
             step,
-            event_loop.Wires(
-                kind=links.kind,
-                channel=links.channel,
-                latency_ns=links.latency_ns,
-                request_ns=links.request_ns,
-                wake_ns=links.wake_ns,
-                bytes_ns=links.bytes_ns,
-                wire_ns=links.wire_ns,
-                send_ns=links.send_ns,
-                receive_ns=links.receive_ns,
-            ),
-            self._begin_ns(int(in_use[1:].sum())),
+            self._links.wires,
+            self._begin_ns(np.count_nonzero(in_use[1:])),
             self._cluster.dispatch.quantum_ns,
             self._cluster.dispatch.asleep_ns,
         )
@@ -370,12 +359,8 @@ class Simulator:
             return 0
         from placement_advisor.simulator.event_loop import beside_kernels_ns
 
-        # Of hosts, the place of collectives alone is a GPU.
-        devices = len(self._cluster.devices)
-        is_joint = [i >= devices and p.kind == "GPU" for i, p in enumerate(self._places.places)]
         moves_bytes = self._arrays.size_bytes > 0
-        beside_ns = beside_kernels_ns(step, result, moves_bytes, np.array(is_joint, bool))
-        return round(loss * beside_ns)
+        return round(loss * beside_kernels_ns(step, result, moves_bytes, self._places.is_joint))
 
     def _check_links(self, result: Result) -> None:
         if not self._links.absent.any():
