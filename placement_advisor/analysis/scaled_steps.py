@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.hierarchy import Ring
     from placement_advisor.simulator.arrays import ScheduleArrays
-    from placement_advisor.simulator.schedule import PeakMemory
 
     Ints: TypeAlias = NDArray[np.int64]
     StepNsIfWrong: TypeAlias = Callable[[float, float], int]
@@ -243,10 +242,6 @@ class StepMemory:
             for number, device in enumerate(self._devices)
         )
 
-    def peak(self, number: int) -> PeakMemory:
-        """Return the peak of one of the devices."""
-        return self._flow(number).peak()
-
     def busiest(self, other: SizedOps) -> BusiestDevice:
         """Return what the device holds that holds most, as far as bounds tell.
 
@@ -274,9 +269,8 @@ class StepMemory:
 
     def _holds_at_most(self, number: int, memory_bytes: int) -> bool:
         return (
-            self._stays_bytes(number) + self._made_bytes(number) <= memory_bytes
-            or self._bound_bytes(number) <= memory_bytes
-            or self.peak(number).size_bytes <= memory_bytes
+            self._bound_bytes(number) <= memory_bytes
+            or self._flow(number).peak().size_bytes <= memory_bytes
         )
 
     def _flow(self, number: int) -> DeviceFlow:
@@ -517,13 +511,10 @@ class _FoldedGraph:
         rings: Sequence[Ring],
     ) -> dict[str, Ints]:
         number = self._number(pools)
-        rows: dict[int, Ints] = {}
-        found = {}
-        for place in self._host.place_names():
-            costs_ns = [pool.cost_ns[place] for pool in pools]
-            if id(costs_ns[0]) not in rows:
-                rows[id(costs_ns[0])] = np.concatenate(costs_ns)[number]
-            found[place] = rows[id(costs_ns[0])]
+        found: dict[str, Ints] = {
+            place: np.concatenate([pool.cost_ns[place] for pool in pools])[number]
+            for place in self._host.place_names()
+        }
         # The last replica stands for those of all further devices.
         places = self._places if like_last == 1 else cluster.device_names()
         last, slowest = slowest_of_used(places, cluster, rings)

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from placement_advisor.files.contract import Ns, Text
@@ -290,14 +290,10 @@ class Peaks(Mapping[str, PeakMemory]):
     def __init__(
         self, at_most: Mapping[str, int], replay: Callable[[], Mapping[str, PeakMemory]]
     ) -> None:
-        self.at_most, self._replay = at_most, replay
-
-    @cached_property
-    def _replayed(self) -> Mapping[str, PeakMemory]:
-        return self._replay()
+        self.at_most, self._replayed = at_most, cache(replay)
 
     def __getitem__(self, name: str) -> PeakMemory:
-        return self._replayed[name]
+        return self._replayed()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.at_most)

@@ -79,8 +79,7 @@ class Sensitivity:
         """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
         self._doubt = doubt
         self._simulators = self._on_all(simulator)
-        place = simulator.places_of(baseline)
-        self._baseline_ns = [max(1, each.placed_step_ns(place)) for each in self._simulators]
+        self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
 
     @property
     def doubt(self) -> CostUncertainty:
